@@ -1,0 +1,83 @@
+# onthedot. `make` lists what can be asked for.
+#
+# Set-up needs Python 3.11 or later and nothing else; what it installs is pinned by hash. It is done again
+# only when pyproject.toml or a requirements file has changed.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+ARGS   ?=
+
+UV_VERSION   := 0.13.7
+LOCK_VENV    := .venv-lock
+# Packages younger than this are not locked: most poisoned releases are found within days.
+LOCK_MIN_AGE ?= 7 days
+LOCK = $(LOCK_VENV)/bin/uv pip compile --quiet --no-header --universal --python-version 3.11 \
+       --generate-hashes --exclude-newer "$(LOCK_MIN_AGE)" $(ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help up test unit soak bench lint format lock clean
+
+help: ## list these targets
+	@echo 'make <target> [ARGS="..."] [PYTHON=python3.12]'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+up: $(VENV)/.runtime ## set up what running needs, and run `onthedot up`
+	$(BIN)/onthedot up $(ARGS)
+
+test: lint ## set up, lint, and the whole test suite
+	$(BIN)/python -m pytest $(ARGS)
+
+unit: $(VENV)/.dev ## the fast tests only
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+soak: $(VENV)/.dev ## the slow tests, for longer and with more seeds
+	ONTHEDOT_SOAK=1 $(BIN)/python -m pytest -m slow $(ARGS)
+
+bench: $(VENV)/.dev ## measure against the budgets
+	$(BIN)/python -m bench $(ARGS)
+
+lint: $(VENV)/.dev ## ruff, mypy and the import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(VENV)/.dev ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+lock: $(LOCK_VENV)/.uv-$(UV_VERSION) ## regenerate requirements*.txt (ARGS="--upgrade" for newer versions)
+	$(LOCK) --group dev pyproject.toml --output-file requirements-dev.txt
+	$(LOCK) --group build --constraints requirements-dev.txt pyproject.toml --output-file requirements.txt
+	@! grep -nE '://|(^|[[:space:]])/|file:' requirements.txt requirements-dev.txt \
+		|| { echo "make lock: these lines name a host or a path; do not commit them" >&2; exit 1; }
+
+clean: ## remove environments, caches and builds
+	rm -rf $(VENV) $(LOCK_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# --- set-up ---------------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "onthedot needs Python 3.11 or later, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
+		echo "Name another one, for example: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The runtime's pins are a subset of the development ones, so both can share one environment.
+$(VENV)/.runtime: requirements.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes --no-deps -r requirements.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.txt pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes --no-deps -r requirements-dev.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(LOCK_VENV)/.uv-$(UV_VERSION):
+	$(PYTHON) -m venv --clear $(LOCK_VENV)
+	$(LOCK_VENV)/bin/python -m pip --disable-pip-version-check --quiet install uv==$(UV_VERSION)
+	@touch $@

@@ -1,0 +1,87 @@
+"""Imports go down only. The contracts, with their reasons, are in pyproject.toml."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source import PACKAGE, ROOT
+
+RUN = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+
+# One breach of each contract, and one module that has no place in the layers.
+BREACHES = {
+    "onthedot/__init__.py": "",
+    "onthedot/policy.py": "from onthedot import engine",
+    "onthedot/engine.py": "from onthedot.stores import sqlite",
+    "onthedot/stores/__init__.py": "",
+    "onthedot/stores/opening.py": "def open_store():\n    from onthedot.stores import sqlite\n",
+    "onthedot/stores/memory.py": "",
+    "onthedot/stores/sqlite/__init__.py": "",
+    "onthedot/scheduler.py": "from onthedot.testing import clock",
+    "onthedot/testing/__init__.py": "",
+    "onthedot/testing/clock.py": "",
+    "onthedot/stray.py": "",
+}
+
+
+def lint_imports(where: Path) -> subprocess.CompletedProcess[str]:
+    """Check the package that lies in `where` against the contracts of this repository."""
+    return subprocess.run(
+        [sys.executable, "-c", RUN, "--config", str(ROOT / "pyproject.toml"), "--no-cache", "--no-logo"],
+        cwd=where,
+        env=os.environ | {"PYTHONPATH": str(where), "NO_COLOR": "1", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+
+
+def test_the_package_keeps_its_layers():
+    result = lint_imports(ROOT / "src")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_driver_is_protected():
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    [contract] = [contract for contract in config["contracts"] if contract["id"] == "drivers"]
+    drivers = {f"onthedot.stores.{init.parent.name}" for init in PACKAGE.glob("stores/*/__init__.py")}
+    missing = drivers - set(contract["protected_modules"])
+    assert not missing, f"in pyproject.toml, add to the contract `drivers`: {', '.join(sorted(missing))}"
+
+
+@pytest.fixture(scope="module")
+def breached(tmp_path_factory: pytest.TempPathFactory) -> str:
+    where = tmp_path_factory.mktemp("breached")
+    for name, source in BREACHES.items():
+        path = where / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    result = lint_imports(where)
+    assert result.returncode == 1, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Imports go down only BROKEN",
+        "Only stores.opening imports a driver BROKEN",
+        "Nothing outside testing imports testing BROKEN",
+        "onthedot.policy -> onthedot.engine (l.1)",
+        "onthedot.engine -> onthedot.stores.sqlite (l.1)",
+        "onthedot.scheduler -> onthedot.testing.clock (l.1)",
+        "stray",
+    ],
+)
+def test_a_breach_is_reported(breached: str, line: str):
+    assert line in breached
+
+
+def test_the_one_allowed_importer_is_not_reported(breached: str):
+    assert "onthedot.stores.opening -> onthedot.stores.sqlite" not in breached

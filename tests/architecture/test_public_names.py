@@ -1,0 +1,39 @@
+"""The front door: what `onthedot.__all__` promises is there, in order, once."""
+
+from __future__ import annotations
+
+import onthedot
+
+
+def in_order(names: list[str]) -> list[str]:
+    """Constants, then classes, then the rest, each by name: the order ruff (RUF022) writes."""
+
+    def place(name: str) -> tuple[int, str]:
+        if name.isupper() and len(name) > 1:
+            return 0, name
+        return (1, name) if name[:1].isupper() else (2, name)
+
+    return sorted(names, key=place)
+
+
+def test_the_names_are_sorted():
+    assert list(onthedot.__all__) == in_order(list(onthedot.__all__))
+
+
+def test_no_name_is_given_twice():
+    assert len(set(onthedot.__all__)) == len(onthedot.__all__)
+
+
+def test_every_name_can_be_imported():
+    missing = [name for name in onthedot.__all__ if not hasattr(onthedot, name)]
+    assert not missing, f"`onthedot.__all__` promises what is not there: {', '.join(missing)}"
+
+
+def test_every_name_is_meant_for_others():
+    private = [name for name in onthedot.__all__ if name.startswith("_") and name != "__version__"]
+    assert not private, f"private names in `onthedot.__all__`: {', '.join(private)}"
+
+
+def test_the_order_is_constants_classes_rest():
+    names = ["cron", "Job", "__version__", "UTC", "Zone", "at"]
+    assert in_order(names) == ["UTC", "Job", "Zone", "__version__", "at", "cron"]
