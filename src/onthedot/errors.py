@@ -1,0 +1,114 @@
+"""Everything onthedot raises on purpose.
+
+    OnTheDotError
+    ├── DefinitionError        what a user wrote cannot be a job
+    │   ├── ScheduleError      … because of its schedule
+    │   ├── DuplicateJob       … because the name is taken
+    │   └── ArgumentsError     … because its arguments are not JSON, or too large
+    ├── UnknownJob             no job of that name
+    ├── UnknownHandler         a job names a handler that is not registered here
+    ├── RevisionConflict       the job was edited by someone else in the meantime
+    ├── WindowStale            the caller's window starts after the store's watermark: compute it again
+    ├── StoreError             the store could not be read or written
+    │   ├── StoreUnavailable   … for now: asking again later is right
+    │   └── StoreUnusable      … for good: corrupt, too new, not ours
+    ├── TermLost               another node leads now
+    ├── NodeExpired            this incarnation's lease has ended
+    └── StateError             a verb was called at the wrong time (start twice, submit before start)
+
+Every message says what was expected, what came, and what to do next.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class OnTheDotError(Exception):
+    """The root of all errors that onthedot raises on purpose."""
+
+
+class DefinitionError(OnTheDotError, ValueError):
+    """A definition that cannot become a job. `problems` lists every reason found, not only the first."""
+
+    def __init__(self, problems: str | Iterable[str], *, subject: str = "") -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        self.subject = subject
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        head = f"{self.subject}: " if self.subject else ""
+        if len(self.problems) == 1:
+            return head + self.problems[0]
+        return head + "".join(f"\n  - {problem}" for problem in self.problems)
+
+
+class ScheduleError(DefinitionError):
+    """A schedule that cannot be read, or that would never yield an instant."""
+
+
+class DuplicateJob(DefinitionError):
+    """Two definitions in one program claim the same name."""
+
+
+class ArgumentsError(DefinitionError):
+    """Arguments that are not JSON, or larger than a run may carry."""
+
+
+class UnknownJob(OnTheDotError, LookupError):
+    """No job of that name is stored."""
+
+
+class UnknownHandler(OnTheDotError, LookupError):
+    """A job names a handler that this program has not registered."""
+
+
+class RevisionConflict(OnTheDotError):
+    """The stored job is at another revision than the caller read."""
+
+
+class WindowStale(OnTheDotError):
+    """A window of slots that begins after the watermark it would continue from. `now` is the store's clock."""
+
+    def __init__(self, message: str, *, watermark: int, now: int) -> None:
+        super().__init__(message)
+        self.watermark = watermark
+        self.now = now
+
+
+class StoreError(OnTheDotError):
+    """The store could not be read or written."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or written at the moment; the same call may be made again."""
+
+
+class StoreUnusable(StoreError):
+    """The store will not work however often it is asked: corrupt, written by a newer version, not ours."""
+
+
+class TermLost(OnTheDotError):
+    """The term that a plan carried is not the current one: another node leads."""
+
+
+class NodeExpired(OnTheDotError):
+    """This incarnation's lease has ended: it may finish what it holds, but neither reserve nor arm."""
+
+
+class StateError(OnTheDotError, RuntimeError):
+    """A verb was called at a moment when it makes no sense."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`", did you mean 'x'?"` for the nearest known word, or the list of known ones when none is near.
+
+    >>> did_you_mean("quue", ["queue", "retry"])
+    ", did you mean 'queue'?"
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    if near:
+        return f", did you mean {near[0]!r}?"
+    return f"; known: {', '.join(names)}" if names else ""

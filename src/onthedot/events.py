@@ -1,0 +1,174 @@
+"""What a node tells about itself: one small value per thing that happened, and who wants to hear of it.
+
+Subscribers are called on the engine's thread, one after the other, and must be quick. What a subscriber raises is
+its own bug and is not caught: hiding it would hide the thing it was meant to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from onthedot.clock import Micros
+from onthedot.run import Lease, RunRecord
+from onthedot.verdict import Finish, Verdict
+
+
+class NodeJoined(NamedTuple):
+    """This process is registered, under a new incarnation."""
+
+    node_id: str
+    incarnation: str
+    registered_at: Micros
+
+
+class NodeLeft(NamedTuple):
+    """This process has handed over and gone. `abandoned` attempts were still running."""
+
+    node_id: str
+    abandoned: int
+
+
+class NodeFenced(NamedTuple):
+    """This incarnation's lease ended while it lived; its attempts now belong to others."""
+
+    node_id: str
+    incarnation: str
+    lost: int
+
+
+class TermWon(NamedTuple):
+    """This node plans from now on."""
+
+    shard: int
+    number: int
+
+
+class TermEnded(NamedTuple):
+    """This node no longer plans."""
+
+    shard: int
+    number: int
+
+
+class JobPut(NamedTuple):
+    """A definition was stored at start: created, changed or unchanged."""
+
+    job: str
+    change: str
+    revision: int
+    planned: int
+    withdrawn: int
+
+
+class RunsPlanned(NamedTuple):
+    """Slots of a schedule became runs."""
+
+    job: str
+    schedule_id: str
+    runs: int
+    first: Micros
+    last: Micros
+
+
+class SlotsSkipped(NamedTuple):
+    """Slots of a schedule will not run."""
+
+    job: str
+    schedule_id: str
+    slots: int
+    first: Micros
+    last: Micros
+    reason: str
+
+
+class AttemptStarted(NamedTuple):
+    """User code began."""
+
+    lease: Lease
+    started_at: Micros
+
+
+class AttemptEnded(NamedTuple):
+    """A verdict was accepted by the store."""
+
+    finish: Finish
+
+
+class LeaseLost(NamedTuple):
+    """A verdict was refused: the run belongs to somebody else by now, and nothing was changed."""
+
+    finish: Finish
+
+
+class RunRecovered(NamedTuple):
+    """A run was taken from a dead node."""
+
+    lease: Lease
+    verdict: Verdict
+
+
+class RunMissed(NamedTuple):
+    """A slot came too late to run, and was skipped."""
+
+    run: RunRecord
+
+
+class HandlerStuck(NamedTuple):
+    """A plain function still runs after its time-out; its seat stays taken until it returns."""
+
+    lease: Lease
+
+
+class StoreTrouble(NamedTuple):
+    """The store could not be used; the service tries again."""
+
+    service: str
+    error: str
+    again_in: Micros
+
+
+class DrainBegun(NamedTuple):
+    """The node takes no new work; so many attempts are still to end."""
+
+    running: int
+
+
+Event = (
+    NodeJoined
+    | NodeLeft
+    | NodeFenced
+    | TermWon
+    | TermEnded
+    | JobPut
+    | RunsPlanned
+    | SlotsSkipped
+    | AttemptStarted
+    | AttemptEnded
+    | LeaseLost
+    | RunRecovered
+    | RunMissed
+    | HandlerStuck
+    | StoreTrouble
+    | DrainBegun
+)
+
+Subscriber = Callable[[Event], None]
+
+
+class Events:
+    """Who listens. `wanted` is False while nobody does, so that the hot path need not build events."""
+
+    def __init__(self, subscribers: Sequence[Subscriber] = ()) -> None:
+        self._subscribers = list(subscribers)
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self._subscribers)
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.append(subscriber)
+
+    def emit(self, event: Event) -> None:
+        for subscriber in self._subscribers:
+            subscriber(event)

@@ -1,0 +1,60 @@
+"""Named crash points: places where the process can be told to die, so that tests can prove what survives.
+
+Set `OTD_CRASHPOINT=name` (or `name:3` for the third time it is reached) and the process kills itself with SIGKILL
+there: no `finally`, no flush, no goodbye. Unset, a point costs one call to an empty function.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+POINTS: dict[str, str] = {
+    "put_job.in_transaction": "a job is stored, its schedules are not",
+    "plan.before_write": "slots are computed, nothing is written",
+    "plan.in_transaction": "runs are inserted, the watermark has not moved",
+    "plan.after_write": "runs are planned, nobody has been told",
+    "reserve.in_transaction": "runs are chosen, the reservation is not committed",
+    "reserve.after_write": "runs are reserved, the worker does not know yet",
+    "arm.before_write": "reservations are about to be armed",
+    "arm.after_write": "attempts are armed, no user code has begun",
+    "attempt.before_call": "the attempt has a seat, the handler has not been called",
+    "attempt.after_call": "the handler has returned, its outcome is known to nobody",
+    "finish.before_write": "outcomes are judged, nothing is written",
+    "finish.in_transaction": "runs are gone from the live table, not yet in history",
+    "finish.after_write": "verdicts are committed, the worker does not know yet",
+    "beat.before_write": "the lease is about to be renewed",
+    "reap.before_write": "orphans are found, nothing is written",
+    "reap.in_transaction": "an orphan's attempt is recorded, its run has not moved",
+    "expire.before_write": "missed runs are about to be skipped",
+    "stop.draining": "a stopping node waits for its attempts",
+    "stop.before_leave": "all attempts have ended, the node has not left",
+}
+"""Every crash point and what is true there. Tests kill a process at each of them."""
+
+VARIABLE = "OTD_CRASHPOINT"
+
+
+def _never(name: str) -> None:
+    """No crash is wanted."""
+
+
+def _crash_at(wanted: str) -> Callable[[str], None]:
+    target, _, count = wanted.partition(":")
+    if target not in POINTS or not (count or "1").isdigit():
+        raise SystemExit(f"{VARIABLE}: expected one of {', '.join(POINTS)} (and :N), got {wanted!r}")
+    left = int(count or "1")
+
+    def crash(name: str) -> None:
+        nonlocal left
+        if name == target:
+            left -= 1
+            if left <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return crash
+
+
+point: Callable[[str], None] = _crash_at(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else _never
+"""Call as `faults.point("plan.before_write")`."""

@@ -1,0 +1,55 @@
+"""Names and chances. The only module (with `clock`) that may draw randomness."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Ids(Protocol):
+    """Where names and random numbers come from; the simulator passes a seeded one."""
+
+    def token(self) -> str:
+        """A name that no other call anywhere has drawn (128 random bits)."""
+        ...
+
+    def leases(self, count: int) -> Sequence[str]:
+        """`count` lease ids, each unique for ever: one random part per call, one number per lease."""
+        ...
+
+    def fraction(self) -> float:
+        """A number in [0, 1), for jitter."""
+        ...
+
+
+class RandomIds:
+    """Names from the operating system's randomness."""
+
+    def token(self) -> str:
+        return os.urandom(16).hex()
+
+    def leases(self, count: int) -> Sequence[str]:
+        call = os.urandom(10).hex()
+        return [f"{call}-{number}" for number in range(count)]
+
+    def fraction(self) -> float:
+        return random.random()  # noqa: S311 - spreads retries; guessing it gains nothing
+
+
+class SeededIds:
+    """The same names in the same order for the same seed."""
+
+    def __init__(self, seed: int | str) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - repeatable by design, for tests
+
+    def token(self) -> str:
+        return f"{self._random.getrandbits(128):032x}"
+
+    def leases(self, count: int) -> Sequence[str]:
+        call = f"{self._random.getrandbits(80):020x}"
+        return [f"{call}-{number}" for number in range(count)]
+
+    def fraction(self) -> float:
+        return self._random.random()

@@ -1,0 +1,246 @@
+"""What a user defines: a **job** is a name, a task, zero or more schedules, and policies.
+
+Everything here is plain frozen data. What a schedule means is evaluated in `schedules/`, what follows from a
+policy is decided in `policy/`, and text or code becomes a `Job` in `define/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Literal, get_args
+
+from onthedot.duration import Duration, parse_duration
+from onthedot.errors import DefinitionError
+
+Json = Any  # None, bool, int, float, str, lists and string-keyed dicts of these; checked in `define/arguments.py`
+
+
+class JobState(StrEnum):
+    """Where a job stands. `exhausted` means that no schedule of it will ever yield another slot."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    EXHAUSTED = "exhausted"
+    DELETED = "deleted"
+
+
+class Guarantee(StrEnum):
+    """What is promised about the attempts of a run when a node dies."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+# ── schedules: rules that yield instants ─────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cron:
+    """Wall-clock times in a zone, written as cron: 5 fields, 6 with seconds first, 4 as `second minute hour day`.
+
+    `gap` says what becomes of a fixed time that a clock change leaves out, `fold` of one that it repeats.
+    `run_once` keeps the first match after the schedule was created and no other.
+    """
+
+    expression: str
+    tz: str = "UTC"
+    gap: Literal["run_after", "skip"] = "run_after"
+    fold: Literal["first", "second", "both"] = "first"
+    run_once: bool = False
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Every:
+    """Fixed steps of real time, counted from `anchor` (default: 1970-01-01 UTC), in both directions."""
+
+    interval: timedelta
+    anchor: datetime | None = None
+    run_once: bool = False
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedDelay:
+    """The next slot lies `delay` after the end of the last run; the first at `start`, or at once."""
+
+    delay: timedelta
+    start: datetime | None = None
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class At:
+    """One instant."""
+
+    instant: datetime
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class In:
+    """One instant, `delay` after the schedule was created."""
+
+    delay: timedelta
+    id: str = ""
+
+
+Schedule = Cron | Every | FixedDelay | At | In
+
+
+# ── tasks: what is to be done ────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A Python function that the program has registered under this name."""
+
+    handler: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sleep:
+    """Nothing for a while: execution simulated, for trying schedules out."""
+
+    duration: timedelta
+
+
+Task = Call | Sleep
+
+
+def task_name(task: Task) -> str:
+    """What a worker must be able to do to run this task: a worker reserves only what it has a name for.
+
+    >>> task_name(Call(handler="report"))
+    'call:report'
+    """
+    match task:
+        case Call(handler=handler):
+            return f"call:{handler}"
+        case Sleep():
+            return "sleep"
+
+
+# ── policies ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+CatchUpMode = Literal["none", "last", "all"]
+Backoff = Literal["exponential", "linear", "fixed"]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class CatchUp:
+    """Which slots still run after their time: none, the last one, or all within `limit` slots and `window`.
+
+    >>> CatchUp("all", limit=10, window="2h").window
+    datetime.timedelta(seconds=7200)
+    """
+
+    mode: CatchUpMode
+    limit: int
+    window: timedelta
+
+    def __init__(self, mode: CatchUpMode = "last", *, limit: int = 100, window: Duration = "1d") -> None:
+        _check_choice("catch_up", mode, get_args(CatchUpMode))
+        _check_whole("catch_up.limit", limit, 1, 1000)
+        _set(self, mode=mode, limit=limit, window=parse_duration(window, what="catch_up.window"))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Retry:
+    """How often a run is tried in all, and how long apart: `Retry(3)` runs at most three times.
+
+    `on` names the exception types that are worth another try (their subclasses count); empty means every one.
+    Time-outs are retried unless `on_timeout` is False.
+
+    >>> Retry(5, delay="10s", on=(ConnectionError,)).on
+    ('builtins.ConnectionError',)
+    """
+
+    attempts: int
+    backoff: Backoff
+    delay: timedelta
+    max_delay: timedelta
+    jitter: bool
+    on: tuple[str, ...]
+    on_timeout: bool
+
+    def __init__(
+        self,
+        attempts: int = 1,
+        *,
+        backoff: Backoff = "exponential",
+        delay: Duration = "1s",
+        max_delay: Duration = "5m",
+        jitter: bool = True,
+        on: Iterable[type[BaseException] | str] = (),
+        on_timeout: bool = True,
+    ) -> None:
+        _check_whole("retry.attempts", attempts, 1, 1000)
+        _check_choice("retry.backoff", backoff, get_args(Backoff))
+        _set(
+            self,
+            attempts=attempts,
+            backoff=backoff,
+            delay=parse_duration(delay, what="retry.delay"),
+            max_delay=parse_duration(max_delay, what="retry.max_delay"),
+            jitter=bool(jitter),
+            on=tuple(_type_name(kind) for kind in on),
+            on_timeout=bool(on_timeout),
+        )
+
+
+def _set(value: object, **fields: object) -> None:
+    for name, field_value in fields.items():
+        object.__setattr__(value, name, field_value)
+
+
+def _check_choice(what: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise DefinitionError(f"{what}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
+def _check_whole(what: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise DefinitionError(f"{what}: expected a whole number from {least} to {most}, got {value!r}")
+
+
+def _type_name(kind: type[BaseException] | str) -> str:
+    if isinstance(kind, str):
+        return kind if "." in kind else f"builtins.{kind}"
+    given: object = kind  # whatever the annotation says, people pass other things
+    if isinstance(given, type) and issubclass(given, BaseException):
+        return f"{given.__module__}.{given.__qualname__}"
+    raise DefinitionError(f"retry.on: expected exception types or their dotted names, got {given!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One definition. Two jobs with equal fields are the same definition."""
+
+    name: str
+    task: Task
+    schedules: tuple[Schedule, ...] = ()
+    args: Mapping[str, Json] = field(default_factory=dict)
+    namespace: str = "default"
+    owner: str = ""
+    guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
+    catch_up: CatchUp = CatchUp()
+    retry: Retry = Retry()
+    timeout: timedelta | None = None
+    max_recoveries: int = 3
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """A job as a store keeps it. Shared by every run and lease that refers to this revision; never changed."""
+
+    id: int
+    revision: int
+    job: Job
+    state: JobState
+    created_at: int
+    updated_at: int

@@ -1,0 +1,187 @@
+"""One thing to be executed: its states, its legal moves, and the right to act on it.
+
+                 ┌────────── retry, recovery, release ───────────┐
+                 ▼                                               │
+    plan ──▶ scheduled ──reserve──▶ reserved ──arm──▶ running ───┤
+    submit     │  │ └──── reserve and arm at once ─────▶ ▲       ├──▶ succeeded
+               │  │                    │                         ├──▶ dead        (no tries left)
+               │  └── release ◀────────┘                         ├──▶ lost        (at_most_once, node gone)
+               │                                                 └──▶ cancelled
+               └──▶ skipped (missed …), cancelled, dead
+
+Terminal states absorb: nothing ever leaves them. A rerun of a finished run is a new run.
+A slot run in the future that was never armed may also be *withdrawn* (its row deleted), by an edit or a pause only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from onthedot.clock import Micros
+from onthedot.job import JobRecord
+
+
+class RunState(StrEnum):
+    """Where a run stands."""
+
+    SCHEDULED = "scheduled"
+    RESERVED = "reserved"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+    SKIPPED = "skipped"
+
+
+MOVES: dict[RunState, frozenset[RunState]] = {
+    RunState.SCHEDULED: frozenset(
+        {RunState.RESERVED, RunState.RUNNING, RunState.SKIPPED, RunState.CANCELLED, RunState.DEAD}
+    ),
+    RunState.RESERVED: frozenset({RunState.RUNNING, RunState.SCHEDULED, RunState.SKIPPED, RunState.CANCELLED}),
+    RunState.RUNNING: frozenset(
+        {RunState.SUCCEEDED, RunState.DEAD, RunState.CANCELLED, RunState.LOST, RunState.SCHEDULED}
+    ),
+    RunState.SUCCEEDED: frozenset(),
+    RunState.DEAD: frozenset(),
+    RunState.CANCELLED: frozenset(),
+    RunState.LOST: frozenset(),
+    RunState.SKIPPED: frozenset(),
+}
+"""Every legal move. The contract suite holds each store to this table."""
+
+TERMINAL: frozenset[RunState] = frozenset(state for state, moves in MOVES.items() if not moves)
+LIVE: frozenset[RunState] = frozenset(MOVES) - TERMINAL
+
+DEFAULT_QUEUE = "default"
+
+
+def slot_trigger(schedule_id: str) -> str:
+    """The trigger of a run that a schedule asked for."""
+    return f"schedule:{schedule_id}"
+
+
+def submit_trigger(token: str) -> str:
+    """The trigger of a run that somebody submitted."""
+    return f"submit:{token}"
+
+
+class RunKey(NamedTuple):
+    """What makes a run itself and no other: asking for the same key twice gives the same run."""
+
+    job_id: int
+    trigger: str
+    slot_at: Micros
+    target: str = ""
+
+
+@dataclass(slots=True)
+class NewRun:
+    """A run that somebody submits: not from a schedule."""
+
+    job_id: int
+    trigger: str
+    due_at: Micros
+    args: str | None = None  # canonical JSON, or None for the job's own arguments
+
+
+@dataclass(slots=True)
+class Lease:
+    """The right to act on one attempt of one run, and all that the holder must know to use it.
+
+    `lease_id` is random and compared for equality: every write after the reservation carries it. `fence` is
+    drawn from one growing sequence when the attempt is armed (0 before) and can be handed to outside resources.
+    A plain slots class: thousands are made per second, and a frozen one costs five times as much.
+    """
+
+    lease_id: str
+    run_id: int
+    record: JobRecord  # shared by all leases of this revision
+    trigger: str
+    slot_at: Micros
+    due_at: Micros
+    args: str | None
+    attempt: int  # the number of this attempt; counted when it is armed
+    failures: int  # attempts that failed before this one
+    recoveries: int  # attempts that were lost with their node before this one
+    incarnation: str
+    created_at: Micros
+    reserved_at: Micros
+    armed_at: Micros = 0
+    fence: int = 0
+    target: str = ""
+    queue: str = DEFAULT_QUEUE
+
+
+class Armed(NamedTuple):
+    """The answer of `arm`: go. The attempt is committed; user code may start at the due instant."""
+
+    fence: int
+    attempt: int
+    armed_at: Micros
+
+
+class Gone(NamedTuple):
+    """The answer of `arm`: no. The run was taken, withdrawn, expired, or its job edited in the meantime."""
+
+    reason: str
+
+
+ArmAnswer = Armed | Gone
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run as it is shown to people: live or finished."""
+
+    id: int
+    job: str
+    namespace: str
+    trigger: str
+    slot_at: Micros
+    due_at: Micros
+    state: RunState
+    reason: str
+    attempts: int
+    failures: int
+    recoveries: int
+    created_at: Micros
+    armed_at: Micros | None = None
+    started_at: Micros | None = None
+    ended_at: Micros | None = None
+    error: str | None = None
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """One ended attempt: who tried, under which revision and lease, when, and what came of it."""
+
+    run_id: int
+    attempt: int
+    lease_id: str
+    fence: int
+    node: str
+    revision: int
+    outcome: str
+    error: str | None
+    due_at: Micros
+    reserved_at: Micros
+    armed_at: Micros
+    started_at: Micros | None
+    ended_at: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRecord:
+    """Slots that will not run: a range of one schedule, how many, and why."""
+
+    job: str
+    schedule_id: str
+    first: Micros
+    last: Micros
+    count: int
+    reason: str
+    recorded_at: Micros

@@ -1,0 +1,160 @@
+"""Cron: wall-clock times become instants.
+
+cronsim reads the expression and says which days match; the rules for clock changes are here, because cronsim's
+own leave cases out (fields with seconds, half-hour changes, changes at midnight; the cases are in
+tests/schedules/test_cron_nights.py). The rules are those of Debian's cron:
+
+    a **fixed** time (neither minute nor hour starts with `*`)
+        left out by a clock change: runs once, right after the gap       `gap="skip"`: not at all
+        shown twice:                runs the first time                  `fold="second"`, or `"both"`
+    a **wildcard** time
+        runs whenever the clocks show it: the rhythm in real time stays, in gaps and folds too
+
+Real time is walked in stretches of constant offset (`zones.py`), so that within each the two clocks differ by a
+constant and nothing special can happen; all that is special happens where stretches meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from onthedot.clock import SECOND, Micros, to_micros
+from onthedot.errors import ScheduleError
+from onthedot.job import Cron
+from onthedot.schedules.fields import read_fields
+from onthedot.schedules.zones import FIRST_YEAR, LARGEST_OFFSET, LAST_YEAR, Stretch, stretch_at, zone
+
+_WALL_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  wall times carry no zone
+_EPOCH_ORDINAL = _WALL_EPOCH.toordinal()
+_DAY = 86_400
+# In years. No expression that ever matches can wait longer than 40: for a 29 February on a given weekday, over a
+# year like 2100, which has none.
+_LONGEST_WAIT = 50
+_FIRST = to_micros(datetime.fromisoformat(f"{FIRST_YEAR:04}-01-02T00:00Z"))
+_LAST = to_micros(datetime.fromisoformat(f"{LAST_YEAR:04}-12-30T00:00Z"))
+
+
+class WallTimes:
+    """The wall times that a cron expression matches, on a calendar without clock changes.
+
+    Days are walked one by one, and the times of a matching day are the products of three short lists: for a daily
+    job that is ten times as fast as cronsim's own walk, which goes hour by hour.
+    """
+
+    def __init__(self, expression: str) -> None:
+        from cronsim import CronSim, CronSimError
+
+        fields = read_fields(expression)
+        self.fixed = not (fields[1].startswith("*") or fields[2].startswith("*"))
+        try:
+            self._parsed = CronSim(" ".join(fields), _WALL_EPOCH)
+        except CronSimError:  # the fields are readable, so what is left is a day that no month has
+            raise ScheduleError(never(expression)) from None
+        self._seconds, self._minutes, self._hours = (
+            tuple(sorted(values)) for values in (self._parsed.seconds, self._parsed.minutes, self._parsed.hours)
+        )
+
+    def since(self, wall: Micros) -> Iterator[Micros]:
+        """Ascending wall times, the first at or after `wall`; the end of the calendar is their end."""
+        first, start = divmod(-(-wall // SECOND), _DAY)
+        for day in self._days(first):
+            for second in self._times(start if day == first else 0):
+                yield (day * _DAY + second) * SECOND
+
+    def within(self, start: Micros, end: Micros) -> bool:
+        """Whether any wall time from `start` up to but without `end` matches."""
+        return next(self.since(start), end) < end
+
+    def explain(self) -> str:
+        """cronsim's reading in English."""
+        return self._parsed.explain()
+
+    def _days(self, first: int) -> Iterator[int]:
+        """The matching days, counted from 1970-01-01, from `first` on; none when none comes for 50 years."""
+        day = _WALL_EPOCH.date() + timedelta(days=first)
+        give_up = day.year + _LONGEST_WAIT
+        while day.year <= min(give_up, LAST_YEAR + 1):
+            if day.month not in self._parsed.months:
+                day = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+                continue
+            if self._parsed.match_day(day):
+                yield day.toordinal() - _EPOCH_ORDINAL
+                give_up = day.year + _LONGEST_WAIT
+            day += timedelta(days=1)
+
+    def _times(self, start: int) -> Iterator[int]:
+        """The matching times of a day, in seconds from midnight, from `start` on."""
+        for hour in self._hours:
+            if hour * 3600 + 3599 < start:
+                continue
+            for minute in self._minutes:
+                base = hour * 3600 + minute * 60
+                if base + 59 < start:
+                    continue
+                for second in self._seconds:
+                    if base + second >= start:
+                        yield base + second
+
+
+@lru_cache(maxsize=1024)
+def wall_times(expression: str) -> WallTimes:
+    """The parsed expression, from a bounded cache."""
+    return WallTimes(expression)
+
+
+def never(expression: str) -> str:
+    """What to say about an expression that matches no date."""
+    return f"cron: expected a date that exists, got {expression!r}, which never comes; check day, month and weekday"
+
+
+def cron_slots(schedule: Cron, after: Micros) -> Iterator[Micros]:
+    """Every slot after `after`, strictly ascending, `run_once` aside.
+
+    >>> from itertools import islice
+    >>> noon = Cron(expression="0 12 * * *", tz="Europe/Berlin")
+    >>> [slot // 3_600_000_000 for slot in islice(cron_slots(noon, 0), 2)]
+    [11, 35]
+    """
+    times = wall_times(schedule.expression)
+    zone(schedule.tz)
+    last = at = max(after, _FIRST)
+    while at <= _LAST:
+        stretch = stretch_at(schedule.tz, at)
+        for slot in _slots_in(stretch, times, schedule, last):
+            if slot > last:  # a time right after a gap may be there twice: moved, and of its own
+                yield slot
+                last = slot
+        resume = _resume(stretch, times)
+        if resume is None:
+            return
+        at = resume
+
+
+def _slots_in(stretch: Stretch, times: WallTimes, schedule: Cron, after: Micros) -> Iterator[Micros]:
+    first, stop = stretch.start + stretch.offset, stretch.end + stretch.offset
+    begin = max(first, after + 1 + stretch.offset)
+    if times.fixed:
+        in_gap = stretch.skipped_from < first and stretch.start > after
+        if in_gap and schedule.gap == "run_after" and times.within(stretch.skipped_from, first):
+            yield stretch.start
+        if schedule.fold == "first":
+            begin = max(begin, stretch.repeated_until)
+        elif schedule.fold == "second":
+            stop = min(stop, stretch.repeats_from)
+    for wall in times.since(begin):
+        if wall >= stop:
+            return
+        yield wall - stretch.offset
+
+
+def _resume(stretch: Stretch, times: WallTimes) -> Micros | None:
+    """Where to look on after a stretch: its end, or much later when no match is near (29 February).
+
+    After the stretch the clocks can go back, but never below `lowest`; and a match can come no earlier than
+    `LARGEST_OFFSET` before its wall time is read as UTC. So nothing lies between the end and the result.
+    """
+    lowest = stretch.end - LARGEST_OFFSET
+    wall = next(times.since(lowest), None)
+    return None if wall is None else max(stretch.end, wall - LARGEST_OFFSET)

@@ -1,0 +1,75 @@
+"""What a schedule means: `next_after` and `slots`, for every kind.
+
+Pure: no clock, no randomness, no files but the time zones'. The same arguments give the same answer in every
+process with the same zone data. `origin` is the instant at which the schedule was created; it is stored with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import takewhile
+
+from onthedot.clock import Micros, to_micros
+from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
+from onthedot.schedules.cron import cron_slots
+from onthedot.schedules.interval import every_count, every_slots, fixed_delay_after
+from onthedot.schedules.once import the_instant
+
+_END_OF_TIME = to_micros(datetime.max.replace(tzinfo=UTC))  # what has no datetime is no slot
+
+
+def next_after(schedule: Schedule, after: Micros, *, origin: Micros, last_end: Micros | None = None) -> Micros | None:
+    """The first slot strictly after `after`, or None when there is none. `last_end` matters to `FixedDelay` only.
+
+    >>> from datetime import timedelta
+    >>> next_after(Every(interval=timedelta(minutes=1)), 90_000_000, origin=0)
+    120000000
+    """
+    return next(slots(schedule, after, origin=origin, last_end=last_end), None)
+
+
+def slots(schedule: Schedule, after: Micros, *, origin: Micros, last_end: Micros | None = None) -> Iterator[Micros]:
+    """The slots strictly after `after`, strictly ascending, computed as they are asked for.
+
+    A `FixedDelay` has at most one: those behind it depend on a run that has not ended.
+
+    >>> from itertools import islice
+    >>> list(islice(slots(Cron(expression="* * * * *"), 0, origin=0), 3))
+    [60000000, 120000000, 180000000]
+    """
+    return takewhile(_END_OF_TIME.__ge__, _unbounded(schedule, after, origin, last_end))
+
+
+def count_between(
+    schedule: Schedule, after: Micros, until: Micros, *, origin: Micros, last_end: Micros | None = None
+) -> int:
+    """How many slots lie after `after` and not after `until`: by arithmetic for `Every`, else by walking them.
+
+    >>> count_between(Cron(expression="@daily"), 0, 86_400_000_000, origin=0)
+    1
+    """
+    if isinstance(schedule, Every) and not schedule.run_once:
+        return every_count(schedule, after, min(until, _END_OF_TIME))
+    found = slots(schedule, after, origin=origin, last_end=last_end)
+    return sum(1 for _ in takewhile(until.__ge__, found))
+
+
+def _unbounded(schedule: Schedule, after: Micros, origin: Micros, last_end: Micros | None) -> Iterator[Micros]:
+    match schedule:
+        case Cron(run_once=True) | Every(run_once=True):
+            return _if_after(next(_recurring(schedule, origin), None), after)
+        case Cron() | Every():
+            return _recurring(schedule, after)
+        case FixedDelay():
+            return iter((fixed_delay_after(schedule, after, last_end),))
+        case At() | In():
+            return _if_after(the_instant(schedule, origin), after)
+
+
+def _recurring(schedule: Cron | Every, after: Micros) -> Iterator[Micros]:
+    return cron_slots(schedule, after) if isinstance(schedule, Cron) else every_slots(schedule, after)
+
+
+def _if_after(slot: Micros | None, after: Micros) -> Iterator[Micros]:
+    return iter(()) if slot is None or slot <= after else iter((slot,))

@@ -1,0 +1,117 @@
+"""Schedules as text: one line in a file, on the command line or in a form; and back."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from onthedot.duration import format_duration, parse_duration
+from onthedot.errors import DefinitionError, ScheduleError
+from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
+from onthedot.schedules.build import at, cron, every, gap, in_
+from onthedot.schedules.instants import format_instant
+
+FORMS = (
+    "'30 2 * * *' (cron: minute hour day month weekday; 6 fields with second in front; 4 for second minute hour day)",
+    "'@daily' (or @hourly, @weekly, @monthly, @yearly)",
+    "'every 1h30m', 'every 1h30m from 2026-01-01T00:00Z'",
+    "'gap 10m' (after the end of the last run), 'gap 10m from 2026-01-01T00:00Z'",
+    "'at 2026-01-01T09:00+01:00'",
+    "'in 10m'",
+)
+_VERB = re.compile(r"(every|gap|at|in)(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
+_FROM = re.compile(r"(.*\S)\s+from\s+(\S.*)", re.IGNORECASE | re.DOTALL)
+_CRON_LIKE = re.compile(r"[0-9*@?]")
+
+
+def parse(
+    text: str,
+    *,
+    tz: str | None = None,
+    gap: Literal["run_after", "skip"] | None = None,
+    fold: Literal["first", "second", "both"] | None = None,
+    run_once: bool = False,
+    id: str = "",
+) -> Schedule:
+    """The schedule that a line of text means; `ScheduleError` with the accepted forms when it means none.
+
+    `tz` is the zone of a cron expression (default: UTC) and of an `at` without an offset (default: refused).
+    `gap` and `fold` belong to cron, `run_once` to cron and `every`; given elsewhere they are refused.
+    A bare length of time such as `1h30m` means `every 1h30m`.
+
+    >>> parse("every 1h30m").interval
+    datetime.timedelta(seconds=5400)
+    >>> parse("@daily", tz="Europe/Berlin").expression
+    '@daily'
+    """
+    if not isinstance(text, str):
+        raise ScheduleError(_unreadable(text))
+    plain = text.strip()
+    clock_changes: dict[str, Any] = {key: value for key, value in (("gap", gap), ("fold", fold)) if value is not None}
+    verb = _VERB.fullmatch(plain)
+    if verb is None and not _is_length(plain):
+        if not _CRON_LIKE.match(plain):
+            raise ScheduleError(_unreadable(text))
+        zone: dict[str, Any] = {} if tz is None else {"tz": tz}
+        return cron(plain, run_once=run_once, id=id, **zone, **clock_changes)
+    kind, rest = (verb[1].lower(), (verb[2] or "").strip()) if verb else ("every", plain)
+    if not rest:
+        raise ScheduleError(_unreadable(text))
+    _refuse(clock_changes, f"to cron, not to {kind!r}")
+    if kind != "every":
+        _refuse({"run_once": run_once} if run_once else {}, f"to cron and 'every', not to {kind!r}")
+    return _read(kind, rest, tz, run_once, id)
+
+
+def to_text(schedule: Schedule) -> str:
+    """The line that `parse` reads back, given the same zone, options and id.
+
+    >>> to_text(every(5400, anchor="2026-01-01T00:00Z"))
+    'every 1h30m from 2026-01-01T00:00Z'
+    """
+    match schedule:
+        case Cron():
+            return schedule.expression
+        case Every():
+            start = f" from {format_instant(schedule.anchor)}" if schedule.anchor else ""
+            return f"every {format_duration(schedule.interval)}{start}"
+        case FixedDelay():
+            start = f" from {format_instant(schedule.start)}" if schedule.start else ""
+            return f"gap {format_duration(schedule.delay)}{start}"
+        case At():
+            return f"at {format_instant(schedule.instant)}"
+        case In():
+            return f"in {format_duration(schedule.delay)}"
+
+
+def _read(kind: str, rest: str, tz: str | None, run_once: bool, id: str) -> Schedule:
+    if kind == "at":
+        return at(rest, tz=tz, id=id)
+    if kind == "in":
+        return in_(rest, id=id)
+    with_start = _FROM.fullmatch(rest)
+    length, start = with_start.groups() if with_start else (rest, None)
+    if kind == "every":
+        return every(length, anchor=start, run_once=run_once, id=id)
+    return _fixed_delay(length, start=start, id=id)
+
+
+_fixed_delay = gap  # `parse` has an argument of that name
+
+
+def _is_length(text: str) -> bool:
+    try:
+        parse_duration(text)
+    except DefinitionError:
+        return False
+    return True
+
+
+def _refuse(given: dict[str, Any], belongs: str) -> None:
+    if given:
+        raise ScheduleError([f"{key}: it belongs {belongs}; leave it out" for key in given])
+
+
+def _unreadable(text: object) -> str:
+    shown = repr(text[:80]) if isinstance(text, str) else f"{type(text).__name__} {text!r}"
+    return f"expected a schedule, got {shown}; accepted forms:" + "".join(f"\n      {form}" for form in FORMS)

@@ -1,0 +1,62 @@
+"""A schedule in words, so that whoever wrote it can see what was understood."""
+
+from __future__ import annotations
+
+import re
+
+from onthedot.duration import format_duration
+from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
+from onthedot.schedules.cron import wall_times
+from onthedot.schedules.instants import format_instant
+
+_GAP = {"run_after": "", "skip": "left out when the clocks skip it"}
+_FOLD = {
+    "first": "",
+    "second": "the second time when the clocks show it twice",
+    "both": "both times when the clocks show it twice",
+}
+_ENDINGS = {"1": "st", "2": "nd", "3": "rd"}
+
+
+def describe(schedule: Schedule) -> str:
+    """The reading in words, always with its zone.
+
+    >>> describe(Cron(expression="30 2 * * *", tz="Europe/Berlin"))
+    'at 02:30 every day, Europe/Berlin'
+    """
+    match schedule:
+        case Cron():
+            return _once(schedule.run_once) + ", ".join(filter(None, _cron_parts(schedule)))
+        case Every():
+            start = "1970-01-01T00:00Z" if schedule.anchor is None else format_instant(schedule.anchor)
+            return f"{_once(schedule.run_once)}every {format_duration(schedule.interval)}, counted from {_utc(start)}"
+        case FixedDelay():
+            start = "at once" if schedule.start is None else f"at {_utc(format_instant(schedule.start))}"
+            return f"{format_duration(schedule.delay)} after the end of the last run, the first {start}"
+        case At():
+            return f"once, at {_utc(format_instant(schedule.instant))}"
+        case In():
+            return f"once, {format_duration(schedule.delay)} after it was created"
+
+
+def _cron_parts(schedule: Cron) -> list[str]:
+    times = wall_times(schedule.expression)
+    text = times.explain()
+    text = text[0].lower() + re.sub(r"\b(\d*?)([123])th\b", _ordinal, text[1:])
+    if not times.fixed:  # the options change nothing for what runs whenever the clocks show it
+        return [text, schedule.tz]
+    return [text, schedule.tz, _GAP[schedule.gap], _FOLD[schedule.fold]]
+
+
+def _ordinal(found: re.Match[str]) -> str:
+    """cronsim says `22th`."""
+    tens, ones = found.groups()
+    return found[0] if tens.endswith("1") else tens + ones + _ENDINGS[ones]
+
+
+def _once(run_once: bool) -> str:
+    return "once, at the first match of: " if run_once else ""
+
+
+def _utc(iso: str) -> str:
+    return iso.replace("T", " ").replace("Z", " UTC")

@@ -1,0 +1,153 @@
+"""Time zones as stretches of real time during which the clocks on the wall keep one distance from UTC.
+
+`zoneinfo` answers "which offset at this instant", not "when does it change next". So a year of a zone is probed
+once, the changes are bisected, and the result is cached: about 1 ms per zone and year, then a tuple lookup.
+
+A **wall time** here is an int like an instant: the microseconds since 1970-01-01 00:00 that the local calendar
+and clock show. Within a stretch `wall = instant + offset`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, available_timezones
+
+from onthedot.clock import SECOND, Micros, to_datetime, to_micros
+from onthedot.duration import micros
+from onthedot.errors import ScheduleError
+
+FIRST_YEAR, LAST_YEAR = 2, 9997  # datetime ends at 1 and 9999; the rest is room for offsets and for looking around
+LARGEST_OFFSET = 16 * 3600 * SECOND  # on record: from 15:13:42 behind (Metlakatla) to 15:13:42 ahead, before 1870
+
+_DAY = 86_400
+_AROUND = 3 * _DAY  # further than any clock change reaches, so that a year's edge never hides one
+_PROBE = _DAY  # the two changes of any zone that lie nearest are four days apart (Freetown, 1939)
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
+_NOT_PORTABLE = re.compile(r"(posix|right)/.*|localtime|posixrules|Factory")
+
+
+class Stretch(NamedTuple):
+    """The instants from `start` up to but without `end`, all at `offset` from UTC.
+
+    The other three are wall times, and say what the clock changes around it do:
+    `skipped_from`     from here to the stretch's first wall time, the clocks showed nothing (a gap)
+    `repeated_until`   wall times before this were shown once already (a fold)
+    `repeats_from`     wall times from this one on will be shown once more
+    """
+
+    start: Micros
+    end: Micros
+    offset: Micros
+    skipped_from: Micros
+    repeated_until: Micros
+    repeats_from: Micros
+
+
+class _Change(NamedTuple):
+    instant: Micros
+    before: Micros
+    after: Micros
+
+
+def zone(key: str) -> ZoneInfo:
+    """The zone of that IANA name; `ScheduleError` with the nearest name otherwise.
+
+    Anything that is not shaped like a name is refused before a file is looked for.
+
+    >>> zone("Europe/Berlin")
+    zoneinfo.ZoneInfo(key='Europe/Berlin')
+    """
+    if not isinstance(key, str):
+        raise ScheduleError(f"tz: expected the name of a time zone like 'Europe/Berlin', got {key!r}")
+    if not _KEY.fullmatch(key) or len(key) > 64:
+        raise ScheduleError(f"tz: expected the name of a time zone like 'Europe/Berlin' or 'UTC', got {key[:80]!r}")
+    if _NOT_PORTABLE.fullmatch(key):
+        raise ScheduleError(f"tz: {key!r} differs from machine to machine; name the zone itself, like 'Europe/Berlin'")
+    try:
+        return ZoneInfo(key)
+    except (KeyError, ValueError, OSError):  # unknown; not a zone file; a directory such as 'Europe'
+        raise ScheduleError(f"tz: unknown time zone {key!r}{_nearest(key)}") from None
+
+
+def stretch_at(key: str, instant: Micros) -> Stretch:
+    """The stretch that contains the instant. Stretches also end with each year (UTC)."""
+    year = min(max(to_datetime(instant).year, FIRST_YEAR), LAST_YEAR)
+    stretches = stretches_of_year(key, year)
+    for stretch in stretches:
+        if instant < stretch.end:
+            return stretch
+    return stretches[-1]
+
+
+@lru_cache(maxsize=4096)
+def stretches_of_year(key: str, year: int) -> tuple[Stretch, ...]:
+    """The stretches that make up one year (UTC), without a hole between them.
+
+    >>> [stretch.offset // SECOND for stretch in stretches_of_year("Europe/Berlin", 2026)]
+    [3600, 7200, 3600]
+    """
+    start, end = _second(datetime(year, 1, 1, tzinfo=UTC)), _second(datetime(year + 1, 1, 1, tzinfo=UTC))
+    where = zone(key)
+    changes = _changes(where, start - _AROUND, end + _AROUND)
+    bounds = [start * SECOND]
+    bounds += [change.instant for change in changes if start * SECOND < change.instant < end * SECOND]
+    bounds.append(end * SECOND)
+    return tuple(_stretch(where, changes, *pair) for pair in pairwise(bounds))
+
+
+def _stretch(where: ZoneInfo, changes: list[_Change], start: Micros, end: Micros) -> Stretch:
+    offset = micros(_offset(where, start // SECOND))
+    first, last = start + offset, end + offset
+    begins = [change.instant + change.before for change in changes if change.instant <= start]
+    returns = [change.instant + change.after for change in changes if change.instant >= end]
+    skipped = [change.instant + change.before for change in changes if change.instant == start]
+    return Stretch(start, end, offset, min([first, *skipped]), max([first, *begins]), min([last, *returns]))
+
+
+def _changes(where: ZoneInfo, start: int, end: int) -> list[_Change]:
+    """Every change of the offset in (start, end], in seconds in, in microseconds out."""
+    changes = []
+    left, left_offset = start, _offset(where, start)
+    while left < end:
+        right = min(left + _PROBE, end)
+        right_offset = _offset(where, right)
+        if right_offset == left_offset:
+            left = right
+            continue
+        while right - left > 1:
+            middle = (left + right) // 2
+            if _offset(where, middle) == left_offset:
+                left = middle
+            else:
+                right = middle
+        after = _offset(where, right)
+        changes.append(_Change(right * SECOND, micros(left_offset), micros(after)))
+        left, left_offset = right, after
+    return changes
+
+
+def _offset(where: ZoneInfo, second: int) -> timedelta:
+    return datetime.fromtimestamp(second, where).utcoffset() or timedelta(0)
+
+
+def _second(instant: datetime) -> int:
+    return to_micros(instant) // SECOND
+
+
+def _nearest(key: str) -> str:
+    """A did-you-mean over the known zones: by its last part ('berlin'), then by spelling.
+
+    `Etc/GMT+2` is two hours *behind* UTC, the opposite of what who writes `GMT+2` means: never proposed.
+    """
+    known = {name.casefold(): name for name in sorted(available_timezones()) if not name.startswith("Etc/GMT")}
+    word = key.casefold()
+    by_city = [name for folded, name in known.items() if folded.rpartition("/")[2] == word.rpartition("/")[2]]
+    near = by_city or [known[folded] for folded in difflib.get_close_matches(word, known, n=1, cutoff=0.6)]
+    if near:
+        return f", did you mean {near[0]!r}?"
+    return "; use an IANA name like 'Europe/Berlin', 'America/New_York' or 'UTC'"

@@ -1,0 +1,207 @@
+"""What cron should do, decided minute by minute: a second opinion that shares no code with `onthedot.schedules`.
+
+It reads the fields by itself, asks the zone for the wall time of every single real minute (or for the instants of
+every single wall minute), and applies the rules of Debian's cron word for word. Slow, and hard to get wrong.
+"""
+
+from __future__ import annotations
+
+import calendar
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo, available_timezones
+
+from hypothesis import strategies as st
+
+MINUTE = timedelta(minutes=1)
+NAMES = {
+    name: str(number)
+    for names in ("SUN MON TUE WED THU FRI SAT", "_ JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC")
+    for number, name in enumerate(names.split())
+}
+NOTABLE = [
+    "Europe/Berlin",
+    "America/New_York",
+    "Australia/Lord_Howe",  # half an hour
+    "Africa/Casablanca",  # back and forth around Ramadan
+    "America/Sao_Paulo",  # the gap was at midnight
+    "America/St_Johns",  # changed at 00:01: the repeated hour began on the day before
+    "America/Havana",  # midnight does not exist
+    "Asia/Kathmandu",
+    "Asia/Gaza",
+    "Asia/Pyongyang",  # half an hour, not for summer
+    "Pacific/Apia",  # left out a whole day
+    "Antarctica/Casey",  # three hours
+    "Antarctica/Troll",  # two hours
+    "Africa/Cairo",
+    "UTC",
+]
+ALL_ZONES = sorted(available_timezones())
+
+
+def numbers(text: str, low: int, high: int) -> set[int]:
+    """The values of a field without L and #."""
+    found: set[int] = set()
+    for term in text.split(","):
+        base, _, step = term.partition("/")
+        if base == "*":
+            first, last = low, high
+        elif "-" in base:
+            first, last = (int(NAMES.get(part, part)) for part in base.split("-"))
+        else:
+            first = int(NAMES.get(base, base))
+            last = high if step else first
+        found |= set(range(first, last + 1, int(step or 1)))
+    return found
+
+
+class Reading:
+    """A cron expression of 4, 5 or 6 fields, in capitals."""
+
+    def __init__(self, expression: str) -> None:
+        parts = expression.split()
+        parts = {4: [*parts, "*", "*"], 5: ["0", *parts], 6: parts}[len(parts)]
+        self.seconds, self.minutes = numbers(parts[0], 0, 59), numbers(parts[1], 0, 59)
+        self.hours, self.months = numbers(parts[2], 0, 23), numbers(parts[4], 1, 12)
+        self.days, self.weekdays = parts[3], parts[5]
+        self.fixed = parts[1][0] != "*" and parts[2][0] != "*"
+
+    def on(self, day: date) -> bool:
+        by_day, by_weekday = self._by_day(day), self._by_weekday(day)
+        both = self.days.startswith("*") or self.weekdays.startswith("*")
+        return day.month in self.months and (by_day and by_weekday if both else by_day or by_weekday)
+
+    def in_minute(self, wall: datetime) -> bool:
+        return wall.minute in self.minutes and wall.hour in self.hours and self.on(wall.date())
+
+    def _by_day(self, day: date) -> bool:
+        length = calendar.monthrange(day.year, day.month)[1]
+        for term in self.days.split(","):
+            if term == "L":
+                wanted = {length}
+            elif term == "LW":
+                wanted = {max(d for d in range(1, length + 1) if day.replace(day=d).isoweekday() < 6)}
+            else:
+                wanted = numbers(term, 1, 31)
+            if day.day in wanted:
+                return True
+        return False
+
+    def _by_weekday(self, day: date) -> bool:
+        length = calendar.monthrange(day.year, day.month)[1]
+        for term in self.weekdays.split(","):
+            if term.endswith("L"):
+                wanted, in_place = numbers(term[:-1], 0, 7), day.day > length - 7
+            elif "#" in term:
+                weekday, nth = term.split("#")
+                wanted, in_place = numbers(weekday, 0, 7), (day.day - 1) // 7 + 1 == int(nth)
+            else:
+                wanted, in_place = numbers(term, 0, 7), True
+            if in_place and day.isoweekday() % 7 in {weekday % 7 for weekday in wanted}:
+                return True
+        return False
+
+
+def slots_between(expression: str, tz: str, gap: str, fold: str, start: datetime, end: datetime) -> list[datetime]:
+    """Every slot from `start` up to but without `end` (UTC, whole minutes, with one clock change at the most)."""
+    reading, zone = Reading(expression), ZoneInfo(tz)
+    real = [start + MINUTE * step for step in range((end - start) // MINUTE)]
+    shown = [(minute, minute.astimezone(zone).replace(tzinfo=None, fold=0)) for minute in real]
+    if reading.fixed:
+        found = _fixed(reading, zone, gap, fold, shown)
+    else:
+        found = {
+            minute + timedelta(seconds=second)
+            for minute, wall in shown
+            if reading.in_minute(wall)
+            for second in reading.seconds
+        }
+    return sorted(slot for slot in found if start <= slot < end)
+
+
+def _fixed(
+    reading: Reading, zone: ZoneInfo, gap: str, fold: str, shown: list[tuple[datetime, datetime]]
+) -> set[datetime]:
+    found: set[datetime] = set()
+    wall, last = min(wall for _, wall in shown), max(wall for _, wall in shown)
+    while wall <= last:
+        if reading.in_minute(wall):
+            instants = sorted(_instants(wall, zone))
+            if instants:
+                chosen = {"first": instants[:1], "second": instants[-1:], "both": instants}[fold]
+                found |= {instant + timedelta(seconds=second) for instant in chosen for second in reading.seconds}
+            elif gap == "run_after":
+                found.add(next(minute for minute, seen in shown if seen > wall))
+        wall += MINUTE
+    return found
+
+
+def _instants(wall: datetime, zone: ZoneInfo) -> set[datetime]:
+    """When the clocks show this wall time: never, once or twice."""
+    candidates = {wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
+    return {instant for instant in candidates if instant.astimezone(zone).replace(tzinfo=None, fold=0) == wall}
+
+
+@lru_cache(maxsize=512)
+def changes(tz: str, year: int) -> tuple[datetime, ...]:
+    """The instants at which the zone's offset changes in a year: probed every twelve hours, then minute-exact."""
+    zone, probe = ZoneInfo(tz), timedelta(hours=12)
+    found = []
+    at = datetime(year, 1, 1, tzinfo=UTC)
+    while at.year == year:
+        if at.astimezone(zone).utcoffset() != (at + probe).astimezone(zone).utcoffset():
+            left, right = at, at + probe
+            while right - left > MINUTE:
+                middle = left + (right - left) // (2 * MINUTE) * MINUTE
+                same = middle.astimezone(zone).utcoffset() == at.astimezone(zone).utcoffset()
+                left, right = (middle, right) if same else (left, middle)
+            found.append(right)
+        at += probe
+    return tuple(found)
+
+
+def zones() -> st.SearchStrategy[str]:
+    return st.sampled_from(NOTABLE) | st.sampled_from(ALL_ZONES)
+
+
+@st.composite
+def moments(draw: st.DrawFn) -> tuple[str, datetime]:
+    """A zone and one of its clock changes between 2000 and 2037, or a New Year where it has none."""
+    tz, year = draw(zones()), draw(st.integers(2000, 2037))
+    return tz, draw(st.sampled_from(changes(tz, year) or (datetime(year, 1, 1, tzinfo=UTC),)))
+
+
+def _field(low: int, high: int, likely: list[int]) -> st.SearchStrategy[str]:
+    value = st.sampled_from(likely) | st.integers(low, high)
+    ranges = st.tuples(value, value).map(lambda pair: f"{min(pair)}-{max(pair)}")
+    step = st.integers(1, high - low + 1)
+    term = (
+        value.map(str)
+        | ranges
+        | st.tuples(ranges, step).map(lambda pair: f"{pair[0]}/{pair[1]}")
+        | st.tuples(value, step).map(lambda pair: f"{pair[0]}/{pair[1]}")
+    )
+    star = st.just("*") | step.map("*/{}".format)
+    return star | term | st.lists(term, min_size=2, max_size=3).map(",".join)
+
+
+@st.composite
+def expressions(draw: st.DrawFn, near: datetime | None = None) -> str:
+    """A valid expression of any field count, likely to match around the local time `near`."""
+    hours = [near.hour, (near.hour + 1) % 24, (near.hour - 1) % 24] if near else [0, 2]
+    day = near.day if near else 15
+    month = near.month if near else 1
+    minute = draw(_field(0, 59, [0, 1, 15, 30, 59]))
+    hour = draw(_field(0, 23, hours))
+    second = draw(st.sampled_from(["0", "0", "30", "59", "*/20", "15,45"]))
+    days = draw(st.sampled_from(["*", "*", "*", f"{day}", "*/2", "1-31/2", "L", "LW", "L,15", f"{day},28"]))
+    months = draw(st.sampled_from(["*", "*", "*", f"{month}", f"1,{month}", "*/1", "JAN-DEC"]))
+    weekdays = draw(
+        st.sampled_from(["*", "*", "*", "MON-FRI", "SUN", "7", "5L", "0#1", "6,0", "*/2", "1-5/2", "7#5", "SAT-SUN"])
+    )
+    count = draw(st.sampled_from([4, 5, 5, 6]))
+    return {
+        4: f"{second} {minute} {hour} {days}",
+        5: f"{minute} {hour} {days} {months} {weekdays}",
+        6: f"{second} {minute} {hour} {days} {months} {weekdays}",
+    }[count]

@@ -1,0 +1,113 @@
+"""Zones: names that are refused without a look at the disk, and years cut into stretches."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onthedot.clock import SECOND, to_datetime, to_micros
+from onthedot.errors import ScheduleError
+from onthedot.schedules import zones
+from onthedot.schedules.zones import stretch_at, stretches_of_year, zone
+from tests.schedules import oracle
+
+HOUR = 3600 * SECOND
+
+
+@settings(max_examples=60, deadline=None)
+@given(tz=oracle.zones(), year=st.integers(2000, 2037))
+def test_a_year_is_cut_exactly_where_the_offset_changes(tz, year):
+    stretches = stretches_of_year(tz, year)
+
+    assert stretches[0].start == to_micros(datetime(year, 1, 1, tzinfo=UTC))
+    assert stretches[-1].end == to_micros(datetime(year + 1, 1, 1, tzinfo=UTC))
+    assert all(left.end == right.start for left, right in pairwise(stretches))
+    cuts = [to_datetime(stretch.start) for stretch in stretches[1:]]
+    assert cuts == [change for change in oracle.changes(tz, year) if change > to_datetime(stretches[0].start)]
+    for stretch in stretches:
+        for instant in (stretch.start, (stretch.start + stretch.end) // 2, stretch.end - 1):
+            shown = to_datetime(instant).astimezone(ZoneInfo(tz)).replace(tzinfo=UTC)
+            assert to_micros(shown) == instant + stretch.offset
+            assert stretch_at(tz, instant) == stretch
+
+
+def test_what_a_stretch_says_about_the_changes_around_it():
+    winter, summer, autumn = stretches_of_year("Europe/Berlin", 2026)
+    spring_change, autumn_change = summer.start, summer.end
+    assert (winter.offset, summer.offset, autumn.offset) == (HOUR, 2 * HOUR, HOUR)
+    assert summer.skipped_from == spring_change + HOUR, "the clocks showed nothing from 02:00"
+    assert summer.repeats_from == autumn_change + HOUR, "from 02:00 on they will show it again"
+    assert autumn.repeated_until == autumn_change + 2 * HOUR, "until 03:00 they had shown it"
+    assert winter.skipped_from == winter.start + HOUR, "nothing is skipped at New Year"
+    assert autumn.skipped_from == autumn.start + HOUR
+
+
+def test_a_fold_across_new_year_is_seen_from_both_years(monkeypatch):
+    # No zone on record does this. The clocks go back from 00:30 to 23:30 of the old year, at 23:45 UTC.
+    change = to_micros(datetime(2029, 12, 31, 23, 45, tzinfo=UTC)) // SECOND
+    real = zones._offset
+    monkeypatch.setattr(zones, "_offset", lambda where, second: real(where, second) * (1 if second < change else 0))
+    stretches_of_year.cache_clear()
+    try:
+        old, short = stretches_of_year("Etc/GMT-1", 2029)
+        (new,) = stretches_of_year("Etc/GMT-1", 2030)
+    finally:
+        stretches_of_year.cache_clear()
+    assert old.repeats_from == change * SECOND
+    assert short.repeated_until == new.repeated_until == change * SECOND + HOUR
+    assert new.skipped_from == new.start
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "../etc/passwd",
+        "/etc/passwd",
+        "Europe/../UTC",
+        "Europe//Berlin",
+        "Europe/Berlin/",
+        "C:\\x",
+        "a\0b",
+        "UTC\n",
+        "x" * 65,
+    ],
+)
+def test_what_is_not_shaped_like_a_name_is_refused_without_looking_for_a_file(monkeypatch, key):
+    monkeypatch.setattr(zones, "ZoneInfo", lambda key: pytest.fail(f"looked for {key!r}"))
+    with pytest.raises(ScheduleError, match="expected the name of a time zone like 'Europe/Berlin'"):
+        zone(key)
+
+
+@pytest.mark.parametrize("key", ["localtime", "posixrules", "Factory", "right/UTC", "posix/Europe/Berlin"])
+def test_what_differs_between_machines_is_refused(key):
+    with pytest.raises(ScheduleError, match="differs from machine to machine"):
+        zone(key)
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("Europe/Berln", "did you mean 'Europe/Berlin'?"),
+        ("europe/berlin", "did you mean 'Europe/Berlin'?"),
+        ("berlin", "did you mean 'Europe/Berlin'?"),
+        ("New_York", "did you mean 'America/New_York'?"),
+        ("Europe", "unknown time zone 'Europe'"),
+        ("Qwxyz", "use an IANA name like 'Europe/Berlin'"),
+    ],
+)
+def test_an_unknown_zone_gets_the_nearest_name(key, hint):
+    with pytest.raises(ScheduleError) as refused:
+        zone(key)
+    assert hint in str(refused.value)
+
+
+def test_a_sign_that_means_the_opposite_is_never_proposed():
+    with pytest.raises(ScheduleError) as refused:
+        zone("GMT+2")
+    assert "Etc/GMT+2" not in str(refused.value)
