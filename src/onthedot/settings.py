@@ -1,0 +1,101 @@
+"""Every setting of a node, in one frozen object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+
+from onthedot.clock import MILLISECOND, SECOND, Micros
+from onthedot.errors import DefinitionError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a node behaves. Lengths of time are microseconds; the defaults suit production."""
+
+    node_id: str = ""
+    """The node's name; empty: generated at start."""
+
+    seats: int = 64
+    """How many attempts run at once on this node."""
+    ahead: int = 64
+    """K: how many runs of the next `horizon` a worker may hold reserved (at most `seats`)."""
+    batch: int = 500
+    """The most rows that one call to the store touches."""
+    queues: tuple[str, ...] = ("default",)
+    """The queues this worker serves."""
+
+    lookahead: Micros = 30 * SECOND
+    """How far ahead of their due instants runs are planned. Longer than a term, so that a dead leader's
+    successor finds the next runs already there."""
+    plan_every: Micros = 5 * SECOND
+    """The longest time between two passes of the planner."""
+    horizon: Micros = 2 * SECOND
+    """How far ahead of its due instant a worker may reserve a run."""
+    poll_every: Micros = 1 * SECOND
+    """The longest time between two looks for work, behind all hints."""
+    arm_lead_min: Micros = 5 * MILLISECOND
+    arm_lead_max: Micros = 500 * MILLISECOND
+    """`arm` is sent this long before the due instant: twice the 99th percentile of recent arms, within these."""
+    lapse: Micros = 500 * MILLISECOND
+    """A reservation not armed this long after its due instant may be taken by others."""
+    late_after: Micros = 30 * SECOND
+    """A slot that starts later than this is a catch-up, and subject to the job's `catch_up` policy."""
+
+    node_ttl: Micros = 15 * SECOND
+    beat_every: Micros = 4 * SECOND
+    margin: Micros = 3 * SECOND
+    """The node's lease, how often it is renewed, and how long before its end the node stops trusting it."""
+    term_ttl: Micros = 10 * SECOND
+    renew_every: Micros = 3 * SECOND
+    """The planner's term, and how often it is renewed."""
+    reap_every: Micros = 2 * SECOND
+    expire_every: Micros = 1 * SECOND
+    """How often runs of dead nodes are recovered, and slots that came too late are skipped."""
+
+    grace: Micros = 30 * SECOND
+    """How long a stopping node waits for its attempts before it gives up on them."""
+    result_bytes: int = 256 * 1024
+    """The largest result, as JSON, that is kept with a run."""
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"{field.name}: expected a number above zero, got {getattr(self, field.name)!r}"
+            for field in fields(self)
+            if isinstance(getattr(self, field.name), int) and getattr(self, field.name) <= 0
+        ]
+        if not self.queues:
+            problems.append("queues: expected at least one queue, got none")
+        if self.term_ttl < 3 * self.renew_every:
+            problems.append(
+                f"term_ttl: expected at least three times renew_every ({self.renew_every} µs), got {self.term_ttl} µs"
+            )
+        if self.node_ttl < 3 * self.beat_every:
+            problems.append(
+                f"node_ttl: expected at least three times beat_every ({self.beat_every} µs), got {self.node_ttl} µs"
+            )
+        if self.lookahead <= self.term_ttl:
+            problems.append(
+                f"lookahead: expected more than term_ttl ({self.term_ttl} µs), so that runs outlive a leader; "
+                f"got {self.lookahead} µs"
+            )
+        if problems:
+            raise DefinitionError(problems, subject="settings")
+
+    def with_leases(self, length: timedelta | Micros) -> Settings:
+        """The same settings with the node's lease at `length` and the periods around it in proportion."""
+        ttl = length // timedelta(microseconds=1) if isinstance(length, timedelta) else length
+        scale = ttl / (15 * SECOND)
+
+        def scaled(value: Micros) -> Micros:
+            return max(MILLISECOND, round(value * scale))
+
+        return replace(
+            self,
+            node_ttl=ttl,
+            beat_every=scaled(4 * SECOND),
+            margin=scaled(3 * SECOND),
+            term_ttl=scaled(10 * SECOND),
+            renew_every=scaled(3 * SECOND),
+            reap_every=scaled(2 * SECOND),
+        )

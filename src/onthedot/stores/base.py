@@ -1,0 +1,398 @@
+"""The store protocol: the seam between what onthedot decides and what it remembers.
+
+A store is the only truth. It records atomically, checks every fence in the same write, and decides nothing: what
+a run's next state is, which slots exist, whether to retry, all comes from the caller. `memory.py` is the
+reference; `onthedot.testing.contract` holds every driver to the same behaviour.
+
+Rules for all operations:
+
+* **Atomic.** A call's effects are seen together or not at all. Batches are atomic as a whole unless the docstring
+  says "row by row", which means that each row is checked on its own and the answer says which were accepted.
+* **Fenced.** Every write after a reservation carries its lease, every plan its term, every edit its revision.
+  When the fence does not hold, nothing is written and the answer says so; it is never an accident.
+* **Repeatable.** A call whose answer was lost may be made again with the same leases or keys.
+* **The store's clock** decides what is due and what has ended. `now=None` is that clock; a value is a test
+  turning the crank.
+
+`StoreUnavailable` means that the call may be repeated later; `StoreUnusable` that it is pointless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
+
+from onthedot.clock import Clock, Micros
+from onthedot.job import Job, JobRecord
+from onthedot.run import ArmAnswer, AttemptRecord, Lease, NewRun, RunRecord, RunState, SkipRecord
+from onthedot.verdict import Finish, Verdict
+
+
+class Slot(NamedTuple):
+    """A slot that is to become a run, and the instant after which it no longer should (None: never)."""
+
+    slot_at: Micros
+    expires_at: Micros | None
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRange:
+    """Slots that will not run: from the first to the last, how many, and why."""
+
+    first: Micros
+    last: Micros
+    count: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Window:
+    """The fates of all slots of one schedule in (start, end].
+
+    `start` is the watermark that the window continues from, `end` the new one. `next_at` is the first slot
+    after `end`; None when there is none, or when it depends on the end of a run that is still open.
+    """
+
+    schedule_id: str
+    start: Micros
+    end: Micros
+    next_at: Micros | None
+    slots: Sequence[Slot] = ()
+    skips: Sequence[SkipRange] = ()
+    delay: Micros | None = None  # for a fixed delay: how long after its run's end the next slot lies
+
+
+@dataclass(slots=True)
+class ScheduleState:
+    """What the store knows of one schedule.
+
+    Every slot up to `watermark` has a fate. `origin` is the instant at which the schedule was created. `next_at`
+    is None for a schedule without further slots, and for a fixed delay while its run is open.
+    """
+
+    record: JobRecord
+    schedule_id: str
+    origin: Micros
+    watermark: Micros
+    next_at: Micros | None
+    last_end: Micros | None
+
+
+class Due(NamedTuple):
+    """Schedules whose next slot lies within the look-ahead, and whether there are more."""
+
+    schedules: list[ScheduleState]
+    more: bool
+
+
+@dataclass(slots=True)
+class PutJob:
+    """What `put_job` did."""
+
+    record: JobRecord
+    change: Literal["created", "changed", "unchanged"]
+    planned: int = 0
+    withdrawn: int = 0
+
+
+@dataclass(slots=True)
+class Ask:
+    """What a worker asks of `reserve`.
+
+    Work already due is reserved and armed at once: one run for each of the free `seats`, and up to `extra` more
+    of the jobs in `quick`, whose runs are so short that they will find a seat in a moment. Work due within
+    `horizon` is reserved ahead, at most `ahead` runs. `lease_ids` must hold `seats + extra + ahead` ids, each
+    never used before.
+    """
+
+    incarnation: str
+    lease_ids: Sequence[str]
+    seats: int
+    ahead: int = 0
+    extra: int = 0
+    quick: frozenset[int] = frozenset()
+    horizon: Micros = 0
+    lapse: Micros = 500_000
+    queues: Sequence[str] = ("default",)
+    tasks: frozenset[str] = frozenset()  # the names of what this worker can do, as `task_name` gives them
+
+
+@dataclass(slots=True)
+class Reserved:
+    """What a worker got. `look_again_at` is when something else may become free; None: nothing is waiting."""
+
+    now: Micros
+    armed: list[Lease] = field(default_factory=list)
+    held: list[Lease] = field(default_factory=list)
+    look_again_at: Micros | None = None
+
+
+@dataclass(slots=True)
+class Node:
+    """One registered process. A new incarnation at every boot, so that a reused name inherits nothing."""
+
+    id: str
+    incarnation: str
+    host: str = ""
+    pid: int = 0
+    roles: tuple[str, ...] = ("planner", "worker")
+    registered_at: Micros = 0
+    lease_until: Micros = 0
+    left_at: Micros | None = None
+
+
+class Beat(NamedTuple):
+    """The answer to a heartbeat: the store's clock, the lease's new end, and how many runs of this
+    incarnation have been taken from it so far."""
+
+    now: Micros
+    lease_until: Micros
+    reaped: int
+
+
+@dataclass(slots=True)
+class Term:
+    """A planner's right to plan one shard until `until`. Numbers only grow."""
+
+    shard: int
+    number: int
+    incarnation: str
+    until: Micros
+
+
+class Reaped(NamedTuple):
+    """One run that was taken from a dead node, and what became of it."""
+
+    lease: Lease
+    verdict: Verdict
+
+
+class Hint(NamedTuple):
+    """Something changed that a sleeping service may want to know. Losing every hint costs latency only."""
+
+    kind: Literal["runs", "schedules"]
+    ready_at: Micros
+
+
+class Hints:
+    """Who wants to be told. Called on the loop that made the change, after its commit."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[Hint], None]] = []
+
+    def listen(self, listener: Callable[[Hint], None]) -> None:
+        self._listeners.append(listener)
+
+    def clear(self) -> None:
+        """Tell nobody any more."""
+        self._listeners.clear()
+
+    def send(self, hint: Hint) -> None:
+        for listener in self._listeners:
+            listener(hint)
+
+
+# ── the slices ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class JobsSlice(Protocol):
+    """Definitions and their revisions."""
+
+    async def put_job(
+        self, job: Job, windows: Sequence[Window] = (), *, expected: int | None = None, now: Micros | None = None
+    ) -> PutJob:
+        """Create the job, or edit it, in one transaction.
+
+        A definition equal to the stored one writes nothing ("unchanged"). `expected` is the revision that the
+        caller read (None: whichever is current); another one raises `RevisionConflict` and writes nothing.
+
+        `windows` holds one window for each schedule of the new definition, and for each that it drops:
+
+        * A new schedule is created with its window's start as origin and watermark, and takes the whole window.
+        * A surviving schedule (same id): its slot runs after W that were never armed are withdrawn, where W is
+          the later of store-now and the newest slot ever armed. If its watermark had reached W, the window's
+          slots after W are inserted and the watermark moves to the window's end; if not, it stays for the
+          planner to catch up from. A surviving fixed delay takes no slots: its next one follows its last end.
+        * A dropped schedule's slot runs in the future are withdrawn; its window's skips are recorded if the
+          window starts at its watermark; its row goes.
+
+        A window of a surviving schedule that starts after W raises `WindowStale` and writes nothing.
+        """
+        ...
+
+    async def get_job(self, name: str, *, namespace: str = "default") -> JobRecord | None:
+        """The current revision, or None."""
+        ...
+
+    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
+        """Jobs by namespace and name."""
+        ...
+
+    async def schedules_of(self, job_id: int) -> list[ScheduleState]:
+        """The state of every schedule of a job, by id."""
+        ...
+
+
+class PlanSlice(Protocol):
+    """From schedules to runs."""
+
+    async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0) -> Due:
+        """Schedules of active jobs with `next_at <= until`, earliest first, at most `limit`."""
+        ...
+
+    async def plan(
+        self, term: Term, windows: Sequence[tuple[ScheduleState, Window]], *, now: Micros | None = None
+    ) -> list[bool]:
+        """Insert runs and skips and move watermarks; row by row, one answer per window.
+
+        Fenced by the term: if it is not the current one, or has ended, raises `TermLost` and writes nothing.
+        Each window is a compare-and-set on (revision, watermark): False means that someone else was there
+        first, and nothing of that window is written. A run whose key exists already is the same run: a no-op.
+        Adjacent ranges of skips with the same reason become one.
+        """
+        ...
+
+
+class RunsSlice(Protocol):
+    """The way of a run, from submitted to finished."""
+
+    async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
+        """Insert runs and return their ids, in order. A key that exists already gives the existing run's id.
+        Raises `UnknownJob` if any job is missing or deleted, and then writes nothing."""
+        ...
+
+    async def reserve(self, ask: Ask, *, now: Micros | None = None) -> Reserved:
+        """Take work for a worker: due work reserved and armed in one write, future work reserved ahead.
+
+        Earliest due first. Free is what is scheduled, and what somebody reserved but did not arm within
+        `lapse` of the later of its due instant and its reservation. What has expired is not given out.
+        Raises `NodeExpired` if the incarnation's lease has ended. If the answer is lost, `held` tells what it was.
+        """
+        ...
+
+    async def held(self, incarnation: str) -> list[Lease]:
+        """Every run that this incarnation holds, reserved or running."""
+        ...
+
+    async def arm(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[ArmAnswer]:
+        """Commit "these attempts start now", row by row: `Armed` with a fence, or `Gone`.
+
+        Armed only if the run is still reserved under this lease and the job's revision is the one the lease was
+        given with. Repeated for a lease that is armed already, it gives the same answer again. Raises
+        `NodeExpired` if the incarnation's lease has ended.
+        """
+        ...
+
+    async def release(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[bool]:
+        """Give reservations back, row by row: reserved → scheduled. False: the reservation was not ours any more."""
+        ...
+
+    async def finish(self, finishes: Sequence[Finish], *, now: Micros | None = None) -> list[bool]:
+        """Record verdicts, row by row; True: accepted.
+
+        Accepted if the run is running under this lease. Then in the same write: the attempt is recorded, and
+        the run moves to its verdict's state; a terminal one moves it to history and, for a fixed delay, records
+        the end that the next slot counts from. If the lease is not current but this very attempt was recorded
+        before under this lease with this outcome, the answer is True again and nothing is written.
+        Otherwise False: the lease is lost, and nothing is written.
+        """
+        ...
+
+
+class NodesSlice(Protocol):
+    """Who lives, and who leads."""
+
+    async def register(self, node: Node, *, ttl: Micros, now: Micros | None = None) -> Beat:
+        """Enter a new incarnation with a lease of `ttl`."""
+        ...
+
+    async def beat(self, incarnation: str, *, ttl: Micros, now: Micros | None = None) -> Beat:
+        """Renew an incarnation's lease. One that has ended is renewed as well, as long as nobody has acted on
+        its end: the reaper takes runs and ends the incarnation in one write. `NodeExpired` after that."""
+        ...
+
+    async def leave(self, incarnation: str, *, now: Micros | None = None) -> None:
+        """End an incarnation's lease and its terms now: reserved runs are free at once, running ones are left
+        to the reaper."""
+        ...
+
+    async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
+        """Incarnations, newest first."""
+        ...
+
+    async def campaign(
+        self, incarnation: str, *, ttl: Micros, shard: int = 0, now: Micros | None = None
+    ) -> Term | None:
+        """Become the planner of a shard: a new term if there is none or the last has ended; None if another
+        incarnation holds it. For the holder itself, its term renewed. `NodeExpired` without a living lease."""
+        ...
+
+    async def renew(self, term: Term, *, ttl: Micros, now: Micros | None = None) -> Term | None:
+        """Extend a term; None if it is no longer the current one, or has ended."""
+        ...
+
+    async def resign(self, term: Term, *, now: Micros | None = None) -> bool:
+        """End a term now, so that another node need not wait; False if it was not current."""
+        ...
+
+
+class UpkeepSlice(Protocol):
+    """Putting right what nobody else will."""
+
+    async def orphans(self, *, limit: int, now: Micros | None = None) -> list[Lease]:
+        """Running attempts whose incarnation's lease has ended."""
+        ...
+
+    async def reap(self, verdicts: Sequence[tuple[Lease, Verdict]], *, now: Micros | None = None) -> list[bool]:
+        """Take runs from dead nodes, row by row: like `finish`, but accepted only while the run is running
+        under this lease and its incarnation's lease has ended. Ends that incarnation for good, in the same write."""
+        ...
+
+    async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:
+        """Slot runs that were never armed and whose expiry has passed become skipped(missed); what they were."""
+        ...
+
+
+class HistorySlice(Protocol):
+    """What people ask for."""
+
+    async def list_runs(
+        self,
+        *,
+        job: str | None = None,
+        namespace: str = "default",
+        states: Iterable[RunState] | None = None,
+        limit: int = 100,
+    ) -> list[RunRecord]:
+        """Live runs first, by due instant; then finished ones, newest end first."""
+        ...
+
+    async def get_run(self, run_id: int) -> RunRecord | None:
+        """One run, live or finished."""
+        ...
+
+    async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
+        """The ended attempts of a run, in order."""
+        ...
+
+    async def list_skips(
+        self, *, job: str | None = None, namespace: str = "default", limit: int = 100
+    ) -> list[SkipRecord]:
+        """Ranges of slots that were skipped when they were planned, newest first."""
+        ...
+
+    async def count_runs(self) -> dict[RunState, int]:
+        """How many runs are in each state."""
+        ...
+
+
+class Store(JobsSlice, PlanSlice, RunsSlice, NodesSlice, UpkeepSlice, HistorySlice, Protocol):
+    """The whole protocol."""
+
+    clock: Clock
+    hints: Hints
+
+    async def close(self) -> None:
+        """Let go of files, threads and connections. Whatever was acknowledged stays."""
+        ...

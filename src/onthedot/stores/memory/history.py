@@ -1,0 +1,61 @@
+"""What people ask for, from memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.stores.memory.tables import Run, Tables
+
+
+class History(Tables):
+    """See `HistorySlice`."""
+
+    async def list_runs(
+        self,
+        *,
+        job: str | None = None,
+        namespace: str = "default",
+        states: Iterable[RunState] | None = None,
+        limit: int = 100,
+    ) -> list[RunRecord]:
+        wanted = frozenset(RunState if states is None else states)
+        live = sorted(self.runs.values(), key=lambda run: (run.due_at, run.id))
+        ended = sorted(self.finished.values(), key=lambda run: (run.ended_at or 0, run.id), reverse=True)
+        everything = [*map(self._shown_run, live), *ended]
+        return [
+            run
+            for run in everything
+            if run.namespace == namespace and run.state in wanted and (job is None or run.job == job)
+        ][:limit]
+
+    def _shown_run(self, run: Run) -> RunRecord:
+        job = self.jobs[run.key.job_id].job
+        armed_at = run.lease.armed_at if run.lease and run.lease.armed_at else None
+        return RunRecord(
+            run.id, job.name, job.namespace, run.key.trigger, run.key.slot_at, run.due_at, run.state, run.reason,
+            run.attempt, run.failures, run.recoveries, run.created_at, armed_at,
+        )  # fmt: skip
+
+    async def get_run(self, run_id: int) -> RunRecord | None:
+        run = self.runs.get(run_id)
+        return self.finished.get(run_id) if run is None else self._shown_run(run)
+
+    async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
+        return list(self.attempts.get(run_id, ()))
+
+    async def list_skips(
+        self, *, job: str | None = None, namespace: str = "default", limit: int = 100
+    ) -> list[SkipRecord]:
+        names = {job_id: self.jobs[job_id].job for job_id in {skip.job_id for skip in self.skips}}
+        return [
+            skip.shown
+            for skip in reversed(self.skips)
+            if names[skip.job_id].namespace == namespace and (job is None or names[skip.job_id].name == job)
+        ][:limit]
+
+    async def count_runs(self) -> dict[RunState, int]:
+        counts = Counter(run.state for run in self.runs.values())
+        counts.update(run.state for run in self.finished.values())
+        return {state: counts[state] for state in RunState if counts[state]}

@@ -1,0 +1,136 @@
+"""Definitions and their revisions, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from onthedot.clock import Micros
+from onthedot.errors import RevisionConflict, WindowStale
+from onthedot.job import Job, JobRecord, JobState
+from onthedot.run import slot_trigger
+from onthedot.schedules import schedule_id
+from onthedot.stores.base import Hint, PutJob, ScheduleState, Window
+from onthedot.stores.memory.plan import Plan
+
+
+class Jobs(Plan):
+    """See `JobsSlice`."""
+
+    async def put_job(
+        self, job: Job, windows: Sequence[Window] = (), *, expected: int | None = None, now: Micros | None = None
+    ) -> PutJob:
+        now = self.read_clock(now)
+        job_id = self.names.get((job.namespace, job.name))
+        old = None if job_id is None else self.jobs[job_id]
+        found = 0 if old is None else old.revision
+        if expected is not None and expected != found:
+            raise RevisionConflict(f"job {job.name!r}: expected revision {expected}, found {found}; read it again")
+        if old is None:
+            put = PutJob(JobRecord(len(self.jobs) + 1, 1, job, JobState.ACTIVE, now, now), "created")
+        elif old.job == job:
+            return PutJob(old, "unchanged")
+        else:
+            self._check_windows(old.id, job, windows, now)
+            put = PutJob(replace(old, revision=old.revision + 1, job=job, updated_at=now), "changed")
+        self.jobs[put.record.id] = put.record
+        self.names[job.namespace, job.name] = put.record.id
+        self._apply(put, windows, now)
+        self.hints.send(Hint("schedules", now))
+        self.hints.send(Hint("runs", now))
+        return put
+
+    def _check_windows(self, job_id: int, job: Job, windows: Sequence[Window], now: Micros) -> None:
+        surviving = self.schedules[job_id].keys() & {schedule_id(schedule) for schedule in job.schedules}
+        for window in windows:
+            edge = self._edge(job_id, window.schedule_id, now)
+            if window.schedule_id in surviving and window.start > edge:
+                raise WindowStale(
+                    f"schedule {window.schedule_id!r}: the window starts at {window.start}, after {edge}; "
+                    "read the store's clock and compute it again",
+                    watermark=edge,
+                    now=now,
+                )
+
+    def _apply(self, put: PutJob, windows: Sequence[Window], now: Micros) -> None:
+        record = put.record
+        kept = {schedule_id(schedule) for schedule in record.job.schedules}
+        stored = self.schedules.setdefault(record.id, {})
+        given = {window.schedule_id: window for window in windows}
+        for name, state in stored.items():
+            state.record = record
+            edge = self._edge(record.id, name, now) if name in kept else now
+            put.withdrawn += self._withdraw(record.id, name, edge)
+        for dropped in [name for name in stored if name not in kept]:
+            closing = given.get(dropped)
+            if closing is not None and closing.start == stored[dropped].watermark:
+                self.record_skips(stored[dropped], closing, now)
+            del stored[dropped]
+            self.delays.pop((record.id, dropped), None)
+        for name in kept & given.keys():
+            delay = given[name].delay
+            self.delays.pop((record.id, name), None)
+            if delay is not None:
+                self.delays[record.id, name] = delay
+            if name in stored:
+                put.planned += self._continue(stored[name], given[name], now)
+            else:
+                start = given[name].start
+                stored[name] = ScheduleState(record, name, start, start, None, None)
+                put.planned += self.apply_window(stored[name], given[name], now)
+
+    def _edge(self, job_id: int, name: str, now: Micros) -> Micros:
+        """W: the later of now and the newest slot ever armed. What survives is not withdrawn up to it."""
+        trigger = slot_trigger(name)
+        armed = [run.key.slot_at for run in self.runs_of(job_id, trigger) if run.attempt]
+        ended = [
+            key.slot_at
+            for key, run_id in self.keys.items()
+            if (key.job_id, key.trigger) == (job_id, trigger)
+            and run_id in self.finished
+            and self.finished[run_id].attempts
+        ]
+        return max([now, *armed, *ended])
+
+    def _withdraw(self, job_id: int, name: str, edge: Micros) -> int:
+        never_armed = [run for run in self.runs_of(job_id, slot_trigger(name)) if not run.attempt]
+        withdrawn = [run for run in never_armed if run.key.slot_at > edge]
+        for run in withdrawn:
+            self.withdraw(run)
+        return len(withdrawn)
+
+    def _continue(self, state: ScheduleState, window: Window, now: Micros) -> int:
+        """Go on with a schedule that survives an edit."""
+        edge = self._edge(state.record.id, state.schedule_id, now)
+        if window.delay is not None:
+            open_runs = self.runs_of(state.record.id, slot_trigger(state.schedule_id))
+            next_at = edge if state.last_end is None else max(edge, state.last_end + window.delay)
+            state.watermark = min(state.watermark, edge)
+            state.next_at = None if open_runs else next_at
+            return 0
+        if state.watermark < edge:  # the planner is behind: it catches up from here under the new revision
+            state.next_at = edge if state.next_at is None else min(state.next_at, edge)
+            return 0
+        slots = [slot for slot in window.slots if slot.slot_at > edge]
+        skips = [skip for skip in window.skips if skip.first > edge]
+        ahead = replace(window, end=max(window.end, edge), slots=slots, skips=skips)
+        return self.apply_window(state, ahead, now)
+
+    async def get_job(self, name: str, *, namespace: str = "default") -> JobRecord | None:
+        job_id = self.names.get((namespace, name))
+        return None if job_id is None else self._shown(self.jobs[job_id])
+
+    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
+        return [self._shown(self.jobs[job_id]) for _, job_id in sorted(self.names.items())[:limit]]
+
+    def _shown(self, record: JobRecord) -> JobRecord:
+        """Exhausted is not stored but seen: no schedule will yield again, and no run of theirs is open."""
+        states = self.schedules[record.id].values()
+        if record.state is not JobState.ACTIVE or not states or any(s.next_at is not None for s in states):
+            return record
+        if any(self.runs_of(record.id, slot_trigger(state.schedule_id)) for state in states):
+            return record
+        return replace(record, state=JobState.EXHAUSTED)
+
+    async def schedules_of(self, job_id: int) -> list[ScheduleState]:
+        return [replace(state) for _, state in sorted(self.schedules.get(job_id, {}).items())]

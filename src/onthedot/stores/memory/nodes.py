@@ -1,0 +1,79 @@
+"""Who lives and who leads, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from onthedot.clock import Micros
+from onthedot.errors import NodeExpired
+from onthedot.run import RunState
+from onthedot.stores.base import Beat, Hint, Node, Term
+from onthedot.stores.memory.tables import NodeRow, Tables
+
+
+class Nodes(Tables):
+    """See `NodesSlice`."""
+
+    async def register(self, node: Node, *, ttl: Micros, now: Micros | None = None) -> Beat:
+        now = self.read_clock(now)
+        if node.incarnation in self.nodes:
+            return await self.beat(node.incarnation, ttl=ttl, now=now)  # asked again
+        row = NodeRow(replace(node, registered_at=now, lease_until=now + ttl))
+        self.nodes[node.incarnation] = row
+        return Beat(now, row.node.lease_until, 0)
+
+    async def beat(self, incarnation: str, *, ttl: Micros, now: Micros | None = None) -> Beat:
+        now = self.read_clock(now)
+        row = self.nodes.get(incarnation)
+        if row is None or row.ended:
+            raise NodeExpired(f"incarnation {incarnation}: it has ended; register a new one to go on")
+        row.node.lease_until = now + ttl
+        return Beat(now, row.node.lease_until, row.reaped)
+
+    async def leave(self, incarnation: str, *, now: Micros | None = None) -> None:
+        now = self.read_clock(now)
+        row = self.nodes.get(incarnation)
+        if row is None or row.ended:
+            return
+        row.ended = True
+        row.node.lease_until = row.node.left_at = now
+        for run in self.runs.values():
+            if run.state is RunState.RESERVED and run.lease and run.lease.incarnation == incarnation:
+                run.state = RunState.SCHEDULED
+                run.lease = None
+                self.wait(run, run.due_at)
+        for term in self.terms.values():
+            if term.incarnation == incarnation:
+                term.until = min(term.until, now)
+        self.hints.send(Hint("runs", now))
+
+    async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
+        return [replace(row.node) for row in reversed(self.nodes.values())][:limit]
+
+    async def campaign(
+        self, incarnation: str, *, ttl: Micros, shard: int = 0, now: Micros | None = None
+    ) -> Term | None:
+        now = self.read_clock(now)
+        self.check_lease(incarnation, now)
+        current = self.terms.get(shard)
+        if current is not None and current.until > now:
+            return await self.renew(current, ttl=ttl, now=now) if current.incarnation == incarnation else None
+        number = 1 if current is None else current.number + 1
+        self.terms[shard] = Term(shard, number, incarnation, now + ttl)
+        return replace(self.terms[shard])
+
+    async def renew(self, term: Term, *, ttl: Micros, now: Micros | None = None) -> Term | None:
+        now = self.read_clock(now)
+        current = self.terms.get(term.shard)
+        if current is None or current.number != term.number or current.until <= now:
+            return None
+        current.until = now + ttl
+        return replace(current)
+
+    async def resign(self, term: Term, *, now: Micros | None = None) -> bool:
+        now = self.read_clock(now)
+        current = self.terms.get(term.shard)
+        if current is None or current.number != term.number or current.until <= now:
+            return False
+        current.until = now
+        return True

@@ -1,0 +1,80 @@
+"""From schedules to runs, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from onthedot.clock import Micros
+from onthedot.errors import TermLost
+from onthedot.job import JobState
+from onthedot.run import RunKey, SkipRecord, slot_trigger
+from onthedot.stores.base import Due, Hint, ScheduleState, Term, Window
+from onthedot.stores.memory.tables import Skip, Tables
+
+
+class Plan(Tables):
+    """See `PlanSlice`."""
+
+    async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0) -> Due:
+        del shard  # one shard: every schedule is in it
+        due = [
+            (state.next_at, state.record.id, state)
+            for job_id, states in self.schedules.items()
+            if self.jobs[job_id].state is JobState.ACTIVE
+            for state in states.values()
+            if state.next_at is not None and state.next_at <= until
+        ]
+        due.sort(key=lambda entry: (entry[0], entry[1], entry[2].schedule_id))
+        return Due([replace(state) for _, _, state in due[:limit]], more=len(due) > limit)
+
+    async def plan(
+        self, term: Term, windows: Sequence[tuple[ScheduleState, Window]], *, now: Micros | None = None
+    ) -> list[bool]:
+        now = self.read_clock(now)
+        current = self.terms.get(term.shard)
+        if current is None or current.number != term.number or current.until <= now:
+            raise TermLost(f"term {term.number} of shard {term.shard} is over; campaign again before planning")
+        return [self._plan_one(seen, window, now) for seen, window in windows]
+
+    def _plan_one(self, seen: ScheduleState, window: Window, now: Micros) -> bool:
+        stored = self.schedules.get(seen.record.id, {}).get(window.schedule_id)
+        record = self.jobs[seen.record.id]
+        if stored is None or stored.watermark != window.start:
+            return False
+        if record.revision != seen.record.revision or record.state is not JobState.ACTIVE:
+            return False
+        self.apply_window(stored, window, now)
+        return True
+
+    def apply_window(self, state: ScheduleState, window: Window, now: Micros) -> int:
+        """Insert a window's runs and skips and move the watermark; how many runs are new."""
+        before = self.last_run
+        trigger = slot_trigger(state.schedule_id)
+        for slot_at, expires_at in window.slots:
+            key = RunKey(state.record.id, trigger, slot_at)
+            self.insert(key, due_at=slot_at, now=now, expires_at=expires_at, args=None)
+        self.record_skips(state, window, now)
+        state.watermark = window.end
+        state.next_at = window.next_at
+        if window.slots:
+            self.hints.send(Hint("runs", window.slots[0].slot_at))
+        return self.last_run - before
+
+    def record_skips(self, state: ScheduleState, window: Window, now: Micros) -> None:
+        """Record ranges; one that continues the schedule's last range, with no run between, makes it longer."""
+        job_id, job = state.record.id, state.record.job
+        edge = window.start
+        for skip in window.skips:
+            entry = SkipRecord(job.name, state.schedule_id, skip.first, skip.last, skip.count, skip.reason, now)
+            before = self._last_skip(job_id, state.schedule_id)
+            apart = any(edge < slot.slot_at < skip.first for slot in window.slots)
+            if before is not None and (before.shown.last, before.shown.reason) == (edge, skip.reason) and not apart:
+                self.skips.remove(before)
+                entry = replace(entry, first=before.shown.first, count=before.shown.count + skip.count)
+            self.skips.append(Skip(job_id, entry))
+            edge = skip.last
+
+    def _last_skip(self, job_id: int, schedule_id: str) -> Skip | None:
+        mine = (skip for skip in self.skips if skip.job_id == job_id and skip.shown.schedule_id == schedule_id)
+        return max(mine, key=lambda skip: skip.shown.last, default=None)

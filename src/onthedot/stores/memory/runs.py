@@ -1,0 +1,178 @@
+"""The way of a run, in memory."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from onthedot.clock import Micros
+from onthedot.errors import UnknownJob
+from onthedot.job import JobState, task_name
+from onthedot.run import ArmAnswer, Armed, Gone, Lease, NewRun, RunKey, RunState
+from onthedot.stores.base import Ask, Hint, Reserved
+from onthedot.stores.memory.tables import Run, Tables
+from onthedot.verdict import Finish
+
+
+class Runs(Tables):
+    """See `RunsSlice`."""
+
+    async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
+        now = self.read_clock(now)
+        for run in runs:
+            record = self.jobs.get(run.job_id)
+            if record is None or record.state is JobState.DELETED:
+                raise UnknownJob(f"job {run.job_id} does not exist; define it before you submit runs of it")
+        ids = [
+            self.insert(
+                RunKey(run.job_id, run.trigger, run.due_at), due_at=run.due_at, now=now, expires_at=None, args=run.args
+            )
+            for run in runs
+        ]
+        if runs:
+            self.hints.send(Hint("runs", min(run.due_at for run in runs)))
+        return ids
+
+    async def reserve(self, ask: Ask, *, now: Micros | None = None) -> Reserved:
+        now = self.read_clock(now)
+        self.check_lease(ask.incarnation, now)
+        reserved = Reserved(now)
+        lease_ids = iter(ask.lease_ids)
+        passed_over: list[Run] = []
+        seats, extra, ahead = ask.seats, ask.extra, ask.ahead
+        for run in self._ready(ask.queues):
+            due, near = run.ready_at <= now, run.ready_at <= now + ask.horizon
+            if near and not self._may_take(run, ask, now):
+                passed_over.append(run)
+            elif not due and near and ahead and run.state is RunState.SCHEDULED:
+                ahead -= 1
+                reserved.held.append(self._hold(run, next(lease_ids), ask, now))
+            elif due and seats:
+                seats -= 1
+                reserved.armed.append(self._hold_and_arm(run, next(lease_ids), ask, now))
+            elif due and extra and run.key.job_id in ask.quick:
+                extra -= 1
+                reserved.armed.append(self._hold_and_arm(run, next(lease_ids), ask, now))
+            else:
+                passed_over.append(run)
+                lead = ask.horizon if ahead else 0
+                look = reserved.look_again_at = self._look_again(reserved.look_again_at, run, ask, lead, now)
+                if due and len(passed_over) >= len(ask.lease_ids):
+                    break
+                if not due and look is not None and run.ready_at - lead >= look:
+                    break  # nothing behind it can be had any earlier
+        for run in passed_over:
+            heapq.heappush(self.waiting[run.queue], (run.ready_at, run.id))
+        return reserved
+
+    def _ready(self, queues: Sequence[str]) -> Iterator[Run]:
+        """Take runs out of the heaps, earliest first."""
+        while True:
+            heads = [(self.waiting[queue][0], queue) for queue in queues if self._drop_stale(queue)]
+            if not heads:
+                return
+            _, run_id = heapq.heappop(self.waiting[min(heads)[1]])
+            yield self.runs[run_id]
+
+    def _drop_stale(self, queue: str) -> bool:
+        """Whether the queue has an entry, once those that no longer match their run are gone from its head."""
+        heap = self.waiting[queue]
+        while heap:
+            ready_at, run_id = heap[0]
+            run = self.runs.get(run_id)
+            if run is not None and run.ready_at == ready_at and run.state is not RunState.RUNNING:
+                return True
+            heapq.heappop(heap)
+        return False
+
+    def _may_take(self, run: Run, ask: Ask, now: Micros) -> bool:
+        record = self.jobs[run.key.job_id]
+        if run.expires_at is not None and run.expires_at <= now:
+            return False  # missed: `expire` will say so
+        return task_name(record.job.task) in ask.tasks
+
+    def _look_again(self, found: Micros | None, run: Run, ask: Ask, lead: Micros, now: Micros) -> Micros | None:
+        """The earlier of what was found and when this run may be had: as another's reservation lapses, as it
+        enters the horizon when there is room ahead, or as it is due."""
+        if run.state is RunState.SCHEDULED:
+            free_at = max(now, run.ready_at - lead)
+        elif run.lease and run.lease.incarnation == ask.incarnation and run.ready_at > now:
+            return found  # its own reservation
+        else:
+            free_at = max(now, run.ready_at)
+        return free_at if found is None else min(found, free_at)
+
+    def _hold(self, run: Run, lease_id: str, ask: Ask, now: Micros) -> Lease:
+        run.state = RunState.RESERVED
+        run.lease = Lease(
+            lease_id, run.id, self.jobs[run.key.job_id], run.key.trigger, run.key.slot_at, run.due_at, run.args,
+            run.attempt + 1, run.failures, run.recoveries, ask.incarnation, run.created_at, now,
+        )  # fmt: skip
+        self.wait(run, max(run.due_at, now) + ask.lapse)
+        return run.lease
+
+    def _hold_and_arm(self, run: Run, lease_id: str, ask: Ask, now: Micros) -> Lease:
+        run.lease = lease = Lease(
+            lease_id, run.id, self.jobs[run.key.job_id], run.key.trigger, run.key.slot_at, run.due_at, run.args,
+            run.attempt + 1, run.failures, run.recoveries, ask.incarnation, run.created_at, now,
+        )  # fmt: skip
+        self._arm(run, lease, now)
+        return lease
+
+    def _arm(self, run: Run, lease: Lease, now: Micros) -> None:
+        self.last_fence += 1
+        lease.fence = self.last_fence
+        lease.armed_at = now
+        run.state = RunState.RUNNING
+        run.attempt = lease.attempt
+        run.expires_at = None
+
+    async def held(self, incarnation: str) -> list[Lease]:
+        return [run.lease for run in self.runs.values() if run.lease and run.lease.incarnation == incarnation]
+
+    async def arm(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[ArmAnswer]:
+        now = self.read_clock(now)
+        for incarnation in {lease.incarnation for lease in leases}:
+            self.check_lease(incarnation, now)
+        return [self._arm_one(lease, now) for lease in leases]
+
+    def _arm_one(self, lease: Lease, now: Micros) -> ArmAnswer:
+        run = self.runs.get(lease.run_id)
+        if run is None or run.lease is None or run.lease.lease_id != lease.lease_id:
+            return Gone("taken or withdrawn")
+        if run.state is RunState.RESERVED:
+            if self.jobs[run.key.job_id].revision != lease.record.revision:
+                return Gone("edited")
+            self._arm(run, run.lease, now)
+        return Armed(run.lease.fence, run.lease.attempt, run.lease.armed_at)
+
+    async def release(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[bool]:
+        del now
+        return [self._release_one(lease) for lease in leases]
+
+    def _release_one(self, lease: Lease) -> bool:
+        run = self.runs.get(lease.run_id)
+        if run is None or run.state is not RunState.RESERVED or run.lease is None:
+            return False
+        if run.lease.lease_id != lease.lease_id:
+            return False
+        run.state = RunState.SCHEDULED
+        run.lease = None
+        self.wait(run, run.due_at)
+        self.hints.send(Hint("runs", run.due_at))
+        return True
+
+    async def finish(self, finishes: Sequence[Finish], *, now: Micros | None = None) -> list[bool]:
+        del now  # an attempt's instants come with it
+        for finish in finishes:
+            self.check_move(finish.verdict)
+        return [self._finish_one(finish) for finish in finishes]
+
+    def _finish_one(self, finish: Finish) -> bool:
+        lease = finish.lease
+        run = self.runs.get(lease.run_id)
+        if run is not None and run.state is RunState.RUNNING and run.lease and run.lease.lease_id == lease.lease_id:
+            self.end_attempt(run, finish)
+            return True
+        recorded = self.attempts.get(lease.run_id, ())
+        return any(a.lease_id == lease.lease_id and a.outcome == finish.verdict.outcome for a in recorded)

@@ -1,0 +1,178 @@
+"""What the memory store remembers, and the few moves that several slices share.
+
+A run that may be taken sits in its queue's heap under `ready_at`: its due instant while scheduled, the instant
+at which the reservation lapses while reserved. Entries are not removed when a run moves on; one that no longer
+matches its run is dropped when it comes up.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from dataclasses import dataclass
+
+from onthedot.clock import Clock, Micros, SystemClock
+from onthedot.errors import NodeExpired, StateError
+from onthedot.job import JobRecord
+from onthedot.run import (
+    DEFAULT_QUEUE,
+    MOVES,
+    TERMINAL,
+    AttemptRecord,
+    Lease,
+    RunKey,
+    RunRecord,
+    RunState,
+    SkipRecord,
+    slot_trigger,
+)
+from onthedot.stores.base import Hint, Hints, Node, ScheduleState, Term
+from onthedot.verdict import Finish, Verdict
+
+_AFTER_RUNNING = MOVES[RunState.RUNNING]
+
+
+@dataclass(slots=True)
+class Run:
+    """A live run."""
+
+    id: int
+    key: RunKey
+    queue: str
+    due_at: Micros
+    ready_at: Micros
+    expires_at: Micros | None  # None once armed: who was asked for is not missed
+    args: str | None
+    created_at: Micros
+    state: RunState = RunState.SCHEDULED
+    reason: str = ""
+    attempt: int = 0
+    failures: int = 0
+    recoveries: int = 0
+    lease: Lease | None = None  # of the present attempt, while reserved or running
+
+
+@dataclass(slots=True)
+class NodeRow:
+    """An incarnation. `ended` for good: its runs were taken, or it left."""
+
+    node: Node
+    reaped: int = 0
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class Skip:
+    """A recorded range of skipped slots."""
+
+    job_id: int
+    shown: SkipRecord
+
+
+class Tables:
+    """The state behind every slice."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self.hints = Hints()
+        self.jobs: dict[int, JobRecord] = {}
+        self.names: dict[tuple[str, str], int] = {}
+        self.schedules: dict[int, dict[str, ScheduleState]] = {}
+        self.delays: dict[tuple[int, str], Micros] = {}  # of schedules with a fixed delay
+        self.runs: dict[int, Run] = {}
+        self.keys: dict[RunKey, int] = {}
+        self.waiting: dict[str, list[tuple[Micros, int]]] = defaultdict(list)
+        self.finished: dict[int, RunRecord] = {}  # in the order in which they ended
+        self.attempts: dict[int, list[AttemptRecord]] = {}
+        self.skips: list[Skip] = []
+        self.nodes: dict[str, NodeRow] = {}
+        self.terms: dict[int, Term] = {}
+        self.last_run = 0
+        self.last_fence = 0
+
+    def read_clock(self, now: Micros | None) -> Micros:
+        return self.clock.now() if now is None else now
+
+    def check_lease(self, incarnation: str, now: Micros) -> None:
+        """`NodeExpired` unless the incarnation's lease is alive."""
+        row = self.nodes.get(incarnation)
+        if row is None or row.ended or row.node.lease_until <= now:
+            raise NodeExpired(f"incarnation {incarnation}: its lease has ended; register a new one to go on")
+
+    def insert(self, key: RunKey, *, due_at: Micros, now: Micros, expires_at: Micros | None, args: str | None) -> int:
+        """A new run, or the one that has this key already, live or ended."""
+        known = self.keys.get(key)
+        if known is not None:
+            return known
+        self.last_run += 1
+        run = Run(self.last_run, key, DEFAULT_QUEUE, due_at, due_at, expires_at, args, now)
+        self.runs[run.id] = run
+        self.keys[key] = run.id
+        self.wait(run, due_at)
+        return run.id
+
+    def wait(self, run: Run, ready_at: Micros) -> None:
+        """Let the run be found from `ready_at` on."""
+        run.ready_at = ready_at
+        heapq.heappush(self.waiting[run.queue], (ready_at, run.id))
+
+    def runs_of(self, job_id: int, trigger: str) -> list[Run]:
+        """The live runs of one schedule."""
+        return [run for run in self.runs.values() if run.key.job_id == job_id and run.key.trigger == trigger]
+
+    def withdraw(self, run: Run) -> None:
+        """Remove a live run as if it had never been planned."""
+        del self.runs[run.id]
+        del self.keys[run.key]
+
+    def check_move(self, verdict: Verdict) -> None:
+        """`StateError` for a verdict that no running run can get."""
+        if verdict.state not in _AFTER_RUNNING:
+            legal = ", ".join(sorted(_AFTER_RUNNING))
+            raise StateError(f"verdict: expected a state that may follow running ({legal}), got {verdict.state}")
+
+    def end_attempt(self, run: Run, finish: Finish) -> None:
+        """Record the attempt and move the run to its verdict's state: the one way out of `running`."""
+        lease, verdict, started_at, ended_at = finish
+        lease = run.lease or lease  # the row's own: the holder's copy need not know what `arm` answered
+        record = AttemptRecord(
+            run.id, lease.attempt, lease.lease_id, lease.fence, self.nodes[lease.incarnation].node.id,
+            lease.record.revision, verdict.outcome, verdict.error, lease.due_at, lease.reserved_at, lease.armed_at,
+            started_at or None, ended_at,
+        )  # fmt: skip
+        self.attempts.setdefault(run.id, []).append(record)
+        run.failures += verdict.failed
+        run.recoveries += verdict.recovered
+        run.lease = None
+        run.reason = verdict.reason
+        if verdict.state in TERMINAL:
+            self.end_run(run, verdict.state, ended_at, finish=finish._replace(lease=lease))
+            return
+        run.state = RunState.SCHEDULED
+        run.due_at = verdict.due_at
+        self.wait(run, verdict.due_at)
+        self.hints.send(Hint("runs", verdict.due_at))
+
+    def end_run(self, run: Run, state: RunState, ended_at: Micros, *, finish: Finish | None = None) -> None:
+        """Move a run to history: the one way into a terminal state. Its key stays taken."""
+        del self.runs[run.id]
+        job = self.jobs[run.key.job_id].job
+        lease, verdict, started_at = (finish.lease, finish.verdict, finish.started_at) if finish else (None, None, 0)
+        self.finished[run.id] = RunRecord(
+            run.id, job.name, job.namespace, run.key.trigger, run.key.slot_at, run.due_at, state, run.reason,
+            run.attempt, run.failures, run.recoveries, run.created_at, lease.armed_at if lease else None,
+            started_at or None, ended_at, verdict.error if verdict else None, verdict.result if verdict else None,
+        )  # fmt: skip
+        if self.delays:
+            self._reopen(run, ended_at)
+
+    def _reopen(self, run: Run, ended_at: Micros) -> None:
+        """The next slot of a fixed delay counts from the end of its run."""
+        schedule_id = run.key.trigger.partition(":")[2]
+        delay = self.delays.get((run.key.job_id, schedule_id))
+        state = self.schedules[run.key.job_id].get(schedule_id)
+        if delay is None or state is None or run.key.trigger != slot_trigger(schedule_id):
+            return
+        state.last_end = ended_at
+        state.next_at = ended_at + delay
+        self.hints.send(Hint("schedules", state.next_at))

@@ -1,0 +1,34 @@
+"""Numbered migrations: SQL files in a driver's folder `migrations/`, named `0001_what_it_does.sql`.
+
+Each is applied once, in order, in a transaction of its own; how, and where it is recorded, is the driver's affair.
+A file that has been released is never changed: what was wrong with it is put right by the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import NamedTuple
+
+_NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
+
+
+class Migration(NamedTuple):
+    """One step of a schema."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def load(driver: str) -> list[Migration]:
+    """A driver's migrations (`driver` is its package), numbered 1, 2, 3 … without a gap."""
+    found = sorted(
+        Migration(int(match[1]), match[2], file.read_text(encoding="utf-8"))
+        for file in files(driver).joinpath("migrations").iterdir()
+        if (match := _NAME.fullmatch(file.name))
+    )
+    numbers = [migration.number for migration in found]
+    if not numbers or numbers != list(range(1, len(numbers) + 1)):
+        raise ValueError(f"{driver}: expected migrations numbered 1, 2, 3 … without a gap, got {numbers}")
+    return found

@@ -1,0 +1,42 @@
+"""From a URL to a store. The only module that imports drivers, each when its URL is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from onthedot.clock import Clock
+from onthedot.errors import DefinitionError, did_you_mean
+from onthedot.stores.base import Store
+
+SCHEMES = ("memory", "sqlite")
+
+
+def sqlite_path(url: str) -> Path | None:
+    """The file behind a SQLite URL: `sqlite:///relative.db`, `sqlite:////absolute.db`; None for other stores."""
+    scheme, _, rest = url.partition(":")
+    if scheme != "sqlite":
+        return None
+    if not rest.startswith("///") or len(rest) == len("///"):
+        raise DefinitionError(
+            f"store URL: expected 'sqlite:///file.db' (or 'sqlite:////absolute/file.db'), got {url!r}"
+        )
+    return Path(rest.removeprefix("///"))
+
+
+async def open_store(url: str, *, clock: Clock | None = None) -> Store:
+    """Open the store that the URL names: `memory:` or `sqlite:///file.db`."""
+    scheme, colon, rest = url.partition(":")
+    if scheme not in SCHEMES or not colon:
+        raise DefinitionError(
+            f"store URL: expected 'memory:' or 'sqlite:///file.db', got {url!r}{did_you_mean(scheme, SCHEMES)}"
+        )
+    path = sqlite_path(url)
+    if path is None:
+        if rest:
+            raise DefinitionError(f"store URL: expected 'memory:' and nothing after it, got {url!r}")
+        from onthedot.stores.memory import MemoryStore
+
+        return MemoryStore(clock)
+    from onthedot.stores.sqlite import SqliteStore
+
+    return await SqliteStore.open(path, clock=clock)

@@ -1,0 +1,45 @@
+"""The embedded default: one file, several processes on one machine, everything kept.
+
+    schema, migrations/    the tables                    connection   waiting for the lock
+    lane                   a thread, group commit        failures     SQLite's errors in our words
+    tables                 what all slices stand on
+    jobs plan reserve runs finish nodes upkeep history   the protocol, slice by slice
+
+WAL and synchronous=FULL: what was acknowledged survives `kill -9` and a power cut. A process that is frozen inside
+a write stops the others until it wakes or dies: they are late, never wrong. The file must lie on a local disk.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from onthedot.clock import Clock, SystemClock
+from onthedot.errors import StoreError
+from onthedot.stores.sqlite.history import History
+from onthedot.stores.sqlite.jobs import Jobs
+from onthedot.stores.sqlite.nodes import Nodes
+from onthedot.stores.sqlite.upkeep import Upkeep
+
+
+class SqliteStore(Jobs, Nodes, Upkeep, History):
+    """All of it in one SQLite file."""
+
+    @classmethod
+    async def open(cls, path: str | Path, *, clock: Clock | None = None, inline: bool = False) -> Self:
+        """Open the file, creating it (for this user only) and bringing its tables up to date.
+
+        With `inline` every call runs at once on the calling thread, by the same code: for event loops whose time
+        is virtual, where an answer from another thread would come at no time at all. `StoreUnusable` for what is
+        not a database of ours, `StoreUnavailable` for one that is locked for 5 s; either says what to do.
+        """
+        store = cls(str(path), clock or SystemClock(), inline=inline)
+        try:
+            await store.connect()
+        except StoreError:
+            await store.close()
+            raise
+        return store
+
+
+__all__ = ["SqliteStore"]

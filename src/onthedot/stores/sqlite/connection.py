@@ -1,0 +1,144 @@
+"""One connection: opened with care, and waiting for the lock in our own way."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from typing import TypeVar
+
+from onthedot.clock import MILLISECOND, SECOND, Micros, SystemClock
+from onthedot.errors import StoreUnavailable, StoreUnusable
+from onthedot.stores.sqlite.failures import is_busy
+
+T = TypeVar("T")
+
+OLDEST = (3, 37, 0)  # STRICT tables; RETURNING came before
+
+REFUSED = ("", ":memory:")
+"""What SQLite takes for a database that no second connection would see."""
+
+PATIENCE: Micros = 5 * SECOND
+"""How long a call waits for other processes before it gives up."""
+
+# SQLite's own busy handler backs off up to 100 ms and starves the beats of other processes (130–630 ms at worst,
+# spikes.md 2); asking again after 0.2–1 ms keeps them below 22 ms. Uneven steps, so that two waiters drift apart.
+_PAUSES: tuple[Micros, ...] = (200, 600, 300, 1 * MILLISECOND, 400, 800)
+
+_WRITING = """
+PRAGMA synchronous = FULL;           -- what was acknowledged survives the machine; nearly free in WAL
+PRAGMA wal_autocheckpoint = 10000;   -- 40 MB: a page that changes often is copied once (drain +25 %)
+PRAGMA journal_size_limit = 67108864;
+PRAGMA cache_size = -32000;          -- 32 MB: the indexes of a backlog of 100,000 runs
+PRAGMA temp_store = MEMORY;
+PRAGMA trusted_schema = OFF;
+"""
+_READING = """
+PRAGMA query_only = ON;
+PRAGMA temp_store = MEMORY;
+PRAGMA trusted_schema = OFF;
+"""
+
+
+def create_file(path: str) -> None:
+    """Make sure that there is a file which we may write; a new one is for this user only.
+
+    An existing file is looked at but never opened here: closing any descriptor of it would drop the locks that
+    other connections of this process hold (POSIX).
+    """
+    if path in REFUSED:
+        raise StoreUnusable(f"{path!r}: expected the path of a file; for a store in memory use the URL 'memory:'")
+    if sqlite3.sqlite_version_info < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        raise StoreUnusable(
+            f"expected SQLite {wanted} or newer, got {sqlite3.sqlite_version}; use a newer Python build"
+        )
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        _check_file(path)
+    except PermissionError as error:
+        raise StoreUnusable(
+            f"{path}: expected a folder that this user may write, got {error.strerror}; change its rights"
+        ) from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise StoreUnusable(f"{path}: expected its folder to exist, got {error.strerror}; create it first") from error
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path}: expected to create the file, got {error.strerror}; put that right and ask again"
+        ) from error
+
+
+def _check_file(path: str) -> None:
+    if not os.path.isfile(path):
+        raise StoreUnusable(f"{path}: expected a file, got a folder or a device; name a file in it")
+    if not (os.access(path, os.R_OK | os.W_OK) and os.access(os.path.dirname(path) or ".", os.W_OK | os.X_OK)):
+        raise StoreUnusable(f"{path}: expected a file and a folder that this user may write; change their rights")
+
+
+def connect(path: str, *, writing: bool) -> sqlite3.Connection:
+    """A connection to a file that exists. Transactions are begun and ended by hand, nothing waits inside SQLite."""
+    # cached_statements: every statement of the driver stays prepared. check_same_thread: the lane that owns the
+    # connection sees to it that one thread uses it at a time.
+    uri = Path(path).absolute().as_uri() + "?mode=rw"  # a file that has gone is an error, not a new database
+    db = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256)
+    try:
+        patiently(lambda: db.executescript(_WRITING if writing else _READING))
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
+
+
+def begin(db: sqlite3.Connection, *, writing: bool) -> None:
+    """Begin a transaction: with the write lock in hand, or with a snapshot taken. Never upgraded on the way."""
+    if writing:
+        patiently(lambda: db.execute("BEGIN IMMEDIATE"))
+    else:
+        patiently(lambda: _begin_reading(db))
+
+
+def _begin_reading(db: sqlite3.Connection) -> None:
+    db.execute("BEGIN")
+    try:
+        db.execute("SELECT value FROM meta LIMIT 1").fetchall()  # the first read takes the snapshot
+    except sqlite3.Error:
+        roll_back(db)
+        raise
+
+
+def commit(db: sqlite3.Connection) -> None:
+    """Commit; what returns is on disk. On an error nothing is, and the transaction is over."""
+    try:
+        patiently(lambda: db.execute("COMMIT"))
+    except sqlite3.Error:
+        roll_back(db)
+        raise
+
+
+def roll_back(db: sqlite3.Connection) -> None:
+    """End the transaction, if SQLite has not done so itself."""
+    if db.in_transaction:
+        db.execute("ROLLBACK")
+
+
+def patiently(work: Callable[[], T]) -> T:
+    """Do something that needs a lock; while another holds it, ask again for up to `PATIENCE`.
+
+    Measured in real time, whatever clock the store was given: the other process is real.
+    """
+    clock = SystemClock()
+    deadline: Micros | None = None
+    pauses = cycle(_PAUSES)
+    while True:
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            now = clock.steady()
+            deadline = now + PATIENCE if deadline is None else deadline
+            if not is_busy(error) or now >= deadline:
+                raise
+        threading.Event().wait(next(pauses) / SECOND)

@@ -1,0 +1,125 @@
+"""What people ask for, from SQLite: always on the reading connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from onthedot.run import LIVE, TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.tables import Tables
+
+_LIVE = """
+SELECT r.id, j.name, j.namespace, r.trigger, r.slot_at, r.due_at, r.state, r.reason, r.attempt, r.failures,
+       r.recoveries, r.created_at, r.armed_at
+FROM {source}
+WHERE {wanted}
+"""
+
+_FINISHED = """
+SELECT h.id, j.name, j.namespace, h.trigger, h.slot_at, h.due_at, h.state, h.reason, h.attempts, h.failures,
+       h.recoveries, h.created_at, h.armed_at, h.started_at, h.ended_at, h.error, h.result
+FROM {source}
+WHERE {wanted}
+"""
+
+SHOW_LIVE = _LIVE.format(source="runs r JOIN jobs j ON j.id = r.job_id", wanted="r.id = ?")
+
+SHOW_FINISHED = _FINISHED.format(source="history h JOIN jobs j ON j.id = h.job_id", wanted="h.id = ?")
+
+LIST_LIVE = _LIVE.format(
+    source="runs r CROSS JOIN jobs j ON j.id = r.job_id",
+    wanted="""r.state IN (SELECT value FROM json_each(:states)) AND j.namespace = :namespace
+ORDER BY r.due_at, r.id LIMIT :limit""",
+)
+
+LIST_LIVE_OF_JOB = _LIVE.format(
+    source="jobs j CROSS JOIN runs r ON r.job_id = j.id",
+    wanted="""j.namespace = :namespace AND j.name = :job AND r.state IN (SELECT value FROM json_each(:states))
+ORDER BY r.due_at, r.id LIMIT :limit""",
+)
+
+# Read backwards from the newest end, only as far as it is asked for.
+LIST_FINISHED = _FINISHED.format(
+    source="history h INDEXED BY history_ended CROSS JOIN jobs j ON j.id = h.job_id",
+    wanted="""h.state IN (SELECT value FROM json_each(:states)) AND j.namespace = :namespace
+ORDER BY h.ended_at DESC, h.id DESC LIMIT :limit""",
+)
+
+LIST_FINISHED_OF_JOB = _FINISHED.format(
+    source="jobs j CROSS JOIN history h INDEXED BY history_job_ended ON h.job_id = j.id",
+    wanted="""j.namespace = :namespace AND j.name = :job AND h.state IN (SELECT value FROM json_each(:states))
+ORDER BY h.ended_at DESC, h.id DESC LIMIT :limit""",
+)
+
+LIST_ATTEMPTS = """
+SELECT run_id, attempt, lease_id, fence, node, revision, outcome, error, due_at, reserved_at, armed_at, started_at,
+       ended_at
+FROM attempts WHERE run_id = ? ORDER BY attempt
+"""
+
+LIST_SKIPS = """
+SELECT j.name, s.schedule_id, s.first, s.last, s.count, s.reason, s.recorded_at
+FROM skips s JOIN jobs j ON j.id = s.job_id
+WHERE j.namespace = :namespace AND (:job IS NULL OR j.name = :job) ORDER BY s.id DESC LIMIT :limit
+"""
+
+_STATE = 6  # where a run's state stands in its row
+
+COUNT_RUNS = """
+SELECT state, count(*) FROM runs GROUP BY state UNION ALL SELECT state, count(*) FROM history GROUP BY state
+"""
+
+
+class History(Tables):
+    """See `HistorySlice`."""
+
+    async def list_runs(
+        self,
+        *,
+        job: str | None = None,
+        namespace: str = "default",
+        states: Iterable[RunState] | None = None,
+        limit: int = 100,
+    ) -> list[RunRecord]:
+        wanted = frozenset(RunState if states is None else states)
+        live = LIST_LIVE if job is None else LIST_LIVE_OF_JOB
+        finished = LIST_FINISHED if job is None else LIST_FINISHED_OF_JOB
+
+        def work(tx: Transaction) -> list[RunRecord]:
+            found: list[RunRecord] = []
+            for statement, possible in ((live, LIVE), (finished, TERMINAL)):
+                asked = json.dumps([state.value for state in possible & wanted])
+                values = {"job": job, "namespace": namespace, "states": asked, "limit": limit - len(found)}
+                found += map(shown, tx.db.execute(statement, values))
+            return found
+
+        return await self.read(work)
+
+    async def get_run(self, run_id: int) -> RunRecord | None:
+        def work(tx: Transaction) -> RunRecord | None:
+            row = tx.db.execute(SHOW_LIVE, (run_id,)).fetchone() or tx.db.execute(SHOW_FINISHED, (run_id,)).fetchone()
+            return None if row is None else shown(row)
+
+        return await self.read(work)
+
+    async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
+        return await self.read(lambda tx: [AttemptRecord(*row) for row in tx.db.execute(LIST_ATTEMPTS, (run_id,))])
+
+    async def list_skips(
+        self, *, job: str | None = None, namespace: str = "default", limit: int = 100
+    ) -> list[SkipRecord]:
+        values = {"job": job, "namespace": namespace, "limit": limit}
+        return await self.read(lambda tx: [SkipRecord(*row) for row in tx.db.execute(LIST_SKIPS, values)])
+
+    async def count_runs(self) -> dict[RunState, int]:
+        rows = dict(await self.read(lambda tx: tx.db.execute(COUNT_RUNS).fetchall()))
+        return {state: rows[state.value] for state in RunState if state.value in rows}
+
+
+def shown(row: Sequence[Any]) -> RunRecord:
+    """A run for people, from a row of this file's statements."""
+    run = list(row)
+    run[_STATE] = RunState(run[_STATE])
+    return RunRecord(*run)

@@ -1,0 +1,248 @@
+"""Definitions and their revisions, in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from onthedot import faults
+from onthedot.clock import Micros
+from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
+from onthedot.job import Job, JobRecord, JobState, task_name
+from onthedot.run import slot_trigger
+from onthedot.schedules import schedule_id
+from onthedot.stores.base import Hint, PutJob, ScheduleState, Window
+from onthedot.stores.definitions import bucket_of, encode, hash_of
+from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.plan import Plan, Planned, record_skips, write_windows
+from onthedot.stores.sqlite.tables import take_numbers
+
+FIND_JOB = """
+SELECT id, revision, state, created_at FROM jobs WHERE namespace = :namespace AND name = :name
+"""
+
+INSERT_JOB = """
+INSERT INTO jobs (id, namespace, name, owner, state, revision, task, definition_hash, created_at, updated_at)
+VALUES (:id, :namespace, :name, :owner, :state, :revision, :task, :hash, :now, :now)
+"""
+
+UPDATE_JOB = """
+UPDATE jobs SET owner = :owner, revision = :revision, task = :task, definition_hash = :hash, updated_at = :now
+WHERE id = :id AND revision = :revision - 1
+"""
+
+INSERT_REVISION = """
+INSERT INTO job_revisions (job_id, revision, definition, created_at) VALUES (:id, :revision, :definition, :now)
+"""
+
+LIST_SCHEDULES = """
+SELECT s.job_id, s.schedule_id, s.origin, s.watermark, s.next_at, s.last_end, j.revision, j.state
+FROM schedules s JOIN jobs j ON j.id = s.job_id WHERE s.job_id = ? ORDER BY s.schedule_id
+"""
+
+INSERT_SCHEDULE = """
+INSERT INTO schedules (job_id, schedule_id, bucket, origin, watermark, delay)
+VALUES (:job_id, :schedule_id, :bucket, :start, :start, :delay)
+"""
+
+DELETE_SCHEDULE = "DELETE FROM schedules WHERE job_id = ? AND schedule_id = ?"
+
+SET_DELAY = "UPDATE schedules SET delay = :delay WHERE job_id = :job_id AND schedule_id = :schedule_id"
+
+# Every open run of a fixed delay says so, also one that was planned before the schedule became one.
+MARK_DELAYED = "UPDATE runs SET delayed = 1 WHERE job_id = :job_id AND trigger = :trigger"
+
+WAIT_FOR_END = """
+UPDATE schedules
+SET watermark = min(watermark, :edge),
+    next_at = CASE WHEN EXISTS (SELECT 1 FROM runs WHERE job_id = :job_id AND trigger = :trigger) THEN NULL
+                   ELSE max(:edge, coalesce(last_end + :delay, :edge)) END
+WHERE job_id = :job_id AND schedule_id = :schedule_id
+"""
+
+WAKE_PLANNER = """
+UPDATE schedules SET next_at = min(coalesce(next_at, :edge), :edge)
+WHERE job_id = :job_id AND schedule_id = :schedule_id
+"""
+
+# W: the later of now and the newest slot ever armed. That is a live run's; or one of a run that ended before its
+# own instant, which is noted with the schedule; or, when somebody has set the clock back, one of the runs that
+# ended in what is now the future.
+FIND_EDGE = """
+SELECT max(
+    :now,
+    coalesce((SELECT max(slot_at) FROM runs
+              WHERE job_id = :job_id AND slot_at > :now AND trigger = :trigger AND attempt > 0), :now),
+    coalesce((SELECT armed_to FROM schedules WHERE job_id = :job_id AND schedule_id = :schedule_id), :now),
+    coalesce((SELECT max(slot_at) FROM history
+              WHERE job_id = :job_id AND ended_at > :now AND trigger = :trigger AND attempts > 0), :now))
+"""
+
+WITHDRAW = "DELETE FROM runs WHERE job_id = :job_id AND slot_at > :edge AND trigger = :trigger AND attempt = 0"
+
+# Exhausted is not stored but seen: no schedule will yield again, and no run of theirs is open.
+_SHOWN = """
+SELECT j.id, j.revision, j.state,
+       CASE WHEN j.state = 'active'
+             AND EXISTS (SELECT 1 FROM schedules s WHERE s.job_id = j.id)
+             AND NOT EXISTS (SELECT 1 FROM schedules s WHERE s.job_id = j.id AND s.next_at IS NOT NULL)
+             AND NOT EXISTS (SELECT 1 FROM schedules s JOIN runs r ON r.job_id = s.job_id
+                             AND r.trigger = 'schedule:' || s.schedule_id WHERE s.job_id = j.id)
+            THEN 'exhausted' ELSE j.state END
+FROM jobs j {wanted}
+"""
+
+SHOW_JOB = _SHOWN.format(wanted="WHERE j.namespace = ? AND j.name = ?")
+
+LIST_JOBS = _SHOWN.format(wanted="ORDER BY j.namespace, j.name LIMIT ?")
+
+
+class Jobs(Plan):
+    """See `JobsSlice`."""
+
+    async def put_job(
+        self, job: Job, windows: Sequence[Window] = (), *, expected: int | None = None, now: Micros | None = None
+    ) -> PutJob:
+        return await self.write(lambda tx: self._put(tx, job, windows, expected, self.read_clock(now)))
+
+    def _put(self, tx: Transaction, job: Job, windows: Sequence[Window], expected: int | None, now: Micros) -> PutJob:
+        found = tx.db.execute(FIND_JOB, {"namespace": job.namespace, "name": job.name}).fetchone()
+        job_id, revision, state, created_at = found or (0, 0, "", 0)
+        if expected is not None and expected != revision:
+            raise RevisionConflict(f"job {job.name!r}: expected revision {expected}, found {revision}; read it again")
+        definition = encode(job)
+        if found is None:
+            [job_id] = take_numbers(tx.db, "job", 1)
+            put = PutJob(JobRecord(job_id, 1, job, JobState.ACTIVE, now, now), "created")
+            _store(tx.db, INSERT_JOB, put.record, definition)
+        elif (same := self._if_same(tx.db, definition, job_id, revision, state)) is not None:
+            return PutJob(same, "unchanged")
+        else:
+            _check_windows(tx.db, job_id, job, windows, now)
+            put = PutJob(JobRecord(job_id, revision + 1, job, JobState(state), created_at, now), "changed")
+            _store(tx.db, UPDATE_JOB, put.record, definition)
+        faults.point("put_job.in_transaction")
+        _write_schedules(tx, put, windows, now)
+        tx.hints += [Hint("schedules", now), Hint("runs", now)]
+        return put
+
+    def _if_same(
+        self, db: sqlite3.Connection, definition: str, job_id: int, revision: int, state: str
+    ) -> JobRecord | None:
+        """The stored record if it means the same. Written anew: its text may be another version's."""
+        with suppress(StoreUnusable):  # what cannot be read is replaced
+            record = self.records.find(db, job_id, revision, state)
+            return record if encode(record.job) == definition else None
+        return None
+
+    async def get_job(self, name: str, *, namespace: str = "default") -> JobRecord | None:
+        def work(tx: Transaction) -> JobRecord | None:
+            row = tx.db.execute(SHOW_JOB, (namespace, name)).fetchone()
+            return None if row is None else self._shown(tx.db, *row)
+
+        return await self.read(work)
+
+    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
+        def work(tx: Transaction) -> list[JobRecord]:
+            jobs = []
+            for row in tx.db.execute(LIST_JOBS, (limit,)).fetchall():
+                with suppress(StoreUnusable):  # one unreadable definition hides itself only; get_job tells why
+                    jobs.append(self._shown(tx.db, *row))
+            return jobs
+
+        return await self.read(work)
+
+    def _shown(self, db: sqlite3.Connection, job_id: int, revision: int, state: str, shown: str) -> JobRecord:
+        record = self.records.find(db, job_id, revision, state)
+        return record if shown == state else replace(record, state=JobState(shown))
+
+    async def schedules_of(self, job_id: int) -> list[ScheduleState]:
+        return await self.read(
+            lambda tx: [self.schedule_state(tx.db, row) for row in tx.db.execute(LIST_SCHEDULES, (job_id,)).fetchall()]
+        )
+
+
+def _store(db: sqlite3.Connection, statement: str, record: JobRecord, definition: str) -> None:
+    job = record.job
+    values = {
+        "id": record.id, "namespace": job.namespace, "name": job.name, "owner": job.owner, "state": record.state.value,
+        "revision": record.revision, "task": task_name(job.task), "hash": hash_of(definition), "now": record.updated_at,
+        "definition": definition,
+    }  # fmt: skip
+    db.execute(statement, values)
+    db.execute(INSERT_REVISION, values)
+
+
+def _check_windows(db: sqlite3.Connection, job_id: int, job: Job, windows: Sequence[Window], now: Micros) -> None:
+    stored = {row[1] for row in db.execute(LIST_SCHEDULES, (job_id,))}
+    surviving = stored & {schedule_id(schedule) for schedule in job.schedules}
+    for window in windows:
+        edge = _edge(db, job_id, window.schedule_id, now)
+        if window.schedule_id in surviving and window.start > edge:
+            raise WindowStale(
+                f"schedule {window.schedule_id!r}: the window starts at {window.start}, after {edge}; "
+                "read the store's clock and compute it again",
+                watermark=edge,
+                now=now,
+            )
+
+
+def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], now: Micros) -> None:
+    """Withdraw what the new definition may no longer want, drop what it no longer has, go on with the rest."""
+    db, job_id = tx.db, put.record.id
+    kept = [schedule_id(schedule) for schedule in put.record.job.schedules]
+    given = {window.schedule_id: window for window in windows}
+    stored = {name: watermark for _, name, _, watermark, *_ in db.execute(LIST_SCHEDULES, (job_id,)).fetchall()}
+    for name, watermark in stored.items():
+        edge = _edge(db, job_id, name, now) if name in kept else now
+        values = {"job_id": job_id, "trigger": slot_trigger(name), "edge": edge}
+        put.withdrawn += db.execute(WITHDRAW, values).rowcount
+        if name in kept:
+            continue
+        if name in given and given[name].start == watermark:
+            record_skips(db, job_id, given[name], now)
+        db.execute(DELETE_SCHEDULE, (job_id, name))
+    for name in dict.fromkeys(kept):
+        if name in given and name in stored:
+            put.planned += _continue(tx, job_id, given[name], stored[name], now)
+        elif name in given:
+            put.planned += _create(tx, job_id, given[name], now)
+
+
+def _create(tx: Transaction, job_id: int, window: Window, now: Micros) -> int:
+    values = {
+        "job_id": job_id, "schedule_id": window.schedule_id, "bucket": bucket_of(job_id), "start": window.start,
+        "delay": window.delay,
+    }  # fmt: skip
+    tx.db.execute(INSERT_SCHEDULE, values)
+    return write_windows(tx, [Planned(job_id, window, int(window.delay is not None))], now)
+
+
+def _continue(tx: Transaction, job_id: int, window: Window, watermark: Micros, now: Micros) -> int:
+    """Go on with a schedule that survives an edit."""
+    edge = _edge(tx.db, job_id, window.schedule_id, now)
+    values = {
+        "job_id": job_id, "schedule_id": window.schedule_id, "trigger": slot_trigger(window.schedule_id),
+        "delay": window.delay, "edge": edge,
+    }  # fmt: skip
+    tx.db.execute(SET_DELAY, values)
+    if window.delay is not None:
+        tx.db.execute(MARK_DELAYED, values)
+        tx.db.execute(WAIT_FOR_END, values)
+        return 0
+    if watermark < edge:  # the planner is behind: it catches up from here under the new revision
+        tx.db.execute(WAKE_PLANNER, values)
+        return 0
+    slots = [slot for slot in window.slots if slot.slot_at > edge]
+    skips = [skip for skip in window.skips if skip.first > edge]
+    ahead = replace(window, end=max(window.end, edge), slots=slots, skips=skips)
+    return write_windows(tx, [Planned(job_id, ahead, 0)], now)
+
+
+def _edge(db: sqlite3.Connection, job_id: int, name: str, now: Micros) -> Micros:
+    """W: nothing at or before it is withdrawn."""
+    values = {"job_id": job_id, "schedule_id": name, "trigger": slot_trigger(name), "now": now}
+    [edge] = db.execute(FIND_EDGE, values).fetchone()
+    return int(edge)

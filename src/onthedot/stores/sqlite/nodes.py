@@ -1,0 +1,140 @@
+"""Who lives and who leads, in SQLite."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from onthedot.clock import Micros
+from onthedot.errors import NodeExpired
+from onthedot.stores.base import Beat, Hint, Node, Term
+from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.tables import Tables, check_lease
+
+# Asked again, it is a beat.
+REGISTER = """
+INSERT INTO nodes (incarnation, id, host, pid, roles, registered_at, lease_until, ended, reaped)
+VALUES (:incarnation, :id, :host, :pid, :roles, :now, :until, 0, 0)
+ON CONFLICT (incarnation) DO NOTHING
+"""
+
+BEAT = "UPDATE nodes SET lease_until = :until WHERE incarnation = :incarnation AND ended = 0 RETURNING reaped"
+
+LEAVE = """
+UPDATE nodes SET ended = 1, lease_until = :now, left_at = :now WHERE incarnation = :incarnation AND ended = 0
+"""
+
+FREE_RESERVATIONS = """
+UPDATE runs
+SET state = 'scheduled', ready_at = due_at, lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
+WHERE incarnation = :incarnation AND state = 'reserved'
+"""
+
+END_TERMS = "UPDATE terms SET until = min(until, :now) WHERE incarnation = :incarnation"
+
+LIST_NODES = """
+SELECT id, incarnation, host, pid, roles, registered_at, lease_until, left_at FROM nodes ORDER BY number DESC LIMIT ?
+"""
+
+FIND_TERM = "SELECT shard, number, incarnation, until FROM terms WHERE shard = ?"
+
+BEGIN_TERM = """
+INSERT INTO terms (shard, number, incarnation, until) VALUES (:shard, :number, :incarnation, :until)
+ON CONFLICT (shard) DO UPDATE SET number = excluded.number, incarnation = excluded.incarnation, until = excluded.until
+"""
+
+REMEMBER_TERM = "INSERT INTO term_history (shard, number, incarnation, began_at) VALUES (?, ?, ?, ?)"
+
+EXTEND_TERM = "UPDATE terms SET until = :until WHERE shard = :shard AND number = :number AND until > :now"
+
+
+class Nodes(Tables):
+    """See `NodesSlice`."""
+
+    async def register(self, node: Node, *, ttl: Micros, now: Micros | None = None) -> Beat:
+        def work(tx: Transaction) -> Beat:
+            at = self.read_clock(now)
+            row = {
+                "incarnation": node.incarnation, "id": node.id, "host": node.host, "pid": node.pid,
+                "roles": json.dumps(node.roles), "now": at, "until": at + ttl,
+            }  # fmt: skip
+            tx.db.execute(REGISTER, row)
+            return _beat(tx.db, node.incarnation, at, at + ttl)
+
+        return await self.write(work)
+
+    async def beat(self, incarnation: str, *, ttl: Micros, now: Micros | None = None) -> Beat:
+        def work(tx: Transaction) -> Beat:
+            at = self.read_clock(now)
+            return _beat(tx.db, incarnation, at, at + ttl)
+
+        return await self.write(work)
+
+    async def leave(self, incarnation: str, *, now: Micros | None = None) -> None:
+        def work(tx: Transaction) -> None:
+            at = self.read_clock(now)
+            values = {"incarnation": incarnation, "now": at}
+            if tx.db.execute(LEAVE, values).rowcount:
+                tx.db.execute(FREE_RESERVATIONS, values)
+                tx.db.execute(END_TERMS, values)
+                tx.hints.append(Hint("runs", at))
+
+        await self.write(work)
+
+    async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
+        rows = await self.read(lambda tx: tx.db.execute(LIST_NODES, (limit,)).fetchall())
+        return [
+            Node(node_id, incarnation, host, pid, tuple(json.loads(roles)), registered_at, lease_until, left_at)
+            for node_id, incarnation, host, pid, roles, registered_at, lease_until, left_at in rows
+        ]
+
+    async def campaign(
+        self, incarnation: str, *, ttl: Micros, shard: int = 0, now: Micros | None = None
+    ) -> Term | None:
+        def work(tx: Transaction) -> Term | None:
+            at = self.read_clock(now)
+            check_lease(tx.db, incarnation, at)
+            current = find_term(tx.db, shard)
+            if current is not None and current.until > at:
+                return _extend(tx.db, current, at, at + ttl) if current.incarnation == incarnation else None
+            term = Term(shard, 1 if current is None else current.number + 1, incarnation, at + ttl)
+            tx.db.execute(
+                BEGIN_TERM, {"shard": shard, "number": term.number, "incarnation": incarnation, "until": term.until}
+            )
+            tx.db.execute(REMEMBER_TERM, (shard, term.number, incarnation, at))
+            return term
+
+        return await self.write(work)
+
+    async def renew(self, term: Term, *, ttl: Micros, now: Micros | None = None) -> Term | None:
+        def work(tx: Transaction) -> Term | None:
+            at = self.read_clock(now)
+            return _extend(tx.db, term, at, at + ttl)
+
+        return await self.write(work)
+
+    async def resign(self, term: Term, *, now: Micros | None = None) -> bool:
+        def work(tx: Transaction) -> bool:
+            at = self.read_clock(now)
+            return _extend(tx.db, term, at, at) is not None
+
+        return await self.write(work)
+
+
+def _beat(db: sqlite3.Connection, incarnation: str, now: Micros, until: Micros) -> Beat:
+    row = db.execute(BEAT, {"incarnation": incarnation, "until": until}).fetchone()
+    if row is None:
+        raise NodeExpired(f"incarnation {incarnation}: it has ended; register a new one to go on")
+    return Beat(now, until, row[0])
+
+
+def find_term(db: sqlite3.Connection, shard: int) -> Term | None:
+    """The newest term of a shard, over or not."""
+    row = db.execute(FIND_TERM, (shard,)).fetchone()
+    return None if row is None else Term(*row)
+
+
+def _extend(db: sqlite3.Connection, term: Term, now: Micros, until: Micros) -> Term | None:
+    """Move a term's end; None if it is not the current one, or is over."""
+    moved = db.execute(EXTEND_TERM, {"shard": term.shard, "number": term.number, "now": now, "until": until})
+    return find_term(db, term.shard) if moved.rowcount else None

@@ -1,0 +1,201 @@
+"""From schedules to runs, in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from onthedot import faults
+from onthedot.clock import Micros
+from onthedot.errors import StoreUnusable, TermLost
+from onthedot.run import DEFAULT_QUEUE, slot_trigger
+from onthedot.stores.base import Due, Hint, ScheduleState, Term, Window
+from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.nodes import find_term
+from onthedot.stores.sqlite.tables import Tables, take_numbers
+
+NORMAL = 0
+"""The one priority there is so far."""
+
+# The due schedules of active jobs, earliest first: the index holds them in this very order, so the scan ends with
+# the last row that is asked for, however many schedules there are.
+LIST_DUE_SCHEDULES = """
+SELECT s.job_id, s.schedule_id, s.origin, s.watermark, s.next_at, s.last_end, j.revision, j.state
+FROM schedules s INDEXED BY schedules_due CROSS JOIN jobs j ON j.id = s.job_id
+WHERE s.next_at <= :until AND j.state = 'active'
+ORDER BY s.next_at, s.job_id, s.schedule_id
+"""
+
+# Compare: is the schedule still at this watermark, and its job active and at this revision?
+FIND_PLANNABLE = """
+SELECT s.watermark, s.delay IS NOT NULL
+FROM schedules s JOIN jobs j ON j.id = s.job_id
+WHERE s.job_id = :job_id AND s.schedule_id = :schedule_id AND j.revision = :revision AND j.state = 'active'
+"""
+
+# … and set.
+MOVE_WATERMARK = "UPDATE schedules SET watermark = ?, next_at = ? WHERE job_id = ? AND schedule_id = ?"
+
+# A key that is there already is the same run.
+INSERT_RUN = """
+INSERT INTO runs (id, job_id, trigger, slot_at, due_at, ready_at, expires_at, args, created_at, delayed,
+                  queue, priority, target, state, attempt, failures, recoveries, reason)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'scheduled', 0, 0, 0, '')
+ON CONFLICT (job_id, slot_at, trigger, target) DO NOTHING
+"""
+
+FIND_LAST_SKIP = """
+SELECT id, first, last, count, reason FROM skips
+WHERE job_id = :job_id AND schedule_id = :schedule_id ORDER BY last DESC LIMIT 1
+"""
+
+DELETE_SKIP = "DELETE FROM skips WHERE id = ?"
+
+INSERT_SKIP = """
+INSERT INTO skips (job_id, schedule_id, first, last, count, reason, recorded_at)
+VALUES (:job_id, :schedule_id, :first, :last, :count, :reason, :now)
+"""
+
+
+class Insert(NamedTuple):
+    """A run that is to be inserted."""
+
+    job_id: int
+    trigger: str
+    due_at: Micros
+    expires_at: Micros | None = None
+    args: str | None = None
+    delayed: int = 0
+
+
+class Planned(NamedTuple):
+    """A window that is to be written."""
+
+    job_id: int
+    window: Window
+    delayed: int  # 1: of a fixed delay
+
+
+class Plan(Tables):
+    """See `PlanSlice`."""
+
+    async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0) -> Due:
+        del shard  # one shard: every schedule is in it
+        return await self.look(lambda tx: self._due(tx.db, until, limit))
+
+    def _due(self, db: sqlite3.Connection, until: Micros, limit: int) -> Due:
+        due: list[ScheduleState] = []
+        for row in db.execute(LIST_DUE_SCHEDULES, {"until": until}):
+            if len(due) == limit:
+                return Due(due, more=True)
+            try:
+                due.append(self.schedule_state(db, row))
+            except StoreUnusable:
+                continue  # one unreadable definition stops its own job only; reading that job tells why
+        return Due(due, more=False)
+
+    def schedule_state(self, db: sqlite3.Connection, row: Sequence[object]) -> ScheduleState:
+        job_id, schedule_id, origin, watermark, next_at, last_end, revision, state = row
+        record = self.records.find(db, job_id, revision, state)  # type: ignore[arg-type]  # as the schema says
+        return ScheduleState(record, schedule_id, origin, watermark, next_at, last_end)  # type: ignore[arg-type]
+
+    async def plan(
+        self, term: Term, windows: Sequence[tuple[ScheduleState, Window]], *, now: Micros | None = None
+    ) -> list[bool]:
+        return await self.write(lambda tx: self._plan(tx, term, windows, self.read_clock(now)))
+
+    def _plan(
+        self, tx: Transaction, term: Term, windows: Sequence[tuple[ScheduleState, Window]], now: Micros
+    ) -> list[bool]:
+        current = find_term(tx.db, term.shard)
+        if current is None or current.number != term.number or current.until <= now:
+            raise TermLost(f"term {term.number} of shard {term.shard} is over; campaign again before planning")
+        found = [_compare(tx.db, seen, window) for seen, window in windows]
+        return _set(tx, windows, found, now)
+
+
+def _compare(db: sqlite3.Connection, seen: ScheduleState, window: Window) -> tuple[Micros, int] | None:
+    """(watermark, whether it is a fixed delay) of a schedule whose job is still as the planner saw it."""
+    values = {"job_id": seen.record.id, "schedule_id": window.schedule_id, "revision": seen.record.revision}
+    found: tuple[Micros, int] | None = db.execute(FIND_PLANNABLE, values).fetchone()
+    return found
+
+
+def _set(
+    tx: Transaction,
+    windows: Sequence[tuple[ScheduleState, Window]],
+    found: Sequence[tuple[Micros, int] | None],
+    now: Micros,
+) -> list[bool]:
+    """Write the windows that continue their schedule's watermark; which those were."""
+    moved: dict[tuple[int, str], Micros] = {}  # by earlier windows of the same batch
+    taken: list[Planned] = []
+    answers = []
+    for (seen, window), stored in zip(windows, found, strict=True):
+        key = (seen.record.id, window.schedule_id)
+        accepted = stored is not None and moved.get(key, stored[0]) == window.start
+        answers.append(accepted)
+        if accepted and stored is not None:
+            moved[key] = window.end
+            taken.append(Planned(seen.record.id, window, stored[1]))
+    _insert_windows(tx, taken, now)
+    faults.point("plan.in_transaction")
+    _move_watermarks(tx.db, taken)
+    return answers
+
+
+def write_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> int:
+    """Insert the windows' runs and skips and move the watermarks; how many runs are new."""
+    inserted = _insert_windows(tx, windows, now)
+    _move_watermarks(tx.db, windows)
+    return inserted
+
+
+def _insert_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> int:
+    runs = [
+        Insert(job_id, slot_trigger(window.schedule_id), slot_at, expires_at, delayed=delayed)
+        for job_id, window, delayed in windows
+        for slot_at, expires_at in window.slots
+    ]
+    # In the order of their instants: what is due together lies together, which triples the rate of a drain.
+    runs.sort(key=lambda run: run.due_at)
+    for job_id, window, _ in windows:
+        record_skips(tx.db, job_id, window, now)
+    if not runs:
+        return 0
+    tx.hints.append(Hint("runs", runs[0].due_at))
+    return insert_runs(tx.db, runs, now)[1]
+
+
+def _move_watermarks(db: sqlite3.Connection, windows: Sequence[Planned]) -> None:
+    db.executemany(
+        MOVE_WATERMARK, [(window.end, window.next_at, job_id, window.schedule_id) for job_id, window, _ in windows]
+    )
+
+
+def insert_runs(db: sqlite3.Connection, runs: Sequence[Insert], now: Micros) -> tuple[range, int]:
+    """Insert runs with the next ids, in order; the ids, and how many runs were not there before."""
+    ids = take_numbers(db, "run", len(runs))
+    rows = [
+        (run_id, job_id, trigger, due_at, due_at, due_at, expires_at, args, now, delayed, DEFAULT_QUEUE, NORMAL, "")
+        for run_id, (job_id, trigger, due_at, expires_at, args, delayed) in zip(ids, runs, strict=True)
+    ]
+    return ids, db.executemany(INSERT_RUN, rows).rowcount
+
+
+def record_skips(db: sqlite3.Connection, job_id: int, window: Window, now: Micros) -> None:
+    """Record ranges; one that continues the schedule's last range, with no run between, makes it longer."""
+    edge = window.start
+    for skip in window.skips:
+        values = {
+            "job_id": job_id, "schedule_id": window.schedule_id, "now": now,
+            "first": skip.first, "last": skip.last, "count": skip.count, "reason": skip.reason,
+        }  # fmt: skip
+        before = db.execute(FIND_LAST_SKIP, values).fetchone()
+        apart = any(edge < slot.slot_at < skip.first for slot in window.slots)
+        if before is not None and (before[2], before[4]) == (edge, skip.reason) and not apart:
+            db.execute(DELETE_SKIP, (before[0],))  # written anew: the longer range is the newest entry
+            values |= {"first": before[1], "count": before[3] + skip.count}
+        db.execute(INSERT_SKIP, values)
+        edge = skip.last

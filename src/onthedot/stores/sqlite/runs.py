@@ -1,0 +1,213 @@
+"""The way of a run, in SQLite: submitted, armed, released, finished. Taking it is in `reserve.py`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from onthedot.clock import Micros
+from onthedot.errors import UnknownJob
+from onthedot.run import ArmAnswer, Armed, Gone, Lease, NewRun
+from onthedot.stores.base import Hint
+from onthedot.stores.sqlite.finish import check_moves, move_runs, record_attempts
+from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.plan import Insert, insert_runs
+from onthedot.stores.sqlite.reserve import Reserve
+from onthedot.stores.sqlite.tables import check_lease, take_numbers
+from onthedot.verdict import Finish
+
+LIST_KNOWN_JOBS = """
+SELECT j.id FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value WHERE j.state <> 'deleted'
+"""
+
+FIND_RUN = "SELECT id FROM runs WHERE job_id = ? AND slot_at = ? AND trigger = ? AND target = ''"
+
+# Submitted before, and ended since: the answer got lost, or somebody asks for the same thing twice.
+LIST_ENDED = """
+SELECT wanted.key, h.id
+FROM json_each(:runs) wanted CROSS JOIN history h INDEXED BY history_submitted
+  ON h.job_id = json_extract(wanted.value, '$[0]') AND h.slot_at = json_extract(wanted.value, '$[1]')
+ AND h.trigger = json_extract(wanted.value, '$[2]')
+WHERE h.trigger NOT GLOB 'schedule:*'
+"""
+
+LEASES = """
+{with_}
+SELECT r.lease_id, r.id, r.job_id, r.revision, j.state, r.trigger, r.slot_at, r.due_at, r.args,
+       r.attempt + (r.state = 'reserved'), r.failures, r.recoveries, r.incarnation, r.created_at, r.reserved_at,
+       coalesce(r.armed_at, 0), coalesce(r.fence, 0), r.target, r.queue
+FROM {source}
+WHERE {wanted}
+"""
+
+LIST_HELD = LEASES.format(
+    with_="",
+    source="runs r INDEXED BY runs_held JOIN jobs j ON j.id = r.job_id",
+    wanted="r.incarnation = ? ORDER BY r.id",
+)
+
+FIND_ARMABLE = """
+SELECT r.id, r.lease_id, r.state, r.fence, r.attempt, r.armed_at, j.revision
+FROM json_each(:ids) wanted CROSS JOIN runs r ON r.id = wanted.value JOIN jobs j ON j.id = r.job_id
+"""
+
+ARM = """
+UPDATE runs SET state = 'running', fence = ?, armed_at = ?, attempt = attempt + 1, expires_at = NULL
+WHERE id = ? AND lease_id = ? AND state = 'reserved'
+"""
+
+RELEASE = """
+UPDATE runs
+SET state = 'scheduled', ready_at = due_at, lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
+WHERE id = ? AND lease_id = ? AND state = 'reserved'
+"""
+
+FIND_ARMED = "SELECT fence, armed_at FROM runs WHERE id = ? AND lease_id = ? AND state = 'running'"
+
+FIND_ATTEMPT = "SELECT 1 FROM attempts WHERE run_id = ? AND lease_id = ? AND outcome = ?"
+
+
+class Stored(NamedTuple):
+    """What the store has of a run that is to be armed; the revision is the job's current one."""
+
+    lease_id: str | None
+    state: str
+    fence: int
+    attempt: int
+    armed_at: Micros
+    revision: int
+
+
+class Runs(Reserve):
+    """See `RunsSlice`."""
+
+    async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
+        return await self.write(lambda tx: _submit(tx, runs, self.read_clock(now)))
+
+    async def held(self, incarnation: str) -> list[Lease]:
+        return await self.look(lambda tx: self.leases(tx.db, tx.db.execute(LIST_HELD, (incarnation,)).fetchall()))
+
+    def leases(self, db: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> list[Lease]:
+        """Leases from rows of `LEASES`."""
+        return [
+            Lease(lease_id, run_id, self.records.find(db, job_id, revision, state), *rest)
+            for lease_id, run_id, job_id, revision, state, *rest in rows
+        ]
+
+    async def arm(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[ArmAnswer]:
+        answers = await self.write(lambda tx: _arm(tx.db, leases, self.read_clock(now)))
+        for lease, answer in zip(leases, answers, strict=True):
+            if isinstance(answer, Armed):  # the lease goes into history as the holder has it
+                lease.fence, lease.armed_at = answer.fence, answer.armed_at
+        return answers
+
+    async def release(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[bool]:
+        del now
+        return await self.write(lambda tx: [_release(tx, lease) for lease in leases])
+
+    async def finish(self, finishes: Sequence[Finish], *, now: Micros | None = None) -> list[bool]:
+        del now  # the worker's own instants are recorded
+        return await self.write(lambda tx: _finish(tx, finishes))
+
+
+def _submit(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
+    db = tx.db
+    wanted = {run.job_id for run in runs}
+    known = {row[0] for row in db.execute(LIST_KNOWN_JOBS, {"ids": json.dumps(list(wanted))})}
+    for job_id in sorted(wanted - known):
+        raise UnknownJob(f"job {job_id} does not exist; define it before you submit runs of it")
+    if not runs:
+        return []
+    keys = json.dumps([(run.job_id, run.due_at, run.trigger) for run in runs])
+    ended: dict[int, int] = dict(db.execute(LIST_ENDED, {"runs": keys}).fetchall())
+    new = [run for number, run in enumerate(runs) if number not in ended]
+    tx.hints.append(Hint("runs", min(run.due_at for run in runs)))
+    fresh = iter(_insert(db, new, now))
+    return [ended[number] if number in ended else next(fresh) for number in range(len(runs))]
+
+
+def _insert(db: sqlite3.Connection, runs: Sequence[NewRun], now: Micros) -> Sequence[int]:
+    if not runs:
+        return []
+    rows = [Insert(run.job_id, run.trigger, run.due_at, args=run.args) for run in runs]
+    ids, inserted = insert_runs(db, rows, now)
+    if inserted == len(rows):
+        return ids
+    return [db.execute(FIND_RUN, (run.job_id, run.due_at, run.trigger)).fetchone()[0] for run in runs]
+
+
+def _arm(db: sqlite3.Connection, leases: Sequence[Lease], now: Micros) -> list[ArmAnswer]:
+    for incarnation in {lease.incarnation for lease in leases}:
+        check_lease(db, incarnation, now)
+    ids = json.dumps([lease.run_id for lease in leases])
+    stored = {row[0]: Stored(*row[1:]) for row in db.execute(FIND_ARMABLE, {"ids": ids})}
+    ready = {lease.run_id: lease for lease in leases if _may_arm(lease, stored.get(lease.run_id))}
+    fences = take_numbers(db, "fence", len(ready)) if ready else ()
+    db.executemany(ARM, [(fence, now, *of) for fence, of in zip(fences, _keys(ready.values()), strict=True)])
+    for fence, lease in zip(fences, ready.values(), strict=True):
+        stored[lease.run_id] = Stored(lease.lease_id, "running", fence, lease.attempt, now, lease.record.revision)
+    return [_arm_answer(lease, stored.get(lease.run_id)) for lease in leases]
+
+
+def _may_arm(lease: Lease, stored: Stored | None) -> bool:
+    if stored is None or stored.lease_id != lease.lease_id or stored.state != "reserved":
+        return False
+    return stored.revision == lease.record.revision
+
+
+def _arm_answer(lease: Lease, stored: Stored | None) -> ArmAnswer:
+    if stored is None or stored.lease_id != lease.lease_id:
+        return Gone("taken or withdrawn")
+    if stored.state != "running":
+        return Gone("edited")
+    return Armed(stored.fence, stored.attempt, stored.armed_at)
+
+
+def _keys(leases: Iterable[Lease]) -> list[tuple[int, str]]:
+    return [(lease.run_id, lease.lease_id) for lease in leases]
+
+
+def _release(tx: Transaction, lease: Lease) -> bool:
+    if not tx.db.execute(RELEASE, (lease.run_id, lease.lease_id)).rowcount:
+        return False
+    tx.hints.append(Hint("runs", lease.due_at))
+    return True
+
+
+def _finish(tx: Transaction, finishes: Sequence[Finish]) -> list[bool]:
+    """All at once; only if a lease was lost or this is a repetition, one by one."""
+    check_moves(finish.verdict for finish in finishes)
+    if not all(finish.lease.fence for finish in finishes):
+        finishes = [_completed(tx.db, finish) for finish in finishes]
+    if _finish_together(tx, finishes):
+        return [True] * len(finishes)
+    return [_finish_together(tx, [finish]) or _was_recorded(tx.db, finish) for finish in finishes]
+
+
+def _completed(db: sqlite3.Connection, finish: Finish) -> Finish:
+    """A finish by a holder who was never told what `arm` answered: the row knows."""
+    lease = finish.lease
+    row = None if lease.fence else db.execute(FIND_ARMED, (lease.run_id, lease.lease_id)).fetchone()
+    if row is None:
+        return finish
+    return finish._replace(lease=replace(lease, fence=row[0], armed_at=row[1]))
+
+
+def _finish_together(tx: Transaction, finishes: Sequence[Finish]) -> bool:
+    tx.db.execute("SAVEPOINT finish")
+    accepted = move_runs(tx, finishes)
+    if accepted:
+        record_attempts(tx.db, finishes)
+    else:
+        tx.db.execute("ROLLBACK TO finish")
+    tx.db.execute("RELEASE finish")
+    return accepted
+
+
+def _was_recorded(db: sqlite3.Connection, finish: Finish) -> bool:
+    """Whether this very attempt was accepted before, and only the answer got lost."""
+    key = (finish.lease.run_id, finish.lease.lease_id, finish.verdict.outcome.value)
+    return db.execute(FIND_ATTEMPT, key).fetchone() is not None

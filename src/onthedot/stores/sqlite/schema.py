@@ -1,0 +1,103 @@
+"""The tables: made and migrated when a file is opened, and shown as the snapshot `schema.sql`.
+
+To write the snapshot anew after adding a migration, from the root of the repository:
+
+    python -c "from onthedot.stores.sqlite.schema import snapshot; print(snapshot(), end='')" \\
+        > src/onthedot/stores/sqlite/schema.sql
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from onthedot.errors import StoreUnusable
+from onthedot.stores import migrating
+from onthedot.stores.sqlite.connection import begin, commit, patiently, roll_back
+
+APPLICATION_ID = 0x4F544431  # "OTD1" in the file's header: the database is ours
+DRIVER = "onthedot.stores.sqlite"
+
+
+def prepare(db: sqlite3.Connection, path: str) -> None:
+    """Bring a database to the newest schema. One that is not ours, or newer than we are, is left as it is."""
+    steps = migrating.load(DRIVER)
+    found = patiently(lambda: _look(db, path, newest=len(steps)))
+    [mode] = patiently(lambda: db.execute("PRAGMA journal_mode = WAL").fetchone())
+    if mode != "wal":
+        raise StoreUnusable(f"{path}: expected a local disk, where WAL works, got journal mode {mode!r}; move the file")
+    for step in steps[found:]:
+        _apply(db, path, step, newest=len(steps))
+
+
+def _look(db: sqlite3.Connection, path: str, *, newest: int) -> int:
+    """The version, from one snapshot: another process may be making the tables at this moment."""
+    db.execute("BEGIN")
+    try:
+        return _version(db, path, newest=newest)
+    finally:
+        roll_back(db)
+
+
+def _version(db: sqlite3.Connection, path: str, *, newest: int) -> int:
+    """How many migrations the database has seen; `StoreUnusable` if it is none of ours."""
+    [application_id] = db.execute("PRAGMA application_id").fetchone()
+    [version] = db.execute("PRAGMA user_version").fetchone()
+    [tables] = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if application_id != APPLICATION_ID and (application_id or version or tables):
+        raise StoreUnusable(
+            f"{path}: expected a database of onthedot or an empty file, got one of another program "
+            f"(application id {application_id:#x}, {tables} tables and indexes); name another file"
+        )
+    if version > newest:
+        raise StoreUnusable(
+            f"{path}: expected schema {newest} or older, got {version}: a newer onthedot wrote it; upgrade this one"
+        )
+    return int(version)
+
+
+def _apply(db: sqlite3.Connection, path: str, step: migrating.Migration, *, newest: int) -> None:
+    """One migration in one transaction, unless another process was here first."""
+    begin(db, writing=True)
+    try:
+        if _version(db, path, newest=newest) < step.number:
+            for statement in _statements(step.sql):
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {step.number}")
+    except (sqlite3.Error, StoreUnusable):
+        roll_back(db)
+        raise
+    commit(db)
+
+
+def _statements(script: str) -> Iterator[str]:
+    """A script's statements one by one: `executescript` would commit what went before."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def snapshot() -> str:
+    """The whole schema after all migrations, as text."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    steps = migrating.load(DRIVER)
+    for step in steps:
+        _apply(db, ":memory:", step, newest=len(steps))
+    text = dump(db)
+    db.close()
+    return text
+
+
+def dump(db: sqlite3.Connection) -> str:
+    """Tables with their indexes, by name, as SQLite keeps them."""
+    [version] = db.execute("PRAGMA user_version").fetchone()
+    rows = db.execute(
+        "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name NOT LIKE 'sqlite_%' "
+        "ORDER BY tbl_name, type DESC, name"
+    )
+    head = f"-- Schema {version}, made by the migrations. Written by `onthedot.stores.sqlite.schema`; do not edit.\n"
+    return "\n".join([head, *(f"{sql};\n" for (sql,) in rows)])

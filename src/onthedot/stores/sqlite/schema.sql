@@ -1,0 +1,179 @@
+-- Schema 1, made by the migrations. Written by `onthedot.stores.sqlite.schema`; do not edit.
+
+CREATE TABLE attempts (  -- ended attempts, with their five instants
+    run_id      INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    lease_id    TEXT NOT NULL,
+    fence       INTEGER NOT NULL,
+    node        TEXT NOT NULL,
+    revision    INTEGER NOT NULL,
+    outcome     TEXT NOT NULL,
+    error       TEXT,
+    due_at      INTEGER NOT NULL,
+    reserved_at INTEGER NOT NULL,
+    armed_at    INTEGER NOT NULL,
+    started_at  INTEGER,  -- NULL: user code never began
+    ended_at    INTEGER NOT NULL,
+    PRIMARY KEY (run_id, attempt)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE daily_counts (  -- what is left of history once it has been pruned
+    job_id INTEGER NOT NULL,
+    day    INTEGER NOT NULL,  -- days since 1970-01-01 UTC
+    state  TEXT NOT NULL,
+    count  INTEGER NOT NULL,
+    PRIMARY KEY (job_id, day, state)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE history (  -- finished runs
+    id         INTEGER PRIMARY KEY,
+    job_id     INTEGER NOT NULL,
+    state      TEXT NOT NULL,  -- succeeded, dead, cancelled, lost or skipped
+    slot_at    INTEGER NOT NULL,
+    due_at     INTEGER NOT NULL,
+    attempts   INTEGER NOT NULL,
+    failures   INTEGER NOT NULL,
+    recoveries INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    armed_at   INTEGER,
+    started_at INTEGER,
+    ended_at   INTEGER NOT NULL,
+    queue      TEXT NOT NULL,
+    trigger    TEXT NOT NULL,
+    target     TEXT NOT NULL,
+    reason     TEXT NOT NULL,
+    origin     INTEGER,
+    args       TEXT,
+    error      TEXT,
+    result     TEXT
+) STRICT;
+
+CREATE INDEX history_ended ON history (ended_at);
+
+CREATE INDEX history_job_ended ON history (job_id, ended_at);
+
+CREATE INDEX history_submitted ON history (slot_at, job_id, trigger) WHERE trigger NOT GLOB 'schedule:*';
+
+CREATE TABLE job_revisions (  -- every definition that ever was
+    job_id     INTEGER NOT NULL,
+    revision   INTEGER NOT NULL,
+    definition TEXT NOT NULL,  -- canonical JSON
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (job_id, revision)
+) STRICT;
+
+CREATE TABLE jobs (  -- small rows: reserve and arm look at one per run
+    id              INTEGER PRIMARY KEY,
+    namespace       TEXT NOT NULL,
+    name            TEXT NOT NULL,
+    owner           TEXT NOT NULL,
+    state           TEXT NOT NULL,
+    revision        INTEGER NOT NULL,  -- the current one
+    task            TEXT NOT NULL,     -- what a worker must be able to do
+    definition_hash TEXT NOT NULL,
+    created_at      INTEGER NOT NULL,
+    updated_at      INTEGER NOT NULL
+) STRICT;
+
+CREATE UNIQUE INDEX jobs_name ON jobs (namespace, name);
+
+CREATE TABLE meta (  -- counters that only grow: the last job id, run id and fence that were given out
+    name  TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE nodes (  -- one row per incarnation
+    number        INTEGER PRIMARY KEY,
+    incarnation   TEXT NOT NULL UNIQUE,
+    id            TEXT NOT NULL,
+    host          TEXT NOT NULL,
+    pid           INTEGER NOT NULL,
+    roles         TEXT NOT NULL,  -- JSON
+    registered_at INTEGER NOT NULL,
+    lease_until   INTEGER NOT NULL,
+    left_at       INTEGER,
+    ended         INTEGER NOT NULL,  -- 1: for good; it left, or its runs were taken
+    reaped        INTEGER NOT NULL   -- how many runs were taken from it
+) STRICT;
+
+CREATE TABLE runs (
+    id          INTEGER PRIMARY KEY,  -- in the order of planning, so that neighbours in time are neighbours on disk
+    job_id      INTEGER NOT NULL,
+    state       TEXT NOT NULL,        -- scheduled, reserved or running
+    queue       TEXT NOT NULL,
+    priority    INTEGER NOT NULL,
+    slot_at     INTEGER NOT NULL,
+    due_at      INTEGER NOT NULL,
+    ready_at    INTEGER NOT NULL,     -- may be taken from here on: due, or the reservation's lapse
+    expires_at  INTEGER,              -- NULL once armed: who was asked for is not missed
+    attempt     INTEGER NOT NULL,     -- how many were armed; 0: never
+    failures    INTEGER NOT NULL,
+    recoveries  INTEGER NOT NULL,
+    delayed     INTEGER NOT NULL,     -- 1: the next slot of its fixed delay counts from its end
+    lease_id    TEXT,                 -- from here to armed_at: of the present attempt, NULL while scheduled
+    fence       INTEGER,
+    incarnation TEXT,
+    revision    INTEGER,
+    reserved_at INTEGER,
+    armed_at    INTEGER,
+    created_at  INTEGER NOT NULL,
+    trigger     TEXT NOT NULL,
+    target      TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    wait_reason TEXT,
+    blocked_on  TEXT,
+    origin      INTEGER,              -- the run that this one repeats
+    args        TEXT                  -- canonical JSON; NULL: the job's own
+) STRICT;
+
+CREATE INDEX runs_expiring ON runs (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE INDEX runs_held ON runs (incarnation, delayed) WHERE incarnation IS NOT NULL;
+
+CREATE UNIQUE INDEX runs_key ON runs (job_id, slot_at, trigger, target);
+
+CREATE INDEX runs_ready ON runs (queue, priority, ready_at) WHERE state <> 'running';
+
+CREATE TABLE schedules (
+    job_id      INTEGER NOT NULL,
+    schedule_id TEXT NOT NULL,
+    bucket      INTEGER NOT NULL,  -- 0 to 1023, from the job's id: which shard plans it
+    origin      INTEGER NOT NULL,  -- when it was created
+    watermark   INTEGER NOT NULL,  -- every slot up to here has a fate
+    next_at     INTEGER,           -- NULL: no further slot, or a fixed delay whose run is open
+    last_end    INTEGER,           -- when the last run of a fixed delay ended
+    delay       INTEGER,           -- of a fixed delay
+    armed_to    INTEGER,           -- the newest slot whose run ended before its own instant
+    exceptions  TEXT,              -- JSON: slots whose fate was given ahead
+    PRIMARY KEY (job_id, schedule_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX schedules_due ON schedules (next_at, job_id, schedule_id, bucket) WHERE next_at IS NOT NULL;
+
+CREATE TABLE skips (  -- ranges of slots that will not run
+    id          INTEGER PRIMARY KEY,
+    job_id      INTEGER NOT NULL,
+    schedule_id TEXT NOT NULL,
+    first       INTEGER NOT NULL,
+    last        INTEGER NOT NULL,
+    count       INTEGER NOT NULL,
+    reason      TEXT NOT NULL,
+    recorded_at INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX skips_last ON skips (job_id, schedule_id, last);
+
+CREATE TABLE term_history (  -- every term that ever was
+    shard       INTEGER NOT NULL,
+    number      INTEGER NOT NULL,
+    incarnation TEXT NOT NULL,
+    began_at    INTEGER NOT NULL,
+    PRIMARY KEY (shard, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE terms (  -- the newest term of each shard
+    shard       INTEGER PRIMARY KEY,
+    number      INTEGER NOT NULL,
+    incarnation TEXT NOT NULL,
+    until       INTEGER NOT NULL
+) STRICT;

@@ -1,0 +1,145 @@
+"""What every slice of the driver stands on: the two lanes to the file, the clock, and a few shared moves."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from onthedot.clock import Clock, Micros
+from onthedot.errors import NodeExpired, StoreUnusable
+from onthedot.job import JobRecord, JobState
+from onthedot.stores.base import Hints
+from onthedot.stores.definitions import Unreadable, decode
+from onthedot.stores.sqlite.connection import REFUSED, connect, create_file
+from onthedot.stores.sqlite.lane import Lane, Transaction, do_nothing
+from onthedot.stores.sqlite.schema import prepare
+
+T = TypeVar("T")
+
+TOGETHER = 16
+"""How many calls share a commit at most: enough for a worker, a planner and a heartbeat in one."""
+
+KEPT_RECORDS = 10_000
+
+TAKE_NUMBERS = "UPDATE meta SET value = value + :count WHERE name = :name RETURNING value"
+
+FIND_NODE_LEASE = "SELECT ended, lease_until FROM nodes WHERE incarnation = ?"
+
+FIND_REVISION = """
+SELECT j.created_at, v.created_at, v.definition
+FROM job_revisions v JOIN jobs j ON j.id = v.job_id
+WHERE v.job_id = :job_id AND v.revision = :revision
+"""
+
+
+class Tables:
+    """The state behind every slice."""
+
+    def __init__(self, path: str, clock: Clock, *, inline: bool) -> None:
+        self.clock = clock
+        self.hints = Hints()
+        self.records = Records()
+        name = os.path.abspath(path) if path not in REFUSED else path  # the working directory may change
+        self._writer = Lane(
+            name, lambda: _open_for_writing(name), self.records.forget, self.hints, together=TOGETHER, inline=inline
+        )
+        self._reader = Lane(
+            name, lambda: connect(name, writing=False), self.records.forget, self.hints, together=1, inline=inline
+        )
+
+    async def connect(self) -> None:
+        """Open the file now, on the thread that will write it."""
+        await self._writer.run(do_nothing)
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        """A transaction that writes. What it answers has been committed."""
+        return await self._writer.run(work, writes=True)
+
+    async def look(self, work: Callable[[Transaction], T]) -> T:
+        """A read that the engine waits for: in line with the writes, so that no listing can delay it."""
+        return await self._writer.run(work)
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        """A read for people: on its own connection and thread, so that it delays nobody else."""
+        return await self._reader.run(work)
+
+    def read_clock(self, now: Micros | None) -> Micros:
+        return self.clock.now() if now is None else now
+
+    async def close(self) -> None:
+        """Finish what was asked, end the threads, let go of the file. Whatever was acknowledged stays.
+
+        The last connection to close writes the log back into the database. `PRAGMA optimize` is not run: it
+        would let statistics change query plans that are fixed by the shape of the queries, and tested.
+        """
+        await self._reader.close()
+        await self._writer.close()
+
+
+def _open_for_writing(path: str) -> sqlite3.Connection:
+    create_file(path)
+    db = connect(path, writing=True)
+    try:
+        prepare(db, path)
+    except (sqlite3.Error, StoreUnusable):
+        db.close()
+        raise
+    return db
+
+
+def take_numbers(db: sqlite3.Connection, name: str, count: int) -> range:
+    """The next `count` numbers of a sequence ("job", "run", "fence"). Never given out twice."""
+    [last] = db.execute(TAKE_NUMBERS, {"name": name, "count": count}).fetchone()
+    return range(last - count + 1, last + 1)
+
+
+def lease_has_ended(db: sqlite3.Connection, incarnation: str, now: Micros) -> bool:
+    """Whether an incarnation's lease is over; one that nobody registered has none."""
+    row = db.execute(FIND_NODE_LEASE, (incarnation,)).fetchone()
+    return row is None or bool(row[0]) or row[1] <= now
+
+
+def check_lease(db: sqlite3.Connection, incarnation: str, now: Micros) -> None:
+    """`NodeExpired` unless the incarnation's lease is alive."""
+    if lease_has_ended(db, incarnation, now):
+        raise NodeExpired(f"incarnation {incarnation}: its lease has ended; register a new one to go on")
+
+
+class Records:
+    """Job definitions, parsed once per revision and shared by every lease. Bounded; the oldest goes first."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int], JobRecord] = {}
+        self._lock = threading.Lock()  # both lanes use them
+
+    def find(self, db: sqlite3.Connection, job_id: int, revision: int, state: str) -> JobRecord:
+        """One revision of a job that is in `state`; `StoreUnusable` if its definition cannot be read."""
+        record = self._kept.get((job_id, revision))
+        if record is None or record.state != state:
+            record = self._parse(db, job_id, revision, state)
+            self.keep(record)
+        return record
+
+    def keep(self, record: JobRecord) -> None:
+        with self._lock:
+            while len(self._kept) >= KEPT_RECORDS:
+                del self._kept[next(iter(self._kept))]
+            self._kept[record.id, record.revision] = record
+
+    def forget(self) -> None:
+        """Drop them all: a revision that was read but not committed may come back as another one."""
+        with self._lock:
+            self._kept.clear()
+
+    def _parse(self, db: sqlite3.Connection, job_id: int, revision: int, state: str) -> JobRecord:
+        row = db.execute(FIND_REVISION, {"job_id": job_id, "revision": revision}).fetchone()
+        if row is None:
+            raise StoreUnusable(f"job {job_id}: expected its revision {revision}, which is missing; put the job again")
+        created_at, updated_at, definition = row
+        try:
+            return JobRecord(job_id, revision, decode(definition), JobState(state), created_at, updated_at)
+        except (Unreadable, ValueError) as error:
+            raise StoreUnusable(f"job {job_id}, revision {revision}: {error}; put the job again") from error

@@ -1,0 +1,45 @@
+"""The store contract: what every driver promises, as checks that any driver can run.
+
+A driver's test file is this, with its own way to open a store that holds nothing yet:
+
+    @pytest.mark.parametrize("check", contract.checks(), ids=str)
+    async def test_contract(check):
+        store = MemoryStore()
+        await check(contract.Workbench(store))
+        await store.close()
+
+Each check tests a promise of a docstring in `onthedot.stores.base`, in one file per slice. There is nothing to
+skip: where drivers may differ, they declare it in `Capabilities`, and the check asks. The checks speak in
+`assert`: do not run them under `python -O`, and let pytest explain them by putting
+`pytest.register_assert_rewrite("onthedot.testing.contract")` into the conftest.py beside the test.
+"""
+
+from onthedot.testing.contract import (
+    arm,
+    delays,
+    edits,
+    finish,
+    history,
+    jobs,
+    look_again,
+    moves,
+    nodes,
+    plan,
+    reserve,
+    submit,
+    terms,
+    upkeep,
+)
+from onthedot.testing.contract.register import Check, registered
+from onthedot.testing.contract.workbench import Capabilities, Workbench
+
+_SLICES = (jobs, edits, delays, plan, submit, reserve, look_again, arm, finish, moves, nodes, terms, upkeep, history)
+
+
+def checks() -> list[Check]:
+    """Every check of the contract, in the order of a run's life."""
+    order = [module.__name__.rpartition(".")[2] for module in _SLICES]
+    return sorted(registered, key=lambda one: order.index(one.slice))
+
+
+__all__ = ["Capabilities", "Check", "Workbench", "checks"]

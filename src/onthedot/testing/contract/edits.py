@@ -1,0 +1,289 @@
+"""An edit in one transaction: what is withdrawn, what is planned anew, and where the watermark goes.
+
+W is the later of store-now and the newest slot of the schedule that was ever armed.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from onthedot.errors import WindowStale
+from onthedot.job import Job, JobRecord
+from onthedot.run import Gone
+from onthedot.testing.contract.register import check
+from onthedot.testing.contract.workbench import SUCCESS, Workbench, at, every, once_at, retry, skip, window
+
+SLOTS = [10, 20, 30, 40, 50, 60]
+
+
+async def planned_job(bench: Workbench, name: str = "job") -> tuple[Job, JobRecord]:
+    """A job with six slots planned in (0, 60]."""
+    job = bench.job(every(), name=name)
+    record = (await bench.put(job, window(0, 60, SLOTS, next_at=70))).record
+    return job, record
+
+
+async def arm_slot(bench: Workbench, node: str, record: JobRecord, slot: float) -> None:
+    """Arm one slot ahead of its time, give the others back, and leave it running."""
+    leases = await bench.hold(node, ahead=100)
+    [wanted] = [one for one in leases if (one.record.id, one.slot_at) == (record.id, at(slot))]
+    await bench.release(*(one for one in leases if one is not wanted))
+    await bench.armed(wanted)
+
+
+@check
+async def check_future_slots_are_withdrawn_and_planned_anew(bench: Workbench) -> None:
+    """Slots after W go; those of the window after W come; the watermark moves to the window's end."""
+    job, record = await planned_job(bench)
+    bench.turn(25)
+    put = await bench.put(replace(job, owner="ops"), window(25, 85, [40, 80], next_at=90))
+    assert (put.change, put.withdrawn, put.planned) == ("changed", 4, 2)
+    assert await bench.slots(record) == [10, 20, 40, 80]
+    state = await bench.schedule(record)
+    assert (state.origin, state.watermark, state.next_at) == (at(0), at(85), at(90))
+    assert state.record == put.record
+
+
+@check
+async def check_nothing_up_to_now_is_planned_again(bench: Workbench) -> None:
+    """Of a window that starts before W only the slots after W are inserted: the others have their fate."""
+    job, record = await planned_job(bench)
+    bench.turn(25)
+    put = await bench.put(replace(job, owner="ops"), window(0, 85, [5, 15, 24, 26], next_at=90))
+    assert put.planned == 1
+    assert await bench.slots(record) == [10, 20, 26]
+
+
+@check
+async def check_an_armed_slot_holds_the_edge(bench: Workbench) -> None:
+    """W is the newest slot ever armed when that is later than now: what lies before it stays as planned."""
+    job, record = await planned_job(bench)
+    await arm_slot(bench, await bench.node(), record, 30)
+    bench.turn(5)
+    put = await bench.put(replace(job, owner="ops"), window(5, 65, [15, 25, 35], next_at=75))
+    assert (put.withdrawn, put.planned) == (3, 1)
+    assert await bench.slots(record) == [10, 20, 30, 35]
+    assert (await bench.schedule(record)).watermark == at(65)
+
+
+@check
+async def check_a_finished_slot_holds_the_edge(bench: Workbench) -> None:
+    """The newest slot ever armed counts when its run has ended, too: it is not run a second time."""
+    job, record = await planned_job(bench)
+    node = await bench.node()
+    await arm_slot(bench, node, record, 30)
+    [lease] = await bench.store.held(node)
+    assert await bench.finish(lease, SUCCESS)
+    bench.turn(5)
+    put = await bench.put(replace(job, owner="ops"), window(5, 65, [15, 30, 35], next_at=75))
+    assert (put.withdrawn, put.planned) == (3, 1)
+    assert await bench.slots(record) == [10, 20, 30, 35]
+
+
+@check
+async def check_the_edge_is_the_schedules_own(bench: Workbench) -> None:
+    """Slots of other jobs and other schedules do not move W, though they may bear the same schedule id."""
+    job, record = await planned_job(bench)
+    _, other = await planned_job(bench, "other")
+    node = await bench.node()
+    await arm_slot(bench, node, other, 50)
+    [lease] = await bench.store.held(node)
+    await arm_slot(bench, node, other, 40)
+    await bench.finish(lease)
+    bench.turn(5)
+    put = await bench.put(replace(job, owner="ops"), window(5, 65, [35], next_at=75))
+    assert (put.withdrawn, put.planned) == (6, 1)
+    assert await bench.slots(record) == [35]
+    assert await bench.slots(other) == SLOTS
+
+
+@check
+async def check_a_retrying_slot_is_not_withdrawn(bench: Workbench) -> None:
+    """A slot run that was armed once stays, though it is scheduled again and in the future."""
+    job, record = await planned_job(bench)
+    node = await bench.node()
+    await arm_slot(bench, node, record, 30)
+    [lease] = await bench.store.held(node)
+    assert await bench.finish(lease, retry(45))
+    put = await bench.put(replace(job, owner="ops"), window(0, 60, [35], next_at=70))
+    assert put.withdrawn == 3
+    assert await bench.slots(record) == [10, 20, 30, 35]
+    assert (await bench.run(lease.run_id)).due_at == at(45)
+
+
+@check
+async def check_a_reserved_slot_is_withdrawn(bench: Workbench) -> None:
+    """A reservation does not keep a future slot from being withdrawn: the edit wins until `arm` commits."""
+    job, record = await planned_job(bench)
+    node = await bench.node()
+    leases = await bench.hold(node, ahead=6)
+    put = await bench.put(replace(job, owner="ops"), window(0, 60, [15], next_at=70))
+    assert (put.withdrawn, await bench.slots(record)) == (6, [15])
+    assert all(isinstance(answer, Gone) for answer in await bench.arm(*leases))
+    assert await bench.release(*leases) == [False] * 6
+    assert not any([await bench.finish(lease) for lease in leases])
+    assert await bench.store.held(node) == []
+
+
+@check
+async def check_the_same_slot_may_be_planned_anew(bench: Workbench) -> None:
+    """A withdrawn slot that the new window has, too, is a run again, under the new revision."""
+    job, record = await planned_job(bench)
+    put = await bench.put(replace(job, owner="ops"), window(0, 60, [10, 20], next_at=70))
+    assert (put.withdrawn, put.planned) == (6, 2)
+    bench.turn(10)
+    [lease] = await bench.take(await bench.node())
+    assert (lease.slot_at, lease.record.revision, lease.attempt) == (at(10), 2, 1)
+    assert await bench.slots(record) == [10, 20]
+
+
+@check
+async def check_a_planner_that_is_behind_keeps_its_watermark(bench: Workbench) -> None:
+    """While slots before W have no fate yet, the watermark stays, and the planner goes on from it."""
+    job = bench.job(every())
+    record = (await bench.put(job, window(0, 20, [10, 20], next_at=30))).record
+    bench.turn(45)
+    put = await bench.put(replace(job, owner="ops"), window(45, 105, [50, 60], next_at=110))
+    assert (put.withdrawn, put.planned) == (0, 0)
+    assert await bench.slots(record) == [10, 20]
+    assert (await bench.schedule(record)).watermark == at(20)
+    assert await bench.due(until=45) == ["job/s"]
+    term = await bench.term(await bench.node())
+    late = window(20, 60, [50, 60], next_at=70, skips=[skip(30, 40, 2)])
+    assert await bench.plan(term, put.record, late) == [True]
+    assert await bench.slots(record) == [10, 20, 50, 60]
+
+
+@check
+async def check_a_rare_schedule_is_not_forgotten(bench: Workbench) -> None:
+    """A watermark also lies before W when there was nothing to plan. The new rule may have earlier slots than
+    the old one: they are planned by the edit, or the planner is shown the schedule in time."""
+    job = bench.job(every(1000))
+    record = (await bench.put(job, window(0, 30, next_at=1000))).record
+    bench.turn(100)
+    await bench.put(replace(job, schedules=(every(10),)), window(100, 130, [110, 120, 130], next_at=140))
+    assert 110 in await bench.slots(record) or await bench.due(until=110) == ["job/s"]
+
+
+@check
+async def check_an_ended_schedule_is_not_forgotten(bench: Workbench) -> None:
+    """A schedule that had no further slots may have one again after an edit."""
+    job = bench.job(once_at(10))
+    record = (await bench.put(job, window(0, 30, [10]))).record
+    assert await bench.due(until=10_000) == []
+    bench.turn(100)
+    await bench.put(replace(job, schedules=(once_at(200),)), window(100, 130, next_at=200))
+    assert await bench.due(until=200) == ["job/s"]
+    assert await bench.slots(record) == [10]
+
+
+@check
+async def check_a_fate_is_not_recorded_twice(bench: Workbench) -> None:
+    """Skips of a surviving schedule's window that lie at or before W have their fate already."""
+    job, _ = await planned_job(bench)
+    bench.turn(25)
+    late = window(0, 85, [80], next_at=90, skips=[skip(10, 20, 2)])
+    await bench.put(replace(job, owner="ops"), late)
+    assert await bench.store.list_skips() == []
+
+
+@check
+async def check_the_watermark_never_goes_below_the_edge(bench: Workbench) -> None:
+    """A window that ends before W (its edit was under way for long) does not set the watermark back below W."""
+    job, record = await planned_job(bench)
+    bench.turn(45)
+    with suppress(WindowStale):
+        await bench.put(replace(job, owner="ops"), window(5, 35, [30], next_at=40))
+    assert (await bench.schedule(record)).watermark >= at(45)
+    assert len(await bench.slots(record)) == len(set(await bench.slots(record)))
+
+
+@check
+async def check_a_new_schedule_takes_its_whole_window(bench: Workbench) -> None:
+    """An edit that adds a schedule creates it from its window, and the others go on beside it."""
+    job, record = await planned_job(bench)
+    bench.turn(25)
+    put = await bench.put(
+        replace(job, schedules=(every(), every(name="new"))),
+        window(25, 85, [30], next_at=90),
+        window(5, 65, [15, 55], name="new", next_at=75),
+    )
+    assert (put.withdrawn, put.planned) == (4, 3)
+    state = await bench.schedule(record, "new")
+    assert (state.origin, state.watermark, state.next_at) == (at(5), at(65), at(75))
+    assert await bench.slots(record, "new") == [15, 55]
+    assert await bench.slots(record) == [10, 20, 30]
+    assert (await bench.schedule(record)).origin == at(0)
+
+
+@check
+async def check_a_dropped_schedule_is_closed(bench: Workbench) -> None:
+    """Dropping a schedule withdraws its slots in the future, records its window's skips, and ends it. What is
+    due already, or was armed, stays."""
+    job = bench.job(every(), every(name="old"))
+    plans = window(0, 60, [30], next_at=70), window(0, 20, [10, 20], name="old", next_at=30)
+    record = (await bench.put(job, *plans)).record
+    bench.turn(45)
+    closing = window(20, 45, name="old", skips=[skip(30, 40, 2, "edited")])
+    put = await bench.put(replace(job, schedules=(every(),)), window(45, 60, [50], next_at=70), closing)
+    assert [state.schedule_id for state in await bench.store.schedules_of(record.id)] == ["s"]
+    assert await bench.due(until=10_000) == ["job/s"]
+    assert await bench.slots(record, "old") == [10, 20]
+    assert put.planned == 1
+    [shown] = await bench.store.list_skips()
+    assert (shown.schedule_id, shown.first, shown.last, shown.count) == ("old", at(30), at(40), 2)
+
+
+@check
+async def check_skips_of_a_dropped_schedule_need_its_watermark(bench: Workbench) -> None:
+    """A closing window that does not start at the watermark was computed from something else: no skips."""
+    job = bench.job(every())
+    record = (await bench.put(job, window(0, 20, [10, 20], next_at=30))).record
+    bench.turn(45)
+    await bench.put(replace(job, schedules=()), window(10, 45, skips=[skip(20, 40, 3)]))
+    assert await bench.store.list_skips() == []
+    assert await bench.store.schedules_of(record.id) == []
+
+
+@check
+async def check_a_dropped_schedule_planned_ahead(bench: Workbench) -> None:
+    """A schedule whose watermark lies in the future can be dropped with a window that starts there: only
+    surviving schedules have stale windows. All its future slots go, also those before an armed one."""
+    job, record = await planned_job(bench)
+    await arm_slot(bench, await bench.node(), record, 30)
+    bench.turn(15)
+    put = await bench.put(replace(job, schedules=()), window(60, 60))
+    assert put.withdrawn == 4
+    assert await bench.slots(record) == [10, 30]
+
+
+@check
+async def check_waiting_runs_go_on_under_the_new_revision(bench: Workbench) -> None:
+    """A submitted run stays. A reservation made under the old revision is gone, can be given back, and the
+    next one has the new definition."""
+    job = bench.job()
+    record = (await bench.put(job)).record
+    node = await bench.node()
+    run_id = await bench.submit(record, due=5)
+    [lease] = await bench.hold(node)
+    await bench.put(replace(job, owner="ops"))
+    assert isinstance((await bench.arm(lease))[0], Gone)
+    assert await bench.release(lease) == [True]
+    bench.turn(5)
+    [lease] = await bench.take(node)
+    assert (lease.run_id, lease.record.revision, lease.record.job.owner) == (run_id, 2, "ops")
+
+
+@check
+async def check_a_running_attempt_keeps_its_revision(bench: Workbench) -> None:
+    """An edit leaves a running attempt alone: it may finish, and its record says which revision it ran."""
+    job = bench.job()
+    record = (await bench.put(job)).record
+    run_id = await bench.submit(record)
+    [lease] = await bench.take(await bench.node())
+    await bench.put(replace(job, owner="ops"))
+    [again] = await bench.arm(lease)
+    assert not isinstance(again, Gone)
+    assert await bench.finish(lease)
+    assert [attempt.revision for attempt in await bench.store.list_attempts(run_id)] == [1]

@@ -1,0 +1,85 @@
+"""Submitted runs: ids in order, the same key the same run, and nothing written for an unknown job."""
+
+from __future__ import annotations
+
+from onthedot.errors import UnknownJob
+from onthedot.run import NewRun, RunState, submit_trigger
+from onthedot.testing.contract.register import check
+from onthedot.testing.contract.workbench import Workbench, at, raises
+
+
+@check
+async def check_ids_come_in_order(bench: Workbench) -> None:
+    """One id per run, in the order of the runs; each is scheduled at its due instant with its arguments."""
+    record = await bench.define()
+    bench.turn(3)
+    new = [NewRun(record.id, submit_trigger(token), at(due)) for token, due in (("b", 9), ("a", 5), ("c", 0))]
+    ids = await bench.store.submit(new, now=bench.now)
+    assert len(set(ids)) == 3
+    for run_id, one in zip(ids, new, strict=True):
+        run = await bench.run(run_id)
+        assert (run.job, run.trigger, run.due_at, run.slot_at) == ("job", one.trigger, one.due_at, one.due_at)
+        assert (run.state, run.attempts, run.created_at) == (RunState.SCHEDULED, 0, at(3))
+    assert await bench.store.submit([], now=bench.now) == []
+
+
+@check
+async def check_arguments_reach_the_worker(bench: Workbench) -> None:
+    """The lease carries the arguments as they were given; None is not the same as empty."""
+    record = await bench.define()
+    for key, args in (("a", '{"order":"ä"}'), ("b", None), ("c", "{}")):
+        await bench.submit(record, key=key, args=args)
+    leases = await bench.take(await bench.node(), seats=3)
+    assert {lease.trigger: lease.args for lease in leases} == {
+        "submit:a": '{"order":"ä"}',
+        "submit:b": None,
+        "submit:c": "{}",
+    }
+
+
+@check
+async def check_the_same_key_is_the_same_run(bench: Workbench) -> None:
+    """A key that exists gives the existing id, within one call and between calls; the first arguments stay."""
+    record = await bench.define()
+    first = NewRun(record.id, submit_trigger("a"), at(5), '{"n":1}')
+    again = NewRun(record.id, submit_trigger("a"), at(5), '{"n":2}')
+    ids = await bench.store.submit([first, again], now=bench.now)
+    bench.turn(1)
+    ids += await bench.store.submit([again, first], now=bench.now)
+    assert len(set(ids)) == 1
+    [lease] = await bench.hold(await bench.node())
+    assert lease.args == '{"n":1}'
+    assert (await bench.run(ids[0])).created_at == at(0)
+
+
+@check
+async def check_a_repeated_submit_never_runs_twice(bench: Workbench) -> None:
+    """A submit whose answer was lost may be made again when the run has started, and when it has ended:
+    it is still the same run."""
+    record = await bench.define()
+    node = await bench.node()
+    run_id = await bench.submit(record, key="once")
+    [lease] = await bench.take(node)
+    assert await bench.submit(record, key="once") == run_id
+    assert await bench.finish(lease)
+    assert await bench.submit(record, key="once") == run_id
+    assert await bench.take(node) == []
+    assert await bench.state(run_id) is RunState.SUCCEEDED
+
+
+@check
+async def check_keys_belong_to_their_job(bench: Workbench) -> None:
+    """The same trigger and instant in another job is another run."""
+    one, two = await bench.define("one"), await bench.define("two")
+    assert await bench.submit(one, key="a") != await bench.submit(two, key="a")
+
+
+@check
+async def check_an_unknown_job_writes_nothing(bench: Workbench) -> None:
+    """One unknown job in the batch refuses the whole batch."""
+    record = await bench.define()
+    known = NewRun(record.id, submit_trigger("a"), at(0))
+    unknown = NewRun(record.id + 99, submit_trigger("b"), at(0))
+    async with bench.nothing_written():
+        with raises(UnknownJob):
+            await bench.store.submit([known, unknown], now=bench.now)

@@ -1,0 +1,268 @@
+"""What a check has at hand: a store, a clock to turn, and a few words for the things that every check does.
+
+Instants are written as seconds after `START`; nothing moves unless a check turns the clock. Leases go in and out
+as copies, as they would over a network: no check can lean on sharing an object with the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from onthedot.clock import SECOND, Micros, to_datetime
+from onthedot.ids import SeededIds
+from onthedot.job import At, Call, Every, FixedDelay, Job, JobRecord, Schedule
+from onthedot.run import ArmAnswer, Armed, Lease, NewRun, RunRecord, RunState, slot_trigger, submit_trigger
+from onthedot.stores.base import Ask, Node, PutJob, Reserved, ScheduleState, SkipRange, Slot, Store, Term, Window
+from onthedot.verdict import Finish, OutcomeKind, Verdict
+
+E = TypeVar("E", bound=Exception)
+
+START: Micros = 1_767_225_600 * SECOND  # 2026-01-01 00:00 UTC: the clock's zero in every check
+TASK = "call:work"  # what jobs of the workbench ask for, and what its workers can do
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a driver declares that it can do, where drivers differ. So far they do not."""
+
+
+@contextmanager
+def raises(expected: type[E]) -> Iterator[list[E]]:
+    """The body raises this error. It is put into the list, for a closer look."""
+    caught: list[E] = []
+    try:
+        yield caught
+    except expected as error:
+        caught.append(error)
+    assert caught, f"expected {expected.__name__}, and nothing was raised"
+
+
+def at(seconds: float) -> Micros:
+    """The instant so many seconds after the start."""
+    return START + round(seconds * SECOND)
+
+
+def every(seconds: float = 10, *, name: str = "s") -> Every:
+    return Every(interval=timedelta(seconds=seconds), id=name)
+
+
+def fixed_delay(seconds: float, *, name: str = "s") -> FixedDelay:
+    return FixedDelay(delay=timedelta(seconds=seconds), id=name)
+
+
+def once_at(seconds: float, *, name: str = "s") -> At:
+    return At(instant=to_datetime(at(seconds)), id=name)
+
+
+def window(
+    start: float,
+    end: float,
+    slots: Iterable[float] = (),
+    *,
+    name: str = "s",
+    next_at: float | None = None,
+    late: float | None = None,
+    skips: Iterable[SkipRange] = (),
+    delay: float | None = None,
+) -> Window:
+    """A window of schedule `name`. Each slot expires `late` seconds after its instant (None: never)."""
+    return Window(
+        schedule_id=name,
+        start=at(start),
+        end=at(end),
+        next_at=None if next_at is None else at(next_at),
+        slots=[Slot(at(slot), None if late is None else at(slot + late)) for slot in slots],
+        skips=list(skips),
+        delay=None if delay is None else round(delay * SECOND),
+    )
+
+
+def skip(first: float, last: float, count: int, reason: str = "missed") -> SkipRange:
+    return SkipRange(at(first), at(last), count, reason)
+
+
+SUCCESS = Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED)
+DEAD = Verdict(RunState.DEAD, OutcomeKind.FAILED, "no tries left", failed=True, error="boom")
+LOST = Verdict(RunState.LOST, OutcomeKind.LOST, "node gone", error="node gone")
+CANCELLED = Verdict(RunState.CANCELLED, OutcomeKind.FAILED, "cancelled")
+VERDICTS = {verdict.state: verdict for verdict in (SUCCESS, DEAD, LOST, CANCELLED)}
+
+
+def retry(due: float, *, error: str = "boom") -> Verdict:
+    """The attempt failed; there is another one at `due`."""
+    return Verdict(RunState.SCHEDULED, OutcomeKind.FAILED, "retry", at(due), failed=True, error=error)
+
+
+def recover(due: float) -> Verdict:
+    """The node was lost; another one goes on at `due`."""
+    return Verdict(RunState.SCHEDULED, OutcomeKind.LOST, "recovered", at(due), recovered=True)
+
+
+class Workbench:
+    """One store under test."""
+
+    def __init__(self, store: Store, capabilities: Capabilities | None = None, *, seed: int = 0) -> None:
+        self.store = store
+        self.capabilities = capabilities or Capabilities()
+        self.ids = SeededIds(seed)
+        self.now = START
+
+    def turn(self, seconds: float) -> None:
+        """Set the clock to so many seconds after the start, forward or back."""
+        self.now = at(seconds)
+
+    # ── jobs and plans ───────────────────────────────────────────────────────────────────────────────────────
+
+    def job(self, *schedules: Schedule, name: str = "job", **fields: Any) -> Job:
+        return Job(name=name, task=fields.pop("task", Call(handler="work")), schedules=schedules, **fields)
+
+    async def put(self, job: Job, *windows: Window, expected: int | None = None) -> PutJob:
+        return await self.store.put_job(job, windows, expected=expected, now=self.now)
+
+    async def define(self, name: str = "job", slots: Iterable[float] = (), **options: Any) -> JobRecord:
+        """A job; with `slots`, one that has a schedule and these planned in (0, 60]."""
+        late = options.pop("late", None)
+        if not slots:
+            return (await self.put(self.job(name=name, **options))).record
+        plan = window(0, 60, slots, next_at=70, late=late)
+        return (await self.put(self.job(every(), name=name, **options), plan)).record
+
+    async def schedule(self, record: JobRecord, name: str = "s") -> ScheduleState:
+        states = {state.schedule_id: state for state in await self.store.schedules_of(record.id)}
+        return states[name]
+
+    async def plan(self, term: Term, record: JobRecord, *windows: Window) -> list[bool]:
+        """Plan windows of a job, as somebody who has just read its schedules."""
+        pairs = [(await self.schedule(record, one.schedule_id), one) for one in windows]
+        return await self.store.plan(term, pairs, now=self.now)
+
+    async def due(self, until: float, limit: int = 100) -> list[str]:
+        """The schedules that are due, as `job/schedule`."""
+        found = await self.store.due_schedules(until=at(until), limit=limit)
+        return [f"{state.record.job.name}/{state.schedule_id}" for state in found.schedules]
+
+    async def slots(self, record: JobRecord, name: str = "s") -> list[float]:
+        """The slots of a schedule that have a run, live or ended, in order."""
+        runs = await self.runs(record.job.name)
+        mine = [run.slot_at for run in runs if run.trigger == slot_trigger(name)]
+        return sorted((slot - START) / SECOND for slot in mine)
+
+    async def slot_run(self, record: JobRecord, slot: float, name: str = "s") -> RunRecord:
+        runs = await self.runs(record.job.name)
+        [run] = [run for run in runs if (run.trigger, run.slot_at) == (slot_trigger(name), at(slot))]
+        return run
+
+    # ── nodes and terms ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def node(self, name: str = "node", *, ttl: float = 10_000) -> str:
+        """Register a node; its incarnation."""
+        node = Node(id=name, incarnation=f"{name}-{self.ids.token()}")
+        await self.store.register(node, ttl=round(ttl * SECOND), now=self.now)
+        return node.incarnation
+
+    async def term(self, incarnation: str, *, ttl: float = 10_000) -> Term:
+        """Win a term that is free."""
+        term = await self.store.campaign(incarnation, ttl=round(ttl * SECOND), now=self.now)
+        assert term is not None
+        return term
+
+    # ── the way of a run ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(self, record: JobRecord, due: float = 0, *, key: str = "", args: str | None = None) -> int:
+        new = NewRun(record.id, submit_trigger(key or self.ids.token()), at(due), args)
+        [run_id] = await self.store.submit([new], now=self.now)
+        return run_id
+
+    async def reserve(
+        self, incarnation: str, *, seats: int = 0, ahead: int = 0, extra: int = 0, lapse: float = 0.5, **options: Any
+    ) -> Reserved:
+        horizon = round(options.pop("horizon", 0) * SECOND)
+        tasks = options.pop("tasks", frozenset({TASK}))
+        lease_ids = self.ids.leases(seats + ahead + extra)
+        ask = Ask(
+            incarnation, lease_ids, seats, ahead, extra,
+            horizon=horizon, lapse=round(lapse * SECOND), tasks=tasks, **options,
+        )  # fmt: skip
+        got = await self.store.reserve(ask, now=self.now)
+        return replace(got, armed=list(map(replace, got.armed)), held=list(map(replace, got.held)))
+
+    async def take(self, incarnation: str, seats: int = 1) -> list[Lease]:
+        """Reserve and arm what is due."""
+        return (await self.reserve(incarnation, seats=seats)).armed
+
+    async def hold(self, incarnation: str, ahead: int = 1, *, lapse: float = 0.5) -> list[Lease]:
+        """Reserve what comes next."""
+        return (await self.reserve(incarnation, ahead=ahead, horizon=10_000, lapse=lapse)).held
+
+    async def arm(self, *leases: Lease) -> list[ArmAnswer]:
+        return await self.store.arm(list(map(replace, leases)), now=self.now)
+
+    async def armed(self, lease: Lease) -> Lease:
+        """Arm a reservation; the lease with what the answer said."""
+        [answer] = await self.arm(lease)
+        assert isinstance(answer, Armed), answer
+        return replace(lease, fence=answer.fence, armed_at=answer.armed_at, attempt=answer.attempt)
+
+    async def release(self, *leases: Lease) -> list[bool]:
+        return await self.store.release(list(map(replace, leases)), now=self.now)
+
+    def finished(self, lease: Lease, verdict: Verdict = SUCCESS) -> Finish:
+        """What a worker sends when an attempt has ended just now."""
+        return Finish(replace(lease), verdict, started_at=self.now, ended_at=self.now)
+
+    async def finish(self, lease: Lease, verdict: Verdict = SUCCESS) -> bool:
+        [accepted] = await self.store.finish([self.finished(lease, verdict)], now=self.now)
+        return accepted
+
+    async def reap(self, lease: Lease, verdict: Verdict = LOST) -> bool:
+        [accepted] = await self.store.reap([(replace(lease), verdict)], now=self.now)
+        return accepted
+
+    async def orphans(self, limit: int = 100) -> list[int]:
+        return sorted(lease.run_id for lease in await self.store.orphans(limit=limit, now=self.now))
+
+    async def expire(self, limit: int = 100) -> list[int]:
+        return sorted(run.id for run in await self.store.expire(limit=limit, now=self.now))
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def run(self, run_id: int) -> RunRecord:
+        run = await self.store.get_run(run_id)
+        assert run is not None, f"run {run_id} is gone"
+        return run
+
+    async def state(self, run_id: int) -> RunState:
+        return (await self.run(run_id)).state
+
+    async def runs(self, job: str | None = None) -> list[RunRecord]:
+        return await self.store.list_runs(job=job, limit=100_000)
+
+    async def everything(self) -> dict[str, object]:
+        """All that can be seen of the store from outside."""
+        store = self.store
+        jobs = await store.list_jobs()
+        runs = sorted(await self.runs(), key=lambda run: run.id)
+        nodes = await store.list_nodes()
+        holders = {node.incarnation: await store.held(node.incarnation) for node in nodes}
+        return {
+            "jobs": jobs,
+            "schedules": [await store.schedules_of(record.id) for record in jobs],
+            "runs": runs,
+            "attempts": [await store.list_attempts(run.id) for run in runs],
+            "skips": await store.list_skips(limit=100_000),
+            "nodes": nodes,
+            "held": {who: sorted(map(replace, held), key=lambda one: one.run_id) for who, held in holders.items()},
+        }
+
+    @asynccontextmanager
+    async def nothing_written(self) -> AsyncIterator[None]:
+        """Whatever the body does, nothing that can be seen of the store changes."""
+        before = await self.everything()
+        yield
+        after = await self.everything()
+        for what, was in before.items():
+            assert after[what] == was, f"expected {what} to stay as they were"

@@ -1,0 +1,199 @@
+"""What the engine asks all the time touches only its own range of an index, however much there is beside it.
+
+Read twice: from EXPLAIN QUERY PLAN, and from the number of steps SQLite takes when there is ten times as much of
+what does not concern the question.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onthedot.stores.sqlite import finish, history, jobs, plan, reserve, runs, schema, upkeep
+from onthedot.stores.sqlite.connection import connect, create_file
+
+NOW = 1_000_000
+
+QUESTIONS = {
+    # what is asked: (statement, values, the index ranges that answer it)
+    "due schedules": (
+        plan.LIST_DUE_SCHEDULES,
+        {"until": NOW},
+        ["SEARCH s USING INDEX schedules_due (next_at<?)", "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"],
+    ),
+    "reserve what is due": (
+        reserve.LIST_DUE_RUNS,
+        {"queue": "default", "priority": 0, "now": NOW, "tasks": '["call:work"]'},
+        ["SEARCH r USING INDEX runs_ready (queue=? AND priority=? AND ready_at<?)"],
+    ),
+    "reserve ahead": (
+        reserve.LIST_AHEAD,
+        {"queue": "default", "priority": 0, "now": NOW, "until": NOW + 10, "tasks": '["call:work"]'},
+        ["SEARCH r USING INDEX runs_ready (queue=? AND priority=? AND ready_at>? AND ready_at<?)"],
+    ),
+    "expire": (
+        upkeep.LIST_MISSED,
+        {"now": NOW, "limit": 100},
+        ["SEARCH runs USING INDEX runs_expiring (expires_at<?)"],
+    ),
+    "orphans": (
+        upkeep.LIST_ORPHANS,
+        {"now": NOW, "limit": 100},
+        [
+            "SEARCH r USING COVERING INDEX runs_held (incarnation>?)",
+            "SEARCH n USING INDEX sqlite_autoindex_nodes_1 (incarnation=?)",
+            "SEARCH r USING INDEX runs_held (incarnation=?)",
+        ],
+    ),
+    "held": (runs.LIST_HELD, ("dead",), ["SEARCH r USING INDEX runs_held (incarnation=?)"]),
+    "finish, fixed delays": (
+        finish.LIST_DELAYED,
+        ("dead",),
+        ["SEARCH runs USING INDEX runs_held (incarnation=? AND delayed=?)"],
+    ),
+    "submit, asked again": (
+        runs.LIST_ENDED,
+        {"runs": json.dumps([(1, NOW, "submit:x")])},
+        ["SEARCH h USING COVERING INDEX history_submitted (slot_at=? AND job_id=? AND trigger=?)"],
+    ),
+    "the edge of an edit": (
+        jobs.FIND_EDGE,
+        {"now": NOW, "job_id": 1, "schedule_id": "s", "trigger": "schedule:s"},
+        [
+            "SEARCH runs USING INDEX runs_key (job_id=? AND slot_at>?)",
+            "SEARCH schedules USING PRIMARY KEY (job_id=? AND schedule_id=?)",
+            "SEARCH history USING INDEX history_job_ended (job_id=? AND ended_at>?)",
+        ],
+    ),
+    "history of a job": (
+        history.LIST_FINISHED_OF_JOB,
+        {"namespace": "default", "job": "1", "states": '["succeeded"]', "limit": 5},
+        [
+            "INDEX jobs_name (namespace=? AND name=?)",
+            "SEARCH h USING INDEX history_job_ended (job_id=?)",
+        ],
+    ),
+}
+SORTED_BY_HAND = {"orphans", "held"}  # few rows, from several holders or in the order of their ids
+
+
+def fill(db: sqlite3.Connection, beside: int) -> None:
+    """Five rows of interest to each question, and `beside` that are none of its business."""
+    db.execute("BEGIN")
+    insert_job = "INSERT INTO jobs VALUES (?, 'default', ?, '', 'active', 1, 'call:work', '', 0, 0)"
+    db.executemany(insert_job, [(number, str(number)) for number in range(1, 21)])
+    insert_schedule = (
+        "INSERT INTO schedules (job_id, schedule_id, bucket, origin, watermark, next_at) VALUES (?,?,0,0,0,?)"
+    )
+    later = [(number % 20 + 1, f"s{number}", NOW + 1 + number) for number in range(beside)]
+    db.executemany(insert_schedule, [*later, *((number, "due", number) for number in range(1, 6))])
+    db.execute("INSERT INTO nodes VALUES (1, 'dead', 'n', '', 0, '[]', 0, 5, NULL, 0, 0)")
+    db.execute("INSERT INTO nodes VALUES (2, 'alive', 'n', '', 0, '[]', 0, ?, NULL, 0, 0)", (NOW * 10,))
+    insert_run = (
+        "INSERT INTO runs (id, job_id, state, queue, priority, slot_at, due_at, ready_at, expires_at, attempt, "
+        "failures, recoveries, delayed, incarnation, lease_id, created_at, trigger, target, reason, revision) "
+        "VALUES (?, ?, ?, 'default', 0, ?, ?, ?, ?, 0, 0, 0, ?, ?, 'l', 0, ?, '', '', 1)"
+    )
+    rows: list[tuple[object, ...]] = []
+    for number in range(beside):  # planned for later, running on a living node
+        at = NOW + 100 + number
+        rows.append((1000 + 2 * number, 2, "scheduled", at, at, at, at, 0, None, f"submit:{number}"))
+        rows.append((1001 + 2 * number, 3, "running", number, number, number, None, 0, "alive", f"submit:{number}"))
+    for number in range(5):  # due, about to be due, missed, running on a dead node
+        rows.append((10 + number, 1, "scheduled", number, number, number, None, 0, None, "submit:due"))
+        soon = NOW + 1 + number
+        rows.append((20 + number, 1, "scheduled", soon, soon, soon, None, 0, None, "submit:soon"))
+        rows.append((30 + number, 1, "scheduled", number, number, number, number, 0, None, "schedule:s"))
+        rows.append((40 + number, 1, "running", number, number, number, None, 1, "dead", "submit:run"))
+    db.executemany(insert_run, rows)
+    insert_history = (
+        "INSERT INTO history (id, job_id, state, slot_at, due_at, attempts, failures, recoveries, created_at, ended_at,"
+        " queue, trigger, target, reason) VALUES (?, ?, 'succeeded', ?, 0, 1, 0, 0, 0, ?, 'default', ?, '', '')"
+    )
+    old = [(10_000_000 + n, n % 20 + 1, n, n % 1000, f"submit:{n}") for n in range(beside)]
+    db.executemany(insert_history, [*old, (1, 1, NOW, 7, "submit:x")])
+    db.execute("COMMIT")
+
+
+@pytest.fixture(scope="module")
+def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[sqlite3.Connection]]:
+    """The same with 2,000 and with 20,000 rows beside."""
+    opened = []
+    for beside in (2_000, 20_000):
+        path = str(tmp_path_factory.mktemp("plans") / Path(f"{beside}.db"))
+        create_file(path)
+        db = connect(path, writing=True)
+        schema.prepare(db, path)
+        fill(db, beside)
+        opened.append(db)
+    yield opened
+    for db in opened:
+        db.close()
+
+
+def plan_of(db: sqlite3.Connection, statement: str, values: object) -> list[str]:
+    return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)]  # type: ignore[arg-type]
+
+
+def steps_of(db: sqlite3.Connection, statement: str, values: object) -> int:
+    """How many instructions SQLite executes for a question."""
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    db.set_progress_handler(count, 1)
+    rows = db.execute(statement, values).fetchall()  # type: ignore[arg-type]
+    db.set_progress_handler(None, 1)
+    assert rows
+    return steps
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_reads_its_range(name, databases):
+    statement, values, ranges = QUESTIONS[name]
+    for db in databases:
+        found = plan_of(db, statement, values)
+        assert [wanted for wanted in ranges if not any(wanted in line for line in found)] == [], found
+        assert not [
+            line for line in found if line.startswith(("SCAN runs", "SCAN r", "SCAN s", "SCAN h ", "SCAN n"))
+        ], found
+        if name not in SORTED_BY_HAND:
+            assert not [line for line in found if "TEMP B-TREE" in line], found
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_what_does_not_concern_it_costs_nothing(name, databases):
+    statement, values, _ = QUESTIONS[name]
+    few, many = (steps_of(db, statement, values) for db in databases)
+    assert many <= few * 1.1
+
+
+@pytest.mark.parametrize(
+    ("statement", "values", "key"),
+    [
+        (finish.END_RUN, (1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
+        (finish.TRY_AGAIN, (1, 1, 0, 0, "", 1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
+        (reserve.ARM_NOW, ("l", 1, "i", 1, 1, 1, 1, 1), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
+        (runs.ARM, (1, 1, 1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
+        (runs.RELEASE, (1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
+        (
+            jobs.WITHDRAW,
+            {"job_id": 1, "edge": NOW, "trigger": "schedule:s"},
+            "SEARCH runs USING INDEX runs_key (job_id=? AND slot_at>?)",
+        ),
+        (
+            plan.MOVE_WATERMARK,
+            (1, 1, 1, "s"),
+            "SEARCH schedules USING PRIMARY KEY (job_id=? AND schedule_id=?)",
+        ),
+    ],
+)
+def test_a_write_finds_its_row_by_key(statement, values, key, databases):
+    assert plan_of(databases[0], statement, values) == [key]

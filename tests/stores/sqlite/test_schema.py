@@ -1,0 +1,85 @@
+"""The tables: what the migrations make is what the snapshot says."""
+
+from __future__ import annotations
+
+import sqlite3
+from importlib.resources import files
+
+import pytest
+
+from onthedot.errors import StoreUnusable
+from onthedot.stores import migrating
+from onthedot.stores.migrating import Migration
+from onthedot.stores.sqlite import SqliteStore, schema
+
+REGENERATE = "the way to write the snapshot anew is in onthedot/stores/sqlite/schema.py"
+
+
+async def test_a_new_database_is_what_the_snapshot_says(store, path):
+    kept = files("onthedot.stores.sqlite").joinpath("schema.sql").read_text(encoding="utf-8")
+    assert schema.snapshot() == kept, REGENERATE
+    db = sqlite3.connect(path)
+    assert schema.dump(db) == kept
+    db.close()
+
+
+async def test_opening_again_changes_nothing(path):
+    for _ in range(2):
+        store = await SqliteStore.open(path)
+        await store.close()
+        db = sqlite3.connect(path)
+        assert schema.dump(db) == schema.snapshot()
+        assert db.execute("PRAGMA application_id").fetchone() == (schema.APPLICATION_ID,)
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        db.close()
+
+
+async def test_a_new_file_is_for_its_owner_only(path):
+    store = await SqliteStore.open(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert (path.parent / "otd.db-wal").stat().st_mode & 0o777 == 0o600
+    await store.close()
+
+
+async def test_an_empty_file_is_taken_as_it_is(path):
+    path.touch(mode=0o640)
+    store = await SqliteStore.open(path)
+    await store.close()
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+SECOND_STEP = Migration(2, "more", "CREATE TABLE more (a INTEGER) STRICT;\nINSERT INTO more VALUES (1);\n")
+BROKEN_STEP = Migration(3, "broken", "CREATE TABLE most (a INTEGER) STRICT;\nINSERT INTO nowhere VALUES (1);\n")
+
+
+async def test_migrations_are_applied_in_order_and_once(path, monkeypatch):
+    await (await SqliteStore.open(path)).close()
+    steps = [*migrating.load(schema.DRIVER), SECOND_STEP]
+    monkeypatch.setattr(migrating, "load", lambda driver: steps)
+    for _ in range(2):
+        await (await SqliteStore.open(path)).close()
+    db = sqlite3.connect(path)
+    assert db.execute("SELECT count(*) FROM more").fetchone() == (1,)
+    assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    db.close()
+
+
+async def test_a_migration_that_fails_leaves_nothing_behind(path, monkeypatch):
+    steps = [*migrating.load(schema.DRIVER), SECOND_STEP, BROKEN_STEP]
+    monkeypatch.setattr(migrating, "load", lambda driver: steps)
+    with pytest.raises(StoreUnusable, match="no such table: nowhere"):
+        await SqliteStore.open(path)
+    db = sqlite3.connect(path)
+    assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    assert "most" not in schema.dump(db)
+    db.close()
+
+
+def test_a_gap_in_the_numbers_is_an_error(tmp_path, monkeypatch):
+    folder = tmp_path / "migrations"
+    folder.mkdir()
+    for name in ("0001_one.sql", "0003_three.sql", "notes.txt"):
+        (folder / name).write_text("SELECT 1;")
+    monkeypatch.setattr(migrating, "files", lambda driver: tmp_path)
+    with pytest.raises(ValueError, match=r"without a gap, got \[1, 3\]"):
+        migrating.load("some.driver")

@@ -1,0 +1,111 @@
+"""Definitions as text: whole, canonical, and readable by later versions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from onthedot.job import At, Call, CatchUp, Cron, Every, FixedDelay, Guarantee, In, Job, Retry, Sleep
+from onthedot.stores.definitions import BUCKETS, Unreadable, bucket_of, decode, encode, hash_of
+
+PLAIN = Job(name="job", task=Call(handler="work"))
+
+# One job whose every field differs from its default.
+FULL = Job(
+    name="report",
+    task=Sleep(duration=timedelta(seconds=1.5)),
+    schedules=(
+        Cron(expression="30 2 * * *", tz="Europe/Berlin", gap="skip", fold="both", run_once=True, id="c"),
+        Every(interval=timedelta(minutes=5), anchor=datetime(2026, 1, 1, tzinfo=UTC), run_once=True),
+        FixedDelay(delay=timedelta(minutes=1), start=datetime(2026, 1, 1, tzinfo=UTC), id="f"),
+        At(instant=datetime(2026, 3, 29, 2, 30, tzinfo=UTC)),
+        In(delay=timedelta(hours=1)),
+    ),
+    args={"z": [1, 2.5, None, True], "a": {"ü": '"\n'}},
+    namespace="team",
+    owner="ops",
+    guarantee=Guarantee.AT_MOST_ONCE,
+    catch_up=CatchUp(mode="all", limit=7, window=timedelta(hours=3)),
+    retry=Retry(
+        attempts=5,
+        backoff="linear",
+        delay=timedelta(seconds=2),
+        max_delay=timedelta(minutes=9),
+        jitter=False,
+        on=("builtins.OSError",),
+        on_timeout=False,
+    ),
+    timeout=timedelta(minutes=20),
+    max_recoveries=1,
+)
+
+
+@pytest.mark.parametrize("job", [PLAIN, FULL], ids=["plain", "full"])
+def test_what_is_written_is_read_back(job):
+    assert decode(encode(job)) == job
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Job)])
+def test_no_field_is_forgotten(field):
+    """A new field of a job, or of one of its policies, must be given a place here and in `definitions`."""
+    one = replace(FULL, **{field: getattr(PLAIN, field)})
+    assert getattr(FULL, field) != getattr(PLAIN, field), f"give {field} another value than its default in FULL"
+    assert encode(one) != encode(FULL)
+    assert decode(encode(one)) == one
+
+
+@pytest.mark.parametrize(("policy", "name"), [(FULL.retry, "retry"), (FULL.catch_up, "catch_up")])
+def test_no_field_of_a_policy_is_forgotten(policy, name):
+    for field in fields(policy):
+        assert getattr(policy, field.name) != getattr(type(policy)(), field.name), f"change {field.name} in FULL"
+        one = replace(FULL, **{name: replace(policy, **{field.name: getattr(type(policy)(), field.name)})})
+        assert encode(one) != encode(FULL)
+        assert decode(encode(one)) == one
+
+
+def test_equal_jobs_have_equal_texts():
+    one = replace(PLAIN, args={"a": 1, "b": 2})
+    two = replace(PLAIN, args={"b": 2, "a": 1})
+    assert encode(one) == encode(two)
+    assert hash_of(encode(one)) == hash_of(encode(two)) != hash_of(encode(PLAIN))
+
+
+def test_what_is_at_its_default_is_left_out():
+    """So a policy that a later version adds leaves the texts of today readable, and equal."""
+    assert json.loads(encode(PLAIN)) == {"name": "job", "task": {"kind": "call", "handler": "work"}}
+    partly = replace(PLAIN, retry=Retry(attempts=3))
+    assert json.loads(encode(partly))["retry"] == {"attempts": 3}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        '{"name":"a"}',
+        '{"name":"a","task":{"kind":"container"}}',
+        '{"name":"a","task":{"kind":"call","handler":"h"},"colour":"red"}',
+        '{"name":"a","task":{"kind":"call","handler":"h"},"guarantee":"maybe"}',
+        '{"name":"a","task":{"kind":"call","handler":"h"},"schedules":[{"kind":"moon"}]}',
+        '{"name":"a","task":{"kind":"call","handler":"h"},"retry":{"delay_us":"long"}}',
+        '{"name":"a","task":{"kind":"call","handler":"h"},"args":[1]}',
+    ],
+)
+def test_what_nobody_wrote_is_unreadable(text):
+    with pytest.raises(Unreadable, match="expected a job definition, got"):
+        decode(text)
+
+
+def test_buckets_are_stable_and_even():
+    assert [bucket_of(job_id) for job_id in (1, 2, 3, 1_000_000)] == [886, 876, 513, 484]
+    counts = [0] * BUCKETS
+    for job_id in range(100_000):
+        counts[bucket_of(job_id)] += 1
+    assert min(counts) > 50
+    assert max(counts) < 150
