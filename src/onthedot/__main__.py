@@ -1,0 +1,5 @@
+"""`python -m onthedot` is `onthedot`."""
+
+from onthedot.cli.main import main
+
+main()

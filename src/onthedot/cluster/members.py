@@ -1,0 +1,85 @@
+"""This node's membership: its name, its incarnation, its lease, and the moment it stops trusting it.
+
+The lease rule: the local deadline counts from *before* the renewal was sent, on a clock that includes time spent
+suspended, less a margin. The store stamps later than that, so the holder gives up first.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+
+from onthedot import faults
+from onthedot.clock import Clock, Micros
+from onthedot.errors import NodeExpired
+from onthedot.events import Events, NodeFenced, NodeJoined
+from onthedot.ids import Ids
+from onthedot.settings import Settings
+from onthedot.stores.base import Beat, Node, Store
+
+OnFenced = Callable[[str], int]
+"""Told which incarnation has ended; answers how many attempts were lost with it."""
+
+
+class Membership:
+    """Registers this process, and renews its lease by heartbeat: one per node, whatever it runs."""
+
+    name = "heartbeat"
+
+    def __init__(self, store: Store, clock: Clock, ids: Ids, settings: Settings, events: Events) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._settings = settings
+        self._events = events
+        self._deadline: Micros = 0
+        self._fenced: list[OnFenced] = []
+        self.node_id = settings.node_id or f"{socket.gethostname()}-{ids.token()[:8]}"
+        self.incarnation = ""
+
+    def on_fenced(self, listener: OnFenced) -> None:
+        """Be told when an incarnation of this process has ended."""
+        self._fenced.append(listener)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether this node may still count on its lease."""
+        return self._clock.steady() < self._deadline
+
+    async def join(self) -> None:
+        """Register under a new incarnation."""
+        self.incarnation = self._ids.token()
+        node = Node(self.node_id, self.incarnation, host=socket.gethostname(), pid=os.getpid())
+        sent = self._clock.steady()
+        beat = await self._store.register(node, ttl=self._settings.node_ttl)
+        self._trust_from(sent)
+        self._events.emit(NodeJoined(self.node_id, self.incarnation, beat.now))
+
+    async def tick(self, now: Micros) -> Micros:
+        """Renew the lease; start a new incarnation if this one has ended."""
+        del now
+        try:
+            await self._beat()
+        except NodeExpired:
+            ended = self.incarnation
+            lost = sum(listener(ended) for listener in self._fenced)
+            self._events.emit(NodeFenced(self.node_id, ended, lost))
+            await self.join()
+        return self._settings.beat_every
+
+    async def _beat(self) -> Beat:
+        faults.point("beat.before_write")
+        sent = self._clock.steady()
+        beat = await self._store.beat(self.incarnation, ttl=self._settings.node_ttl)
+        self._trust_from(sent)
+        return beat
+
+    def _trust_from(self, sent: Micros) -> None:
+        ttl = self._settings.node_ttl
+        self._deadline = sent + ttl - ttl // 1_000 - self._settings.margin
+
+    async def leave(self) -> None:
+        """End the incarnation: what it held is free for others at once."""
+        self._deadline = 0
+        await self._store.leave(self.incarnation)

@@ -1,0 +1,49 @@
+"""Arguments: JSON, and small enough to travel with a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from onthedot.errors import ArgumentsError
+
+LIMIT = 64 * 1024
+"""The most characters of JSON that a run's arguments may take: a run points at data, it does not carry it."""
+
+
+def encode_arguments(arguments: Mapping[str, Any], *, subject: str) -> str:
+    """Arguments as canonical JSON; `ArgumentsError` if they are not JSON or too large.
+
+    >>> encode_arguments({"b": 1, "a": [True, None]}, subject="job 'x'")
+    '{"a":[true,null],"b":1}'
+    """
+    if not isinstance(arguments, Mapping):
+        raise ArgumentsError(
+            f"arguments: expected a mapping of names to values, got {type(arguments).__name__}", subject=subject
+        )
+    try:
+        text = json.dumps(dict(arguments), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentsError(
+            f"arguments: expected JSON (numbers, text, true, false, null, lists, mappings), but {error}",
+            subject=subject,
+        ) from None
+    if json.loads(text) != _plain(arguments):
+        raise ArgumentsError("arguments: expected text as the keys of every mapping", subject=subject)
+    if len(text) > LIMIT:
+        raise ArgumentsError(
+            f"arguments: expected at most {LIMIT} characters of JSON, got {len(text)}; "
+            "keep the data elsewhere and pass a reference",
+            subject=subject,
+        )
+    return text
+
+
+def _plain(value: Any) -> Any:
+    """What JSON would give back if every key were text already: tuples become lists, nothing else changes."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

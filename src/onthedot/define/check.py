@@ -1,0 +1,79 @@
+"""Everything that can be wrong with a definition, found at once, before anything is stored."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from datetime import timedelta
+
+from onthedot.define.arguments import encode_arguments
+from onthedot.duration import LONGEST
+from onthedot.errors import DefinitionError
+from onthedot.job import Guarantee, Job, Sleep
+from onthedot.schedules import check as check_schedule
+from onthedot.schedules import schedule_id
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
+_MOST_SCHEDULES = 100
+
+
+def check_job(job: Job) -> None:
+    """`DefinitionError` with every problem of the definition; nothing if there is none."""
+    problems = [
+        *_name_problems(job),
+        *_schedule_problems(job),
+        *_guarantee_problems(job),
+        *_length_problems("timeout", job.timeout),
+    ]
+    if isinstance(job.task, Sleep) and not timedelta(0) <= job.task.duration <= LONGEST:
+        problems.append(f"sleep: expected a length of time from zero up, got {job.task.duration}")
+    if job.max_recoveries < 0:
+        problems.append(f"max_recoveries: expected zero or more, got {job.max_recoveries}")
+    try:
+        encode_arguments(job.args, subject="")
+    except DefinitionError as error:
+        problems.extend(error.problems)
+    if problems:
+        raise DefinitionError(problems, subject=f"job {job.name!r}")
+
+
+def _name_problems(job: Job) -> list[str]:
+    return [
+        f"{what}: expected letters, digits, '_', '-', '.' or ':', at most 100 of them, got {value!r}"
+        for what, value in (("name", job.name), ("namespace", job.namespace))
+        if not _NAME.fullmatch(value)
+    ]
+
+
+def _schedule_problems(job: Job) -> list[str]:
+    problems: list[str] = []
+    for schedule in job.schedules:
+        try:
+            check_schedule(schedule)
+        except DefinitionError as error:
+            problems.extend(error.problems)
+    if problems:
+        return problems
+    if len(job.schedules) > _MOST_SCHEDULES:
+        return [f"schedules: expected at most {_MOST_SCHEDULES}, got {len(job.schedules)}"]
+    ids = Counter(schedule_id(schedule) for schedule in job.schedules)
+    return [
+        f"schedules: expected each to be there once, got {count} with id {name!r}; remove one, or give them ids"
+        for name, count in ids.items()
+        if count > 1
+    ]
+
+
+def _guarantee_problems(job: Job) -> list[str]:
+    if job.guarantee is not Guarantee.AT_MOST_ONCE or job.retry.attempts == 1:
+        return []
+    return [
+        f"retry.attempts: expected 1 with guarantee 'at_most_once', got {job.retry.attempts}; "
+        "a retry is a second execution: drop it, or choose 'at_least_once'"
+    ]
+
+
+def _length_problems(what: str, length: timedelta | None) -> list[str]:
+    if length is None or timedelta(0) < length <= LONGEST:
+        return []
+    return [f"{what}: expected a length of time above zero, got {length}"]

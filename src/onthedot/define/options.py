@@ -1,0 +1,110 @@
+"""Options as people write them (`timeout="20m"`, `catch_up="last"`) become a checked `Job`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, get_args
+
+from onthedot.define.check import check_job
+from onthedot.duration import parse_duration
+from onthedot.errors import DefinitionError, did_you_mean
+from onthedot.job import CatchUp, Guarantee, Job, Retry, Schedule, Task
+from onthedot.schedules import parse
+
+OPTIONS = (
+    "args",
+    "catch_up",
+    "guarantee",
+    "max_recoveries",
+    "name",
+    "namespace",
+    "owner",
+    "retry",
+    "schedule",
+    "schedules",
+    "timeout",
+)
+"""Every option of a job."""
+
+
+def build_job(task: Task, options: Mapping[str, Any]) -> Job:
+    """A job from its task and options. Every problem is reported at once, and nothing is half defined."""
+    name = options.get("name", "")
+    problems = [f"unknown option {key!r}{did_you_mean(key, OPTIONS)}" for key in options if key not in OPTIONS]
+    fields: dict[str, Any] = {
+        key: options[key] for key in ("args", "max_recoveries", "namespace", "owner") if key in options
+    }
+    for key, read in _READERS.items():
+        if options.get(key) is not None:
+            try:
+                fields[_FIELDS.get(key, key)] = read(options[key])
+            except DefinitionError as error:
+                problems.extend(error.problems)
+    if options.get("schedule") is not None and options.get("schedules") is not None:
+        problems.append("expected either 'schedule' or 'schedules', got both")
+    problems.extend(_type_problems(fields))
+    if problems:
+        raise DefinitionError(problems, subject=f"job {name!r}")
+    job = Job(name=name, task=task, **fields)
+    check_job(job)
+    return job
+
+
+def _type_problems(fields: Mapping[str, Any]) -> list[str]:
+    expected = {"args": Mapping, "max_recoveries": int, "namespace": str, "owner": str}
+    return [
+        f"{key}: expected {kind.__name__.lower()}, got {type(fields[key]).__name__} {fields[key]!r}"
+        for key, kind in expected.items()
+        if key in fields and not isinstance(fields[key], kind)
+    ]
+
+
+def _read_schedule(value: object) -> Schedule:
+    if isinstance(value, str):
+        return parse(value)
+    if isinstance(value, get_args(Schedule)):
+        schedule: Schedule = value
+        return schedule
+    raise DefinitionError(f"schedule: expected cron(…), every(…), at(…) or text like 'every 10m', got {value!r}")
+
+
+def _read_schedules(value: object) -> tuple[Schedule, ...]:
+    if not isinstance(value, list | tuple):
+        raise DefinitionError(f"schedules: expected a list of schedules, got {value!r}")
+    return tuple(_read_schedule(item) for item in value)
+
+
+def _read_retry(value: object) -> Retry:
+    if isinstance(value, Retry):
+        return value
+    return Retry(value)  # type: ignore[arg-type]  # checked there
+
+
+def _read_catch_up(value: object) -> CatchUp:
+    if isinstance(value, CatchUp):
+        return value
+    return CatchUp(value)  # type: ignore[arg-type]  # checked there
+
+
+def _read_guarantee(value: object) -> Guarantee:
+    try:
+        return Guarantee(value)  # type: ignore[arg-type]  # its own error is turned into ours
+    except ValueError:
+        known = ", ".join(repr(str(choice)) for choice in Guarantee)
+        raise DefinitionError(f"guarantee: expected one of {known}, got {value!r}") from None
+
+
+def _read_timeout(value: Any) -> timedelta:
+    return parse_duration(value, what="timeout")
+
+
+_READERS = {
+    "schedule": lambda value: (_read_schedule(value),),
+    "schedules": _read_schedules,
+    "retry": _read_retry,
+    "catch_up": _read_catch_up,
+    "guarantee": _read_guarantee,
+    "timeout": _read_timeout,
+}
+_FIELDS = {"schedule": "schedules"}

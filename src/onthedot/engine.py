@@ -1,0 +1,233 @@
+"""One node, wired: every service, its driver, and who wakes whom.
+
+The engine runs on the loop it is started on. In production that is a loop on a thread of its own, so that a
+handler which blocks the application's loop cannot stop the heartbeat; in tests and in the simulator it is one
+virtual loop, with the same ticks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from onthedot import faults
+from onthedot.clock import SECOND, Clock
+from onthedot.cluster.leadership import Leadership
+from onthedot.cluster.members import Membership
+from onthedot.errors import RevisionConflict, StoreUnavailable, WindowStale
+from onthedot.events import DrainBegun, Events, JobPut, NodeLeft, StoreTrouble
+from onthedot.ids import Ids
+from onthedot.job import Job, JobRecord
+from onthedot.loop import Driver, Loop, Service
+from onthedot.plan.planner import Planner
+from onthedot.plan.windows import edit_windows
+from onthedot.settings import Settings
+from onthedot.stores.base import Hint, PutJob, Store
+from onthedot.tasks.registry import Registry
+from onthedot.upkeep.expiry import Expiry
+from onthedot.upkeep.reaper import Reaper
+from onthedot.work.attempt import Runner
+from onthedot.work.finisher import Finisher
+from onthedot.work.give_way import GiveWay
+from onthedot.work.runners.coroutines import CoroutineRunner
+from onthedot.work.runners.threads import ThreadRunner
+from onthedot.work.worker import Arming, Reserving, Worker
+
+
+class Engine:
+    """The services of one node on one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        settings: Settings,
+        events: Events,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        self.store = store
+        self.events = events
+        self._settings = settings
+        self._registry = registry
+        self._clock = clock
+        self._membership = Membership(store, clock, ids, settings, events)
+        self._leadership = Leadership(store, self._membership, settings, events)
+        self._planner = Planner(store, self._leadership, settings, events)
+        self._finisher = Finisher(store, settings, events)
+        self._worker = Worker(store, self._membership, self._finisher, registry, settings, events, clock, ids)
+        self._loop = Loop(clock, ids, self._tell_trouble)
+        self._idle = asyncio.Event()
+        self._courtesy: GiveWay | None = None
+        self._drivers = self._wire()
+
+    def _wire(self) -> dict[str, Driver]:
+        worker = self._worker
+        reserving = Reserving(worker, on_held=lambda: drivers["arming"].wake())
+        services: list[Service] = [
+            self._membership,
+            self._leadership,
+            self._planner,
+            reserving,
+            Arming(worker, on_room=lambda: drivers["worker"].wake()),
+            self._finisher,
+            Reaper(self.store, self._membership, self._settings, self.events),
+            Expiry(self.store, self._settings, self.events),
+        ]
+        drivers = {service.name: self._loop.add(service) for service in services}
+        self._membership.on_fenced(worker.fenced)
+
+        def heed(hint: Hint) -> None:
+            if self._planner.wants(hint):
+                drivers["planner"].wake()
+            if reserving.wants(hint):
+                drivers["worker"].wake()
+
+        self.store.hints.listen(heed)
+        return drivers
+
+    def _tell_trouble(self, service: str, error: Exception, again_in: int) -> None:
+        self.events.emit(StoreTrouble(service, str(error), again_in))
+
+    @property
+    def node_id(self) -> str:
+        """This node's name in the store."""
+        return self._membership.node_id
+
+    # ── start ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def start(self, jobs: Sequence[Job], application_loop: asyncio.AbstractEventLoop) -> None:
+        """Join, store the program's jobs, and begin to tick. Handlers run on the application's loop."""
+        self._attach_runners(application_loop)
+        await self._membership.join()
+        await self._leadership.tick(self._clock.now())
+        for job in jobs:
+            put = await self.put_job(job)
+            self.events.emit(JobPut(job.name, put.change, put.record.revision, put.planned, put.withdrawn))
+        self._loop.start()
+        if application_loop is not asyncio.get_running_loop():
+            self._courtesy = GiveWay(application_loop, self._clock)
+            self._courtesy.start()
+
+    def _attach_runners(self, application_loop: asyncio.AbstractEventLoop) -> None:
+        worker, seats, result_bytes = self._worker, self._settings.seats, self._settings.result_bytes
+        here = asyncio.get_running_loop()
+        started = worker.started if self.events.wanted else None
+        runners: dict[str, Runner] = {
+            "coroutine": CoroutineRunner(
+                application_loop, here, self._registry, self._clock,
+                seats=seats, result_bytes=result_bytes, ended=worker.ended, started=started,
+            ),
+            "thread": ThreadRunner(
+                here, self._registry, self._clock,
+                seats=seats, result_bytes=result_bytes, ended=worker.ended, started=started,
+                stuck=worker.stuck, freed=worker.freed,
+            ),
+        }  # fmt: skip
+        self._runners = runners
+        worker.attach(runners, on_free=self._seat_is_free, on_finish=self._drivers["finisher"].wake)
+
+    def _seat_is_free(self) -> None:
+        if self._worker.stopping:
+            self._idle.set()
+            return
+        self._drivers["worker"].wake()
+        if len(self._worker.held):
+            self._drivers["arming"].wake()
+
+    async def put_job(self, job: Job) -> PutJob:
+        """Store a definition, with the runs of its next moments."""
+        while True:
+            now = self._clock.now()
+            stored = await self.store.get_job(job.name, namespace=job.namespace)
+            if stored is not None and stored.job == job:
+                return PutJob(stored, "unchanged")
+            known = {} if stored is None else {s.schedule_id: s for s in await self.store.schedules_of(stored.id)}
+            windows = edit_windows(
+                job, known, now=now, lookahead=self._settings.lookahead, late_after=self._settings.late_after
+            )
+            try:
+                return await self.store.put_job(job, windows, expected=stored.revision if stored else 0)
+            except (RevisionConflict, WindowStale):
+                continue  # somebody else edits the same job: look again
+
+    async def unrunnable(self) -> list[JobRecord]:
+        """Stored jobs whose task this program cannot do: their runs wait for a program that can."""
+        records = await self.store.list_jobs()
+        return [record for record in records if self._registry.unknown([record.job.task])]
+
+    async def broken(self) -> BaseException:
+        """Wait until a service breaks: a bug, not a fault of the store."""
+        return await self._loop.broken()
+
+    # ── stop ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def stop(self, hurry: asyncio.Event) -> int:
+        """Drain and leave: no new work, attempts end, verdicts are written, term and lease are handed over.
+
+        `hurry` set, or the grace over: attempts are ended early, as far as that is possible. The heartbeat goes on
+        until the last verdict is written. How many attempts were abandoned.
+        """
+        drivers, worker = self._drivers, self._worker
+        worker.stopping = True
+        await self._loop.stop(drivers["worker"], drivers["planner"], drivers["arming"], drivers["leadership"])
+        await self._leadership.resign()
+        await worker.release_held()
+        self.events.emit(DrainBegun(worker.running))
+        faults.point("stop.draining")
+        await self._drain(hurry)
+        abandoned = worker.running
+        await self._finish_all()
+        faults.point("stop.before_leave")
+        await self._loop.stop()
+        for runner in self._runners.values():
+            runner.close()
+        if self._courtesy is not None:
+            self._courtesy.stop()
+        await self._membership.leave()
+        self.events.emit(NodeLeft(self.node_id, abandoned))
+        return abandoned
+
+    async def crash(self) -> None:
+        """Die without a word, as if the plug were pulled: for tests of what survives."""
+        self._worker.stopping = True
+        self.store.hints.clear()
+        await self._loop.abandon()
+
+    async def _drain(self, hurry: asyncio.Event) -> None:
+        hurried = asyncio.create_task(hurry.wait())
+        give_up_at = self._clock.steady() + self._settings.grace
+        try:
+            while self._worker.running and not hurried.done():
+                left = give_up_at - self._clock.steady()
+                if left <= 0:
+                    break
+                await self._wait_for_an_end(hurried, left / SECOND)
+        finally:
+            hurried.cancel()
+        if self._worker.running:
+            self._worker.stop_running()
+            await self._wait_for_last_words()
+
+    async def _wait_for_an_end(self, hurried: asyncio.Task[object], seconds: float) -> None:
+        self._idle.clear()
+        ended = asyncio.create_task(self._idle.wait())
+        await asyncio.wait({hurried, ended}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+
+    async def _wait_for_last_words(self) -> None:
+        """Cancelled coroutines get a moment to clean up; who ignores it is abandoned."""
+        give_up_at = self._clock.steady() + SECOND
+        while self._worker.running and (left := give_up_at - self._clock.steady()) > 0:
+            self._idle.clear()
+            try:
+                await asyncio.wait_for(self._idle.wait(), left / SECOND)
+            except TimeoutError:
+                return
+
+    async def _finish_all(self) -> None:
+        """Every verdict is with the store, or the grace is over: then the reaper will judge what is left."""
+        try:
+            await asyncio.wait_for(self._finisher.flushed(), self._settings.grace / SECOND)
+        except TimeoutError:
+            self._tell_trouble("finisher", StoreUnavailable("verdicts could not be written before the node left"), 0)

@@ -1,0 +1,119 @@
+"""The engine's own thread: user code that blocks the application's loop must not stop the heartbeat."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from onthedot.clock import Clock
+from onthedot.engine import Engine
+from onthedot.errors import StateError
+from onthedot.events import Events
+from onthedot.ids import Ids
+from onthedot.job import Job
+from onthedot.settings import Settings
+from onthedot.stores.base import Store
+from onthedot.stores.opening import open_store
+from onthedot.tasks.registry import Registry
+
+T = TypeVar("T")
+
+
+class EngineThread:
+    """Runs one engine, from `start` to `stop`, on a loop that nobody else uses."""
+
+    def __init__(
+        self, store: str | Store, registry: Registry, settings: Settings, events: Events, clock: Clock, ids: Ids
+    ) -> None:
+        self._given = store
+        self._registry = registry
+        self._settings = settings
+        self._events = events
+        self._clock = clock
+        self._ids = ids
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._engine: Engine | None = None
+        self._stop_wanted = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    async def start(self, jobs: Sequence[Job]) -> None:
+        """Start the thread, and return when the engine ticks; whatever kept it from starting is raised here."""
+        application_loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = application_loop.create_future()
+        self.ended: asyncio.Future[BaseException | None] = application_loop.create_future()
+
+        def settle(future: asyncio.Future[Any], value: BaseException | None) -> None:
+            if future.done():
+                return
+            if future is ready and value is not None:
+                future.set_exception(value)
+            else:
+                future.set_result(value)
+
+        def tell(future: asyncio.Future[Any], value: BaseException | None) -> None:
+            if not application_loop.is_closed():
+                application_loop.call_soon_threadsafe(settle, future, value)
+
+        def main() -> None:
+            try:
+                asyncio.run(self._main(jobs, application_loop, lambda: tell(ready, None)))
+            except BaseException as error:  # noqa: BLE001 - a thread's error must reach the program that started it
+                tell(ready, error)
+                tell(self.ended, error)
+            else:
+                tell(self.ended, None)
+
+        self._thread = threading.Thread(target=main, name="onthedot engine", daemon=True)
+        self._thread.start()
+        await ready
+
+    async def _main(
+        self, jobs: Sequence[Job], application_loop: asyncio.AbstractEventLoop, ready: Callable[[], None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        store = await open_store(self._given, clock=self._clock) if isinstance(self._given, str) else self._given
+        try:
+            self._engine = Engine(store, self._registry, self._settings, self._events, self._clock, self._ids)
+            await self._engine.start(jobs, application_loop)
+            ready()
+            await self._until_stopped(self._engine)
+        finally:
+            if isinstance(self._given, str):
+                await store.close()  # whoever opens a store closes it
+
+    async def _until_stopped(self, engine: Engine) -> None:
+        broken = asyncio.create_task(engine.broken())
+        stop = asyncio.create_task(self._stop_wanted.wait())
+        await asyncio.wait({broken, stop}, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if broken.done():
+            raise broken.result()
+        broken.cancel()
+        await engine.stop(self._hurry)
+
+    async def stop(self) -> None:
+        """Drain and leave. Raises what broke the engine, if something did."""
+        self._set(self._stop_wanted)
+        error = await asyncio.shield(self.ended)
+        if self._thread is not None:
+            self._thread.join(timeout=1)
+        if error is not None:
+            raise error
+
+    def hurry(self) -> None:
+        """Stop now: attempts that are still running are ended early."""
+        self._set(self._hurry)
+
+    def _set(self, event: asyncio.Event) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(event.set)
+
+    async def on_store(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
+        """Use the store from the application's loop, on the engine's."""
+        if self._loop is None or self._engine is None or self._loop.is_closed():
+            raise StateError("the scheduler is not running; call start() first, or use 'async with'")
+        future = asyncio.run_coroutine_threadsafe(work(self._engine.store), self._loop)
+        return await asyncio.wrap_future(future)

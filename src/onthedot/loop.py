@@ -1,0 +1,137 @@
+"""Drive any tick. A service is `async def tick(now) -> delay`; everything else about looping is here, once.
+
+Production, the test harness and the simulator all run the same ticks through this loop. A tick that meets an
+unavailable store is repeated with back-off and jitter; any other error is a bug, ends the loop, and is raised to
+whoever runs it: a scheduler whose planner has died quietly is worse than one that is down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
+from onthedot.errors import StoreUnavailable
+from onthedot.ids import Ids
+
+_FIRST_BACKOFF = 50 * MILLISECOND
+_LONGEST_BACKOFF = 5 * SECOND
+
+OnTrouble = Callable[[str, Exception, Micros], None]
+"""Told which service met which error, and after how long it tries again."""
+
+
+class Service(Protocol):
+    """One duty of a node."""
+
+    name: str
+
+    async def tick(self, now: Micros) -> Micros | None:
+        """Do what is to be done now; answer after how long to be called again (None: when woken)."""
+        ...
+
+
+class Driver:
+    """Calls one service's tick again and again, at the right moments."""
+
+    def __init__(self, service: Service, clock: Clock, ids: Ids, on_trouble: OnTrouble) -> None:
+        self.service = service
+        self._clock = clock
+        self._ids = ids
+        self._on_trouble = on_trouble
+        self._woken = asyncio.Event()
+        self._stopping = False
+        self._troubles = 0
+
+    def wake(self) -> None:
+        """Tick now, or, during a tick, once more right after it."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Tick no more. A tick under way ends first."""
+        self._stopping = True
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Until stopped."""
+        while not self._stopping:
+            self._woken.clear()
+            delay = await self._tick()
+            if not self._stopping:
+                await self._pause(delay)
+
+    async def _tick(self) -> Micros | None:
+        try:
+            delay: Micros | None = await self.service.tick(self._clock.now())
+        except StoreUnavailable as error:
+            self._troubles += 1
+            longest = min(_FIRST_BACKOFF << min(self._troubles, 10), _LONGEST_BACKOFF)
+            again_in = _FIRST_BACKOFF + round(longest * self._ids.fraction())
+            self._on_trouble(self.service.name, error, again_in)
+            return again_in
+        self._troubles = 0
+        return delay
+
+    async def _pause(self, delay: Micros | None) -> None:
+        if delay is not None and delay <= 0:
+            await asyncio.sleep(0)  # others get their turn even when this service is never done
+            return
+        timer = None
+        if delay is not None:
+            timer = asyncio.get_running_loop().call_later(delay / SECOND, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+class Loop:
+    """All services of a node, each with its driver."""
+
+    def __init__(self, clock: Clock, ids: Ids, on_trouble: OnTrouble) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._on_trouble = on_trouble
+        self._drivers: list[Driver] = []
+        self._tasks: dict[Driver, asyncio.Task[None]] = {}
+
+    def add(self, service: Service) -> Driver:
+        """Drive this service too, from `start` on."""
+        driver = Driver(service, self._clock, self._ids, self._on_trouble)
+        self._drivers.append(driver)
+        return driver
+
+    def start(self) -> None:
+        """Begin ticking."""
+        for driver in self._drivers:
+            self._tasks[driver] = asyncio.create_task(driver.run(), name=f"onthedot {driver.service.name}")
+
+    async def stop(self, *drivers: Driver) -> None:
+        """Let these drivers (default: all) end their ticks and stop. Raises what broke one of them."""
+        stopping = drivers or tuple(self._tasks)
+        for driver in stopping:
+            driver.stop()
+        tasks = [self._tasks.pop(driver) for driver in stopping if driver in self._tasks]
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    async def abandon(self) -> None:
+        """Drop every service where it stands."""
+        tasks, self._tasks = list(self._tasks.values()), {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def broken(self) -> BaseException:
+        """Wait until a service breaks, and answer with its error."""
+        while self._tasks:
+            done, _ = await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                error = task.exception()
+                if error is not None:
+                    return error
+            self._tasks = {driver: task for driver, task in self._tasks.items() if not task.done()}
+        return await asyncio.Future()  # stopped in order: nothing will break any more

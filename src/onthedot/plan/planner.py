@@ -1,0 +1,73 @@
+"""The planner: writes runs before they are due, as long as this node has the term.
+
+Runs are planned `lookahead` (30 s) ahead, longer than a term's time-out, so that the runs of the next seconds are
+in the store when a leader dies. The term fences every write; the watermark, moved by compare-and-set in the same
+transaction as the runs, makes a slot planned exactly once whoever plans it.
+"""
+
+from __future__ import annotations
+
+from onthedot import faults
+from onthedot.clock import Micros
+from onthedot.cluster.leadership import Leadership
+from onthedot.errors import TermLost
+from onthedot.events import Events, RunsPlanned, SlotsSkipped
+from onthedot.plan.windows import plan_window
+from onthedot.settings import Settings
+from onthedot.stores.base import Hint, ScheduleState, Store, Term, Window
+
+
+class Planner:
+    """Turns the schedules whose next slot comes near into runs."""
+
+    name = "planner"
+
+    def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
+        self._store = store
+        self._leadership = leadership
+        self._settings = settings
+        self._events = events
+
+    async def tick(self, now: Micros) -> Micros:
+        """One pass over the schedules that are due for planning."""
+        term = self._leadership.term
+        if term is None:
+            return self._settings.plan_every
+        until = now + self._settings.lookahead
+        due = await self._store.due_schedules(until=until, limit=self._settings.batch, shard=term.shard)
+        planned = [(state, self._window(state, until, now)) for state in due.schedules]
+        windows = [(state, window) for state, window in planned if window is not None]
+        if not windows:
+            return self._settings.plan_every
+        if not await self._write(term, windows):
+            return self._settings.plan_every
+        behind = any(window.next_at is not None and window.next_at <= until for _, window in windows)
+        return 0 if due.more or behind else self._settings.plan_every
+
+    def _window(self, state: ScheduleState, until: Micros, now: Micros) -> Window | None:
+        return plan_window(state, until=until, now=now, late_after=self._settings.late_after)
+
+    async def _write(self, term: Term, windows: list[tuple[ScheduleState, Window]]) -> bool:
+        faults.point("plan.before_write")
+        try:
+            answers = await self._store.plan(term, windows)
+        except TermLost:
+            self._leadership.lost(term)
+            return False
+        faults.point("plan.after_write")
+        for (state, window), written in zip(windows, answers, strict=True):
+            if written:
+                self._tell(state, window)
+        return True
+
+    def _tell(self, state: ScheduleState, window: Window) -> None:
+        name = state.record.job.name
+        if window.slots:
+            first, last = window.slots[0].slot_at, window.slots[-1].slot_at
+            self._events.emit(RunsPlanned(name, window.schedule_id, len(window.slots), first, last))
+        for skip in window.skips:
+            self._events.emit(SlotsSkipped(name, window.schedule_id, skip.count, skip.first, skip.last, skip.reason))
+
+    def wants(self, hint: Hint) -> bool:
+        """Whether a hint is a reason to look now."""
+        return hint.kind == "schedules"

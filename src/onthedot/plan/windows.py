@@ -1,0 +1,99 @@
+"""From a schedule's state to the window that the store is asked to record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from onthedot.clock import Micros
+from onthedot.duration import micros
+from onthedot.job import CatchUp, FixedDelay, Job, Schedule
+from onthedot.policy import catch_up
+from onthedot.schedules import next_after, schedule_id, slots
+from onthedot.stores.base import ScheduleState, SkipRange, Slot, Window
+
+MOST_SLOTS = 1_000
+"""How many slots of one schedule one pass looks at: about 20 ms of cron arithmetic."""
+
+
+def find_schedule(job: Job, wanted: str) -> Schedule | None:
+    """The schedule of a job that has this id."""
+    return next((schedule for schedule in job.schedules if schedule_id(schedule) == wanted), None)
+
+
+def plan_window(state: ScheduleState, *, until: Micros, now: Micros, late_after: Micros) -> Window | None:
+    """The fates of a schedule's slots from its watermark to `until`; None if its job has no such schedule."""
+    job = state.record.job
+    schedule = find_schedule(job, state.schedule_id)
+    if schedule is None:
+        return None
+    if isinstance(schedule, FixedDelay):
+        return _delay_window(state, schedule, job.catch_up, late_after)
+    coming = slots(schedule, state.watermark, origin=state.origin)
+    found = catch_up.fates(coming, job.catch_up, until=until, now=now, late_after=late_after, most=MOST_SLOTS)
+    return Window(
+        state.schedule_id,
+        start=state.watermark,
+        end=found.end,
+        next_at=found.next_at,
+        slots=[Slot(*run) for run in found.runs],
+        skips=[SkipRange(*missed, reason="missed") for missed in found.missed],
+    )
+
+
+def _delay_window(state: ScheduleState, schedule: FixedDelay, policy: CatchUp, late_after: Micros) -> Window:
+    """A fixed delay has one slot at a time, planned even when it is late: what follows hangs on its end."""
+    slot = next_after(schedule, state.watermark, origin=state.origin, last_end=state.last_end)
+    if slot is None:
+        raise AssertionError(f"a fixed delay always has a next slot: {schedule!r}")
+    expiry = catch_up.expires(slot, None, policy, late_after)
+    delay = micros(schedule.delay)
+    return Window(state.schedule_id, state.watermark, slot, None, slots=[Slot(slot, expiry)], delay=delay)
+
+
+def edit_windows(
+    job: Job,
+    known: Mapping[str, ScheduleState],
+    *,
+    now: Micros,
+    lookahead: Micros,
+    late_after: Micros,
+) -> list[Window]:
+    """One window for each schedule of a definition that is about to be stored, and for each that it drops."""
+    until = now + lookahead
+    windows = []
+    for schedule in job.schedules:
+        name = schedule_id(schedule)
+        origin = known[name].origin if name in known else now
+        windows.append(_first_window(schedule, name, job.catch_up, origin, now, until, late_after))
+    kept = {window.schedule_id for window in windows}
+    windows.extend(_closing_windows((state for name, state in known.items() if name not in kept), now))
+    return windows
+
+
+def _first_window(
+    schedule: Schedule, name: str, policy: CatchUp, origin: Micros, now: Micros, until: Micros, late_after: Micros
+) -> Window:
+    if isinstance(schedule, FixedDelay):
+        first = next_after(schedule, now, origin=origin)
+        if first is None or first > until:
+            return Window(name, now, now, first, delay=micros(schedule.delay))
+        expiry = catch_up.expires(first, None, policy, late_after)
+        return Window(name, now, first, None, slots=[Slot(first, expiry)], delay=micros(schedule.delay))
+    coming = slots(schedule, now, origin=origin)
+    found = catch_up.fates(coming, policy, until=until, now=now, late_after=late_after, most=MOST_SLOTS)
+    return Window(name, now, found.end, found.next_at, slots=[Slot(*run) for run in found.runs])
+
+
+def _closing_windows(dropped: Iterable[ScheduleState], now: Micros) -> list[Window]:
+    """What a dropped schedule still owed: the slots that nobody gave a fate while all planners were away."""
+    windows = []
+    for state in dropped:
+        schedule = find_schedule(state.record.job, state.schedule_id)
+        if schedule is None or isinstance(schedule, FixedDelay) or state.watermark >= now:
+            continue
+        owed = CatchUp("none")
+        coming = slots(schedule, state.watermark, origin=state.origin)
+        found = catch_up.fates(coming, owed, until=now, now=now, late_after=-1, most=MOST_SLOTS * 100)
+        skips = [SkipRange(*missed, reason="edited") for missed in found.missed]
+        windows.append(Window(state.schedule_id, state.watermark, now, None, skips=skips))
+    return windows

@@ -1,0 +1,1 @@
+"""Decisions, and nothing else: pure functions from facts to what should happen."""

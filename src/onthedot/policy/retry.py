@@ -1,0 +1,56 @@
+"""What follows from an attempt's outcome: success, another try and when, or the dead-letter box."""
+
+from __future__ import annotations
+
+from onthedot.clock import Micros
+from onthedot.duration import micros
+from onthedot.job import Guarantee, Job, Retry
+from onthedot.run import RunState
+from onthedot.verdict import Outcome, OutcomeKind, Verdict
+
+_SUCCEEDED = Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED)
+_LONGEST_EXPONENT = 62  # 2 ** 62 µs is longer than any max_delay; beyond it floats would overflow
+
+
+def decide(outcome: Outcome, job: Job, *, failures: int, ended_at: Micros, chance: float) -> Verdict:
+    """The verdict on an attempt that ended at `ended_at`, after `failures` earlier ones.
+
+    `chance` in [0, 1) spreads retries (full jitter). A released attempt never began: it is due again at once and
+    counts as nothing; under at_most_once nothing is ever armed twice, so there it is lost.
+    """
+    kind = outcome.kind
+    if kind is OutcomeKind.SUCCEEDED:
+        return _SUCCEEDED if outcome.result is None else _SUCCEEDED._replace(result=outcome.result)
+    if kind is OutcomeKind.RELEASED:
+        if job.guarantee is Guarantee.AT_MOST_ONCE:
+            return Verdict(RunState.LOST, kind, "armed but not begun", error=outcome.error)
+        return Verdict(RunState.SCHEDULED, kind, "released", due_at=ended_at, error=outcome.error)
+    retry = job.retry
+    if failures + 1 >= retry.attempts:
+        reason = "failed" if retry.attempts == 1 else f"failed {failures + 1} times"
+        return Verdict(RunState.DEAD, kind, reason, failed=True, error=outcome.error)
+    if not worth_retrying(outcome, retry):
+        return Verdict(RunState.DEAD, kind, "not worth a retry", failed=True, error=outcome.error)
+    due_at = ended_at + delay_before(failures + 1, retry, chance)
+    return Verdict(RunState.SCHEDULED, kind, "retry", due_at=due_at, failed=True, error=outcome.error)
+
+
+def worth_retrying(outcome: Outcome, retry: Retry) -> bool:
+    """Whether the job's policy names this kind of failure."""
+    if outcome.kind is OutcomeKind.TIMED_OUT:
+        return retry.on_timeout
+    return not retry.on or not set(retry.on).isdisjoint(outcome.error_types)
+
+
+def delay_before(retry_number: int, retry: Retry, chance: float) -> Micros:
+    """How long to wait before the n-th retry (1 is the first): back-off, capped, then full jitter."""
+    first, longest = micros(retry.delay), micros(retry.max_delay)
+    match retry.backoff:
+        case "fixed":
+            wait = first
+        case "linear":
+            wait = first * retry_number
+        case "exponential":
+            wait = first * 2 ** min(retry_number - 1, _LONGEST_EXPONENT)
+    wait = min(wait, longest)
+    return round(wait * chance) if retry.jitter else wait

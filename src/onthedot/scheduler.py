@@ -1,0 +1,186 @@
+"""The embeddable front door: define jobs, start, submit, stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+from onthedot.clock import Clock, SystemClock
+from onthedot.define.arguments import encode_arguments
+from onthedot.define.check import check_job
+from onthedot.define.options import build_job
+from onthedot.duration import Duration, micros, parse_duration
+from onthedot.engine_thread import EngineThread
+from onthedot.errors import ArgumentsError, DuplicateJob, StateError, UnknownHandler, UnknownJob, did_you_mean
+from onthedot.events import Events, Subscriber
+from onthedot.ids import Ids, RandomIds
+from onthedot.job import Call, Job
+from onthedot.run import NewRun, RunRecord, submit_trigger
+from onthedot.settings import Settings
+from onthedot.stores.base import Store
+from onthedot.tasks.registry import Registry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Scheduler:
+    """A node of onthedot inside a Python program, on a store given by its URL (or as an object, in tests).
+
+    >>> import onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job(schedule=otd.every("10s"), timeout="5s")
+    ... async def tick() -> None: ...
+    >>> sched.jobs["tick"].timeout
+    datetime.timedelta(seconds=5)
+    """
+
+    def __init__(
+        self,
+        store: str | Store = "sqlite:///onthedot.db",
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        self.store = store
+        self.settings = settings or Settings()
+        self.jobs: dict[str, Job] = {}
+        self._clock = clock or SystemClock()
+        self._ids = ids or RandomIds()
+        self.registry = Registry()
+        self._events = Events()
+        self._thread: EngineThread | None = None
+
+    # ── define ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    @overload
+    def job(self, function: F, /) -> F: ...
+    @overload
+    def job(self, function: None = None, /, **options: Any) -> Callable[[F], F]: ...
+
+    def job(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
+        """Define a job by decorating its handler: a coroutine or a plain function.
+
+        A first parameter named `ctx` receives a `Context`. Options: name (default: the function's), schedule or
+        schedules, args, retry, timeout, catch_up, guarantee, max_recoveries, namespace, owner.
+        """
+
+        def define(handler: F) -> F:
+            name = str(options.get("name") or getattr(handler, "__name__", ""))
+            self._check_new(name)
+            job = build_job(Call(handler=name), {**options, "name": name})
+            self.registry.add(name, handler)
+            self.jobs[name] = job
+            return handler
+
+        return define if function is None else define(function)
+
+    def add(self, job: Job) -> Job:
+        """Define a job from a `Job` value. Its handler, if it calls one, must be registered."""
+        check_job(job)
+        self._check_new(job.name)
+        problem = self.registry.check(job)
+        if problem is not None:
+            raise UnknownHandler(f"job {job.name!r}: {problem}")
+        self.jobs[job.name] = job
+        return job
+
+    def _check_new(self, name: str) -> None:
+        if self._thread is not None:
+            raise StateError(f"job {name!r}: expected to be defined before the scheduler starts; move it up")
+        if name in self.jobs:
+            raise DuplicateJob(f"job {name!r} is defined already in this program; choose another name with name=…")
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Be told of every event, on the engine's thread. Subscribe before `start`."""
+        self._events.subscribe(subscriber)
+
+    # ── run ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def start(self) -> None:
+        """Open the store, store the jobs, and begin. Handlers that are coroutines run on this event loop."""
+        if self._thread is not None:
+            raise StateError("the scheduler is running already; stop it before you start it again")
+        for job in self.jobs.values():
+            problem = self.registry.check(job)
+            if problem is not None:
+                raise ArgumentsError(problem, subject=f"job {job.name!r}")
+        thread = EngineThread(self.store, self.registry, self.settings, self._events, self._clock, self._ids)
+        self._thread = thread
+        try:
+            await thread.start(list(self.jobs.values()))
+        except BaseException:
+            self._thread = None
+            raise
+
+    async def stop(self) -> None:
+        """Drain: take no new work, let attempts end (up to `settings.grace`), hand over, close."""
+        if self._thread is not None:
+            thread, self._thread = self._thread, None
+            self._stopping = thread
+            await thread.stop()
+
+    def stop_now(self) -> None:
+        """Do not wait any longer for attempts: called while `stop` is waiting."""
+        thread = self._thread or getattr(self, "_stopping", None)
+        if thread is not None:
+            thread.hurry()
+
+    async def broken(self) -> None:
+        """Wait until the engine breaks, and raise what broke it. Returns if it is stopped in order."""
+        error = await asyncio.shield(self._running().ended)
+        if error is not None:
+            raise error
+
+    async def __aenter__(self) -> Scheduler:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _running(self) -> EngineThread:
+        if self._thread is None:
+            raise StateError("the scheduler is not running; call start() first, or use 'async with'")
+        return self._thread
+
+    # ── ask ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(
+        self, job: str | Callable[..., Any], args: Mapping[str, Any] | None = None, *, delay: Duration | None = None
+    ) -> int:
+        """Ask for one run of a job, now or after `delay`; its id. Stored when this returns."""
+        name = job if isinstance(job, str) else getattr(job, "__name__", "")
+        text = None if args is None else encode_arguments(args, subject=f"job {name!r}")
+        wait = 0 if delay is None else micros(parse_duration(delay, what="delay"))
+        trigger = submit_trigger(self._ids.token())
+        if args is not None and name in self.jobs:
+            self._check_arguments(name, args)
+
+        async def insert(store: Store) -> int:
+            record = await store.get_job(name)
+            if record is None:
+                raise UnknownJob(f"no job {name!r} is stored{did_you_mean(name, self.jobs)}")
+            [run_id] = await store.submit([NewRun(record.id, trigger, self._clock.now() + wait, text)])
+            return run_id
+
+        return await self._running().on_store(insert)
+
+    def _check_arguments(self, name: str, args: Mapping[str, Any]) -> None:
+        task = self.jobs[name].task
+        if isinstance(task, Call):
+            problem = self.registry.get(task.handler).check_arguments(dict(args))
+            if problem is not None:
+                raise ArgumentsError(problem, subject=f"job {name!r}")
+
+    async def get_run(self, run_id: int) -> RunRecord | None:
+        """A run, live or finished."""
+
+        async def read(store: Store) -> RunRecord | None:
+            return await store.get_run(run_id)
+
+        return await self._running().on_store(read)

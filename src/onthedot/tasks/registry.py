@@ -1,0 +1,107 @@
+"""The handlers of this program, by name. Only what is registered here, in code, can ever be called."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from onthedot.errors import DefinitionError, DuplicateJob, UnknownHandler, did_you_mean
+from onthedot.job import Call, Job, Task, task_name
+from onthedot.run import Lease
+from onthedot.tasks.context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A registered function and what is known about calling it."""
+
+    name: str
+    function: Callable[..., Any]
+    is_coroutine: bool
+    takes_context: bool
+
+    @classmethod
+    def of(cls, name: str, function: Callable[..., Any]) -> Handler:
+        """Look at a function once, so that calling it costs nothing extra."""
+        if not callable(function):
+            raise DefinitionError(f"handler {name!r}: expected a function, got {type(function).__name__}")
+        parameters = list(inspect.signature(function).parameters.values())
+        takes_context = bool(parameters) and parameters[0].name == "ctx"
+        return cls(name, function, inspect.iscoroutinefunction(function), takes_context)
+
+    def call(self, lease: Lease) -> Any:
+        """Call the function with the run's arguments: its result, or its coroutine."""
+        arguments = arguments_of(lease)
+        if self.takes_context:
+            return self.function(Context(lease), **arguments)
+        return self.function(**arguments)
+
+    def check_arguments(self, arguments: dict[str, Any]) -> str | None:
+        """Why the function could not be called with these arguments, or None."""
+        positional = (None,) if self.takes_context else ()
+        try:
+            inspect.signature(self.function).bind(*positional, **arguments)
+        except TypeError as error:
+            return f"arguments do not fit {self.name}{inspect.signature(self.function)}: {error}"
+        return None
+
+
+def arguments_of(lease: Lease) -> dict[str, Any]:
+    """A run's own arguments, fresh for each attempt: what a handler changes stays with it."""
+    if lease.args is not None:
+        arguments: dict[str, Any] = json.loads(lease.args)
+        return arguments
+    defaults = lease.record.job.args
+    return copy.deepcopy(dict(defaults)) if defaults else {}
+
+
+class Registry:
+    """Name → handler."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+
+    def add(self, name: str, function: Callable[..., Any]) -> Handler:
+        """Register a function. A name can be taken once."""
+        if name in self._handlers:
+            raise DuplicateJob(
+                f"handler {name!r} is registered already, for {self._handlers[name].function!r}; choose another name"
+            )
+        handler = Handler.of(name, function)
+        self._handlers[name] = handler
+        return handler
+
+    def get(self, name: str) -> Handler:
+        """The handler of this name; `UnknownHandler` if this program has none."""
+        handler = self._handlers.get(name)
+        if handler is None:
+            raise UnknownHandler(f"no handler {name!r} is registered here{did_you_mean(name, self._handlers)}")
+        return handler
+
+    def handler_of(self, lease: Lease) -> Handler:
+        """The handler that a lease's job calls."""
+        task = lease.record.job.task
+        if not isinstance(task, Call):
+            raise UnknownHandler(f"job {lease.record.job.name!r} calls no handler: its task is {task!r}")
+        return self.get(task.handler)
+
+    def check(self, job: Job) -> str | None:
+        """Why this job cannot be run here, or None."""
+        if not isinstance(job.task, Call):
+            return None
+        try:
+            return self.get(job.task.handler).check_arguments(dict(job.args))
+        except UnknownHandler as error:
+            return str(error)
+
+    def task_names(self) -> frozenset[str]:
+        """What this program can do, in the names that `reserve` filters by."""
+        return frozenset({*(task_name(Call(handler=name)) for name in self._handlers), "sleep"})
+
+    def unknown(self, tasks: Iterable[Task]) -> set[str]:
+        """The names among these tasks that this program cannot do."""
+        return {task_name(task) for task in tasks} - self.task_names()

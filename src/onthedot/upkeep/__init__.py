@@ -1,0 +1,1 @@
+"""Putting right what nobody else will."""

@@ -1,0 +1,43 @@
+"""The reaper: takes runs from nodes whose lease has ended, and lets the job's guarantee decide what becomes of them."""
+
+from __future__ import annotations
+
+from onthedot import faults
+from onthedot.clock import Micros
+from onthedot.cluster.members import Membership
+from onthedot.events import Events, RunRecovered
+from onthedot.policy import recovery
+from onthedot.settings import Settings
+from onthedot.stores.base import Store
+
+
+class Reaper:
+    """Recovers orphans. Ticks on every node: each take is guarded in the store, so two reapers do no harm."""
+
+    name = "reaper"
+
+    def __init__(self, store: Store, membership: Membership, settings: Settings, events: Events) -> None:
+        self._store = store
+        self._membership = membership
+        self._settings = settings
+        self._events = events
+
+    async def tick(self, now: Micros) -> Micros:
+        """One sweep."""
+        if not self._membership.trusted:
+            return self._settings.reap_every  # it may be us who is dead: the heartbeat finds out first
+        orphans = await self._store.orphans(limit=self._settings.batch)
+        if not orphans:
+            return self._settings.reap_every
+        verdicts = [
+            (
+                lease,
+                recovery.decide(lease.record.job, recoveries=lease.recoveries, now=now, why="its node's lease ended"),
+            )
+            for lease in orphans
+        ]
+        faults.point("reap.before_write")
+        for taken, (lease, verdict) in zip(await self._store.reap(verdicts), verdicts, strict=True):
+            if taken:
+                self._events.emit(RunRecovered(lease, verdict))
+        return 0 if len(orphans) == self._settings.batch else self._settings.reap_every

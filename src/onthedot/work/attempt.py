@@ -1,0 +1,84 @@
+"""One attempt, from its seat to its outcome: what every runner has in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from onthedot.clock import Micros
+from onthedot.run import Lease
+from onthedot.verdict import SUCCEEDED, Outcome, OutcomeKind
+
+_ERROR_CHARACTERS = 4_000
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """A lease on its way through a runner. `outcome` is set exactly once; who sets it first, wins."""
+
+    lease: Lease
+    timeout: Micros = 0  # 0: none
+    started_at: Micros = 0
+    ended_at: Micros = 0
+    outcome: Outcome | None = None
+    timed_out: bool = False
+    stopped: bool = False
+    stuck: bool = False  # its outcome is decided, but its function still runs and keeps the seat
+    handle: Any = field(default=None, repr=False)  # whatever the runner needs to end it early
+
+
+Ended = Callable[[list[Attempt]], None]
+Started = Callable[[list[Attempt]], None]
+
+
+class Runner(Protocol):
+    """Executes attempts of one kind. `start` and `stop` are called on the engine's thread."""
+
+    def start(self, attempts: list[Attempt]) -> None:
+        """Begin these now, or as soon as there is room. Each is delivered exactly once, when it has ended."""
+        ...
+
+    def stop(self, attempts: list[Attempt]) -> None:
+        """End these early, if that is possible: their lease is gone, or the node stops now."""
+        ...
+
+    def close(self) -> None:
+        """Let go of threads."""
+        ...
+
+
+def succeeded(value: object, limit: int) -> Outcome:
+    """The outcome of a handler that returned: its value must be JSON, and not too large to keep."""
+    if value is None:
+        return SUCCEEDED
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        kept = f"the handler returned {type(value).__name__}, which is not JSON ({error}); return None or plain data"
+        return Outcome(OutcomeKind.FAILED, kept, ("onthedot.ResultNotJson",))
+    if len(text) > limit:
+        kept = f"the handler's result is {len(text)} characters of JSON, more than {limit}; store it elsewhere"
+        return Outcome(OutcomeKind.FAILED, kept, ("onthedot.ResultTooLarge",))
+    return Outcome(OutcomeKind.SUCCEEDED, result=text)
+
+
+def failed(error: BaseException) -> Outcome:
+    """The outcome of a handler that raised."""
+    text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
+    return Outcome(OutcomeKind.FAILED, text, type_names(type(error)))
+
+
+def timed_out(timeout: Micros) -> Outcome:
+    """The outcome of an attempt that took longer than its job allows."""
+    return Outcome(OutcomeKind.TIMED_OUT, f"took longer than its time-out of {timeout / 1_000_000:g} s")
+
+
+def type_names(kind: type[BaseException]) -> tuple[str, ...]:
+    """An exception type and its bases, as the dotted names that `Retry.on` holds.
+
+    >>> type_names(ConnectionResetError)[:2]
+    ('builtins.ConnectionResetError', 'builtins.ConnectionError')
+    """
+    return tuple(f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__ if issubclass(base, BaseException))

@@ -1,0 +1,1 @@
+"""The ways to execute an attempt: on the application's event loop, in a thread."""

@@ -1,0 +1,167 @@
+"""Coroutines, on the application's event loop.
+
+Work comes over from the engine's thread in batches, and outcomes go back once per turn of the loop: a hand-over per
+run would cost more than the run (measured: 22 µs each, 2 µs batched). Time-outs share one heap and one timer
+(1 µs an attempt instead of 6 for `asyncio.timeout`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+
+from onthedot import faults
+from onthedot.clock import SECOND, Clock, Micros
+from onthedot.job import Call, Sleep
+from onthedot.tasks.registry import Registry
+from onthedot.verdict import Outcome, OutcomeKind
+from onthedot.work.attempt import Attempt, Ended, Started, failed, succeeded, timed_out
+
+_STOPPED = Outcome(OutcomeKind.LOST, "stopped before its end")
+
+
+class CoroutineRunner:
+    """Runs coroutine handlers, and the simulated task `sleep`, as tasks of one event loop."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        engine_loop: asyncio.AbstractEventLoop,
+        registry: Registry,
+        clock: Clock,
+        *,
+        seats: int,
+        result_bytes: int,
+        ended: Ended,
+        started: Started | None,
+    ) -> None:
+        self._loop = loop
+        self._engine_loop = engine_loop
+        self._registry = registry
+        self._clock = clock
+        self._seats = seats
+        self._result_bytes = result_bytes
+        self._tell_ended = ended
+        self._tell_started = started
+        self._waiting: deque[Attempt] = deque()
+        self._running: set[Attempt] = set()
+        self._started: list[Attempt] = []
+        self._ended: list[Attempt] = []
+        self._flushing = False
+        self._deadlines: list[tuple[Micros, int, Attempt]] = []
+        self._deadline_timer: asyncio.TimerHandle | None = None
+
+    # ── called on the engine's thread ────────────────────────────────────────────────────────────────────────
+
+    def start(self, attempts: list[Attempt]) -> None:
+        self._loop.call_soon_threadsafe(self._begin, attempts)
+
+    def stop(self, attempts: list[Attempt]) -> None:
+        self._loop.call_soon_threadsafe(self._end_early, attempts)
+
+    def close(self) -> None:
+        """Nothing is held beyond the attempts."""
+
+    # ── on the application's loop ────────────────────────────────────────────────────────────────────────────
+
+    def _begin(self, attempts: list[Attempt]) -> None:
+        self._waiting.extend(attempts)
+        self._fill_seats()
+
+    def _fill_seats(self) -> None:
+        create_task, waiting, running = self._loop.create_task, self._waiting, self._running
+        while waiting and len(running) < self._seats:
+            attempt = waiting.popleft()
+            running.add(attempt)
+            attempt.handle = create_task(self._perform(attempt))
+
+    async def _perform(self, attempt: Attempt) -> None:
+        """The attempt itself: whatever happens in here becomes one outcome."""
+        attempt.started_at = self._clock.now()
+        if attempt.timeout:
+            self._watch(attempt)
+        if self._tell_started is not None:
+            self._started.append(attempt)
+            self._flush_soon()
+        faults.point("attempt.before_call")
+        try:
+            outcome = succeeded(await self._call(attempt), self._result_bytes)
+        except asyncio.CancelledError as error:
+            outcome = _STOPPED if attempt.stopped else failed(error)
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it raises is its outcome
+            outcome = failed(error)
+        faults.point("attempt.after_call")
+        self._end(attempt, timed_out(attempt.timeout) if attempt.timed_out else outcome)
+
+    async def _call(self, attempt: Attempt) -> object:
+        task = attempt.lease.record.job.task
+        match task:
+            case Call(handler=name):
+                return await self._registry.get(name).call(attempt.lease)
+            case Sleep(duration=duration):
+                await asyncio.sleep(duration.total_seconds())
+                return None
+
+    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+        attempt.outcome = outcome
+        attempt.ended_at = self._clock.now()
+        attempt.handle = None
+        self._running.discard(attempt)
+        self._ended.append(attempt)
+        self._flush_soon()
+        if self._waiting:
+            self._fill_seats()
+
+    def _end_early(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            if attempt in self._running:
+                attempt.stopped = True
+                attempt.handle.cancel()
+            elif attempt in self._waiting:
+                self._waiting.remove(attempt)
+                self._end(attempt, Outcome(OutcomeKind.RELEASED, "stopped before it began"))
+
+    def _flush_soon(self) -> None:
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Hand over what happened in this turn of the loop, all at once."""
+        self._flushing = False
+        started, self._started = self._started, []
+        ended, self._ended = self._ended, []
+        if self._engine_loop.is_closed():
+            return  # the engine has given up on us: nobody is left to tell
+        if started and self._tell_started is not None:
+            self._engine_loop.call_soon_threadsafe(self._tell_started, started)
+        if ended:
+            self._engine_loop.call_soon_threadsafe(self._tell_ended, ended)
+
+    # ── time-outs: one heap, one timer ───────────────────────────────────────────────────────────────────────
+
+    def _watch(self, attempt: Attempt) -> None:
+        deadline = self._clock.steady() + attempt.timeout
+        heapq.heappush(self._deadlines, (deadline, attempt.lease.fence, attempt))
+        if self._deadlines[0][2] is attempt:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
+        while self._deadlines and self._deadlines[0][2].outcome is not None:
+            heapq.heappop(self._deadlines)
+        if self._deadlines:
+            wait = max(0, self._deadlines[0][0] - self._clock.steady()) / SECOND
+            self._deadline_timer = self._loop.call_later(wait, self._pass_deadlines)
+
+    def _pass_deadlines(self) -> None:
+        now = self._clock.steady()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, _, attempt = heapq.heappop(self._deadlines)
+            if attempt.outcome is None:
+                attempt.timed_out = True
+                attempt.handle.cancel()
+        self._set_timer()

@@ -1,0 +1,321 @@
+"""The worker: reserves runs, arms them just before they are due, fires them at their instant, hands back outcomes.
+
+    reserve ──▶ held (a heap, by due instant) ──arm──▶ armed ──at the due instant──▶ a runner ──▶ finisher
+       └─────────── already due: reserved and armed in one write ─────────────────────▲
+
+Two services share one `Worker`: `Reserving` looks for work, `Arming` turns reservations into attempts in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from onthedot import faults
+from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
+from onthedot.cluster.members import Membership
+from onthedot.duration import micros
+from onthedot.errors import NodeExpired, StoreUnavailable
+from onthedot.events import AttemptStarted, Events, HandlerStuck
+from onthedot.ids import Ids
+from onthedot.job import Call, Guarantee
+from onthedot.policy import recovery, retry
+from onthedot.run import Armed, Lease
+from onthedot.settings import Settings
+from onthedot.stores.base import Ask, Hint, Store
+from onthedot.tasks.registry import Registry
+from onthedot.verdict import Finish, OutcomeKind, Verdict
+from onthedot.work.attempt import Attempt, Runner
+from onthedot.work.finisher import Finisher
+from onthedot.work.pace import ArmLead, Pace
+from onthedot.work.reservations import Reservations
+
+_RECHECK = SECOND  # no timer trusts the clock for longer: it may be set
+_NEVER: Micros = 2**62
+
+
+class Worker:
+    """The seats of this node, what is held for them, and what sits in them."""
+
+    def __init__(
+        self,
+        store: Store,
+        membership: Membership,
+        finisher: Finisher,
+        registry: Registry,
+        settings: Settings,
+        events: Events,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        self.store = store
+        self.membership = membership
+        self.settings = settings
+        self.clock = clock
+        self.ids = ids
+        self.tasks = registry.task_names()
+        self.held = Reservations()
+        self.pace = Pace(settings.batch)
+        self.stopping = False
+        self._registry = registry
+        self._finisher = finisher
+        self._events = events
+        self._running: dict[str, Attempt] = {}  # by lease id: armed, and its seat not free again
+        self._runners: Mapping[str, Runner] = {}
+        self._on_free: Callable[[], None] = lambda: None
+        self._on_finish: Callable[[], None] = lambda: None
+
+    def attach(
+        self, runners: Mapping[str, Runner], *, on_free: Callable[[], None], on_finish: Callable[[], None]
+    ) -> None:
+        """Connect the runners (`coroutine`, `thread`) and who is to be woken when a seat or a verdict is there."""
+        self._runners = runners
+        self._on_free = on_free
+        self._on_finish = on_finish
+
+    # ── seats ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def running(self) -> int:
+        """Attempts that have a seat, or wait for one in a moment."""
+        return len(self._running)
+
+    @property
+    def free_seats(self) -> int:
+        return max(0, self.settings.seats - len(self._running))
+
+    def known_leases(self) -> set[str]:
+        """Every lease that this worker knows it has."""
+        return {*self._running, *self.held.lease_ids(), *self._finisher.lease_ids()}
+
+    # ── from lease to runner ─────────────────────────────────────────────────────────────────────────────────
+
+    def launch(self, leases: list[Lease]) -> None:
+        """Give armed leases their seats, and start each at its due instant: never before."""
+        now = self.clock.now()
+        due_now: list[Attempt] = []
+        later: dict[Micros, list[Attempt]] = {}
+        for lease in leases:
+            job = lease.record.job
+            attempt = Attempt(lease, micros(job.timeout) if job.timeout else 0)
+            self._running[lease.lease_id] = attempt
+            if lease.due_at <= now:
+                due_now.append(attempt)
+            else:
+                later.setdefault(lease.due_at, []).append(attempt)
+        self._fire(0, due_now)
+        for due_at, attempts in later.items():
+            self._fire(due_at, attempts)
+
+    def _fire(self, due_at: Micros, attempts: list[Attempt]) -> None:
+        """Start these if it is time; a timer may ring early, and the clock may be set."""
+        wait = due_at - self.clock.now()
+        if wait > 0:
+            asyncio.get_running_loop().call_later(min(wait, _RECHECK) / SECOND, self._fire, due_at, attempts)
+            return
+        for kind, runner in self._runners.items():
+            mine = [attempt for attempt in attempts if self._kind(attempt.lease) == kind]
+            if mine:
+                runner.start(mine)
+
+    def _kind(self, lease: Lease) -> str:
+        task = lease.record.job.task
+        if isinstance(task, Call) and not self._registry.get(task.handler).is_coroutine:
+            return "thread"
+        return "coroutine"
+
+    # ── from runner to verdict ───────────────────────────────────────────────────────────────────────────────
+
+    def started(self, attempts: list[Attempt]) -> None:
+        """User code has begun."""
+        for attempt in attempts:
+            self._events.emit(AttemptStarted(attempt.lease, attempt.started_at))
+
+    def ended(self, attempts: list[Attempt]) -> None:
+        """Outcomes are there: judge them, pass them on, and look for more work."""
+        finishes = []
+        for attempt in attempts:
+            if not attempt.stuck:
+                self._running.pop(attempt.lease.lease_id, None)
+            if attempt.lease.record.job.guarantee is Guarantee.AT_LEAST_ONCE:
+                self.pace.note(attempt.lease.record.id, attempt.ended_at - attempt.started_at)
+            finishes.append(Finish(attempt.lease, self._judge(attempt), attempt.started_at, attempt.ended_at))
+        self._finisher.add(finishes)
+        self._on_finish()
+        self._on_free()
+
+    def _judge(self, attempt: Attempt) -> Verdict:
+        outcome, lease = attempt.outcome, attempt.lease
+        if outcome is None:
+            raise AssertionError(f"a runner delivered an attempt without an outcome: {attempt!r}")
+        job = lease.record.job
+        if outcome.kind is OutcomeKind.LOST:
+            why = outcome.error or "stopped"
+            return recovery.decide(job, recoveries=lease.recoveries, now=attempt.ended_at, why=why)
+        chance = self.ids.fraction() if outcome.kind is not OutcomeKind.SUCCEEDED else 0.0
+        return retry.decide(outcome, job, failures=lease.failures, ended_at=attempt.ended_at, chance=chance)
+
+    def stuck(self, attempts: list[Attempt]) -> None:
+        """Time-outs of functions that cannot be stopped."""
+        for attempt in attempts:
+            self._events.emit(HandlerStuck(attempt.lease))
+
+    def freed(self, attempts: list[Attempt]) -> None:
+        """Stuck functions have returned after all."""
+        for attempt in attempts:
+            self._running.pop(attempt.lease.lease_id, None)
+        self._on_free()
+
+    # ── giving back ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def release_held(self) -> None:
+        """Give back everything that is reserved and not armed."""
+        leases = self.held.take_all()
+        if leases:
+            await self.store.release(leases)
+
+    def stop_running(self, incarnation: str | None = None) -> int:
+        """End attempts early: all, or those of an incarnation that lost its lease. How many there were."""
+        wanted = [a for a in self._running.values() if incarnation in (None, a.lease.incarnation)]
+        for runner in self._runners.values():
+            runner.stop([attempt for attempt in wanted if self._runners[self._kind(attempt.lease)] is runner])
+        return len(wanted)
+
+    def fenced(self, incarnation: str) -> int:
+        """This incarnation has ended: what it held is not ours any more."""
+        self.held.take_all()
+        return self.stop_running(incarnation)
+
+
+class Reserving:
+    """Looks for work, as much as there is room for."""
+
+    name = "worker"
+
+    def __init__(self, worker: Worker, on_held: Callable[[], None]) -> None:
+        self._worker = worker
+        self._on_held = on_held
+        self._look_at: Micros = 0  # when the store said that something may be free
+        self._unanswered = False
+
+    async def tick(self, now: Micros) -> Micros | None:
+        """One look."""
+        worker, settings = self._worker, self._worker.settings
+        if worker.stopping:
+            return None
+        if self._unanswered:
+            await self._adopt_unanswered()
+        ask = self._ask(now)
+        if ask is None:
+            return settings.poll_every
+        self._look_at = _NEVER  # whatever we are told from here on is news
+        try:
+            reserved = await worker.store.reserve(ask)
+        except NodeExpired:
+            return settings.poll_every  # the heartbeat finds out by itself and joins anew
+        except StoreUnavailable:
+            self._unanswered = True
+            raise
+        faults.point("reserve.after_write")
+        worker.held.add(reserved.held)
+        if reserved.held:
+            self._on_held()
+        if reserved.armed:
+            worker.launch(reserved.armed)
+        self._look_at = _NEVER if reserved.look_again_at is None else reserved.look_again_at
+        if self._look_at > reserved.now:
+            return min(self._look_at - reserved.now, settings.poll_every)
+        # More is free already. If we got something, ask on; if not, we have no room, and are woken when we do.
+        return 0 if reserved.armed or reserved.held else settings.poll_every
+
+    def _ask(self, now: Micros) -> Ask | None:
+        worker, settings = self._worker, self._worker.settings
+        seats = worker.free_seats
+        if not worker.membership.trusted or (not seats and self._look_at <= now):
+            return None  # what is due would find no seat: whoever has one may take it
+        ahead = max(0, min(settings.ahead, settings.seats) - len(worker.held))
+        extra = worker.pace.beyond_seats(worker.running) if seats else 0
+        return Ask(
+            worker.membership.incarnation,
+            worker.ids.leases(seats + extra + ahead),
+            seats,
+            ahead,
+            extra,
+            worker.pace.quick,
+            settings.horizon,
+            settings.lapse,
+            settings.queues,
+            worker.tasks,
+        )
+
+    async def _adopt_unanswered(self) -> None:
+        """A reserve without an answer may have been done all the same: what we hold tells what the answer was."""
+        worker = self._worker
+        known = worker.known_leases()
+        found = [
+            lease for lease in await worker.store.held(worker.membership.incarnation) if lease.lease_id not in known
+        ]
+        worker.held.add([lease for lease in found if not lease.fence])
+        worker.launch([lease for lease in found if lease.fence])
+        self._unanswered = False
+        self._on_held()
+
+    def wants(self, hint: Hint) -> bool:
+        """Whether a hint is a reason to look now."""
+        return hint.kind == "runs" and hint.ready_at - self._worker.settings.horizon < self._look_at
+
+
+class Arming:
+    """Arms reservations a little before they are due, so that the write's latency is not the job's lateness."""
+
+    name = "arming"
+
+    def __init__(self, worker: Worker, on_room: Callable[[], None]) -> None:
+        self._worker = worker
+        self._on_room = on_room
+        self._lead = ArmLead(worker.settings.arm_lead_min, worker.settings.arm_lead_max)
+
+    async def tick(self, now: Micros) -> Micros | None:
+        """Arm what is due within the lead; give back what is due and finds no seat."""
+        worker = self._worker
+        if not worker.membership.trusted:
+            worker.held.take_all()  # they lapse by themselves
+            return None
+        lead = self._lead.micros
+        leases = worker.held.take(now + lead, worker.free_seats)
+        if leases:
+            self._on_room()
+            await self._arm(leases)
+        if not worker.free_seats:
+            seatless = worker.held.take(worker.clock.now(), worker.settings.batch)
+            if seatless:
+                await worker.store.release(seatless)
+        return self._delay(lead)
+
+    async def _arm(self, leases: list[Lease]) -> None:
+        worker = self._worker
+        faults.point("arm.before_write")
+        sent = worker.clock.steady()
+        try:
+            answers = await worker.store.arm(leases)
+        except NodeExpired:
+            return
+        except StoreUnavailable:
+            worker.held.add(leases)  # asked again with the same leases: `arm` is repeatable
+            raise
+        faults.point("arm.after_write")
+        self._lead.note(worker.clock.steady() - sent)
+        armed = []
+        for lease, answer in zip(leases, answers, strict=True):
+            if isinstance(answer, Armed):
+                lease.fence, lease.attempt, lease.armed_at = answer
+                armed.append(lease)
+        worker.launch(armed)
+
+    def _delay(self, lead: Micros) -> Micros | None:
+        worker = self._worker
+        due = worker.held.next_due()
+        if due is None:
+            return None
+        wait = due - worker.clock.now()
+        return max(MILLISECOND if not worker.free_seats else 0, wait - lead if worker.free_seats else wait)

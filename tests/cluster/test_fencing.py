@@ -1,0 +1,195 @@
+"""Two nodes on one store, one of them cut off: who may act, who finds out, and what is never done twice."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import onthedot as otd
+from onthedot.clock import SECOND
+from onthedot.engine import Engine
+from onthedot.errors import StoreUnavailable
+from onthedot.events import (
+    AttemptEnded,
+    AttemptStarted,
+    Events,
+    LeaseLost,
+    NodeFenced,
+    NodeJoined,
+    RunRecovered,
+    TermEnded,
+    TermWon,
+)
+from onthedot.ids import SeededIds
+from onthedot.stores.base import Store
+from onthedot.stores.memory import MemoryStore
+from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
+
+START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+
+
+class Cable:
+    """A store behind a cable that can be cut: every call fails, on the node's side of it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.cut = False
+
+    def __getattr__(self, name: str):
+        found = getattr(self._store, name)
+        if not asyncio.iscoroutinefunction(found):
+            return found
+
+        async def call(*args, **kwargs):
+            if self.cut:
+                raise StoreUnavailable("the cable is cut")
+            return await found(*args, **kwargs)
+
+        return call
+
+
+class Node:
+    """An engine on its own cable, and what it told."""
+
+    def __init__(self, name: str, store: Store, sched: otd.Scheduler) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        self.told: list = []
+        self.cable = Cable(store)
+        settings = otd.Settings(node_id=name)
+        self.engine = Engine(
+            self.cable,
+            sched.registry,
+            settings,
+            Events([self.told.append]),
+            store.clock,
+            SeededIds(name),
+        )
+
+    async def start(self, sched: otd.Scheduler) -> None:
+        await self.engine.start(list(sched.jobs.values()), asyncio.get_running_loop())
+
+    def of(self, kind: type) -> list:
+        return [event for event in self.told if isinstance(event, kind)]
+
+
+def clock() -> VirtualClock:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return VirtualClock(loop, START)
+
+
+def program(guarantee: str, seconds: float, executed: list) -> otd.Scheduler:
+    sched = otd.Scheduler("memory:")
+
+    @sched.job(schedule=otd.at("2026-06-01T12:00:10Z"), guarantee=guarantee)
+    async def work(ctx: otd.Context) -> str:
+        executed.append((ctx.attempt, ctx.fence))
+        await asyncio.sleep(seconds)
+        return f"attempt {ctx.attempt}"
+
+    return sched
+
+
+async def cut_off(guarantee: str, executed: list) -> tuple[MemoryStore, Node, Node]:
+    """Node a starts the run and is cut off for a minute; node b is there the whole time."""
+    store, sched = MemoryStore(clock()), program(guarantee, 45, executed)
+    a, b = Node("a", store, sched), Node("b", store, sched)
+    await a.start(sched)
+    await asyncio.sleep(11)
+    await b.start(sched)
+    await asyncio.sleep(1)
+    a.cable.cut = True
+    await asyncio.sleep(60)
+    a.cable.cut = False
+    await asyncio.sleep(60)
+    for node in (a, b):
+        await node.engine.stop(asyncio.Event())
+    return store, a, b
+
+
+def test_a_run_of_a_dead_node_is_recovered_and_the_stale_verdict_changes_nothing():
+    executed: list = []
+    store, a, b = run_virtual(cut_off("at_least_once", executed))
+    [run] = store.finished.values()
+    assert (run.state, run.attempts, run.recoveries, run.result) == ("succeeded", 2, 1, '"attempt 2"')
+    assert [attempt for attempt, _ in executed] == [1, 2]
+    assert executed[0][1] < executed[1][1]
+    [recovered] = b.of(RunRecovered)
+    assert recovered.lease.attempt == 1
+    assert [event.finish.lease.attempt for event in a.of(LeaseLost)] == [1]
+    assert [event.finish.lease.attempt for event in b.of(AttemptEnded)] == [2]
+
+
+def test_at_most_once_is_lost_with_its_node_and_never_runs_again():
+    executed: list = []
+    store, a, b = run_virtual(cut_off("at_most_once", executed))
+    [run] = store.finished.values()
+    assert (run.state, run.reason, run.attempts) == ("lost", "node lost", 1)
+    assert len(executed) == 1
+    assert a.of(LeaseLost)
+    assert not b.of(AttemptStarted)
+
+
+def test_a_node_that_was_declared_dead_goes_on_under_a_new_incarnation():
+    executed: list = []
+    _, a, _ = run_virtual(cut_off("at_least_once", executed))
+    [fenced] = a.of(NodeFenced)
+    first, second = a.of(NodeJoined)
+    assert fenced.incarnation == first.incarnation != second.incarnation
+    assert fenced.node_id == first.node_id == second.node_id == "a"
+
+
+def test_the_term_passes_to_a_living_node():
+    executed: list = []
+    _, a, b = run_virtual(cut_off("at_least_once", executed))
+    assert a.of(TermWon)[0].number == 1
+    assert b.of(TermWon)[0].number == 2
+    assert a.of(TermEnded)
+
+
+def test_a_short_cut_costs_nothing():
+    """Cut for less than the lease: the node renews, keeps its run, and nobody takes it."""
+
+    async def scenario(executed: list):
+        store, sched = MemoryStore(clock()), program("at_least_once", 20, executed)
+        a, b = Node("a", store, sched), Node("b", store, sched)
+        await a.start(sched)
+        await asyncio.sleep(11)
+        await b.start(sched)
+        a.cable.cut = True
+        await asyncio.sleep(7)
+        a.cable.cut = False
+        await asyncio.sleep(60)
+        for node in (a, b):
+            await node.engine.stop(asyncio.Event())
+        return store, a, b
+
+    executed: list = []
+    store, a, b = run_virtual(scenario(executed))
+    [run] = store.finished.values()
+    assert (run.state, run.attempts) == ("succeeded", 1)
+    assert not a.of(NodeFenced)
+    assert not b.of(RunRecovered)
+
+
+def test_a_whole_machine_that_slept_keeps_its_run():
+    """A laptop's lid was closed for ten hours: the lease has ended, but nobody acted on it, so it is renewed."""
+
+    async def scenario(executed: list):
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        store, sched = MemoryStore(clock()), program("at_least_once", 30, executed)
+        a = Node("a", store, sched)
+        await a.start(sched)
+        await asyncio.sleep(12)
+        loop._virtual_time += 10 * 3600  # every timer is overdue at once
+        await asyncio.sleep(60)
+        await a.engine.stop(asyncio.Event())
+        return store, a
+
+    executed: list = []
+    store, a = run_virtual(scenario(executed))
+    [run] = store.finished.values()
+    assert (run.state, run.attempts, len(executed)) == ("succeeded", 1, 1)
+    assert not a.of(NodeFenced)
+    assert run.ended_at is not None
+    assert run.ended_at - run.due_at > 10 * 3600 * SECOND

@@ -1,0 +1,118 @@
+"""How a node joins, what it is called, and when it stops trusting its lease."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+import onthedot as otd
+from onthedot.clock import SECOND, to_micros
+from onthedot.cluster.leadership import Leadership
+from onthedot.cluster.members import Membership
+from onthedot.events import Events
+from onthedot.ids import RandomIds, SeededIds
+from onthedot.stores.memory import MemoryStore
+from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
+
+START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+
+
+def member(store: MemoryStore, *, node_id: str = "", ids=None) -> Membership:
+    return Membership(store, store.clock, ids or RandomIds(), otd.Settings(node_id=node_id), Events())
+
+
+def store() -> MemoryStore:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return MemoryStore(VirtualClock(loop, START))
+
+
+def test_the_node_id_is_generated_or_taken_from_the_settings():
+    async def scenario():
+        memory = store()
+        generated, again, given = member(memory), member(memory), member(memory, node_id="mail-1")
+        assert given.node_id == "mail-1"
+        assert generated.node_id
+        assert generated.node_id != again.node_id
+
+    run_virtual(scenario())
+
+
+def test_a_node_registers_with_the_instant_of_its_registration():
+    async def scenario():
+        memory = store()
+        await asyncio.sleep(5)
+        joined = member(memory, node_id="a")
+        await joined.join()
+        [node] = await memory.list_nodes()
+        assert (node.id, node.incarnation) == ("a", joined.incarnation)
+        assert node.registered_at == to_micros(START) + 5 * SECOND
+        assert node.lease_until == node.registered_at + 15 * SECOND
+        assert node.pid > 0
+
+    run_virtual(scenario())
+
+
+def test_every_boot_is_a_new_incarnation_of_the_same_node():
+    async def scenario():
+        memory = store()
+        for _ in range(2):
+            await member(memory, node_id="a").join()
+        nodes = await memory.list_nodes()
+        assert [node.id for node in nodes] == ["a", "a"]
+        assert len({node.incarnation for node in nodes}) == 2
+
+    run_virtual(scenario())
+
+
+def test_a_lease_is_trusted_until_its_margin_and_again_after_a_beat():
+    async def scenario():
+        memory = store()
+        joined = member(memory, ids=SeededIds(1))
+        trusted = [joined.trusted]
+        await joined.join()
+        for seconds in (0, 11.9, 0.2):
+            await asyncio.sleep(seconds)
+            trusted.append(joined.trusted)
+        await joined.tick(memory.clock.now())
+        trusted.append(joined.trusted)
+        await joined.leave()
+        trusted.append(joined.trusted)
+        assert trusted == [False, True, True, False, True, False]
+
+    run_virtual(scenario())
+
+
+def test_one_node_leads_and_the_next_takes_over_when_it_resigns():
+    async def scenario():
+        memory = store()
+        nodes = []
+        for name in ("a", "b"):
+            joined = member(memory, node_id=name)
+            await joined.join()
+            nodes.append(Leadership(memory, joined, otd.Settings(), Events()))
+        first, second = nodes
+        for node in nodes:
+            await node.tick(memory.clock.now())
+        assert [node.term and node.term.number for node in nodes] == [1, None]
+        await first.resign()
+        await second.tick(memory.clock.now())
+        assert [node.term and node.term.number for node in nodes] == [None, 2]
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize(("after", "leads"), [(9, False), (11, True)])
+def test_a_leader_that_falls_silent_is_replaced_when_its_term_ends(after, leads):
+    async def scenario():
+        memory = store()
+        silent, heir = member(memory, node_id="silent"), member(memory, node_id="heir")
+        await silent.join()
+        await heir.join()
+        await Leadership(memory, silent, otd.Settings(), Events()).tick(memory.clock.now())
+        await asyncio.sleep(after)
+        next_one = Leadership(memory, heir, otd.Settings(), Events())
+        await next_one.tick(memory.clock.now())
+        assert (next_one.term is not None) == leads
+
+    run_virtual(scenario())

@@ -1,0 +1,161 @@
+"""Options as people write them, and everything that can be wrong with them."""
+
+from datetime import timedelta
+
+import pytest
+
+import onthedot as otd
+from onthedot.define.arguments import LIMIT, encode_arguments
+from onthedot.define.options import build_job
+from onthedot.job import Call, Cron, Sleep
+
+TASK = Call(handler="report")
+
+
+def build(**options):
+    return build_job(TASK, {"name": "report", **options})
+
+
+def test_options_become_a_job():
+    job = build(
+        schedule="every 1h30m", timeout="20m", retry=5, catch_up="none", guarantee="at_least_once", args={"a": 1}
+    )
+    assert job.schedules == (otd.every("1h30m"),)
+    assert (job.timeout, job.retry.attempts, job.catch_up.mode) == (timedelta(minutes=20), 5, "none")
+    assert build(schedules=["@daily", otd.every("1h")]).schedules == (otd.cron("@daily"), otd.every("1h"))
+
+
+def test_a_job_without_schedules_waits_to_be_submitted():
+    assert build().schedules == ()
+
+
+BAD: dict[str, tuple[dict, list[str]]] = {
+    "unknown key": ({"quue": 1, "timout": "5s"}, ["unknown option 'quue'", "did you mean 'timeout'?"]),
+    "bad cron": ({"schedule": "61 * * * *"}, ["minute", "61"]),
+    "impossible date": ({"schedule": "0 0 31 2 *"}, ["0 0 31 2 *"]),
+    "unknown zone": (
+        {"schedule": Cron(expression="0 0 * * *", tz="Europe/Berln")},
+        ["'Europe/Berln'", "Europe/Berlin"],
+    ),
+    "owner": ({"owner": 3}, ["owner: expected str, got int 3"]),
+    "both": ({"schedule": "@daily", "schedules": ["@hourly"]}, ["expected either 'schedule' or 'schedules', got both"]),
+    "not a schedule": ({"schedule": 5}, ["schedule: expected cron(…)"]),
+    "negative time-out": ({"timeout": "-5s"}, ["timeout: expected a length of time"]),
+    "zero time-out": ({"timeout": 0}, ["timeout: expected a length of time above zero, got 0"]),
+    "time-out of another kind": ({"timeout": True}, ["timeout: expected text like '1h30m'", "bool"]),
+    "retry": ({"retry": "often"}, ["retry.attempts: expected a whole number from 1 to 1000, got 'often'"]),
+    "catch-up": ({"catch_up": "most"}, ["catch_up: expected one of 'none', 'last', 'all', got 'most'"]),
+    "guarantee": ({"guarantee": "exactly"}, ["guarantee: expected one of 'at_least_once', 'at_most_once'"]),
+    "retries once": ({"guarantee": "at_most_once", "retry": 3}, ["a retry is a second execution"]),
+    "name": ({"name": "a b\n"}, ["name: expected letters, digits"]),
+    "namespace": ({"namespace": ""}, ["namespace: expected letters, digits"]),
+    "non-JSON arguments": ({"args": {"when": object()}}, ["arguments: expected JSON", "object"]),
+    "keys that are not text": ({"args": {"a": {1: 2}}}, ["expected text as the keys"]),
+    "not a number": ({"args": {"a": float("nan")}}, ["arguments: expected JSON"]),
+    "arguments of another kind": ({"args": [1]}, ["args: expected mapping, got list"]),
+    "oversized arguments": ({"args": {"a": "x" * LIMIT}}, [f"at most {LIMIT} characters of JSON, got"]),
+    "the same schedule twice": ({"schedules": ["@daily", "0 0 * * *", "@daily"]}, ["each to be there once, got 2"]),
+    "recoveries": ({"max_recoveries": -1}, ["max_recoveries: expected zero or more"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_options_are_refused_with_a_reason(case):
+    options, words = BAD[case]
+    with pytest.raises(otd.DefinitionError) as refused:
+        build(**options)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_every_problem_is_reported_at_once():
+    with pytest.raises(otd.DefinitionError) as refused:
+        build(timeout="soon", retry=0, guarantee="maybe", colour="red", schedule="every never")
+    assert len(refused.value.problems) == 5
+    assert str(refused.value).startswith("job 'report': \n  - ")
+
+
+def test_arguments_are_canonical():
+    assert encode_arguments({"b": (1, 2), "a": None}, subject="") == '{"a":null,"b":[1,2]}'
+
+
+def test_a_refused_definition_leaves_nothing_behind():
+    sched = otd.Scheduler("memory:")
+    with pytest.raises(otd.DefinitionError):
+        sched.job(timeout="-1s")(lambda: None)
+    assert sched.jobs == {}
+
+    @sched.job(name="report")
+    async def first() -> None: ...
+
+    with pytest.raises(otd.DuplicateJob, match="'report' is defined already"):
+        sched.job(name="report")(first)
+    assert list(sched.jobs) == ["report"]
+
+
+def test_handlers_are_known_and_fit_their_arguments():
+    sched = otd.Scheduler("memory:")
+    with pytest.raises(otd.UnknownHandler, match="no handler 'reprot' is registered here"):
+        sched.add(otd.Job(name="x", task=Call(handler="reprot")))
+    with pytest.raises(otd.DefinitionError, match="sleep: expected a length of time"):
+        sched.add(otd.Job(name="nap", task=Sleep(duration=timedelta(seconds=-1))))
+    assert sched.jobs == {}
+
+
+async def test_arguments_that_do_not_fit_the_handler_are_refused_before_anything_is_stored(tmp_path):
+    sched = otd.Scheduler(f"sqlite:///{tmp_path / 'x.db'}")
+
+    @sched.job(args={"regoin": "eu"})
+    async def report(region: str) -> None: ...
+
+    with pytest.raises(otd.ArgumentsError, match=r"arguments do not fit report\(region: str\)"):
+        await sched.start()
+    assert not (tmp_path / "x.db").exists()
+
+
+async def test_a_submit_is_checked_before_it_is_stored():
+    sched = otd.Scheduler("memory:")
+
+    @sched.job
+    async def report(region: str = "eu") -> None: ...
+
+    async with sched:
+        with pytest.raises(otd.ArgumentsError, match="unexpected keyword argument 'page'"):
+            await sched.submit("report", {"page": 1})
+        with pytest.raises(otd.ArgumentsError, match="expected JSON"):
+            await sched.submit("report", {"region": object()})
+        with pytest.raises(otd.DefinitionError, match="delay: expected a length of time"):
+            await sched.submit("report", delay="-1s")
+        assert await sched.get_run(1) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgres://x", "expected 'memory:' or 'sqlite:///file.db', got 'postgres://x'"),
+        ("sqlit:///x.db", "did you mean 'sqlite'?"),
+        ("sqlite://x.db", "expected 'sqlite:///file.db'"),
+        ("sqlite:///", "expected 'sqlite:///file.db'"),
+        ("memory:x", "nothing after it"),
+        ("", "expected 'memory:'"),
+    ],
+)
+async def test_a_bad_store_url_says_what_was_expected(url, words):
+    with pytest.raises(otd.DefinitionError) as refused:
+        await otd.Scheduler(url).start()
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: otd.Settings(seats=0), "seats: expected a number above zero, got 0"),
+        (lambda: otd.Settings(queues=()), "queues: expected at least one"),
+        (lambda: otd.Settings(term_ttl=1, renew_every=1), "three times renew_every"),
+        (lambda: otd.Settings(lookahead=1_000_000), "lookahead: expected more than term_ttl"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(make, words):
+    with pytest.raises(otd.DefinitionError) as refused:
+        make()
+    assert words in str(refused.value)

@@ -1,0 +1,101 @@
+"""What follows from an outcome."""
+
+import pytest
+
+from onthedot.clock import SECOND
+from onthedot.errors import DefinitionError
+from onthedot.job import Backoff, Call, Guarantee, Job, Retry
+from onthedot.policy.retry import decide, delay_before
+from onthedot.run import RunState
+from onthedot.verdict import SUCCEEDED, Outcome, OutcomeKind, Verdict
+
+FAILED = Outcome(OutcomeKind.FAILED, "boom", ("app.Boom", "builtins.Exception", "builtins.BaseException"))
+NO_RETRY = Retry()
+TIMED_OUT = Outcome(OutcomeKind.TIMED_OUT, "too long")
+
+
+def job(retry: Retry = NO_RETRY, guarantee: Guarantee = Guarantee.AT_LEAST_ONCE) -> Job:
+    return Job(name="j", task=Call(handler="j"), retry=retry, guarantee=guarantee)
+
+
+def verdict(outcome: Outcome, retry: Retry, *, failures: int = 0, chance: float = 0.5) -> Verdict:
+    return decide(outcome, job(retry), failures=failures, ended_at=1000 * SECOND, chance=chance)
+
+
+def test_success_is_final_and_carries_its_result():
+    plain = verdict(SUCCEEDED, Retry(3))
+    assert (plain.state, plain.failed, plain.result) == (RunState.SUCCEEDED, False, None)
+    assert verdict(Outcome(OutcomeKind.SUCCEEDED, result="[1]"), Retry()).result == "[1]"
+
+
+def test_without_retries_a_failure_is_dead():
+    found = verdict(FAILED, Retry())
+    assert (found.state, found.failed, found.error) == (RunState.DEAD, True, "boom")
+
+
+@pytest.mark.parametrize(("failures", "state"), [(0, "scheduled"), (1, "scheduled"), (2, "dead"), (7, "dead")])
+def test_attempts_are_tries_in_all(failures, state):
+    assert verdict(FAILED, Retry(3), failures=failures).state == state
+
+
+@pytest.mark.parametrize(
+    ("backoff", "seconds"), [("fixed", [2, 2, 2, 2]), ("linear", [2, 4, 6, 7]), ("exponential", [2, 4, 7, 7])]
+)
+def test_backoff_grows_up_to_its_limit(backoff: Backoff, seconds: list[int]):
+    retry = Retry(9, backoff=backoff, delay="2s", max_delay="7s", jitter=False)
+    assert [delay_before(n, retry, 0.9) // SECOND for n in (1, 2, 3, 4)] == seconds
+
+
+def test_full_jitter_spreads_over_the_whole_delay():
+    retry = Retry(9, delay="8s")
+    assert [delay_before(1, retry, chance) for chance in (0.0, 0.25, 0.5)] == [0, 2 * SECOND, 4 * SECOND]
+
+
+def test_exponential_backoff_does_not_overflow():
+    assert delay_before(100_000, Retry(1000, max_delay="1h", jitter=False), 0.0) == 3600 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("on", "state"),
+    [
+        (("app.Boom",), "scheduled"),
+        ((Exception,), "scheduled"),
+        ((ConnectionError,), "dead"),
+        ((ConnectionError, "app.Boom"), "scheduled"),
+    ],
+)
+def test_only_named_errors_are_worth_a_retry(on, state):
+    assert verdict(FAILED, Retry(3, on=on)).state == state
+
+
+@pytest.mark.parametrize(("on_timeout", "state"), [(True, "scheduled"), (False, "dead")])
+def test_time_outs_are_retried_unless_told_otherwise(on_timeout, state):
+    assert verdict(TIMED_OUT, Retry(3, on=(ConnectionError,), on_timeout=on_timeout)).state == state
+
+
+def test_a_released_attempt_counts_as_nothing():
+    released = verdict(Outcome(OutcomeKind.RELEASED), Retry())
+    assert (released.state, released.failed, released.due_at) == (RunState.SCHEDULED, False, 1000 * SECOND)
+
+
+def test_at_most_once_is_never_armed_again_even_when_it_did_not_begin():
+    careful = job(guarantee=Guarantee.AT_MOST_ONCE)
+    found = decide(Outcome(OutcomeKind.RELEASED), careful, failures=0, ended_at=5, chance=0.0)
+    assert found.state is RunState.LOST
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Retry(0), "retry.attempts: expected a whole number from 1 to 1000, got 0"),
+        (lambda: Retry("3"), "got '3'"),  # type: ignore[arg-type]
+        (lambda: Retry(3, backoff="cubic"), "'exponential', 'linear', 'fixed', got 'cubic'"),  # type: ignore[arg-type]
+        (lambda: Retry(3, delay="-1s"), "retry.delay: expected a length of time"),
+        (lambda: Retry(3, max_delay=0), "retry.max_delay: expected a length of time above zero, got 0"),
+        (lambda: Retry(3, on=(int,)), "retry.on: expected exception types"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_bad_policy_is_refused_with_a_reason(make, words):
+    with pytest.raises(DefinitionError) as refused:
+        make()
+    assert words in str(refused.value)

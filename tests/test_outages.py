@@ -1,0 +1,206 @@
+"""Off for three hours, and the nights on which clocks change: the exact runs and skips, on a virtual clock."""
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+import onthedot as otd
+from onthedot.clock import SECOND, to_datetime
+from onthedot.events import RunMissed, SlotsSkipped
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.testing import Harness, run_virtual
+
+# Idle polls are what most of a virtual hour consists of. Slower ones change nothing: no start waits for a poll.
+QUIET = otd.Settings(poll_every=30 * SECOND, expire_every=10 * SECOND, reap_every=10 * SECOND)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def open_store(request, tmp_path):
+    """How a harness opens its store: the same tables hold on each."""
+    if request.param == "memory":
+        return MemoryStore
+    return lambda clock: SqliteStore.open(tmp_path / "outage.db", clock=clock, inline=True)
+
+
+def every_ten_minutes(catch_up: otd.CatchUp) -> otd.Scheduler:
+    sched = otd.Scheduler("memory:", settings=QUIET)
+
+    @sched.job(schedule=otd.cron("*/10 * * * *"), catch_up=catch_up)
+    async def job() -> None: ...
+
+    return sched
+
+
+def clock_times(instants) -> list[str]:
+    return [to_datetime(instant).strftime("%H:%M") for instant in instants]
+
+
+OUTAGES = {
+    # policy: (runs caught up at 13:05, skipped ranges (first, last, count))
+    "none": (otd.CatchUp("none"), [], [("10:10", "13:00", 18)]),
+    "last": (otd.CatchUp("last"), ["13:00"], [("10:10", "12:50", 17)]),
+    "all, five slots": (
+        otd.CatchUp("all", limit=5),
+        ["12:20", "12:30", "12:40", "12:50", "13:00"],
+        [("10:10", "12:10", 13)],
+    ),
+    "all, one hour": (
+        otd.CatchUp("all", window="1h"),
+        ["12:10", "12:20", "12:30", "12:40", "12:50", "13:00"],
+        [("10:10", "12:00", 12)],
+    ),
+    "all, all of it": (
+        otd.CatchUp("all", limit=100, window="1d"),
+        [*(f"{hour}:{minute:02}" for hour in (10, 11, 12) for minute in range(0, 60, 10)), "13:00"][1:],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("end", ["stop", "crash"])
+@pytest.mark.parametrize("policy", OUTAGES)
+def test_three_hours_off(policy, end, open_store):
+    catch_up, caught_up, skipped = OUTAGES[policy]
+
+    async def scenario():
+        harness = Harness(datetime(2026, 6, 1, 9, 45, tzinfo=UTC), store=open_store)
+        await harness.start(every_ten_minutes(catch_up))
+        await harness.advance_to(datetime(2026, 6, 1, 10, 5, tzinfo=UTC))
+        await getattr(harness, end)()
+        await harness.advance_to(datetime(2026, 6, 1, 13, 5, tzinfo=UTC))
+        await harness.start(every_ten_minutes(catch_up))
+        await harness.advance("10m")
+        runs, skips = await harness.runs("job"), await harness.skips("job")
+        await harness.stop()
+        await harness.store.close()
+        return runs, skips, harness.events
+
+    runs, skips, events = run_virtual(scenario())
+    done = [run for run in runs if run.state == "succeeded"]
+    assert clock_times(run.slot_at for run in done) == ["09:50", "10:00", *caught_up, "13:10"]
+    late = [run for run in done if run.started_at - run.due_at > 30_000_000]
+    assert clock_times(run.slot_at for run in late) == caught_up
+    assert {(run.started_at - to_micros_at(13, 5)) < 1_000_000 for run in late} <= {True}
+    ranges = [(*clock_times([skip.first, skip.last]), skip.count) for skip in skips]
+    assert ranges == skipped
+    assert {skip.reason for skip in skips} <= {"missed"}
+    assert {run.state for run in runs} <= {"succeeded", "scheduled", "reserved"}
+    told = [event for event in events if isinstance(event, SlotsSkipped)]
+    assert sum(event.slots for event in told) == sum(count for _, _, count in skipped)
+
+
+def to_micros_at(hour: int, minute: int) -> int:
+    return int(datetime(2026, 6, 1, hour, minute, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("mode", "succeeded", "missed_run", "skipped"),
+    [
+        ("none", ["10:00", "13:10"], ["10:10"], [("10:20", "13:00", 17)]),
+        ("last", ["10:00", "13:00", "13:10"], ["10:10"], [("10:20", "12:50", 16)]),
+    ],
+)
+def test_a_slot_that_was_planned_before_the_outage_is_judged_by_the_same_rule(
+    mode, succeeded, missed_run, skipped, open_store
+):
+    sched = every_ten_minutes(otd.CatchUp(mode))
+
+    async def scenario():
+        harness = Harness(datetime(2026, 6, 1, 9, 55, tzinfo=UTC), store=open_store)
+        await harness.start(sched)
+        await harness.advance_to(datetime(2026, 6, 1, 10, 9, 45, tzinfo=UTC))
+        await harness.crash()
+        await harness.advance_to(datetime(2026, 6, 1, 13, 5, tzinfo=UTC))
+        await harness.start(sched)
+        await harness.advance("10m")
+        runs, skips = await harness.runs("job"), await harness.skips("job")
+        await harness.stop()
+        await harness.store.close()
+        return runs, skips, harness.events
+
+    runs, skips, events = run_virtual(scenario())
+    assert clock_times(run.slot_at for run in runs if run.state == "succeeded") == succeeded
+    assert clock_times(run.slot_at for run in runs if run.state == "skipped") == missed_run
+    assert [run.reason for run in runs if run.state == "skipped"] == ["missed"]
+    assert [(*clock_times([skip.first, skip.last]), skip.count) for skip in skips] == skipped
+    assert [clock_times([event.run.slot_at]) for event in events if isinstance(event, RunMissed)] == [missed_run]
+
+
+BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
+NIGHTS = [
+    # zone, night, expression, options, starts in UTC
+    (BERLIN, "2026-03-29", "30 2 * * *", {}, ["01:00"]),  # 02:30 does not exist: right after the gap
+    (BERLIN, "2026-03-29", "30 2 * * *", {"gap": "skip"}, []),
+    (BERLIN, "2026-03-29", "0 3 * * *", {}, ["01:00"]),
+    (BERLIN, "2026-03-29", "30 * * * *", {}, ["23:30", "00:30", "01:30", "02:30", "03:30"]),
+    (BERLIN, "2026-10-25", "30 2 * * *", {}, ["00:30"]),  # 02:30 comes twice: the first
+    (BERLIN, "2026-10-25", "30 2 * * *", {"fold": "second"}, ["01:30"]),
+    (BERLIN, "2026-10-25", "30 2 * * *", {"fold": "both"}, ["00:30", "01:30"]),
+    (BERLIN, "2026-10-25", "30 * * * *", {}, ["22:30", "23:30", "00:30", "01:30", "02:30", "03:30", "04:30"]),
+    (NEW_YORK, "2026-03-08", "30 2 * * *", {}, ["07:00"]),
+    (NEW_YORK, "2026-03-08", "30 2 * * *", {"gap": "skip"}, []),
+    (NEW_YORK, "2026-03-08", "*/30 1-3 * * *", {}, ["06:00", "06:30", "07:00", "07:30"]),
+    (NEW_YORK, "2026-11-01", "30 1 * * *", {}, ["05:30"]),
+    (NEW_YORK, "2026-11-01", "30 1 * * *", {"fold": "second"}, ["06:30"]),
+    (NEW_YORK, "2026-11-01", "0 * * * *", {}, ["05:00", "06:00", "07:00", "08:00", "09:00", "10:00"]),
+]
+
+
+@pytest.mark.parametrize(("zone", "night", "expression", "options", "starts"), NIGHTS)
+def test_the_nights_on_which_clocks_change(zone, night, expression, options, starts):
+    sched = otd.Scheduler("memory:", settings=QUIET)
+    schedule = otd.cron(expression, tz=zone, **options)
+
+    @sched.job(schedule=schedule)
+    async def job() -> None: ...
+
+    async def scenario():
+        evening = datetime.fromisoformat(night).replace(tzinfo=ZoneInfo(zone))  # midnight, wall clock
+        harness = Harness(evening)
+        await harness.start(sched)
+        await harness.advance_to(evening.replace(hour=5, minute=45).astimezone(UTC))
+        runs, skips = await harness.runs("job"), await harness.skips("job")
+        await harness.stop()
+        return runs, skips
+
+    runs, skips = run_virtual(scenario())
+    done = [run for run in runs if run.state == "succeeded"]
+    assert clock_times(run.slot_at for run in done) == starts
+    assert all(0 <= run.started_at - run.due_at < 1000 for run in done)
+    assert [run for run in runs if run.state not in ("succeeded", "scheduled", "reserved")] == []
+    assert skips == []
+
+
+@pytest.mark.parametrize(
+    ("night", "caught_up", "missed"),
+    [
+        # off from 00:30 to 04:30 on the wall clock; `30 2 * * *` in Berlin, last
+        ("2026-03-29", ["01:00"], 0),
+        ("2026-10-25", ["00:30"], 0),
+    ],
+)
+def test_a_night_slot_missed_while_off_is_caught_up_once(night, caught_up, missed, open_store):
+    sched = otd.Scheduler("memory:", settings=QUIET)
+
+    @sched.job(schedule=otd.cron("30 2 * * *", tz=BERLIN))
+    async def job() -> None: ...
+
+    async def scenario():
+        midnight = datetime.fromisoformat(night).replace(tzinfo=ZoneInfo(BERLIN))
+        harness = Harness(midnight, store=open_store)
+        await harness.start(sched)
+        await harness.advance("30m")
+        await harness.crash()
+        await harness.advance_to(midnight.replace(hour=4, minute=30).astimezone(UTC))
+        await harness.start(sched)
+        await harness.advance("1m")
+        runs, skips = await harness.runs("job"), await harness.skips("job")
+        await harness.stop()
+        await harness.store.close()
+        return runs, skips
+
+    runs, skips = run_virtual(scenario())
+    assert clock_times(run.slot_at for run in runs if run.state == "succeeded") == caught_up
+    assert sum(skip.count for skip in skips) == missed

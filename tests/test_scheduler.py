@@ -1,0 +1,394 @@
+"""The embeddable front door, for real: threads, loops, stores."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+import onthedot as otd
+from onthedot.events import AttemptEnded, AttemptStarted, DrainBegun, HandlerStuck, JobPut, NodeLeft, StoreTrouble
+from onthedot.stores.memory import MemoryStore
+from tests.watching import Watch
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request, tmp_path):
+    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'scheduler.db'}"
+
+
+async def test_a_coroutine_runs_on_the_application_loop_and_a_function_in_a_thread(url):
+    sched = otd.Scheduler(url)
+    seen: dict[str, threading.Thread] = {}
+
+    @sched.job
+    async def coroutine() -> None:
+        seen["coroutine"] = threading.current_thread()
+
+    @sched.job
+    def function() -> None:
+        seen["function"] = threading.current_thread()
+
+    watch = Watch(sched)
+    async with sched:
+        await sched.submit("coroutine")
+        await sched.submit(function)
+        await watch.until_count(AttemptEnded, 2)
+    assert seen["coroutine"] is threading.main_thread()
+    assert seen["function"].name.startswith("onthedot handler")
+
+
+async def test_a_schedule_starts_on_the_dot_and_never_early(url):
+    sched = otd.Scheduler(url)
+    starts: list[tuple[float, float]] = []
+
+    @sched.job(schedule=otd.every("100ms"))
+    async def tick(ctx: otd.Context) -> None:
+        starts.append((ctx.scheduled_at.timestamp(), time.time()))
+
+    watch = Watch(sched)
+    async with sched:
+        await watch.until_count(AttemptEnded, 10)
+    slots = [slot for slot, _ in starts]
+    assert slots == sorted(set(slots))
+    assert all(started - slot >= 0 for slot, started in starts)
+    assert sorted(started - slot for slot, started in starts)[len(starts) // 2] < 0.25
+
+
+async def test_arguments_and_results_are_kept(url):
+    sched = otd.Scheduler(url)
+
+    @sched.job(args={"region": "eu"})
+    async def report(ctx: otd.Context, region: str, pages: int = 3) -> dict[str, object]:
+        return {"region": region, "pages": pages, "attempt": ctx.attempt}
+
+    watch = Watch(sched)
+    async with sched:
+        default = await sched.submit("report")
+        given = await sched.submit("report", {"region": "us", "pages": 7})
+        await watch.until_count(AttemptEnded, 2)
+        first, second = await sched.get_run(default), await sched.get_run(given)
+    assert first is not None
+    assert second is not None
+    assert first.result == '{"region":"eu","pages":3,"attempt":1}'
+    assert second.result == '{"region":"us","pages":7,"attempt":1}'
+
+
+async def test_what_a_handler_does_to_its_arguments_stays_with_it():
+    sched = otd.Scheduler("memory:")
+    seen = []
+
+    @sched.job(args={"items": [1]})
+    async def greedy(items: list[int]) -> None:
+        items.append(2)
+        seen.append(list(items))
+
+    watch = Watch(sched)
+    async with sched:
+        await sched.submit("greedy")
+        await sched.submit("greedy")
+        await watch.until_count(AttemptEnded, 2)
+    assert seen == [[1, 2], [1, 2]]
+
+
+async def test_a_delayed_submit_waits(url):
+    sched = otd.Scheduler(url)
+
+    @sched.job
+    async def later() -> None: ...
+
+    watch = Watch(sched)
+    async with sched:
+        run_id = await sched.submit("later", delay="300ms")
+        run = await sched.get_run(run_id)
+        assert run is not None
+        assert run.state in ("scheduled", "reserved")
+        [started] = await watch.until_count(AttemptStarted, 1)
+    assert 0 <= started.started_at - run.due_at < 200_000
+    assert run.due_at - run.created_at >= 290_000
+
+
+async def test_failures_are_retried_and_then_dead(url):
+    sched = otd.Scheduler(url)
+
+    @sched.job(retry=otd.Retry(3, delay="10ms"))
+    async def broken() -> None:
+        raise ConnectionError("no route")
+
+    @sched.job(retry=otd.Retry(3, delay="10ms", on=(OSError,)))
+    def wrong() -> None:
+        raise ValueError("bad data")
+
+    watch = Watch(sched)
+    async with sched:
+        tried = await sched.submit("broken")
+        given_up = await sched.submit("wrong")
+        await watch.until_count(AttemptEnded, 4)
+        first, second = await sched.get_run(tried), await sched.get_run(given_up)
+    assert first is not None
+    assert second is not None
+    assert (first.state, first.attempts, first.reason) == ("dead", 3, "failed 3 times")
+    assert first.error == "ConnectionError: no route"
+    assert (second.state, second.attempts, second.reason) == ("dead", 1, "not worth a retry")
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), MemoryError()])
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+async def test_nothing_a_handler_raises_ends_the_worker(kind, raised):
+    sched = otd.Scheduler("memory:")
+
+    @sched.job(name="coroutine")
+    async def coroutine() -> None:
+        raise raised
+
+    @sched.job(name="function")
+    def function() -> None:
+        raise raised
+
+    @sched.job
+    async def after() -> None: ...
+
+    watch = Watch(sched)
+    async with sched:
+        run_id = await sched.submit(kind)
+        await watch.until_count(AttemptEnded, 1)
+        await sched.submit("after")
+        await watch.until_count(AttemptEnded, 2)
+        run = await sched.get_run(run_id)
+    assert run is not None
+    assert run.state == "dead"
+    assert type(raised).__name__ in (run.error or "")
+
+
+async def test_a_coroutine_past_its_time_out_is_cancelled_by_a_timer(url):
+    sched = otd.Scheduler(url)
+    cleaned_up = asyncio.Event()
+
+    @sched.job(timeout="50ms")
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            cleaned_up.set()
+
+    watch = Watch(sched)
+    async with sched:
+        run_id = await sched.submit("slow")
+        await watch.until_count(AttemptEnded, 1)
+        run = await sched.get_run(run_id)
+    assert cleaned_up.is_set()
+    assert run is not None
+    assert (run.state, run.error) == ("dead", "took longer than its time-out of 0.05 s")
+    assert run.ended_at is not None
+    assert run.started_at is not None
+    assert 50_000 <= run.ended_at - run.started_at < 2_000_000
+
+
+async def test_a_function_past_its_time_out_keeps_its_seat_until_it_returns():
+    sched = otd.Scheduler("memory:", settings=otd.Settings(seats=1))
+    let_go = threading.Event()
+
+    @sched.job(timeout="50ms")
+    def stuck() -> None:
+        let_go.wait(20)
+
+    @sched.job
+    async def next_one() -> None: ...
+
+    watch = Watch(sched)
+    async with sched:
+        await sched.submit("stuck")
+        await watch.until_count(HandlerStuck, 1)
+        await sched.submit("next_one")
+        ended = await watch.until_count(AttemptEnded, 1)
+        assert ended[0].finish.verdict.outcome == "timed_out"
+        assert not [e for e in watch.of(AttemptStarted) if e.lease.record.job.name == "next_one"]
+        let_go.set()
+        await watch.until_count(AttemptEnded, 2)
+
+
+async def test_results_that_cannot_be_kept_are_failures():
+    sched = otd.Scheduler("memory:", settings=otd.Settings(result_bytes=100))
+
+    @sched.job
+    async def not_json() -> object:
+        return object()
+
+    @sched.job
+    async def too_large() -> str:
+        return "x" * 200
+
+    watch = Watch(sched)
+    async with sched:
+        ids = [await sched.submit("not_json"), await sched.submit("too_large")]
+        await watch.until_count(AttemptEnded, 2)
+        errors = [run.error or "" for run_id in ids if (run := await sched.get_run(run_id))]
+    assert "which is not JSON" in errors[0]
+    assert "more than 100" in errors[1]
+
+
+async def test_stopping_lets_running_attempts_end(url):
+    sched = otd.Scheduler(url)
+    release = asyncio.Event()
+
+    @sched.job
+    async def running() -> str:
+        await release.wait()
+        return "done"
+
+    watch = Watch(sched)
+    await sched.start()
+    await sched.submit("running")
+    await watch.until_count(AttemptStarted, 1)
+    stopping = asyncio.create_task(sched.stop())
+    await watch.until_count(DrainBegun, 1)
+    release.set()
+    await stopping
+    [ended] = watch.of(AttemptEnded)
+    assert ended.finish.verdict.result == '"done"'
+    assert watch.of(NodeLeft)[-1].abandoned == 0
+
+
+@pytest.mark.parametrize(("guarantee", "state"), [("at_least_once", "scheduled"), ("at_most_once", "lost")])
+async def test_stopping_now_gives_up_attempts_by_their_guarantee(guarantee, state):
+    store = MemoryStore()
+    sched = otd.Scheduler(store)
+
+    @sched.job(guarantee=guarantee)
+    async def endless() -> None:
+        await asyncio.sleep(3600)
+
+    watch = Watch(sched)
+    await sched.start()
+    run_id = await sched.submit("endless")
+    await watch.until_count(AttemptStarted, 1)
+    stopping = asyncio.create_task(sched.stop())
+    await watch.until_count(DrainBegun, 1)
+    sched.stop_now()
+    await stopping
+    run = await store.get_run(run_id)
+    assert run is not None
+    assert (run.state, run.recoveries) == (state, 1)
+
+
+async def test_the_grace_is_the_longest_a_stop_waits():
+    sched = otd.Scheduler("memory:", settings=otd.Settings(grace=50_000))
+
+    @sched.job
+    async def endless() -> None:
+        await asyncio.sleep(3600)
+
+    watch = Watch(sched)
+    await sched.start()
+    await sched.submit("endless")
+    await watch.until_count(AttemptStarted, 1)
+    async with asyncio.timeout(10):
+        await sched.stop()
+    assert watch.of(AttemptEnded)[0].finish.verdict.reason == "recovered"
+
+
+async def test_a_bug_in_the_engine_is_raised_to_the_program():
+    store = MemoryStore()
+    sched = otd.Scheduler(store)
+
+    async def broken(**_: object) -> object:
+        raise ZeroDivisionError("a bug")
+
+    store.due_schedules = broken  # type: ignore[method-assign,assignment]
+    await sched.start()
+    with pytest.raises(ZeroDivisionError):
+        await sched.broken()
+    with pytest.raises(ZeroDivisionError):
+        await sched.stop()
+
+
+async def test_an_unavailable_store_costs_time_and_nothing_else():
+    store = MemoryStore()
+    sched = otd.Scheduler(store)
+    finish, failures = store.finish, 2
+
+    async def flaky(finishes, *, now=None):
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise otd.StoreUnavailable("the disk is full")
+        return await finish(finishes, now=now)
+
+    store.finish = flaky  # type: ignore[method-assign]
+
+    @sched.job
+    async def work() -> None: ...
+
+    watch = Watch(sched)
+    async with sched:
+        await sched.submit("work")
+        await watch.until_count(AttemptEnded, 1)
+    assert [trouble.error for trouble in watch.of(StoreTrouble)] == ["the disk is full"] * 2
+
+
+async def test_a_reserve_without_an_answer_is_not_lost():
+    store = MemoryStore()
+    sched = otd.Scheduler(store)
+    reserve, lose = store.reserve, True
+
+    async def lost_reply(ask, *, now=None):
+        nonlocal lose
+        answer = await reserve(ask, now=now)
+        if lose and answer.armed:
+            lose = False
+            raise otd.StoreUnavailable("the reply was lost")
+        return answer
+
+    store.reserve = lost_reply  # type: ignore[method-assign]
+    executed = []
+
+    @sched.job
+    async def work(ctx: otd.Context) -> None:
+        executed.append((ctx.run_id, ctx.attempt))
+
+    watch = Watch(sched)
+    async with sched:
+        run_id = await sched.submit("work")
+        await watch.until_count(AttemptEnded, 1)
+    assert executed == [(run_id, 1)]
+
+
+async def test_verbs_at_the_wrong_time_say_so():
+    sched = otd.Scheduler("memory:")
+    with pytest.raises(otd.StateError, match="call start"):
+        await sched.submit("x")
+    await sched.start()
+    with pytest.raises(otd.StateError, match="running already"):
+        await sched.start()
+    with pytest.raises(otd.StateError, match="before the scheduler starts"):
+        sched.job(lambda: None)
+    with pytest.raises(otd.UnknownJob, match="no job 'x' is stored"):
+        await sched.submit("x")
+    await sched.stop()
+    await sched.stop()
+
+
+async def test_a_start_that_fails_can_be_repeated(tmp_path):
+    (tmp_path / "folder.db").mkdir()
+    sched = otd.Scheduler(f"sqlite:///{tmp_path / 'folder.db'}")
+    with pytest.raises(otd.StoreError, match="expected a file"):
+        await sched.start()
+    (tmp_path / "folder.db").rmdir()
+    async with sched:
+        pass
+
+
+async def test_the_jobs_of_a_program_are_there_after_a_restart_and_edits_are_noticed(tmp_path):
+    url = f"sqlite:///{tmp_path / 'restart.db'}"
+    changes = []
+    for timeout in ("10s", "10s", "20s"):
+        sched = otd.Scheduler(url)
+
+        @sched.job(schedule=otd.cron("0 3 * * *"), timeout=timeout)
+        async def nightly() -> None: ...
+
+        watch = Watch(sched)
+        async with sched:
+            [put] = watch.of(JobPut)
+            changes.append((put.change, put.revision))
+    assert changes == [("created", 1), ("unchanged", 1), ("changed", 2)]

@@ -1,0 +1,38 @@
+"""Waiting for what happened, instead of for time to pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import onthedot as otd
+from onthedot.events import Event
+
+
+class Watch:
+    """Everything a scheduler tells, and a way to wait for a certain thing."""
+
+    def __init__(self, scheduler: otd.Scheduler) -> None:
+        self.events: list[Event] = []
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        scheduler.subscribe(self._note)
+
+    def _note(self, event: Event) -> None:
+        self.events.append(event)
+        self._loop.call_soon_threadsafe(self._news.set)
+
+    def of(self, kind: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def until(self, found: Callable[[], object]) -> None:
+        """Wait until it is so; looked at whenever there is news."""
+        async with asyncio.timeout(20):
+            while not found():
+                self._news.clear()
+                await self._news.wait()
+
+    async def until_count(self, kind: type, count: int) -> list[Any]:
+        await self.until(lambda: len(self.of(kind)) >= count)
+        return self.of(kind)

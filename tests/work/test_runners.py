@@ -1,0 +1,54 @@
+"""The simulated task, and what runners promise beside what the scheduler's tests show."""
+
+from datetime import UTC, datetime, timedelta
+
+import onthedot as otd
+from onthedot.clock import SECOND
+from onthedot.testing import Harness, run_virtual
+from onthedot.work.attempt import failed, succeeded, type_names
+
+START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+
+
+def test_sleep_simulates_an_execution():
+    sched = otd.Scheduler("memory:")
+    sched.add(
+        otd.Job(name="nap", task=otd.Sleep(duration=timedelta(seconds=3)), schedules=(otd.at("2026-06-01T12:00:10Z"),))
+    )
+
+    async def scenario():
+        harness = Harness(START)
+        await harness.start(sched)
+        await harness.advance("20s")
+        [run] = await harness.runs("nap")
+        await harness.stop()
+        return run
+
+    run = run_virtual(scenario())
+    assert run.state == "succeeded"
+    assert run.ended_at - run.started_at == 3 * SECOND
+
+
+def test_a_result_is_json_or_a_failure():
+    assert succeeded(None, 10).result is None
+    assert succeeded([1, "a"], 10).result == '[1,"a"]'
+    assert succeeded(float("inf"), 10).kind == "failed"
+    assert succeeded({1, 2}, 10).kind == "failed"
+    assert succeeded("x" * 20, 10).kind == "failed"
+    endless: list = []
+    endless.append(endless)
+    assert succeeded(endless, 10).kind == "failed"
+
+
+def test_an_error_is_told_with_its_types_and_kept_short():
+    outcome = failed(ConnectionResetError("x" * 10_000))
+    assert outcome.error is not None
+    assert len(outcome.error) == 4_000
+    assert outcome.error_types[:2] == ("builtins.ConnectionResetError", "builtins.ConnectionError")
+
+
+def test_types_of_nested_classes_have_their_qualified_names():
+    class Boom(OSError):
+        pass
+
+    assert type_names(Boom)[0].endswith("test_types_of_nested_classes_have_their_qualified_names.<locals>.Boom")
