@@ -1,0 +1,129 @@
+"""Starting victims, killing them, and reading what they left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from onthedot.faults import VARIABLE
+from onthedot.run import AttemptRecord, RunRecord, SkipRecord
+from onthedot.stores.base import ScheduleState
+from onthedot.stores.sqlite import SqliteStore
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 30.0  # seconds until a victim must have done what it was started for
+
+
+class Victims:
+    """One database, one journal, and a row of processes that die on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.database = folder / "victim.db"
+        self.journal = folder / "journal.jsonl"
+        self._boot = 0
+
+    def start(self, *, crash_point: str = "") -> subprocess.Popen[str]:
+        self._boot += 1
+        command = [sys.executable, "-m", "tests.crash.victim", str(self.database), str(self.journal), str(self._boot)]
+        environment = {**os.environ, VARIABLE: crash_point}
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+    def crash_at(self, point: str) -> int:
+        """Run a victim until it kills itself at a named point; its exit code."""
+        with self.start(crash_point=point) as victim:
+            if point.startswith("stop."):
+                wait_for_line(victim, "ready")
+                victim.send_signal(signal.SIGTERM)
+            return wait_for_end(victim)
+
+    def kill_after(self, seconds: float) -> int:
+        """Run a victim, and kill it that long after it has started."""
+        with self.start() as victim:
+            wait_for_line(victim, "ready")
+            time.sleep(seconds)  # the fault itself: the instant of the kill is what the seed decides
+            victim.send_signal(signal.SIGKILL)
+            return wait_for_end(victim)
+
+    def settle(self, *, rounds: int = 400) -> None:
+        """Run a last victim until it has caught up, then stop it in order."""
+        with self.start() as victim:
+            wait_for_line(victim, "ready")
+            target = time.time()
+            for _ in range(rounds):
+                if self._behind() < 0.05 and time.time() - target > 2.5:
+                    break
+                time.sleep(0.05)
+            victim.send_signal(signal.SIGTERM)
+            wait_for_line(victim, "stopped")
+            assert wait_for_end(victim) == 0
+
+    def _behind(self) -> float:
+        """How many seconds the oldest live run is overdue."""
+        import sqlite3
+
+        connection = sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)
+        try:
+            [oldest] = connection.execute("SELECT min(due_at) FROM runs").fetchone()
+        finally:
+            connection.close()
+        return 0.0 if oldest is None else time.time() - oldest / 1_000_000
+
+
+def wait_for_line(victim: subprocess.Popen[str], wanted: str) -> None:
+    assert victim.stdout is not None
+    for line in victim.stdout:
+        if line.strip() == wanted:
+            return
+    raise AssertionError(f"the victim ended with {victim.wait()} before it said {wanted!r}")
+
+
+def wait_for_end(victim: subprocess.Popen[str]) -> int:
+    try:
+        return victim.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        victim.kill()
+        raise
+
+
+@dataclass
+class Evidence:
+    """What the journal says, and what the store says."""
+
+    starts: dict[int, list[dict[str, int]]] = field(default_factory=lambda: defaultdict(list))
+    ends: dict[int, list[dict[str, int]]] = field(default_factory=lambda: defaultdict(list))
+    acknowledged: list[int] = field(default_factory=list)
+    runs: dict[int, RunRecord] = field(default_factory=dict)
+    attempts: dict[int, list[AttemptRecord]] = field(default_factory=dict)
+    skips: list[SkipRecord] = field(default_factory=list)
+    schedules: dict[str, ScheduleState] = field(default_factory=dict)
+
+
+async def gather_evidence(victims: Victims) -> Evidence:
+    evidence = Evidence()
+    for line in victims.journal.read_text().splitlines():
+        entry = json.loads(line)
+        match entry["event"]:
+            case "start":
+                evidence.starts[entry["run"]].append(entry)
+            case "end":
+                evidence.ends[entry["run"]].append(entry)
+            case "acknowledged":
+                evidence.acknowledged.append(entry["run"])
+    store = await SqliteStore.open(victims.database)
+    try:
+        evidence.runs = {run.id: run for run in await store.list_runs(limit=1_000_000)}
+        evidence.attempts = {run_id: await store.list_attempts(run_id) for run_id in evidence.runs}
+        evidence.skips = await store.list_skips(limit=1_000_000)
+        for record in await store.list_jobs():
+            for state in await store.schedules_of(record.id):
+                evidence.schedules[record.job.name] = state
+    finally:
+        await store.close()
+    return evidence

@@ -1,0 +1,37 @@
+"""kill -9, at every named crash point and at seeded instants: one database, each restart the next victim."""
+
+import os
+import random
+import signal
+
+import pytest
+
+from onthedot.faults import POINTS
+from tests.crash import kit, verdicts
+
+SOAK = bool(os.environ.get("ONTHEDOT_SOAK"))
+KILLS = 300 if SOAK else 40
+SEED = int(os.environ.get("ONTHEDOT_SEED", "20261115"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_kill_at_every_crash_point(tmp_path):
+    victims = kit.Victims(tmp_path)
+    for point in POINTS:
+        assert victims.crash_at(point) == -signal.SIGKILL, f"{point} was never reached"
+    for point in ("reserve.after_write:2", "arm.after_write:3", "attempt.after_call:9", "finish.after_write:5"):
+        assert victims.crash_at(point) == -signal.SIGKILL, f"{point} was never reached"
+    victims.settle()
+    verdicts.check_all(await kit.gather_evidence(victims))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600 if SOAK else 600)
+async def test_kill_at_seeded_instants(tmp_path):
+    victims = kit.Victims(tmp_path)
+    chance = random.Random(SEED)
+    for _ in range(KILLS):
+        assert victims.kill_after(chance.uniform(0, 1.2)) == -signal.SIGKILL
+    victims.settle()
+    verdicts.check_all(await kit.gather_evidence(victims))

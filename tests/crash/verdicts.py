@@ -1,0 +1,94 @@
+"""What must be true after any number of kills. Each check names the runs that break it."""
+
+from __future__ import annotations
+
+from onthedot.run import TERMINAL, RunState
+from tests.crash.kit import Evidence
+from tests.crash.victim import CAREFUL, SETTINGS
+
+_GRID = {"always": 100_000, "careful": 150_000, "long": 300_000, "stubborn": 400_000}
+
+
+def check_all(evidence: Evidence) -> None:
+    every_acknowledged_run_is_there_and_ended(evidence)
+    every_slot_has_exactly_one_fate(evidence)
+    every_start_is_on_record(evidence)
+    no_succeeded_run_executes_again(evidence)
+    lost_attempts_follow_their_guarantee(evidence)
+    nothing_starts_early(evidence)
+
+
+def every_acknowledged_run_is_there_and_ended(evidence: Evidence) -> None:
+    missing = [run for run in evidence.acknowledged if run not in evidence.runs]
+    assert not missing, f"acknowledged, but gone: {missing}"
+    open_runs = [run for run in evidence.acknowledged if evidence.runs[run].state not in TERMINAL]
+    assert not open_runs, f"acknowledged, but never ended: {open_runs}"
+
+
+def every_slot_has_exactly_one_fate(evidence: Evidence) -> None:
+    for job, step in _GRID.items():
+        state = evidence.schedules[job]
+        fates: dict[int, int] = {}
+        for run in evidence.runs.values():
+            if run.job == job:
+                assert run.trigger == f"schedule:{state.schedule_id}"
+                fates[run.slot_at] = fates.get(run.slot_at, 0) + 1
+        for skip in evidence.skips:
+            if skip.job == job:
+                slots = range(skip.first, skip.last + 1, step)
+                assert len(slots) == skip.count, f"{job}: a range of {len(slots)} slots says {skip.count}"
+                for slot in slots:
+                    fates[slot] = fates.get(slot, 0) + 1
+        first = state.origin - state.origin % step + step
+        expected = set(range(first, state.watermark + 1, step))
+        assert len(expected) > 10, f"{job}: too few slots to show anything"
+        assert fates.keys() == expected, f"{job}: {sorted(fates.keys() ^ expected)[:9]} have no fate, or no business"
+        assert set(fates.values()) == {1}, f"{job}: planned twice: {[s for s, n in fates.items() if n > 1][:9]}"
+
+
+def every_start_is_on_record(evidence: Evidence) -> None:
+    for run_id, starts in evidence.starts.items():
+        run, attempts = evidence.runs[run_id], evidence.attempts[run_id]
+        recorded = {(attempt.attempt, attempt.fence) for attempt in attempts}
+        unknown = [s for s in starts if (s["attempt"], s["fence"]) not in recorded]
+        assert not unknown, f"run {run_id} ({run.job}) executed without a recorded attempt: {unknown}"
+        assert [attempt.attempt for attempt in attempts] == list(range(1, len(attempts) + 1))
+        fences = [attempt.fence for attempt in attempts]
+        assert fences == sorted(set(fences)), f"run {run_id}: fences {fences} do not grow"
+        assert len({attempt.lease_id for attempt in attempts}) == len(attempts)
+
+
+def no_succeeded_run_executes_again(evidence: Evidence) -> None:
+    for run_id, run in evidence.runs.items():
+        if run.state is not RunState.SUCCEEDED:
+            continue
+        outcomes = [attempt.outcome for attempt in evidence.attempts[run_id]]
+        assert outcomes.count("succeeded") == 1, f"run {run_id}: {outcomes}"
+        assert outcomes[-1] == "succeeded", f"run {run_id}: {outcomes}"
+        last_start = max(evidence.starts[run_id], key=lambda start: start["fence"])
+        assert last_start["fence"] == evidence.attempts[run_id][-1].fence
+        assert len(evidence.starts[run_id]) <= len(outcomes), f"run {run_id} started more often than it was armed"
+        assert evidence.ends[run_id], f"run {run_id} succeeded without reaching its end"
+
+
+def lost_attempts_follow_their_guarantee(evidence: Evidence) -> None:
+    lost_seen = 0
+    for run_id, run in evidence.runs.items():
+        outcomes = [attempt.outcome for attempt in evidence.attempts[run_id]]
+        lost_seen += outcomes.count("lost")
+        if run.job == CAREFUL:
+            assert len(evidence.starts[run_id]) <= 1, f"at most once, but run {run_id} started more often"
+            assert len(outcomes) <= 1
+            assert (run.state is RunState.LOST) == (outcomes == ["lost"])
+        elif run.state in TERMINAL:
+            assert run.state is not RunState.LOST, f"at least once, but run {run_id} ({run.job}) was given up"
+            if run.state is RunState.DEAD:
+                assert outcomes.count("lost") == 4, f"run {run_id} ({run.job}) is dead after {outcomes}"
+    assert lost_seen, "no attempt was ever lost: the kills have shown nothing"
+
+
+def nothing_starts_early(evidence: Evidence) -> None:
+    for starts in evidence.starts.values():
+        for start in starts:
+            assert start["at"] >= start["slot"], f"{start['slot'] - start['at']} µs early: {start}"
+    assert SETTINGS.node_ttl == 1_000_000
