@@ -1,0 +1,62 @@
+"""What goes wrong becomes one clear line and an exit code; a traceback only with `--debug`."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import click
+
+from onthedot.errors import DefinitionError, OnTheDotError, StoreUnusable, UnknownHandler, UnknownJob
+from onthedot.observe.text import plain
+
+BROKEN, BAD_INPUT, CUT_SHORT = 1, 2, 130
+
+_BAD_INPUT = (DefinitionError, UnknownJob, UnknownHandler, StoreUnusable)
+_DEBUG = "onthedot.debug"
+
+
+class Failure(click.ClickException):
+    """`Error: …` on standard error: something broke."""
+
+    exit_code = BROKEN
+
+    def __init__(self, message: str) -> None:
+        super().__init__("\n".join(plain(line, most=2_000) for line in message.split("\n")))
+
+
+class BadInput(Failure):
+    """`Error: …` on standard error: what was asked for cannot be done as it is."""
+
+    exit_code = BAD_INPUT
+
+
+def remember_debug(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    """The callback of `--debug`."""
+    ctx.meta[_DEBUG] = value
+
+
+class Command(click.Command):
+    """A command whose errors are told in one line."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Failure as failure:
+            cause = failure.__cause__
+            if ctx.meta.get(_DEBUG) and cause is not None:
+                raise cause from None
+            raise
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise  # click's own, and a reader that has gone, for which click has an end of its own
+        except Exception as error:
+            if ctx.meta.get(_DEBUG):
+                raise
+            fail(error)
+
+
+def fail(error: Exception) -> NoReturn:
+    """The error as people should see it."""
+    if isinstance(error, OnTheDotError):
+        raise (BadInput if isinstance(error, _BAD_INPUT) else Failure)(str(error)) from error
+    name = f"{type(error).__name__}: {error}"
+    raise Failure(f"{name}; this is a bug in onthedot: run it again with --debug to see where") from error

@@ -1,0 +1,117 @@
+"""What a store held before this node started: a first start, a restart and a restart after a crash differ."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+from typing import Any
+
+from onthedot.cli.words import relative
+from onthedot.clock import Micros
+from onthedot.errors import StoreError
+from onthedot.job import JobRecord
+from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.text import count, iso, moment, plain
+from onthedot.run import RunState
+from onthedot.stores.base import Node, Store
+from onthedot.stores.opening import open_store, sqlite_path
+
+_MOST_RUNS = 1_000
+_MOST_NODES = 20
+
+
+@dataclass(frozen=True)
+class Found:
+    """The store as the last nodes left it."""
+
+    now: Micros
+    jobs: list[JobRecord] = field(default_factory=list)
+    waiting: int = 0
+    overdue: int = 0
+    running: int = 0
+    nodes: list[Node] = field(default_factory=list)  # the last one, and every other whose lease goes on
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "jobs": len(self.jobs),
+            "runs_waiting": self.waiting,
+            "runs_overdue": self.overdue,
+            "runs_running": self.running,
+            "nodes": [
+                {
+                    "node_id": node.id,
+                    "incarnation": node.incarnation,
+                    "registered_at": iso(node.registered_at),
+                    "lease_until": iso(node.lease_until),
+                    "left_at": optional_iso(node.left_at),
+                }
+                for node in self.nodes
+            ],
+        }
+
+    def in_words(self) -> list[str]:
+        """For people: what is there, then what became of the nodes before this one."""
+        overdue = f" ({self.overdue} of them due already)" if self.overdue else ""
+        running = f", {self.running} running" if self.running else ""
+        there = f"{count(len(self.jobs), 'job')}, {count(self.waiting, 'run')} waiting{overdue}{running}"
+        return [there, *(_node_in_words(node, self.now) for node in self.nodes)]
+
+
+async def look(url: str, now: Micros) -> Found | None:
+    """What is in the store; None when there is none yet. Nothing is created."""
+    path = sqlite_path(url)
+    if path is None or not path.exists():
+        return None
+    try:
+        store = await open_store(url)
+        try:
+            return await _look(store, now)
+        finally:
+            await store.close()
+    except StoreError:
+        return None  # the engine opens it for writing next, and says what is wrong if something is
+
+
+async def _look(store: Store, now: Micros) -> Found:
+    counts = await store.count_runs()
+    waiting = await store.list_runs(states=[RunState.SCHEDULED, RunState.RESERVED], limit=_MOST_RUNS)
+    nodes = await store.list_nodes(limit=_MOST_NODES)
+    return Found(
+        now,
+        jobs=await store.list_jobs(),
+        waiting=counts.get(RunState.SCHEDULED, 0) + counts.get(RunState.RESERVED, 0),
+        overdue=sum(run.due_at < now for run in waiting),
+        running=counts.get(RunState.RUNNING, 0),
+        nodes=nodes[:1] + [node for node in nodes[1:] if _may_live(node, now)],
+    )
+
+
+def _may_live(node: Node, now: Micros) -> bool:
+    return node.left_at is None and node.lease_until > now
+
+
+def _node_in_words(node: Node, now: Micros) -> str:
+    name = f"node {plain(node.id)}"
+    if node.left_at is not None:
+        return f"{name} stopped in order at {moment(node.left_at, now)}, {relative(node.left_at, now)}"
+    ends = f"{moment(node.lease_until, now)}, {relative(node.lease_until, now)}"
+    if not _may_live(node, now):
+        return f"{name} vanished: its lease ended at {ends}"
+    if _process_is_gone(node):
+        return f"{name} vanished (process {node.pid} is gone): what it ran is recovered when its lease ends, at {ends}"
+    return f"{name} is running too (process {node.pid} on {plain(node.host)})"
+
+
+def _process_is_gone(node: Node) -> bool:
+    """Whether a node of this machine has died: its lease would tell as well, only later."""
+    if node.host != socket.gethostname() or node.pid <= 0:
+        return False
+    try:
+        os.kill(node.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return node.pid == os.getpid()  # ours: the number was given to us after the other had died

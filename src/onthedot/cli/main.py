@@ -1,0 +1,54 @@
+"""`onthedot`: the group of all commands."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from onthedot.errors import did_you_mean
+
+COMMANDS = ("up", "next", "jobs", "runs")
+"""Each is `command` in the file of its name, in the order of `--help`."""
+
+
+class Commands(click.Group):
+    """Loads a command's file when it is asked for: `--help` stays fast however much the commands need."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(f"onthedot.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            raise click.UsageError(f"unknown command {name!r}{did_you_mean(name, COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Try it: 'onthedot up' in an empty directory; 'onthedot jobs' and 'onthedot runs' in another terminal.",
+)
+@click.version_option(package_name="onthedot", prog_name="onthedot", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Every job, on the dot, once."""
+
+
+def main() -> None:
+    """The entry point of `onthedot` and `otd`."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character must not end the program
+            stream.reconfigure(errors="backslashreplace")
+    cli(prog_name="onthedot")

@@ -1,0 +1,144 @@
+"""What `onthedot up` says before the first event: where it works, as whom, what it found, and what it will do when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onthedot
+from onthedot.cli.found import Found
+from onthedot.cli.table import table
+from onthedot.cli.words import in_words, local_time, relative, zone_of
+from onthedot.clock import Micros
+from onthedot.events import Event, JobPut, NodeJoined, TermWon
+from onthedot.job import Job, Schedule, task_name
+from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.text import count, iso, plain
+from onthedot.scheduler import Scheduler
+from onthedot.schedules import describe, next_after
+from onthedot.stores.opening import sqlite_path
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a node starts."""
+
+    url: str
+    found: Found | None
+    jobs: list[Job]
+    node_id: str
+    term: int | None
+    changes: dict[str, JobPut]
+    unrunnable: list[Job]  # stored by another program, and not to be done by this one
+    now: Micros
+
+    @classmethod
+    def of(cls, url: str, found: Found | None, scheduler: Scheduler, events: Iterable[Event], now: Micros) -> Opening:
+        """From what was found before, and from the events of the start itself."""
+        node_id, term, changes = "", None, {}
+        for event in events:
+            match event:
+                case NodeJoined():
+                    node_id = event.node_id
+                case TermWon():
+                    term = event.number
+                case JobPut():
+                    changes[event.job] = event
+                case _:
+                    pass
+        stored = [record.job for record in found.jobs] if found else []
+        unrunnable = [job for job in stored if scheduler.registry.unknown([job.task])]
+        return cls(url, found, list(scheduler.jobs.values()), node_id, term, changes, unrunnable, now)
+
+    @staticmethod
+    def is_told(event: Event) -> bool:
+        """Whether the opening has said this already."""
+        return isinstance(event, NodeJoined | TermWon | JobPut)
+
+    # ── for people ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def in_words(self) -> list[str]:
+        """The lines, one fact each."""
+        facts = [
+            ("onthedot", onthedot.__version__),
+            ("store", self._store()),
+            ("node", f"{plain(self.node_id)}, {self._role()}"),
+        ]
+        if self.found is not None:
+            first, *rest = self.found.in_words()
+            facts += [("found", first), *(("", line) for line in rest)]
+        facts += [("jobs" if not number else "", line) for number, line in enumerate(self._job_lines())]
+        planned = {put.job: put.planned for put in self.changes.values() if put.planned}
+        if planned:
+            facts.append(("planned", f"{count(sum(planned.values()), 'run')} of {count(len(planned), 'job')}"))
+        facts += [("warning", self._unrunnable(job)) for job in self.unrunnable]
+        return [*(f"{name:<9} {text}" for name, text in facts), "Ctrl-C drains and stops; a second one stops now", ""]
+
+    def _store(self) -> str:
+        path = sqlite_path(self.url)
+        if path is None:
+            return f"{self.url} (gone when this process ends)"
+        return f"{plain(str(Path.cwd() / path))}{'' if self.found else ' (new)'}"
+
+    def _role(self) -> str:
+        if self.term is not None:
+            return f"leads (term {self.term})"
+        return "follows: another node has the term; this one takes over when that ends"
+
+    def _job_lines(self) -> list[str]:
+        rows = [
+            [job.name if not number else "", in_words(schedule), self._next(schedule), self._change(job)]
+            for job in self.jobs
+            for number, schedule in enumerate(job.schedules)
+        ]
+        return table([""] * 4, rows).split("\n")[1:]
+
+    def _next(self, schedule: Schedule) -> str:
+        at = next_after(schedule, self.now, origin=self.now)
+        if at is None:
+            return "never again"
+        return f"next {local_time(at, zone_of(schedule), exact=False)}, {relative(at, self.now)}"
+
+    def _change(self, job: Job) -> str:
+        put = self.changes.get(job.name)
+        if put is None or put.change == "unchanged":
+            return ""
+        return "new" if put.change == "created" else f"changed: revision {put.revision}"
+
+    def _unrunnable(self, job: Job) -> str:
+        return (
+            f"stored job {plain(job.name)!r} needs {plain(task_name(job.task))!r}, which this program does not have: "
+            "its runs wait for a program that has it"
+        )
+
+    # ── for machines ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def as_json(self) -> str:
+        """The same as one JSON object on one line."""
+        return json.dumps(
+            {
+                "event": "Opening",
+                "at": iso(self.now),
+                "version": onthedot.__version__,
+                "store": self.url,
+                "node_id": self.node_id,
+                "leads": self.term is not None,
+                "found": None if self.found is None else self.found.as_json(),
+                "jobs": [self._job_as_json(job) for job in self.jobs],
+                "unrunnable": [job.name for job in self.unrunnable],
+            }
+        )
+
+    def _job_as_json(self, job: Job) -> dict[str, Any]:
+        upcoming = [next_after(schedule, self.now, origin=self.now) for schedule in job.schedules]
+        put = self.changes.get(job.name)
+        return {
+            "job": job.name,
+            "schedules": [describe(schedule) for schedule in job.schedules],
+            "next_at": optional_iso(min((at for at in upcoming if at is not None), default=None)),
+            "change": None if put is None else put.change,
+            "revision": None if put is None else put.revision,
+        }

@@ -1,0 +1,51 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from onthedot.cli.errors import remember_debug
+from onthedot.duration import micros, parse_duration
+from onthedot.errors import DefinitionError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_STORE = "sqlite:///onthedot.db"
+
+
+def read_length(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """The callback of options that take a length of time such as `90s` or `1h30m`: microseconds."""
+    try:
+        return None if value is None else micros(parse_duration(value, what="length of time"))
+    except DefinitionError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+def with_store(command: F) -> F:
+    """`--store` and `--db`: which store to use."""
+    command = click.option("--db", metavar="FILE", help="Short for --store sqlite:///FILE.")(command)
+    where = f"Where jobs and runs are kept.  [default: {DEFAULT_STORE}]"
+    return click.option("--store", metavar="URL", help=where)(command)
+
+
+def with_json(what: str) -> Callable[[F], F]:
+    """`--json`: for machines."""
+    return click.option("--json", "as_json", is_flag=True, help=f"Write {what}.")
+
+
+def with_debug(command: F) -> F:
+    """`--debug`: show where an error came from."""
+    what = "Show a traceback when something breaks."
+    return click.option("--debug", is_flag=True, expose_value=False, callback=remember_debug, help=what)(command)
+
+
+def store_url(store: str | None, db: str | None) -> str:
+    """The store that was asked for."""
+    if store is not None and db is not None:
+        raise click.UsageError(f"expected --store or --db, got both ({store!r} and {db!r}); leave one out")
+    if db == "":
+        raise click.UsageError("--db: expected the name of a file, got ''")
+    return f"sqlite:///{db}" if db is not None else store or DEFAULT_STORE

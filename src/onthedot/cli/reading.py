@@ -1,0 +1,38 @@
+"""Open a store in order to read it: what is not there is not created."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+
+from onthedot.stores.base import Store
+from onthedot.stores.opening import open_store, sqlite_path
+
+T = TypeVar("T")
+
+
+def read_store(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
+    """What `read` finds in the store, which must exist."""
+    if url.startswith("memory:"):
+        raise click.UsageError(
+            "store: expected one that other processes can read, got 'memory:', which lives inside one; "
+            "use sqlite:///FILE"
+        )
+    path = sqlite_path(url)
+    if path is not None and not (path.exists() and path.stat().st_size):
+        raise click.UsageError(
+            f"store: expected a database at '{path}', found none; "
+            f"make one with 'onthedot up --db {path}', or name another with --db"
+        )
+    return asyncio.run(_read(url, read))
+
+
+async def _read(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
+    store = await open_store(url)
+    try:
+        return await read(store)
+    finally:
+        await store.close()

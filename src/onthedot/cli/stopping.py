@@ -1,0 +1,56 @@
+"""What Ctrl-C and SIGTERM mean: the first drains, the second stops now, a third ends the process on the spot."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopping:
+    """Whether the node was asked to stop, and how urgently.
+
+    Plain signal handlers instead of the event loop's: they also run while a sample of user code blocks the loop, so
+    that the second and the third signal always have their effect.
+    """
+
+    def __init__(self, hurry: Callable[[], None]) -> None:
+        self.hurried = False
+        self._hurry = hurry
+        self._loop = asyncio.get_running_loop()
+        self._asked = asyncio.Event()
+        self._draining = False
+
+    async def asked(self) -> None:
+        """Wait until somebody wants the node to stop."""
+        await self._asked.wait()
+
+    def drain(self) -> None:
+        """Ask for an orderly stop, from any thread. The next signal then stops now."""
+        self._draining = True
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._asked.set)
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """Listen to the signals meanwhile."""
+        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if not self._draining:
+            self.drain()
+            return
+        self.hurried = True
+        self._hurry()
+        for other in _SIGNALS:
+            signal.signal(other, signal.SIG_DFL)

@@ -1,0 +1,73 @@
+"""Schedules, tasks and instants as the commands show them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, tzinfo
+
+from onthedot.clock import MILLISECOND, Micros, to_datetime
+from onthedot.duration import format_duration
+from onthedot.job import Call, Cron, Job, Schedule, Sleep
+from onthedot.observe.text import length
+from onthedot.schedules import describe
+from onthedot.schedules.zones import zone
+
+_DEFAULT_ANCHOR = ", counted from 1970-01-01 00:00 UTC"
+
+
+def in_words(schedule: Schedule) -> str:
+    """The reading of a schedule, short enough for a table: an interval's default anchor goes without saying."""
+    return describe(schedule).removesuffix(_DEFAULT_ANCHOR)
+
+
+def task_in_words(job: Job) -> str:
+    """What a job does."""
+    match job.task:
+        case Call(handler=handler):
+            return f"call {handler}"
+        case Sleep(duration=duration):
+            return f"sleep {format_duration(duration)}"
+
+
+def zone_of(schedule: Schedule) -> tzinfo | None:
+    """Where a schedule's instants are at home; None: wherever this machine is."""
+    return zone(schedule.tz) if isinstance(schedule, Cron) else None
+
+
+def local_time(instant: Micros, where: tzinfo | None, *, exact: bool = True) -> str:
+    """A local time that cannot be mistaken, with its date and its distance from UTC; to the millisecond if not exact.
+
+    >>> from datetime import UTC
+    >>> local_time(0, UTC), local_time(1_500, UTC), local_time(1_500, UTC, exact=False)
+    ('1970-01-01 00:00:00 +00:00', '1970-01-01 00:00:00.001500 +00:00', '1970-01-01 00:00:00.001 +00:00')
+    """
+    local = to_datetime(instant if exact else instant - instant % MILLISECOND).astimezone(where)
+    return f"{local.replace(tzinfo=None).isoformat(' ', timespec=_timespec(local))} {offset_in_words(local)}"
+
+
+def offset_in_words(local: datetime) -> str:
+    """
+    >>> from datetime import UTC
+    >>> offset_in_words(datetime(2026, 1, 1, tzinfo=UTC))
+    '+00:00'
+    """
+    return local.isoformat()[len(local.replace(tzinfo=None).isoformat()) :]
+
+
+def _timespec(local: datetime) -> str:
+    return "auto" if local.microsecond % 1_000 else "milliseconds" if local.microsecond else "seconds"
+
+
+def relative(instant: Micros, now: Micros) -> str:
+    """
+    >>> relative(11_520_000_000, 0), relative(0, 3_200_000)
+    ('in 3 h 12 m', '3.2 s ago')
+    """
+    return f"in {length(instant - now)}" if instant >= now else f"{length(now - instant)} ago"
+
+
+def clock_change(before: datetime, after: datetime) -> str | None:
+    """What the clocks did between two local times: `forward 1h`, `back 30m`, or nothing."""
+    step = (after.utcoffset() or timedelta(0)) - (before.utcoffset() or timedelta(0))
+    if not step:
+        return None
+    return f"{'forward' if step > timedelta(0) else 'back'} {format_duration(abs(step))}"

@@ -1,0 +1,1 @@
+"""What a node tells about itself becomes something to read: lines for people, lines for machines."""

@@ -1,0 +1,122 @@
+"""Events become lines for machines: one JSON object each, with the event's name and its fields.
+
+Instants are ISO 8601 in UTC (`…_at`, `first`, `last`), lengths of time are milliseconds (`…_ms`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from onthedot.clock import MILLISECOND, Micros
+from onthedot.events import AttemptEnded, AttemptStarted, Event, HandlerStuck, LeaseLost, RunMissed, RunRecovered
+from onthedot.observe.text import iso
+from onthedot.run import Lease, RunRecord
+from onthedot.verdict import Finish, Verdict
+
+_INSTANTS = ("registered_at", "first", "last")
+
+
+def json_line(event: Event, at: Micros) -> str:
+    """The event on one line. JSON escapes control characters by itself."""
+    return json.dumps({"event": type(event).__name__, "at": iso(at), **_fields(event)})
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    match event:
+        case AttemptStarted(lease, started_at):
+            late = started_at - lease.due_at
+            return {**_lease(lease), "started_at": iso(started_at), "late_ms": milliseconds(late)}
+        case AttemptEnded(finish) | LeaseLost(finish):
+            return _finish(finish)
+        case RunRecovered(lease, verdict):
+            return {**_lease(lease), **_verdict(verdict)}
+        case HandlerStuck(lease):
+            return _lease(lease)
+        case RunMissed(run):
+            return run_fields(run)
+        case _:
+            return dict(_plain_field(name, value) for name, value in event._asdict().items())
+
+
+def _plain_field(name: str, value: Any) -> tuple[str, Any]:
+    if name == "again_in":
+        return "again_in_ms", milliseconds(value)
+    return name, iso(value) if name in _INSTANTS else value
+
+
+def _lease(lease: Lease) -> dict[str, Any]:
+    return {
+        "job": lease.record.job.name,
+        "namespace": lease.record.job.namespace,
+        "run_id": lease.run_id,
+        "revision": lease.record.revision,
+        "trigger": lease.trigger,
+        "slot_at": iso(lease.slot_at),
+        "due_at": iso(lease.due_at),
+        "attempt": lease.attempt,
+        "failures": lease.failures,
+        "recoveries": lease.recoveries,
+        "fence": lease.fence,
+        "incarnation": lease.incarnation,
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "state": str(verdict.state),
+        "outcome": str(verdict.outcome),
+        "reason": verdict.reason,
+        "error": verdict.error,
+        "again_at": optional_iso(verdict.due_at or None),
+    }
+
+
+def _finish(finish: Finish) -> dict[str, Any]:
+    began = finish.started_at or None
+    return {
+        **_lease(finish.lease),
+        **_verdict(finish.verdict),
+        "started_at": optional_iso(began),
+        "ended_at": iso(finish.ended_at),
+        "duration_ms": None if began is None else milliseconds(finish.ended_at - began),
+    }
+
+
+def run_fields(run: RunRecord) -> dict[str, Any]:
+    """A run as JSON shows it, in the log and on the command line."""
+    late = None if run.started_at is None else milliseconds(run.started_at - run.due_at)
+    took = None if run.started_at is None or run.ended_at is None else milliseconds(run.ended_at - run.started_at)
+    return {
+        "run_id": run.id,
+        "job": run.job,
+        "namespace": run.namespace,
+        "trigger": run.trigger,
+        "state": str(run.state),
+        "reason": run.reason,
+        "error": run.error,
+        "attempts": run.attempts,
+        "failures": run.failures,
+        "recoveries": run.recoveries,
+        "created_at": iso(run.created_at),
+        "slot_at": iso(run.slot_at),
+        "due_at": iso(run.due_at),
+        "armed_at": optional_iso(run.armed_at),
+        "started_at": optional_iso(run.started_at),
+        "ended_at": optional_iso(run.ended_at),
+        "late_ms": late,
+        "duration_ms": took,
+    }
+
+
+def optional_iso(instant: Micros | None) -> str | None:
+    """An instant that may not be there."""
+    return None if instant is None else iso(instant)
+
+
+def milliseconds(micros: Micros) -> float:
+    """
+    >>> milliseconds(1_500)
+    1.5
+    """
+    return micros / MILLISECOND

@@ -1,0 +1,66 @@
+"""`onthedot jobs`, on a database that a dead node left behind."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import Result
+
+Call = Callable[..., Result]
+
+HEADINGS = ["JOB", "STATE", "REV", "LAST RUN", "NEXT", "SCHEDULE"]
+ROWS = [
+    ["broken", "exhausted", "1", "dead 21.0 s ago", "exhausted", "once, at 2026-03-28 11:00:05 UTC"],
+    ["long", "active", "1", "running", "over", "once, at 2026-03-28 11:00:20 UTC"],
+    ["on_demand", "active", "1", "-", "-", "none: runs when it is submitted"],
+    [
+        "poll", "active", "1", "succeeded 27.0 s ago", "2026-03-28 13:00:00 +01:00, in 59 m 33 s",
+        "1h after the end of the last run, the first at once",
+    ],
+    ["report", "active", "1", "-", "2026-03-29 03:00:00 +02:00, in 13 h 59 m", "at 02:30 every day, Europe/Berlin"],
+    ["", "2026-03-29 11:00:00 +02:00, in 21 h 59 m", "every 1d, counted from 2026-01-01 09:00 UTC"],
+    ["tick", "active", "1", "succeeded 7.0 s ago", "2026-03-28 12:00:30 +01:00, in 3.0 s", "every 10s"],
+]  # fmt: skip
+
+
+def cells(result: Result) -> list[list[str]]:
+    assert result.exit_code == 0, result.output
+    return [re.split(r" {2,}", line) for line in result.output.splitlines()]
+
+
+def test_the_table(call: Call, database: Path):
+    assert cells(call("jobs", "--db", database)) == [HEADINGS, *ROWS]
+
+
+def test_columns_begin_at_the_same_place(call: Call, database: Path):
+    head, *lines = call("jobs", "--db", database).output.splitlines()
+    column = head.index("SCHEDULE")
+    assert {line[column - 2 : column] for line in lines} == {"  "}
+
+
+def test_store_and_db_name_the_same_file(call: Call, database: Path):
+    assert cells(call("jobs", "--store", f"sqlite:///{database}")) == [HEADINGS, *ROWS]
+
+
+def test_json(call: Call, database: Path):
+    jobs = json.loads(call("jobs", "--db", database, "--json").output)
+    assert [job["job"] for job in jobs] == ["broken", "long", "on_demand", "poll", "report", "tick"]
+    report, tick = jobs[4], jobs[5]
+    assert [schedule["next_at"] for schedule in report["schedules"]] == [
+        "2026-03-29T01:00:00.000000Z",
+        "2026-03-29T09:00:00.000000Z",
+    ]
+    assert report["schedules"][0]["reading"] == "at 02:30 every day, Europe/Berlin"
+    assert (tick["state"], tick["revision"], tick["task"]) == ("active", 1, "call tick")
+    assert tick["last_run"]["state"] == "succeeded"
+    assert jobs[2]["schedules"] == []
+
+
+def test_reading_changes_nothing(call: Call, database: Path):
+    before = database.read_bytes()
+    assert call("jobs", "--db", database).exit_code == 0
+    assert call("runs", "--db", database).exit_code == 0
+    assert database.read_bytes() == before

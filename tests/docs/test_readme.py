@@ -1,0 +1,52 @@
+"""What the README says is what happens: its program runs, its commands exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[2] / "README.md"
+BIN = Path(sys.executable).parent
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+@pytest.mark.slow
+def test_the_program_runs_word_for_word(tmp_path):
+    [program] = blocks("python")
+    (tmp_path / "shop.py").write_text(program)
+    ended = subprocess.run(
+        [sys.executable, "shop.py"], cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "state=<RunState.SUCCEEDED: 'succeeded'>" in ended.stdout
+    assert """result='{"pages":100,"attempt":1}'""" in ended.stdout
+    assert (tmp_path / "shop.db").exists()
+
+
+@pytest.mark.slow
+def test_the_commands_run_word_for_word(tmp_path):
+    subprocess.run([BIN / "onthedot", "up", "--for", "2s"], cwd=tmp_path, check=True, capture_output=True, timeout=50)
+    lines = README.read_text().splitlines()
+    commands = [line.removeprefix("$ .venv/bin/") for line in lines if line.startswith("$ .venv/bin/")]
+    assert len(commands) >= 3
+    for command in commands:
+        program, *arguments = shlex.split(command, comments=True)
+        ended = subprocess.run(
+            [BIN / program, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+        )
+        assert ended.returncode == 0, f"{command}: {ended.stderr}"
+        assert ended.stdout.strip(), command
+
+
+def test_the_two_commands_are_targets_of_the_makefile():
+    makefile = (README.parent / "Makefile").read_text()
+    for target in re.findall(r"^make (\w+)", README.read_text(), re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target

@@ -1,0 +1,96 @@
+"""Events that never happened, with round numbers: everything is due at 12:00:00 UTC on New Year's Day 2026."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from onthedot.clock import MILLISECOND, SECOND, Micros
+from onthedot.events import (
+    AttemptEnded,
+    AttemptStarted,
+    DrainBegun,
+    Event,
+    HandlerStuck,
+    JobPut,
+    LeaseLost,
+    NodeFenced,
+    NodeJoined,
+    NodeLeft,
+    RunMissed,
+    RunRecovered,
+    RunsPlanned,
+    SlotsSkipped,
+    StoreTrouble,
+    TermEnded,
+    TermWon,
+)
+from onthedot.job import Call, Job, JobRecord, JobState, Retry
+from onthedot.run import Lease, RunRecord, RunState
+from onthedot.verdict import Finish, OutcomeKind, Verdict
+
+NOON: Micros = 1_767_268_800 * SECOND
+LATE = 1_200  # 1.2 ms
+SUCCEEDED = Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED)
+LOST = Verdict(RunState.SCHEDULED, OutcomeKind.LOST, "recovered", due_at=NOON, recovered=True, error="stopped")
+
+
+def lease(*, name: str = "import", retry: Retry | None = None, **fields: Any) -> Lease:
+    record = JobRecord(
+        1, 3, Job(name=name, task=Call(handler=name), retry=retry or Retry()), JobState.ACTIVE, NOON, NOON
+    )
+    made = Lease(
+        lease_id="lease", run_id=41, record=record, trigger="schedule:s", slot_at=NOON, due_at=NOON, args=None,
+        attempt=1, failures=0, recoveries=0, incarnation="boot", created_at=NOON, reserved_at=NOON, fence=7,
+    )  # fmt: skip
+    return replace(made, **fields)
+
+
+def started(late: Micros = LATE, **fields: Any) -> AttemptStarted:
+    made = lease(**fields)
+    return AttemptStarted(made, made.due_at + late)
+
+
+def finish(verdict: Verdict = SUCCEEDED, *, began: bool = True, **fields: Any) -> Finish:
+    """An attempt that took 50 ms."""
+    made = lease(**fields)
+    return Finish(made, verdict, made.due_at if began else 0, made.due_at + 50 * MILLISECOND)
+
+
+def missed(run_id: int = 41, *, due_at: Micros = NOON, job: str = "import") -> RunMissed:
+    run = RunRecord(
+        run_id, job, "default", "schedule:s", due_at, due_at, RunState.SKIPPED, "missed", 0, 0, 0, NOON, ended_at=NOON
+    )
+    return RunMissed(run)
+
+
+def failure(**fields: Any) -> Verdict:
+    made = Verdict(
+        RunState.SCHEDULED,
+        OutcomeKind.FAILED,
+        "retry",
+        due_at=NOON + 3_250 * MILLISECOND,
+        failed=True,
+        error="OSError: no",
+    )
+    return made._replace(**fields)
+
+
+ONE_OF_EACH: tuple[Event, ...] = (
+    NodeJoined("one", "boot", NOON),
+    NodeLeft("one", 0),
+    NodeFenced("one", "boot", 2),
+    TermWon(0, 4),
+    TermEnded(0, 4),
+    JobPut("import", "created", 1, 6, 0),
+    RunsPlanned("import", "s", 6, NOON, NOON + 25 * SECOND),
+    SlotsSkipped("import", "s", 14, NOON - 70 * SECOND, NOON - 5 * SECOND, "missed"),
+    started(),
+    AttemptEnded(finish()),
+    LeaseLost(finish()),
+    RunRecovered(lease(), LOST),
+    missed(),
+    HandlerStuck(lease()),
+    StoreTrouble("worker", "the disk is full", 300 * MILLISECOND),
+    DrainBegun(2),
+)
