@@ -32,9 +32,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 def loaded_by(statement: str) -> list[str]:
     """The modules a fresh interpreter loads for one statement."""
-    probe = subprocess.run(
-        [sys.executable, "-I", "-c", PROBE, statement], capture_output=True, text=True, timeout=30
-    )
+    probe = subprocess.run([sys.executable, "-I", "-c", PROBE, statement], capture_output=True, text=True, timeout=30)
     assert probe.returncode == 0, probe.stderr
     modules: list[str] = json.loads(probe.stdout)
     return modules

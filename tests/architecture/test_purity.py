@@ -220,9 +220,7 @@ def test_suppressing_everything_is_caught():
     assert swallowing_findings("import contextlib\nwith contextlib.suppress(Exception):\n    work()")
 
 
-@pytest.mark.parametrize(
-    "handler", ["except ValueError:\n    pass", "except Exception as error:\n    record(error)"]
-)
+@pytest.mark.parametrize("handler", ["except ValueError:\n    pass", "except Exception as error:\n    record(error)"])
 def test_handled_errors_pass(handler):
     assert swallowing_findings(f"try:\n    work()\n{handler}") == []
 

@@ -30,9 +30,7 @@ def too_long(source: str, path: str) -> Iterator[str]:
 
 
 def test_files_and_functions_are_short():
-    found = [
-        finding for path in FILES for finding in too_long(path.read_text(), path.relative_to(ROOT).as_posix())
-    ]
+    found = [finding for path in FILES for finding in too_long(path.read_text(), path.relative_to(ROOT).as_posix())]
     assert not found, report("too long to be read in one go", found)
 
 
