@@ -392,3 +392,49 @@ async def test_the_jobs_of_a_program_are_there_after_a_restart_and_edits_are_not
             [put] = watch.of(JobPut)
             changes.append((put.change, put.revision))
     assert changes == [("created", 1), ("unchanged", 1), ("changed", 2)]
+
+
+async def test_what_is_armed_and_not_yet_due_does_not_start_when_the_node_stops_now():
+    store = MemoryStore()
+    sched = otd.Scheduler(store, settings=otd.Settings(arm_lead_min=400_000))
+    started = []
+
+    @sched.job
+    async def later(ctx: otd.Context) -> None:
+        started.append(ctx.run_id)
+
+    watch = Watch(sched)
+    await sched.start()
+    run_id = await sched.submit("later", delay="600ms")
+
+    async def armed() -> bool:
+        run = await store.get_run(run_id)
+        return run is not None and run.state == "running"
+
+    while not await armed():
+        await asyncio.sleep(0)
+    sched.stop_now()
+    await sched.stop()
+    run = await store.get_run(run_id)
+    assert run is not None
+    assert (run.state, run.reason, run.recoveries, started) == ("scheduled", "released", 0, [])
+    assert not watch.of(AttemptStarted)
+
+
+async def test_a_subscriber_that_raises_breaks_the_engine_instead_of_being_ignored():
+    sched = otd.Scheduler("memory:")
+
+    @sched.job
+    async def work() -> None: ...
+
+    def subscriber(event: object) -> None:
+        if isinstance(event, AttemptStarted):
+            raise LookupError("a bug in a subscriber")
+
+    sched.subscribe(subscriber)
+    await sched.start()
+    await sched.submit("work")
+    with pytest.raises(LookupError):
+        await sched.broken()
+    with pytest.raises(LookupError):
+        await sched.stop()

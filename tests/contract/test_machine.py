@@ -307,7 +307,8 @@ FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 THOROUGH = 20 if os.environ.get("ONTHEDOT_SOAK") else 1
 
 
-@pytest.mark.parametrize(("machine", "examples"), [(MemoryMachine, 200), (SqliteMachine, 100)])
+@pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form
+@pytest.mark.parametrize(("machine", "examples"), [(MemoryMachine, 180), (SqliteMachine, 70)])
 def test_any_order_of_calls(machine: type[Machine], examples: int):
     run_state_machine_as_test(
         machine,

@@ -24,7 +24,7 @@ from onthedot.run import Armed, Lease
 from onthedot.settings import Settings
 from onthedot.stores.base import Ask, Hint, Store
 from onthedot.tasks.registry import Registry
-from onthedot.verdict import Finish, OutcomeKind, Verdict
+from onthedot.verdict import Finish, Outcome, OutcomeKind, Verdict
 from onthedot.work.attempt import Attempt, Runner
 from onthedot.work.finisher import Finisher
 from onthedot.work.pace import ArmLead, Pace
@@ -61,6 +61,7 @@ class Worker:
         self._finisher = finisher
         self._events = events
         self._running: dict[str, Attempt] = {}  # by lease id: armed, and its seat not free again
+        self._unfired: set[Attempt] = set()  # armed, and waiting for their instant
         self._runners: Mapping[str, Runner] = {}
         self._on_free: Callable[[], None] = lambda: None
         self._on_finish: Callable[[], None] = lambda: None
@@ -111,8 +112,12 @@ class Worker:
         """Start these if it is time; a timer may ring early, and the clock may be set."""
         wait = due_at - self.clock.now()
         if wait > 0:
+            self._unfired.update(attempts)
             asyncio.get_running_loop().call_later(min(wait, _RECHECK) / SECOND, self._fire, due_at, attempts)
             return
+        if due_at:
+            attempts = [attempt for attempt in attempts if attempt in self._unfired]
+            self._unfired.difference_update(attempts)
         for kind, runner in self._runners.items():
             mine = [attempt for attempt in attempts if self._kind(attempt.lease) == kind]
             if mine:
@@ -177,6 +182,13 @@ class Worker:
     def stop_running(self, incarnation: str | None = None) -> int:
         """End attempts early: all, or those of an incarnation that lost its lease. How many there were."""
         wanted = [a for a in self._running.values() if incarnation in (None, a.lease.incarnation)]
+        unfired = [attempt for attempt in wanted if attempt in self._unfired]
+        self._unfired.difference_update(unfired)
+        for attempt in unfired:
+            attempt.outcome = Outcome(OutcomeKind.RELEASED, "stopped before it began")
+            attempt.ended_at = self.clock.now()
+        if unfired:
+            self.ended(unfired)
         for runner in self._runners.values():
             runner.stop([attempt for attempt in wanted if self._runners[self._kind(attempt.lease)] is runner])
         return len(wanted)

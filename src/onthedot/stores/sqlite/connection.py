@@ -25,7 +25,7 @@ PATIENCE: Micros = 5 * SECOND
 """How long a call waits for other processes before it gives up."""
 
 # SQLite's own busy handler backs off up to 100 ms and starves the beats of other processes (130–630 ms at worst,
-# spikes.md 2); asking again after 0.2–1 ms keeps them below 22 ms. Uneven steps, so that two waiters drift apart.
+# when measured); asking again after 0.2–1 ms keeps them below 22 ms. Uneven steps, so that two waiters drift apart.
 _PAUSES: tuple[Micros, ...] = (200, 600, 300, 1 * MILLISECOND, 400, 800)
 
 _WRITING = """

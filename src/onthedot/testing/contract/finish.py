@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onthedot.clock import SECOND
-from onthedot.run import Lease, RunState
+from onthedot.run import Lease, NewRun, RunState, submit_trigger
 from onthedot.testing.contract.register import check
 from onthedot.testing.contract.workbench import DEAD, SUCCESS, Workbench, at, recover, retry
 from onthedot.verdict import OutcomeKind, Verdict
@@ -14,8 +14,8 @@ from onthedot.verdict import OutcomeKind, Verdict
 async def running(bench: Workbench, count: int = 1) -> list[Lease]:
     """Runs of one job, under way on one node."""
     record = await bench.define()
-    for _ in range(count):
-        await bench.submit(record)
+    new = [NewRun(record.id, submit_trigger(bench.ids.token()), at(0)) for _ in range(count)]
+    await bench.store.submit(new, now=bench.now)
     return await bench.take(await bench.node(), seats=count)
 
 

@@ -1,0 +1,88 @@
+"""Every bench at 1 % of its size: the counts must be right and the output readable. Floors are not judged here."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import bare, drain
+from bench.__main__ import BENCHES, main
+from bench.nodes import check_executions, check_history, fill, open_store
+from bench.results import BenchFailed
+
+ROOT = Path(__file__).parents[2]
+
+LINES = {
+    "drain": ["drain memory", "drain sqlite"],
+    "lateness": [f"lateness {store} {share}" for store in ("memory", "sqlite") for share in ("p50", "p99")],
+    "submit": ["submit memory", "submit sqlite"],
+    "history": ["history sqlite drain"],
+    "schedules": ["schedules sqlite RSS", "schedules sqlite idle CPU", "idle CPU in itself"],
+    "imports": ["import onthedot", "onthedot --help"],
+    "herd": ["herd memory last start", "herd sqlite last start"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BENCHES)
+def test_a_bench_counts_its_work_and_prints_its_lines(name, capsys, tmp_path):
+    assert main(["--only", name, "--size", "0.01", "--rounds", "1", "--json", "--dir", str(tmp_path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["failures"] == []
+    assert [line["name"] for line in told["results"]] == LINES[name]
+    assert all(line["verdict"] in ("aim", "ok", "FAILS", "printed") for line in told["results"])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_command_prints_a_header_and_a_table():
+    command = [sys.executable, "-m", "bench", "--only", "drain,submit", "--size", "0.01", "--rounds", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=True)
+    header, titles, *lines = done.stdout.splitlines()
+    assert header.startswith("onthedot bench: size 0.01, rounds 1, seed 1, Python 3.")
+    assert titles.split() == ["bench", "ours", "bare", "unit", "measured", "spread", "floor", "aim", "verdict"]
+    assert [line[: len(name)] for line, name in zip(lines, LINES["drain"] + LINES["submit"], strict=True)] == (
+        LINES["drain"] + LINES["submit"]
+    )
+    assert "floors count at size 1 only" in done.stderr
+
+
+async def test_the_bare_loop_leaves_what_ours_leaves(tmp_path):
+    """Fairness: after a drain by either side the same rows are there, but for names, leases and instants."""
+    left = []
+    for name in ("bare", "ours"):
+        path = tmp_path / f"{name}.db"
+        run_ids = await drain.fill_file(path, 700, 1)
+        if name == "bare":
+            _, executed = await bare.drain_sqlite(path, 1)
+            check_executions("bare", run_ids, executed)
+        else:
+            await drain.drain_file("ours", path, run_ids)
+        left.append(rows_of(path))
+    assert left[0] == left[1]
+
+
+def rows_of(path: Path) -> list[list[tuple[object, ...]]]:
+    db = sqlite3.connect(path)
+    statements = (
+        "SELECT count(*) FROM runs",
+        "SELECT id, job_id, state, attempts, failures, recoveries, queue, trigger, target, reason, origin, args, error,"
+        " result, armed_at > 0, started_at > 0, ended_at >= started_at FROM history ORDER BY id",
+        "SELECT run_id, attempt, revision, outcome, error, fence > 0, reserved_at > 0, armed_at > 0, started_at > 0"
+        " FROM attempts ORDER BY run_id",
+    )
+    found = [db.execute(statement).fetchall() for statement in statements]
+    db.close()
+    return found
+
+
+async def test_a_run_that_is_left_behind_fails_the_bench():
+    store = await open_store(None)
+    run_ids = await fill(store, 10, seed=1)
+    with pytest.raises(BenchFailed, match="10 succeeded in the store, found 10 scheduled"):
+        await check_history("made up", store, len(run_ids))
