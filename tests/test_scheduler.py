@@ -397,7 +397,14 @@ async def test_the_jobs_of_a_program_are_there_after_a_restart_and_edits_are_not
 async def test_what_is_armed_and_not_yet_due_does_not_start_when_the_node_stops_now():
     store = MemoryStore()
     sched = otd.Scheduler(store, settings=otd.Settings(arm_lead_min=400_000))
-    started = []
+    started, armed, loop, arm = [], asyncio.Event(), asyncio.get_running_loop(), store.arm
+
+    async def told(leases, *, now=None):
+        answers = await arm(leases, now=now)
+        loop.call_soon_threadsafe(armed.set)
+        return answers
+
+    store.arm = told  # type: ignore[method-assign]
 
     @sched.job
     async def later(ctx: otd.Context) -> None:
@@ -407,12 +414,7 @@ async def test_what_is_armed_and_not_yet_due_does_not_start_when_the_node_stops_
     await sched.start()
     run_id = await sched.submit("later", delay="600ms")
 
-    async def armed() -> bool:
-        run = await store.get_run(run_id)
-        return run is not None and run.state == "running"
-
-    while not await armed():
-        await asyncio.sleep(0)
+    await armed.wait()
     sched.stop_now()
     await sched.stop()
     run = await store.get_run(run_id)

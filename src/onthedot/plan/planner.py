@@ -16,7 +16,6 @@ from onthedot.plan.windows import plan_window
 from onthedot.settings import Settings
 from onthedot.stores.base import Hint, ScheduleState, Store, Term, Window
 
-
 MOST_SLOTS_PER_PASS = 5_000
 """How many slots one pass gives their fates, over all schedules: after an outage, some 20 ms of arithmetic."""
 

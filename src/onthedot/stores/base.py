@@ -143,12 +143,10 @@ class Node:
 
 
 class Beat(NamedTuple):
-    """The answer to a heartbeat: the store's clock, the lease's new end, and how many runs of this
-    incarnation have been taken from it so far."""
+    """The answer to a heartbeat: the store's clock, and the lease's new end."""
 
     now: Micros
     lease_until: Micros
-    reaped: int
 
 
 @dataclass(slots=True)
@@ -204,18 +202,21 @@ class JobsSlice(Protocol):
     ) -> PutJob:
         """Create the job, or edit it, in one transaction.
 
-        A definition equal to the stored one writes nothing ("unchanged"). `expected` is the revision that the
-        caller read (None: whichever is current); another one raises `RevisionConflict` and writes nothing.
+        A definition equal to the stored one writes nothing ("unchanged"), whatever was expected: a put whose
+        answer was lost may be made again. `expected` is the revision that the caller read (0: no such job yet;
+        None: whichever is current); another one raises `RevisionConflict` and writes nothing.
 
         `windows` holds one window for each schedule of the new definition, and for each that it drops:
 
         * A new schedule is created with its window's start as origin and watermark, and takes the whole window.
         * A surviving schedule (same id): its slot runs after W that were never armed are withdrawn, where W is
-          the later of store-now and the newest slot ever armed. If its watermark had reached W, the window's
-          slots after W are inserted and the watermark moves to the window's end; if not, it stays for the
-          planner to catch up from. A surviving fixed delay takes no slots: its next one follows its last end.
-        * A dropped schedule's slot runs in the future are withdrawn; its window's skips are recorded if the
-          window starts at its watermark; its row goes.
+          the later of store-now and the newest slot ever armed. If every slot up to W has its fate (the watermark
+          has reached W, or the next slot lies after it), the window's slots and skips after W are recorded and
+          the watermark moves to the later of the window's end and W. If not, the planner was behind: the
+          watermark and `next_at` stay, and it catches up from there under the new rule. A surviving fixed delay
+          takes no slots: its next one follows its last end.
+        * A dropped schedule's slot runs after store-now are withdrawn unless they were armed; its window's skips
+          are recorded if the window starts at its watermark; its row goes.
 
         A window of a surviving schedule that starts after W raises `WindowStale` and writes nothing.
         """
@@ -258,15 +259,20 @@ class RunsSlice(Protocol):
     """The way of a run, from submitted to finished."""
 
     async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
-        """Insert runs and return their ids, in order. A key that exists already gives the existing run's id.
+        """Insert runs and return their ids, in order. A key that exists already, live or in history, gives the
+        existing run's id.
         Raises `UnknownJob` if any job is missing or deleted, and then writes nothing."""
         ...
 
     async def reserve(self, ask: Ask, *, now: Micros | None = None) -> Reserved:
         """Take work for a worker: due work reserved and armed in one write, future work reserved ahead.
 
-        Earliest due first. Free is what is scheduled, and what somebody reserved but did not arm within
-        `lapse` of the later of its due instant and its reservation. What has expired is not given out.
+        Earliest ready first. Ready is what is scheduled, from its due instant on, and what somebody reserved but
+        did not arm within `lapse` of the later of its due instant and its reservation, from then on. What has
+        expired is not given out.
+
+        `look_again_at` is now if due work was left for want of seats; else the earliest of: another's
+        reservation lapses; the next run enters the horizon (with no room ahead: is due).
         Raises `NodeExpired` if the incarnation's lease has ended. If the answer is lost, `held` tells what it was.
         """
         ...
@@ -295,7 +301,8 @@ class RunsSlice(Protocol):
         the run moves to its verdict's state; a terminal one moves it to history and, for a fixed delay, records
         the end that the next slot counts from. If the lease is not current but this very attempt was recorded
         before under this lease with this outcome, the answer is True again and nothing is written.
-        Otherwise False: the lease is lost, and nothing is written.
+        Otherwise False: the lease is lost, and nothing is written. A verdict whose state cannot follow `running`
+        is a bug of the caller: `StateError`, and nothing of the batch is written.
         """
         ...
 
@@ -304,7 +311,7 @@ class NodesSlice(Protocol):
     """Who lives, and who leads."""
 
     async def register(self, node: Node, *, ttl: Micros, now: Micros | None = None) -> Beat:
-        """Enter a new incarnation with a lease of `ttl`."""
+        """Enter a new incarnation with a lease of `ttl`. Repeated, it is a beat; `NodeExpired` if it has ended."""
         ...
 
     async def beat(self, incarnation: str, *, ttl: Micros, now: Micros | None = None) -> Beat:

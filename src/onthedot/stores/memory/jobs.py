@@ -24,12 +24,12 @@ class Jobs(Plan):
         job_id = self.names.get((job.namespace, job.name))
         old = None if job_id is None else self.jobs[job_id]
         found = 0 if old is None else old.revision
+        if old is not None and old.job == job:
+            return PutJob(old, "unchanged")
         if expected is not None and expected != found:
             raise RevisionConflict(f"job {job.name!r}: expected revision {expected}, found {found}; read it again")
         if old is None:
             put = PutJob(JobRecord(len(self.jobs) + 1, 1, job, JobState.ACTIVE, now, now), "created")
-        elif old.job == job:
-            return PutJob(old, "unchanged")
         else:
             self._check_windows(old.id, job, windows, now)
             put = PutJob(replace(old, revision=old.revision + 1, job=job, updated_at=now), "changed")
@@ -108,9 +108,8 @@ class Jobs(Plan):
             state.watermark = min(state.watermark, edge)
             state.next_at = None if open_runs else next_at
             return 0
-        if state.watermark < edge:  # the planner is behind: it catches up from here under the new revision
-            state.next_at = edge if state.next_at is None else min(state.next_at, edge)
-            return 0
+        if state.watermark < edge and state.next_at is not None and state.next_at <= edge:
+            return 0  # the planner is behind: it catches up from here under the new rule
         slots = [slot for slot in window.slots if slot.slot_at > edge]
         skips = [skip for skip in window.skips if skip.first > edge]
         ahead = replace(window, end=max(window.end, edge), slots=slots, skips=skips)

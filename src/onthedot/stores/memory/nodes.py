@@ -20,7 +20,7 @@ class Nodes(Tables):
             return await self.beat(node.incarnation, ttl=ttl, now=now)  # asked again
         row = NodeRow(replace(node, registered_at=now, lease_until=now + ttl))
         self.nodes[node.incarnation] = row
-        return Beat(now, row.node.lease_until, 0)
+        return Beat(now, row.node.lease_until)
 
     async def beat(self, incarnation: str, *, ttl: Micros, now: Micros | None = None) -> Beat:
         now = self.read_clock(now)
@@ -28,7 +28,7 @@ class Nodes(Tables):
         if row is None or row.ended:
             raise NodeExpired(f"incarnation {incarnation}: it has ended; register a new one to go on")
         row.node.lease_until = now + ttl
-        return Beat(now, row.node.lease_until, row.reaped)
+        return Beat(now, row.node.lease_until)
 
     async def leave(self, incarnation: str, *, now: Micros | None = None) -> None:
         now = self.read_clock(now)

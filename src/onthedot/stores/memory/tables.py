@@ -57,7 +57,6 @@ class NodeRow:
     """An incarnation. `ended` for good: its runs were taken, or it left."""
 
     node: Node
-    reaped: int = 0
     ended: bool = False
 
 

@@ -35,7 +35,6 @@ class Upkeep(Tables):
             return False
         row = self.nodes[lease.incarnation]
         row.ended = True
-        row.reaped += 1
         self.end_attempt(run, Finish(run.lease, verdict, 0, now))
         return True
 

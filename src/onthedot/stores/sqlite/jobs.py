@@ -62,11 +62,6 @@ SET watermark = min(watermark, :edge),
 WHERE job_id = :job_id AND schedule_id = :schedule_id
 """
 
-WAKE_PLANNER = """
-UPDATE schedules SET next_at = min(coalesce(next_at, :edge), :edge)
-WHERE job_id = :job_id AND schedule_id = :schedule_id
-"""
-
 # W: the later of now and the newest slot ever armed. That is a live run's; or one of a run that ended before its
 # own instant, which is noted with the schedule; or, when somebody has set the clock back, one of the runs that
 # ended in what is now the future.
@@ -110,15 +105,15 @@ class Jobs(Plan):
     def _put(self, tx: Transaction, job: Job, windows: Sequence[Window], expected: int | None, now: Micros) -> PutJob:
         found = tx.db.execute(FIND_JOB, {"namespace": job.namespace, "name": job.name}).fetchone()
         job_id, revision, state, created_at = found or (0, 0, "", 0)
+        definition = encode(job)
+        if found is not None and (same := self._if_same(tx.db, definition, job_id, revision, state)) is not None:
+            return PutJob(same, "unchanged")
         if expected is not None and expected != revision:
             raise RevisionConflict(f"job {job.name!r}: expected revision {expected}, found {revision}; read it again")
-        definition = encode(job)
         if found is None:
             [job_id] = take_numbers(tx.db, "job", 1)
             put = PutJob(JobRecord(job_id, 1, job, JobState.ACTIVE, now, now), "created")
             _store(tx.db, INSERT_JOB, put.record, definition)
-        elif (same := self._if_same(tx.db, definition, job_id, revision, state)) is not None:
-            return PutJob(same, "unchanged")
         else:
             _check_windows(tx.db, job_id, job, windows, now)
             put = PutJob(JobRecord(job_id, revision + 1, job, JobState(state), created_at, now), "changed")
@@ -194,8 +189,9 @@ def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], no
     db, job_id = tx.db, put.record.id
     kept = [schedule_id(schedule) for schedule in put.record.job.schedules]
     given = {window.schedule_id: window for window in windows}
-    stored = {name: watermark for _, name, _, watermark, *_ in db.execute(LIST_SCHEDULES, (job_id,)).fetchall()}
-    for name, watermark in stored.items():
+    rows = db.execute(LIST_SCHEDULES, (job_id,)).fetchall()
+    stored: dict[str, tuple[Micros, Micros | None]] = {row[1]: (row[3], row[4]) for row in rows}
+    for name, (watermark, _) in stored.items():
         edge = _edge(db, job_id, name, now) if name in kept else now
         values = {"job_id": job_id, "trigger": slot_trigger(name), "edge": edge}
         put.withdrawn += db.execute(WITHDRAW, values).rowcount
@@ -206,7 +202,7 @@ def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], no
         db.execute(DELETE_SCHEDULE, (job_id, name))
     for name in dict.fromkeys(kept):
         if name in given and name in stored:
-            put.planned += _continue(tx, job_id, given[name], stored[name], now)
+            put.planned += _continue(tx, job_id, given[name], *stored[name], now)
         elif name in given:
             put.planned += _create(tx, job_id, given[name], now)
 
@@ -220,7 +216,9 @@ def _create(tx: Transaction, job_id: int, window: Window, now: Micros) -> int:
     return write_windows(tx, [Planned(job_id, window, int(window.delay is not None))], now)
 
 
-def _continue(tx: Transaction, job_id: int, window: Window, watermark: Micros, now: Micros) -> int:
+def _continue(
+    tx: Transaction, job_id: int, window: Window, watermark: Micros, next_at: Micros | None, now: Micros
+) -> int:
     """Go on with a schedule that survives an edit."""
     edge = _edge(tx.db, job_id, window.schedule_id, now)
     values = {
@@ -232,9 +230,8 @@ def _continue(tx: Transaction, job_id: int, window: Window, watermark: Micros, n
         tx.db.execute(MARK_DELAYED, values)
         tx.db.execute(WAIT_FOR_END, values)
         return 0
-    if watermark < edge:  # the planner is behind: it catches up from here under the new revision
-        tx.db.execute(WAKE_PLANNER, values)
-        return 0
+    if watermark < edge and next_at is not None and next_at <= edge:
+        return 0  # the planner is behind: it catches up from here under the new rule
     slots = [slot for slot in window.slots if slot.slot_at > edge]
     skips = [skip for skip in window.skips if skip.first > edge]
     ahead = replace(window, end=max(window.end, edge), slots=slots, skips=skips)

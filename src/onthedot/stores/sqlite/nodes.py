@@ -18,7 +18,7 @@ VALUES (:incarnation, :id, :host, :pid, :roles, :now, :until, 0, 0)
 ON CONFLICT (incarnation) DO NOTHING
 """
 
-BEAT = "UPDATE nodes SET lease_until = :until WHERE incarnation = :incarnation AND ended = 0 RETURNING reaped"
+BEAT = "UPDATE nodes SET lease_until = :until WHERE incarnation = :incarnation AND ended = 0"
 
 LEAVE = """
 UPDATE nodes SET ended = 1, lease_until = :now, left_at = :now WHERE incarnation = :incarnation AND ended = 0
@@ -122,10 +122,9 @@ class Nodes(Tables):
 
 
 def _beat(db: sqlite3.Connection, incarnation: str, now: Micros, until: Micros) -> Beat:
-    row = db.execute(BEAT, {"incarnation": incarnation, "until": until}).fetchone()
-    if row is None:
+    if not db.execute(BEAT, {"incarnation": incarnation, "until": until}).rowcount:
         raise NodeExpired(f"incarnation {incarnation}: it has ended; register a new one to go on")
-    return Beat(now, until, row[0])
+    return Beat(now, until)
 
 
 def find_term(db: sqlite3.Connection, shard: int) -> Term | None:

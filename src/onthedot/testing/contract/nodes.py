@@ -18,7 +18,7 @@ async def check_registered_with_a_lease(bench: Workbench) -> None:
     bench.turn(3)
     node = Node(id="n", incarnation="n-1", host="h", pid=7, roles=("worker",))
     beat = await bench.store.register(node, ttl=15 * SECOND, now=bench.now)
-    assert beat == Beat(now=at(3), lease_until=at(18), reaped=0)
+    assert beat == Beat(now=at(3), lease_until=at(18))
     [shown] = await bench.store.list_nodes()
     assert (shown.id, shown.incarnation, shown.host, shown.pid, shown.roles) == ("n", "n-1", "h", 7, ("worker",))
     assert (shown.registered_at, shown.lease_until, shown.left_at) == (at(3), at(18), None)
@@ -41,7 +41,7 @@ async def check_a_beat_renews(bench: Workbench) -> None:
     node = await bench.node(ttl=15)
     bench.turn(4)
     beat = await bench.store.beat(node, ttl=15 * SECOND, now=bench.now)
-    assert beat == Beat(now=at(4), lease_until=at(19), reaped=0)
+    assert beat == Beat(now=at(4), lease_until=at(19))
     [shown] = await bench.store.list_nodes()
     assert shown.lease_until == at(19)
 
