@@ -26,11 +26,11 @@ help: ## list these targets
 up: $(VENV)/.runtime ## set up what running needs, and run `onthedot up`
 	$(BIN)/onthedot up $(ARGS)
 
-test: lint ## set up, lint, and the whole test suite
-	$(BIN)/python -m pytest $(ARGS)
+test: lint unit ## set up, lint, and the whole test suite
+	$(BIN)/python -m pytest -m slow $(ARGS)
 
-unit: $(VENV)/.dev ## the fast tests only
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+unit: $(VENV)/.dev ## the fast tests only, on all cores
+	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal $(ARGS)
 
 soak: $(VENV)/.dev ## the slow tests, for longer and with more seeds
 	ONTHEDOT_SOAK=1 $(BIN)/python -m pytest -m slow $(ARGS)

@@ -36,7 +36,8 @@ NOTABLE = [
     "Africa/Cairo",
     "UTC",
 ]
-ALL_ZONES = sorted(available_timezones())
+# Some machines list names that mean another zone on the next machine; those are refused, and tested elsewhere.
+ALL_ZONES = sorted(available_timezones() - {"localtime", "posixrules", "Factory"})
 
 
 def numbers(text: str, low: int, high: int) -> set[int]:

@@ -7,7 +7,7 @@ from collections import deque
 from onthedot.clock import MILLISECOND, Micros
 
 _BUDGET = 50 * MILLISECOND  # how much work may wait on this node, armed, for a seat
-_MOST_JOBS = 10_000  # remembered at a time: a node's memory must not grow with the number of jobs
+_MOST_JOBS = 1_000  # remembered at a time: a node's memory must not grow with the number of jobs
 _WEIGHT = 0.2  # of the newest duration in a job's mean
 
 
