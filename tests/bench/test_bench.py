@@ -23,7 +23,7 @@ LINES = {
     "submit": ["submit memory", "submit sqlite"],
     "history": ["history sqlite drain"],
     "schedules": ["schedules sqlite RSS", "schedules sqlite idle CPU", "idle CPU in itself"],
-    "imports": ["import onthedot", "onthedot --help"],
+    "imports": ["import onthedot", "onthedot.Scheduler", "onthedot --help"],
     "herd": ["herd memory last start", "herd sqlite last start"],
 }
 

@@ -1,0 +1,117 @@
+"""`python -m bench`: run the benches, print the table, and say by the exit code whether a floor was missed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench import drain, herd, history, imports, lateness, schedules, submit
+from bench.results import BenchFailed, Result, exit_code, missed, table
+from bench.rounds import Plan
+
+BENCHES: dict[str, Callable[[Plan], list[Result]]] = {
+    "drain": drain.run,
+    "lateness": lateness.run,
+    "submit": submit.run,
+    "history": history.run,
+    "schedules": schedules.run,
+    "imports": imports.run,
+    "herd": herd.run,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for; 0, or 1 when a bench failed or a floor was missed at full size."""
+    asked = _parser().parse_args(arguments)
+    results: list[Result] = []
+    failures: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="onthedot-bench-", dir=asked.dir) as folder:
+        plan = Plan(folder=Path(folder), size=asked.size, rounds=asked.rounds, seed=asked.seed)
+        header = machine(plan)
+        _say(header, to_stderr=asked.json)
+        for name in asked.only:
+            results += _measure(name, plan, failures)
+    if asked.json:
+        print(json.dumps({"header": header, "failures": failures, "results": [line.as_json() for line in results]}))
+    else:
+        print(table(results))
+    for failure in failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    if plan.size < 1:
+        print(f"size {plan.size:g}: floors count at size 1 only", file=sys.stderr)
+    for floor in missed(results) if plan.size >= 1 else []:
+        print(f"floor missed: {floor}", file=sys.stderr)
+    return exit_code(results, failures, size=plan.size)
+
+
+def _measure(name: str, plan: Plan, failures: list[str]) -> list[Result]:
+    folder = plan.folder / name
+    folder.mkdir()
+    own = Plan(folder=folder, size=plan.size, rounds=plan.rounds, seed=plan.seed)
+    began = time.perf_counter()
+    try:
+        results = BENCHES[name](own)
+    except BenchFailed as failure:
+        failures.append(str(failure))
+        results = []
+    print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    return results
+
+
+def _say(text: str, *, to_stderr: bool) -> None:
+    print(text, file=sys.stderr if to_stderr else sys.stdout, flush=True)
+
+
+def machine(plan: Plan) -> str:
+    """What a figure depends on, in one line."""
+    facts = (
+        f"size {plan.size:g}", f"rounds {plan.rounds}", f"seed {plan.seed}", f"Python {platform.python_version()}",
+        f"SQLite {sqlite3.sqlite_version}", f"{platform.system()} {platform.release()} {platform.machine()}",
+        f"{os.cpu_count()} cores", f"load {os.getloadavg()[0]:.1f}", str(plan.folder.parent),
+    )  # fmt: skip
+    return "onthedot bench: " + ", ".join(facts)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure onthedot against its budgets.")
+    parser.add_argument("--only", type=_names, default=list(BENCHES), help=f"some of {','.join(BENCHES)}")
+    parser.add_argument("--size", type=_positive, default=1.0, help="scales counts and times; floors count at 1")
+    parser.add_argument("--rounds", type=_whole, default=5, help="alternating rounds of which the median is taken")
+    parser.add_argument("--seed", type=int, default=1, help="of everything that is drawn by chance")
+    parser.add_argument("--dir", default=None, help="where databases are made: a local disk (default: temporary files)")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in BENCHES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"expected some of {', '.join(BENCHES)}, got {', '.join(unknown)}")
+    return names
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"expected a number above zero, got {text}")
+    return value
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text}")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Imports: what `import onthedot` costs above `import asyncio`, and `onthedot --help` above an empty Python.
+
+CPU time (user and system) of child processes, so that a busy machine does not count; each figure of a round is the
+median of several starts, and compiled files are there already. asyncio is imported on both sides: what onthedot
+puts off until it is asked for would otherwise be subtracted without ever having been paid. For the same reason
+there is a second line: everyone who embeds onthedot asks for `Scheduler`.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from statistics import median
+
+from bench.nodes import PATIENCE
+from bench.results import BenchFailed, Result, above
+from bench.rounds import Plan, alternate
+
+STARTS = 5
+
+IMPORT_ASYNCIO = ("-c", "import asyncio")
+IMPORT_OURS = ("-c", "import asyncio, onthedot")
+IMPORT_SCHEDULER = ("-c", "import asyncio, onthedot; onthedot.Scheduler")
+EMPTY = ("-c", "pass")
+HELP = ("-m", "onthedot", "--help")
+
+
+def run(plan: Plan) -> list[Result]:
+    """The library and the command."""
+    starts = plan.count(STARTS)
+    for arguments in (IMPORT_ASYNCIO, IMPORT_OURS, IMPORT_SCHEDULER, EMPTY, HELP):
+        _start(arguments)  # compiles what was not compiled
+    imports = alternate(plan, lambda _: _cpu(IMPORT_ASYNCIO, starts), lambda _: _cpu(IMPORT_OURS, starts))
+    used = alternate(plan, lambda _: _cpu(IMPORT_ASYNCIO, starts), lambda _: _cpu(IMPORT_SCHEDULER, starts))
+    helps = alternate(plan, lambda _: _cpu(EMPTY, starts), lambda _: _cpu(HELP, starts))
+    return [
+        above("import onthedot", imports, unit="ms", floor=80.0, aim=40.0, note="bare = import asyncio"),
+        above("onthedot.Scheduler", used, unit="ms", floor=80.0, aim=40.0, note="bare = import asyncio"),
+        above("onthedot --help", helps, unit="ms", floor=250.0, aim=150.0, note="bare = python -c pass"),
+    ]
+
+
+def _cpu(arguments: tuple[str, ...], starts: int) -> float:
+    return median(_start(arguments) for _ in range(starts))
+
+
+def _start(arguments: tuple[str, ...]) -> float:
+    """Milliseconds of CPU that one Python with these arguments used."""
+    before = _children()
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    if done.returncode:
+        raise BenchFailed(f"imports: {' '.join(arguments)} ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+    return (_children() - before) * 1_000
+
+
+def _children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

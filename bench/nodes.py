@@ -1,0 +1,119 @@
+"""A scheduler on a store with one counting handler: what every bench starts, and what must be true afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import onthedot as otd
+from bench.results import BenchFailed
+from onthedot.clock import Micros
+from onthedot.ids import SeededIds
+from onthedot.job import Call, Job
+from onthedot.run import NewRun, RunState, submit_trigger
+from onthedot.stores.base import Store
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sqlite import SqliteStore
+
+T = TypeVar("T")
+
+JOB = "noop"
+PATIENCE = 120.0  # seconds until a bench must have done its work; a thousand times what it needs at size 1 %
+
+_FILL_BATCH = 5_000
+
+
+def wall() -> Micros:
+    """The wall clock, as handlers of users would read it."""
+    return time.time_ns() // 1_000
+
+
+async def open_store(path: Path | None) -> Store:
+    """The SQLite file, or a new store in memory."""
+    return MemoryStore() if path is None else await SqliteStore.open(path)
+
+
+async def fill(store: Store, count: int, *, seed: int, due_at: Micros | None = None) -> list[int]:
+    """Submit runs of the counting job: due at one instant, or one after the other, long ago. Their ids."""
+    ids = SeededIds(seed)
+    put = await store.put_job(Job(name=JOB, task=Call(handler=JOB)))
+    first = wall() - count - 1_000_000
+    new = [
+        NewRun(put.record.id, submit_trigger(ids.token()), first + number if due_at is None else due_at)
+        for number in range(count)
+    ]
+    run_ids: list[int] = []
+    for start in range(0, count, _FILL_BATCH):
+        run_ids += await store.submit(new[start : start + _FILL_BATCH])
+    return run_ids
+
+
+class Counter:
+    """A handler that notes for which runs it was called, and tells when all have been there."""
+
+    def __init__(self, expected: int) -> None:
+        self.run_ids: list[int] = []
+        self.all_started = asyncio.Event()
+        self._expected = expected
+
+    def scheduler(self, store: Store) -> otd.Scheduler:
+        """A scheduler as users have it, with nothing but this handler."""
+        sched = otd.Scheduler(store)
+        sched.job(name=JOB)(self.handle)
+        return sched
+
+    async def handle(self, ctx: otd.Context) -> None:
+        self.run_ids.append(ctx.run_id)
+        if len(self.run_ids) == self._expected:
+            self.all_started.set()
+
+
+class TimedCounter(Counter):
+    """The same, with a look at the clock first."""
+
+    def __init__(self, expected: int) -> None:
+        super().__init__(expected)
+        self.starts: list[Micros] = []
+
+    async def handle(self, ctx: otd.Context) -> None:
+        self.starts.append(wall())
+        await super().handle(ctx)
+
+
+async def patiently(work: Awaitable[T], what: str) -> T:
+    """The answer, or a failed bench instead of a hanging one."""
+    try:
+        return await asyncio.wait_for(work, PATIENCE)
+    except TimeoutError:
+        raise BenchFailed(f"{what}: not done after {PATIENCE:.0f} s") from None
+
+
+def check_executions(what: str, expected: Sequence[int], executed: Sequence[int]) -> None:
+    """Every run was executed, and none of them twice."""
+    seen, wanted = set(executed), set(expected)
+    lost, doubled, foreign = len(wanted - seen), len(executed) - len(seen), len(seen - wanted)
+    if lost or doubled or foreign:
+        raise BenchFailed(f"{what}: of {len(wanted)} runs {lost} lost, {doubled} doubled, {foreign} never asked for")
+
+
+async def check_history(what: str, store: Store, succeeded: int, *, before: dict[RunState, int] | None = None) -> None:
+    """History has gained exactly so many succeeded runs, nothing is left over, and the node kept its lease."""
+    wanted = dict(before or {})
+    wanted[RunState.SUCCEEDED] = wanted.get(RunState.SUCCEEDED, 0) + succeeded
+    found = await store.count_runs()
+    if found != wanted:
+        raise BenchFailed(f"{what}: expected {_counts(wanted)} in the store, found {_counts(found)}")
+
+
+async def check_never_fenced(what: str, store: Store, nodes: int = 1) -> None:
+    """The heartbeat was on time: a node that is fenced registers anew, and would be there twice."""
+    found = len(await store.list_nodes())
+    if found != nodes:
+        raise BenchFailed(f"{what}: {nodes} node started, {found} incarnations registered: the heartbeat was late")
+
+
+def _counts(counts: dict[RunState, int]) -> str:
+    return ", ".join(f"{count} {state.value}" for state, count in sorted(counts.items()))

@@ -1,0 +1,51 @@
+"""How much is measured, and how: alternating rounds, so that a noisy minute hits both sides."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+B = TypeVar("B")
+O = TypeVar("O")  # noqa: E741 - (bare, ours)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What was asked for on the command line."""
+
+    folder: Path  # for databases: on a local disk
+    size: float = 1.0
+    rounds: int = 5
+    seed: int = 1
+
+    def count(self, full: int, least: int = 1) -> int:
+        """A number of things, scaled by `--size`."""
+        return max(least, round(full * self.size))
+
+    def seconds(self, full: float, least: float) -> float:
+        """A length of time, scaled by `--size`, but long enough for something to happen."""
+        return max(least, full * self.size)
+
+
+def alternate(plan: Plan, bare: Callable[[int], B], ours: Callable[[int], O]) -> list[tuple[B, O]]:
+    """Bare, ours, bare, ours, …; each is given the number of its round. Garbage of one is not paid by the next."""
+    pairs = []
+    for number in range(plan.rounds):
+        gc.collect()
+        first = bare(number)
+        gc.collect()
+        pairs.append((first, ours(number)))
+    return pairs
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of all values do not exceed.
+
+    >>> percentile([4, 1, 3, 2], 0.5), percentile(list(range(1, 101)), 0.99)
+    (2, 99)
+    """
+    ordered = sorted(values)
+    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]

@@ -1,0 +1,100 @@
+"""Submit: how long after `submit` has returned the handler starts, on an idle node in the same process.
+
+Held against the round trip of the smallest write that the store knows: a heartbeat, through the driver, committed,
+on a store of its own of the same kind, taken in turn with the submits. A handler that starts before `submit` has
+returned counts as 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+import onthedot as otd
+from bench.nodes import JOB, check_executions, check_history, check_never_fenced, open_store, patiently, wall
+from bench.results import Result
+from bench.rounds import Plan, percentile
+from onthedot.clock import MILLISECOND, Micros
+from onthedot.stores.base import Node, Store
+
+SUBMITS = 100
+PAUSE = 0.015  # seconds, and up to as much again by chance: the node is idle each time, in no fixed rhythm
+
+_LONG: Micros = 10**12
+
+
+@dataclass(slots=True)
+class Round:
+    """All times in milliseconds."""
+
+    trips: list[float] = field(default_factory=list)
+    from_return: list[float] = field(default_factory=list)
+    from_call: list[float] = field(default_factory=list)
+
+
+def run(plan: Plan) -> list[Result]:
+    """Memory and SQLite."""
+    return [_on(plan, store) for store in ("memory", "sqlite")]
+
+
+def _on(plan: Plan, store: str) -> Result:
+    rounds = []
+    for number in range(plan.rounds):
+        path = None if store == "memory" else plan.folder / f"{number}.db"
+        rounds.append(asyncio.run(_round(f"submit {store}", path, plan.count(SUBMITS), plan.seed + number)))
+    trip = median(median(r.trips) for r in rounds)
+    waits = [median(r.from_return) for r in rounds]
+    tail = median(percentile(r.from_return, 0.99) for r in rounds)
+    whole = median(median(r.from_call) for r in rounds)
+    return Result(
+        name=f"submit {store}", ours=median(waits), bare=trip, measured=median(waits), unit="ms",
+        measure="return to start, ms", spread=(min(waits), max(waits)), floor=3 * trip + 3, aim=2 * trip + 1,
+        note=f"p99 {tail:.2f} ms, from the call {whole:.2f} ms, bare = a round trip",
+    )  # fmt: skip
+
+
+async def _round(what: str, path: Path | None, count: int, seed: int) -> Round:
+    chance = random.Random(seed)
+    store = await open_store(path)
+    probe = await open_store(None if path is None else path.with_suffix(".probe.db"))
+    await probe.register(Node("probe", "probe"), ttl=_LONG)
+    starts: asyncio.Queue[tuple[int, Micros]] = asyncio.Queue()
+    sched = otd.Scheduler(store)
+
+    @sched.job(name=JOB)
+    async def note(ctx: otd.Context) -> None:
+        started_at = wall()
+        starts.put_nowait((ctx.run_id, started_at))
+
+    found = Round()
+    asked: list[int] = []
+    executed: list[int] = []
+    async with sched:
+        for _ in range(count):
+            await asyncio.sleep(PAUSE * (1 + chance.random()))
+            found.trips.append(await _round_trip(probe))
+            called = wall()
+            asked.append(await sched.submit(JOB))
+            returned = wall()
+            run_id, started_at = await patiently(starts.get(), what)
+            executed.append(run_id)
+            found.from_return.append(max(0, started_at - returned) / MILLISECOND)
+            found.from_call.append((started_at - called) / MILLISECOND)
+    while not starts.empty():
+        executed.append(starts.get_nowait()[0])
+    check_executions(what, asked, executed)
+    await check_history(what, store, count)
+    await check_never_fenced(what, store)
+    await store.close()
+    await probe.close()
+    return found
+
+
+async def _round_trip(store: Store) -> float:
+    began = time.perf_counter()
+    await store.beat("probe", ttl=_LONG)
+    return (time.perf_counter() - began) * 1_000
