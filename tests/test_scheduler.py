@@ -399,8 +399,8 @@ async def test_what_is_armed_and_not_yet_due_does_not_start_when_the_node_stops_
     sched = otd.Scheduler(store, settings=otd.Settings(arm_lead_min=400_000))
     started, armed, loop, arm = [], asyncio.Event(), asyncio.get_running_loop(), store.arm
 
-    async def told(leases, *, now=None):
-        answers = await arm(leases, now=now)
+    async def told(leases, *, gates=None, now=None):
+        answers = await arm(leases, gates=gates, now=now)
         loop.call_soon_threadsafe(armed.set)
         return answers
 

@@ -15,7 +15,7 @@ from onthedot.errors import (
     UnknownHandler,
     UnknownJob,
 )
-from onthedot.job import CatchUp, Guarantee, Job, Retry, Sleep
+from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Retry, Sleep
 from onthedot.schedules import at, cron, describe, every, gap, in_, parse
 from onthedot.settings import Settings
 
@@ -45,7 +45,9 @@ __all__ = [
     "DuplicateJob",
     "Guarantee",
     "Job",
+    "Limit",
     "OnTheDotError",
+    "Overlap",
     "Retry",
     "ScheduleError",
     "Scheduler",

@@ -76,12 +76,15 @@ class Engine:
         ]
         drivers = {service.name: self._loop.add(service) for service in services}
         self._membership.on_fenced(worker.fenced)
+        self._membership.on_cancel(worker.cancel)
 
         def heed(hint: Hint) -> None:
             if self._planner.wants(hint):
                 drivers["planner"].wake()
             if reserving.wants(hint):
                 drivers["worker"].wake()
+            if self._membership.wants(hint):
+                drivers["heartbeat"].wake()
 
         self.store.hints.listen(heed)
         return drivers

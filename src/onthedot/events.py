@@ -114,6 +114,22 @@ class RunMissed(NamedTuple):
     run: RunRecord
 
 
+class RunBlocked(NamedTuple):
+    """A due run waits at a gate that another run holds."""
+
+    lease: Lease
+    gate: str
+    holder: int
+
+
+class RunSkipped(NamedTuple):
+    """A due slot was skipped: an earlier run of the job had not ended."""
+
+    lease: Lease
+    gate: str
+    holder: int
+
+
 class HandlerStuck(NamedTuple):
     """A plain function still runs after its time-out; its seat stays taken until it returns."""
 
@@ -148,6 +164,8 @@ Event = (
     | LeaseLost
     | RunRecovered
     | RunMissed
+    | RunBlocked
+    | RunSkipped
     | HandlerStuck
     | StoreTrouble
     | DrainBegun

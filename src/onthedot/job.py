@@ -127,8 +127,58 @@ def task_name(task: Task) -> str:
 # ── policies ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+OverlapMode = Literal["wait", "skip", "allow", "replace"]
 CatchUpMode = Literal["none", "last", "all"]
 Backoff = Literal["exponential", "linear", "fixed"]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Overlap:
+    """What happens to a slot that is due while an earlier run of the job has not ended, back-off included.
+
+    `wait`: it starts when the earlier one has ended; at most `max_waiting` slots wait, later ones are skipped.
+    `skip`: it is skipped. `replace`: the earlier one is cancelled, and the newest slot starts in its place.
+    `allow`: they run side by side, at most `max_running` of them (None: any number).
+
+    Only slots are skipped or replaced. Submitted runs and slots that are caught up wait, however many there are.
+    """
+
+    mode: OverlapMode
+    max_waiting: int
+    max_running: int | None
+
+    def __init__(
+        self, mode: OverlapMode = "wait", *, max_waiting: int | None = None, max_running: int | None = None
+    ) -> None:
+        _check_choice("overlap", mode, get_args(OverlapMode))
+        if max_waiting is not None and mode != "wait":
+            raise DefinitionError(f"overlap.max_waiting: expected only with overlap 'wait', got it with {mode!r}")
+        if max_running is not None and mode != "allow":
+            raise DefinitionError(f"overlap.max_running: expected only with overlap 'allow', got it with {mode!r}")
+        _check_whole("overlap.max_waiting", 1 if max_waiting is None else max_waiting, 0, 1_000_000)
+        _check_whole("overlap.max_running", 1 if max_running is None else max_running, 1, 1_000_000)
+        _set(self, mode=mode, max_waiting=1 if max_waiting is None else max_waiting, max_running=max_running)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Limit:
+    """How many runs execute at once across the cluster: `Limit(10)` of the job, `Limit(10, key="tenant")` for each
+    value of that argument, `Limit(10, name="mail-api")` of all jobs that share the name.
+
+    >>> Limit(10, key="tenant").most
+    10
+    """
+
+    most: int
+    key: str
+    name: str
+
+    def __init__(self, most: int, *, key: str = "", name: str = "") -> None:
+        _check_whole("concurrency", most, 1, 1_000_000)
+        for what, value in (("key", key), ("name", name)):
+            if not isinstance(value, str):
+                raise DefinitionError(f"concurrency.{what}: expected text, got {value!r}")
+        _set(self, most=most, key=key, name=name)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -229,9 +279,28 @@ class Job:
     owner: str = ""
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     catch_up: CatchUp = CatchUp()
+    overlap: Overlap | None = None  # None: wait with schedules, allow without
+    concurrency: Limit | None = None
     retry: Retry = Retry()
     timeout: timedelta | None = None
     max_recoveries: int = 3
+
+
+def overlap_of(job: Job) -> Overlap:
+    """The overlap policy in force: a job with schedules waits for itself, one without does not.
+
+    >>> overlap_of(Job(name="j", task=Call(handler="j"))).mode
+    'allow'
+    """
+    if job.overlap is not None:
+        return job.overlap
+    return Overlap("wait") if job.schedules else Overlap("allow")
+
+
+def is_gated(job: Job) -> bool:
+    """Whether a run of this job has gates to pass before it starts."""
+    overlap = overlap_of(job)
+    return overlap.mode != "allow" or overlap.max_running is not None or job.concurrency is not None
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from onthedot.clock import Micros
 from onthedot.job import JobRecord
@@ -115,6 +115,31 @@ class Lease:
     queue: str = DEFAULT_QUEUE
 
 
+class Gate(NamedTuple):
+    """What a run must pass to start: at most `capacity` runs hold `key` at a time.
+
+    An overlap gate is held `until_end`: through back-off, to the terminal state. Others only while running.
+    """
+
+    key: str
+    capacity: int
+    until_end: bool = False
+
+
+class OnBusy(NamedTuple):
+    """What becomes of a run that is due and finds its overlap gate held; at other gates everyone waits."""
+
+    action: Literal["wait", "skip", "replace"]
+    max_waiting: int | None = None  # None: however many
+
+
+class GateAsk(NamedTuple):
+    """What `arm` is to do about gates: take these, in this order; if one is held, do this (None: say so only)."""
+
+    gates: tuple[Gate, ...]
+    on_busy: OnBusy | None = None
+
+
 class Armed(NamedTuple):
     """The answer of `arm`: go. The attempt is committed; user code may start at the due instant."""
 
@@ -129,7 +154,28 @@ class Gone(NamedTuple):
     reason: str
 
 
-ArmAnswer = Armed | Gone
+class Busy(NamedTuple):
+    """The answer of `arm`: not now. Somebody holds the gate; nothing was changed."""
+
+    gate: str
+    holder: int  # the id of a run that holds it
+
+
+class Blocked(NamedTuple):
+    """The answer of `arm`: later. The reservation is over; the run waits at the gate, and is free when it opens."""
+
+    gate: str
+    holder: int
+
+
+class Skipped(NamedTuple):
+    """The answer of `arm`: never. The run is skipped(overlap)."""
+
+    gate: str
+    holder: int
+
+
+ArmAnswer = Armed | Gone | Busy | Blocked | Skipped
 
 
 @dataclass(frozen=True, slots=True)

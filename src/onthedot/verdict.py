@@ -20,6 +20,7 @@ class OutcomeKind(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"  # somebody asked for it
     RELEASED = "released"  # given back before user code began
     LOST = "lost"  # its node's lease ended
 

@@ -8,7 +8,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from onthedot.job import At, Call, CatchUp, Cron, Every, FixedDelay, Guarantee, In, Job, Retry, Sleep
+from onthedot.job import (
+    At,
+    Call,
+    CatchUp,
+    Cron,
+    Every,
+    FixedDelay,
+    Guarantee,
+    In,
+    Job,
+    Limit,
+    Overlap,
+    Retry,
+    Sleep,
+)
 from onthedot.stores.definitions import BUCKETS, Unreadable, bucket_of, decode, encode, hash_of
 
 PLAIN = Job(name="job", task=Call(handler="work"))
@@ -29,6 +43,8 @@ FULL = Job(
     owner="ops",
     guarantee=Guarantee.AT_MOST_ONCE,
     catch_up=CatchUp(mode="all", limit=7, window=timedelta(hours=3)),
+    overlap=Overlap("wait", max_waiting=5),
+    concurrency=Limit(10, key="tenant", name="mail"),
     retry=Retry(
         attempts=5,
         backoff="linear",

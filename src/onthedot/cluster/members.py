@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from onthedot import faults
 from onthedot.clock import Clock, Micros
@@ -16,10 +16,14 @@ from onthedot.errors import NodeExpired
 from onthedot.events import Events, NodeFenced, NodeJoined
 from onthedot.ids import Ids
 from onthedot.settings import Settings
-from onthedot.stores.base import Beat, Node, Store
+from onthedot.stores.base import Beat, Hint, Node, Store
 
 OnFenced = Callable[[str], int]
 """Told which incarnation has ended; answers how many attempts were lost with it."""
+
+
+OnCancel = Callable[[Sequence[tuple[str, str]]], None]
+"""Told which attempts, by lease id, are to stop, and why."""
 
 
 class Membership:
@@ -35,12 +39,21 @@ class Membership:
         self._events = events
         self._deadline: Micros = 0
         self._fenced: list[OnFenced] = []
+        self._on_cancel: OnCancel | None = None
         self.node_id = settings.node_id or f"{socket.gethostname()}-{ids.token()[:8]}"
         self.incarnation = ""
 
     def on_fenced(self, listener: OnFenced) -> None:
         """Be told when an incarnation of this process has ended."""
         self._fenced.append(listener)
+
+    def on_cancel(self, listener: OnCancel) -> None:
+        """Be told which attempts of this node somebody asks to stop."""
+        self._on_cancel = listener
+
+    def wants(self, hint: Hint) -> bool:
+        """Whether a hint is a reason to beat now: cancels come back with the beat."""
+        return hint.kind == "cancels"
 
     @property
     def trusted(self) -> bool:
@@ -60,7 +73,9 @@ class Membership:
         """Renew the lease; start a new incarnation if this one has ended."""
         del now
         try:
-            await self._beat()
+            beat = await self._beat()
+            if beat.cancels and self._on_cancel is not None:
+                self._on_cancel(beat.cancels)
         except NodeExpired:
             ended = self.incarnation
             lost = sum(listener(ended) for listener in self._fenced)

@@ -9,16 +9,18 @@ from typing import Any, get_args
 from onthedot.define.check import check_job
 from onthedot.duration import parse_duration
 from onthedot.errors import DefinitionError, did_you_mean
-from onthedot.job import CatchUp, Guarantee, Job, Retry, Schedule, Task
+from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Retry, Schedule, Task
 from onthedot.schedules import parse
 
 OPTIONS = (
     "args",
     "catch_up",
+    "concurrency",
     "guarantee",
     "max_recoveries",
     "name",
     "namespace",
+    "overlap",
     "owner",
     "retry",
     "schedule",
@@ -87,6 +89,18 @@ def _read_catch_up(value: object) -> CatchUp:
     return CatchUp(value)  # type: ignore[arg-type]  # checked there
 
 
+def _read_overlap(value: object) -> Overlap:
+    if isinstance(value, Overlap):
+        return value
+    return Overlap(value)  # type: ignore[arg-type]  # checked there
+
+
+def _read_concurrency(value: object) -> Limit:
+    if isinstance(value, Limit):
+        return value
+    return Limit(value)  # type: ignore[arg-type]  # checked there
+
+
 def _read_guarantee(value: object) -> Guarantee:
     try:
         return Guarantee(value)  # type: ignore[arg-type]  # its own error is turned into ours
@@ -104,6 +118,8 @@ _READERS = {
     "schedules": _read_schedules,
     "retry": _read_retry,
     "catch_up": _read_catch_up,
+    "overlap": _read_overlap,
+    "concurrency": _read_concurrency,
     "guarantee": _read_guarantee,
     "timeout": _read_timeout,
 }

@@ -9,7 +9,17 @@ import json
 from typing import Any
 
 from onthedot.clock import MILLISECOND, Micros
-from onthedot.events import AttemptEnded, AttemptStarted, Event, HandlerStuck, LeaseLost, RunMissed, RunRecovered
+from onthedot.events import (
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    HandlerStuck,
+    LeaseLost,
+    RunBlocked,
+    RunMissed,
+    RunRecovered,
+    RunSkipped,
+)
 from onthedot.observe.text import iso
 from onthedot.run import Lease, RunRecord
 from onthedot.verdict import Finish, Verdict
@@ -31,6 +41,8 @@ def _fields(event: Event) -> dict[str, Any]:
             return _finish(finish)
         case RunRecovered(lease, verdict):
             return {**_lease(lease), **_verdict(verdict)}
+        case RunBlocked(lease, gate, holder) | RunSkipped(lease, gate, holder):
+            return {**_lease(lease), "gate": gate, "holder": holder}
         case HandlerStuck(lease):
             return _lease(lease)
         case RunMissed(run):

@@ -27,8 +27,10 @@ from onthedot.events import (
     NodeFenced,
     NodeJoined,
     NodeLeft,
+    RunBlocked,
     RunMissed,
     RunRecovered,
+    RunSkipped,
     RunsPlanned,
     SlotsSkipped,
     StoreTrouble,
@@ -150,6 +152,12 @@ class Lines:
                 slots = f"{count(event.slots, 'slot')} {span(event.first, event.last, at, self._zone)}"
                 text = f"{self._name(event.job)}{slots} will not run: {plain(event.reason)}"
                 return Line(at, "skipped", text, "warning")
+            case RunBlocked(lease, _, holder):
+                about = self._about(lease.record.job.name, lease.run_id)
+                return Line(at, "waits", f"{about}for run {holder} to end", "quiet")
+            case RunSkipped(lease, _, holder):
+                about = self._about(lease.record.job.name, lease.run_id)
+                return Line(at, "skipped", f"{about}run {holder} of this job has not ended", "warning")
             case HandlerStuck(lease):
                 about = self._about(lease.record.job.name, lease.run_id)
                 return Line(

@@ -25,6 +25,8 @@ def decide(outcome: Outcome, job: Job, *, failures: int, ended_at: Micros, chanc
         if job.guarantee is Guarantee.AT_MOST_ONCE:
             return Verdict(RunState.LOST, kind, "armed but not begun", error=outcome.error)
         return Verdict(RunState.SCHEDULED, kind, "released", due_at=ended_at, error=outcome.error)
+    if kind is OutcomeKind.CANCELLED:
+        return Verdict(RunState.CANCELLED, kind, outcome.error or "cancelled")
     retry = job.retry
     if failures + 1 >= retry.attempts:
         reason = "failed" if retry.attempts == 1 else f"failed {failures + 1} times"

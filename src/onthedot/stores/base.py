@@ -19,13 +19,13 @@ Rules for all operations:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from onthedot.clock import Clock, Micros
 from onthedot.job import Job, JobRecord
-from onthedot.run import ArmAnswer, AttemptRecord, Lease, NewRun, RunRecord, RunState, SkipRecord
+from onthedot.run import ArmAnswer, AttemptRecord, GateAsk, Lease, NewRun, RunRecord, RunState, SkipRecord
 from onthedot.verdict import Finish, Verdict
 
 
@@ -143,10 +143,12 @@ class Node:
 
 
 class Beat(NamedTuple):
-    """The answer to a heartbeat: the store's clock, and the lease's new end."""
+    """The answer to a heartbeat: the store's clock, the lease's new end, and the running attempts of this
+    incarnation that somebody asks to stop (lease id, why)."""
 
     now: Micros
     lease_until: Micros
+    cancels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -169,7 +171,7 @@ class Reaped(NamedTuple):
 class Hint(NamedTuple):
     """Something changed that a sleeping service may want to know. Losing every hint costs latency only."""
 
-    kind: Literal["runs", "schedules"]
+    kind: Literal["runs", "schedules", "cancels"]
     ready_at: Micros
 
 
@@ -269,7 +271,8 @@ class RunsSlice(Protocol):
 
         Earliest ready first. Ready is what is scheduled, from its due instant on, and what somebody reserved but
         did not arm within `lapse` of the later of its due instant and its reservation, from then on. What has
-        expired is not given out.
+        expired is not given out. Due runs of jobs with gates (`is_gated`) are reserved only, and come back in `held`:
+        gates are taken in `arm`, and only there.
 
         `look_again_at` is now if due work was left for want of seats; else the earliest of: another's
         reservation lapses; the next run enters the horizon (with no room ahead: is due).
@@ -281,12 +284,29 @@ class RunsSlice(Protocol):
         """Every run that this incarnation holds, reserved or running."""
         ...
 
-    async def arm(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[ArmAnswer]:
-        """Commit "these attempts start now", row by row: `Armed` with a fence, or `Gone`.
+    async def arm(
+        self, leases: Sequence[Lease], *, gates: Mapping[str, GateAsk] | None = None, now: Micros | None = None
+    ) -> list[ArmAnswer]:
+        """Commit "these attempts start now", row by row: `Armed` with a fence, or why not.
 
         Armed only if the run is still reserved under this lease and the job's revision is the one the lease was
-        given with. Repeated for a lease that is armed already, it gives the same answer again. Raises
-        `NodeExpired` if the incarnation's lease has ended.
+        given with (else `Gone`), and every gate that `gates` names for this lease id is free or held by the run
+        itself; then it holds them. Repeated for a lease that is armed already, it gives the same answer again.
+        Raises `NodeExpired` if the incarnation's lease has ended.
+
+        Gates are taken in the order given, which must be the same for all callers. At one that is held:
+
+        * without `on_busy`: `Busy`, and nothing is changed, gates taken on the way included.
+        * at an overlap gate (`until_end`) with action skip, or with wait when `max_waiting` slot runs wait there
+          already: the run moves to skipped(overlap), `Skipped`.
+        * at an overlap gate with action replace: whoever holds it in back-off is cancelled(replaced) at once, and
+          the gate is taken; one that runs is asked to cancel. Slot runs that wait there are skipped(replaced).
+        * otherwise the run is scheduled again and waits at the gate, keeping those it has: `Blocked`. It does not
+          expire any more, and is not given out until the gate opens for it.
+
+        Every move out of `running` opens the gates that are held only while running, a move to a terminal state
+        all of them. An open gate passes, in the same write, to the run that has waited longest by due instant: it
+        holds the gate from then on, and is ready.
         """
         ...
 

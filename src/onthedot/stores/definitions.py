@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from onthedot.duration import micros
-from onthedot.job import Call, CatchUp, Guarantee, Job, Json, Retry, Sleep, Task
+from onthedot.job import Call, CatchUp, Guarantee, Job, Json, Limit, Overlap, Retry, Sleep, Task
 from onthedot.schedules import from_json, to_json
 
 BUCKETS = 1024
@@ -48,6 +48,8 @@ def encode(job: Job) -> str:
         "owner": job.owner,
         "guarantee": job.guarantee.value,
         "catch_up": _changed(_catch_up_to_json(job.catch_up), _CATCH_UP),
+        "overlap": _overlap_to_json(job.overlap),
+        "concurrency": _limit_to_json(job.concurrency),
         "retry": _changed(_retry_to_json(job.retry), _RETRY),
         "timeout_us": None if job.timeout is None else micros(job.timeout),
         "max_recoveries": job.max_recoveries,
@@ -70,6 +72,8 @@ def decode(definition: str) -> Job:
             owner=data.pop("owner"),
             guarantee=Guarantee(data.pop("guarantee")),
             catch_up=_catch_up_from_json(_CATCH_UP | data.pop("catch_up")),
+            overlap=_overlap_from_json(data.pop("overlap")),
+            concurrency=_limit_from_json(data.pop("concurrency")),
             retry=_retry_from_json(_RETRY | data.pop("retry")),
             timeout=_length(data.pop("timeout_us")),
             max_recoveries=data.pop("max_recoveries"),
@@ -103,6 +107,29 @@ def _catch_up_to_json(policy: CatchUp) -> dict[str, Json]:
 def _catch_up_from_json(data: dict[str, Any]) -> CatchUp:
     mode: Literal["none", "last", "all"] = data["mode"]
     return CatchUp(mode=mode, limit=data["limit"], window=timedelta(microseconds=data["window_us"]))
+
+
+def _overlap_to_json(policy: Overlap | None) -> dict[str, Json] | None:
+    if policy is None:
+        return None
+    data: dict[str, Json] = {"mode": policy.mode}
+    if policy.mode == "wait":
+        data["max_waiting"] = policy.max_waiting
+    if policy.max_running is not None:
+        data["max_running"] = policy.max_running
+    return data
+
+
+def _overlap_from_json(data: dict[str, Any] | None) -> Overlap | None:
+    return None if data is None else Overlap(**data)
+
+
+def _limit_to_json(policy: Limit | None) -> dict[str, Json] | None:
+    return None if policy is None else {"most": policy.most, "key": policy.key, "name": policy.name}
+
+
+def _limit_from_json(data: dict[str, Any] | None) -> Limit | None:
+    return None if data is None else Limit(**data)
 
 
 def _retry_to_json(policy: Retry) -> dict[str, Json]:
@@ -152,6 +179,8 @@ _DEFAULTS: dict[str, Json] = {
     "owner": "",
     "guarantee": Guarantee.AT_LEAST_ONCE.value,
     "catch_up": {},
+    "overlap": None,
+    "concurrency": None,
     "retry": {},
     "timeout_us": None,
     "max_recoveries": 3,

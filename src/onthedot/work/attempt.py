@@ -24,7 +24,7 @@ class Attempt:
     ended_at: Micros = 0
     outcome: Outcome | None = None
     timed_out: bool = False
-    stopped: bool = False
+    stop_as: Outcome | None = None  # what it is to end as: its lease is gone, it is cancelled, the node stops
     stuck: bool = False  # its outcome is decided, but its function still runs and keeps the seat
     handle: Any = field(default=None, repr=False)  # whatever the runner needs to end it early
 
@@ -41,7 +41,7 @@ class Runner(Protocol):
         ...
 
     def stop(self, attempts: list[Attempt]) -> None:
-        """End these early, if that is possible: their lease is gone, or the node stops now."""
+        """End these early, as their `stop_as` says, if that is possible and they have not ended by then."""
         ...
 
     def close(self) -> None:
@@ -68,6 +68,13 @@ def failed(error: BaseException) -> Outcome:
     """The outcome of a handler that raised."""
     text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
     return Outcome(OutcomeKind.FAILED, text, type_names(type(error)))
+
+
+def never_begun(attempt: Attempt) -> Outcome:
+    """The outcome of an attempt that is stopped before user code began: nothing happened, unless it was cancelled."""
+    if attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.CANCELLED:
+        return attempt.stop_as
+    return Outcome(OutcomeKind.RELEASED, "stopped before it began")
 
 
 def timed_out(timeout: Micros) -> Outcome:

@@ -21,6 +21,10 @@ class Reservations:
         for lease in leases:
             heapq.heappush(self._heap, (lease.due_at, lease.run_id, lease))
 
+    def add_at(self, instant: Micros, lease: Lease) -> None:
+        """Take this one out as if it were due at another instant."""
+        heapq.heappush(self._heap, (instant, lease.run_id, lease))
+
     def next_due(self) -> Micros | None:
         """The earliest due instant."""
         return self._heap[0][0] if self._heap else None

@@ -9,23 +9,23 @@ Two services share one `Worker`: `Reserving` looks for work, `Arming` turns rese
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from onthedot import faults
 from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
 from onthedot.cluster.members import Membership
 from onthedot.duration import micros
 from onthedot.errors import NodeExpired, StoreUnavailable
-from onthedot.events import AttemptStarted, Events, HandlerStuck
+from onthedot.events import AttemptStarted, Events, HandlerStuck, RunBlocked, RunSkipped
 from onthedot.ids import Ids
-from onthedot.job import Call, Guarantee
-from onthedot.policy import recovery, retry
-from onthedot.run import Armed, Lease
+from onthedot.job import Call, Guarantee, is_gated
+from onthedot.policy import gates, recovery, retry
+from onthedot.run import Armed, Blocked, Busy, GateAsk, Lease, Skipped
 from onthedot.settings import Settings
 from onthedot.stores.base import Ask, Hint, Store
-from onthedot.tasks.registry import Registry
+from onthedot.tasks.registry import Registry, arguments_of
 from onthedot.verdict import Finish, Outcome, OutcomeKind, Verdict
-from onthedot.work.attempt import Attempt, Runner
+from onthedot.work.attempt import Attempt, Runner, never_begun
 from onthedot.work.finisher import Finisher
 from onthedot.work.pace import ArmLead, Pace
 from onthedot.work.reservations import Reservations
@@ -59,7 +59,7 @@ class Worker:
         self.stopping = False
         self._registry = registry
         self._finisher = finisher
-        self._events = events
+        self.events = events
         self._running: dict[str, Attempt] = {}  # by lease id: armed, and its seat not free again
         self._unfired: set[Attempt] = set()  # armed, and waiting for their instant
         self._runners: Mapping[str, Runner] = {}
@@ -134,7 +134,7 @@ class Worker:
     def started(self, attempts: list[Attempt]) -> None:
         """User code has begun."""
         for attempt in attempts:
-            self._events.emit(AttemptStarted(attempt.lease, attempt.started_at))
+            self.events.emit(AttemptStarted(attempt.lease, attempt.started_at))
 
     def ended(self, attempts: list[Attempt]) -> None:
         """Outcomes are there: judge them, pass them on, and look for more work."""
@@ -163,7 +163,7 @@ class Worker:
     def stuck(self, attempts: list[Attempt]) -> None:
         """Time-outs of functions that cannot be stopped."""
         for attempt in attempts:
-            self._events.emit(HandlerStuck(attempt.lease))
+            self.events.emit(HandlerStuck(attempt.lease))
 
     def freed(self, attempts: list[Attempt]) -> None:
         """Stuck functions have returned after all."""
@@ -182,16 +182,28 @@ class Worker:
     def stop_running(self, incarnation: str | None = None) -> int:
         """End attempts early: all, or those of an incarnation that lost its lease. How many there were."""
         wanted = [a for a in self._running.values() if incarnation in (None, a.lease.incarnation)]
-        unfired = [attempt for attempt in wanted if attempt in self._unfired]
+        self._stop(wanted, Outcome(OutcomeKind.LOST, "stopped before its end"))
+        return len(wanted)
+
+    def cancel(self, cancels: Iterable[tuple[str, str]]) -> None:
+        """End these attempts, by lease id, because somebody asked for it and why."""
+        for lease_id, why in cancels:
+            attempt = self._running.get(lease_id)
+            if attempt is not None and attempt.outcome is None and attempt.stop_as is None:
+                self._stop([attempt], Outcome(OutcomeKind.CANCELLED, why))
+
+    def _stop(self, attempts: list[Attempt], outcome: Outcome) -> None:
+        unfired = [attempt for attempt in attempts if attempt in self._unfired]
         self._unfired.difference_update(unfired)
+        for attempt in attempts:
+            attempt.stop_as = outcome
         for attempt in unfired:
-            attempt.outcome = Outcome(OutcomeKind.RELEASED, "stopped before it began")
+            attempt.outcome = never_begun(attempt)
             attempt.ended_at = self.clock.now()
         if unfired:
             self.ended(unfired)
-        for runner in self._runners.values():
-            runner.stop([attempt for attempt in wanted if self._runners[self._kind(attempt.lease)] is runner])
-        return len(wanted)
+        for kind, runner in self._runners.items():
+            runner.stop([attempt for attempt in attempts if self._kind(attempt.lease) == kind])
 
     def fenced(self, incarnation: str) -> int:
         """This incarnation has ended: what it held is not ours any more."""
@@ -297,19 +309,19 @@ class Arming:
         leases = worker.held.take(now + lead, worker.free_seats)
         if leases:
             self._on_room()
-            await self._arm(leases)
+            await self._arm(leases, lead)
         if not worker.free_seats:
             seatless = worker.held.take(worker.clock.now(), worker.settings.batch)
             if seatless:
                 await worker.store.release(seatless)
         return self._delay(lead)
 
-    async def _arm(self, leases: list[Lease]) -> None:
+    async def _arm(self, leases: list[Lease], lead: Micros) -> None:
         worker = self._worker
         faults.point("arm.before_write")
         sent = worker.clock.steady()
         try:
-            answers = await worker.store.arm(leases)
+            answers = await worker.store.arm(leases, gates=self._gates(leases))
         except NodeExpired:
             return
         except StoreUnavailable:
@@ -319,10 +331,33 @@ class Arming:
         self._lead.note(worker.clock.steady() - sent)
         armed = []
         for lease, answer in zip(leases, answers, strict=True):
-            if isinstance(answer, Armed):
-                lease.fence, lease.attempt, lease.armed_at = answer
-                armed.append(lease)
+            match answer:
+                case Armed():
+                    lease.fence, lease.attempt, lease.armed_at = answer
+                    armed.append(lease)
+                case Busy():
+                    worker.held.add_at(lease.due_at + lead, lease)  # asked again at its instant: only then it counts
+                case Blocked(gate=gate, holder=holder):
+                    worker.events.emit(RunBlocked(lease, gate, holder))
+                case Skipped(gate=gate, holder=holder):
+                    worker.events.emit(RunSkipped(lease, gate, holder))
         worker.launch(armed)
+
+    def _gates(self, leases: list[Lease]) -> dict[str, GateAsk]:
+        """The gates of these runs, and what becomes of those that are due and find one closed."""
+        now, late_after = self._worker.clock.now(), self._worker.settings.late_after
+        asks = {}
+        for lease in leases:
+            record = lease.record
+            if is_gated(record.job):
+                answer = None
+                if lease.due_at <= now:
+                    answer = gates.on_busy(
+                        record, trigger=lease.trigger, slot_at=lease.slot_at, now=now, late_after=late_after
+                    )
+                passing = gates.gates_of(record, target=lease.target, arguments=arguments_of(lease))
+                asks[lease.lease_id] = GateAsk(passing, answer)
+        return asks
 
     def _delay(self, lead: Micros) -> Micros | None:
         worker = self._worker

@@ -84,7 +84,7 @@ SORTED_BY_HAND = {"orphans", "held"}  # few rows, from several holders or in the
 def fill(db: sqlite3.Connection, beside: int) -> None:
     """Five rows of interest to each question, and `beside` that are none of its business."""
     db.execute("BEGIN")
-    insert_job = "INSERT INTO jobs VALUES (?, 'default', ?, '', 'active', 1, 'call:work', '', 0, 0)"
+    insert_job = "INSERT INTO jobs VALUES (?, 'default', ?, '', 'active', 1, 'call:work', 0, '', 0, 0)"
     db.executemany(insert_job, [(number, str(number)) for number in range(1, 21)])
     insert_schedule = (
         "INSERT INTO schedules (job_id, schedule_id, bucket, origin, watermark, next_at) VALUES (?,?,0,0,0,?)"

@@ -28,7 +28,12 @@ class Nodes(Tables):
         if row is None or row.ended:
             raise NodeExpired(f"incarnation {incarnation}: it has ended; register a new one to go on")
         row.node.lease_until = now + ttl
-        return Beat(now, row.node.lease_until)
+        cancels = tuple(
+            (run.lease.lease_id, run.cancel_wanted)
+            for run in self.runs.values()
+            if run.cancel_wanted and run.lease and run.lease.incarnation == incarnation
+        )
+        return Beat(now, row.node.lease_until, cancels)
 
     async def leave(self, incarnation: str, *, now: Micros | None = None) -> None:
         now = self.read_clock(now)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from onthedot.clock import Micros
 from onthedot.errors import UnknownJob
-from onthedot.job import JobState, task_name
-from onthedot.run import ArmAnswer, Armed, Gone, Lease, NewRun, RunKey, RunState
+from onthedot.job import JobState, is_gated, task_name
+from onthedot.run import ArmAnswer, Armed, GateAsk, Gone, Lease, NewRun, RunKey, RunState
 from onthedot.stores.base import Ask, Hint, Reserved
-from onthedot.stores.memory.tables import Run, Tables
+from onthedot.stores.memory.gates import Gates
+from onthedot.stores.memory.tables import Run
 from onthedot.verdict import Finish
 
 
-class Runs(Tables):
+class Runs(Gates):
     """See `RunsSlice`."""
 
     async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
@@ -47,10 +48,13 @@ class Runs(Tables):
             elif not due and near and ahead and run.state is RunState.SCHEDULED:
                 ahead -= 1
                 reserved.held.append(self._hold(run, next(lease_ids), ask, now))
+            elif due and seats and is_gated(self.jobs[run.key.job_id].job):
+                seats -= 1
+                reserved.held.append(self._hold(run, next(lease_ids), ask, now))
             elif due and seats:
                 seats -= 1
                 reserved.armed.append(self._hold_and_arm(run, next(lease_ids), ask, now))
-            elif due and extra and run.key.job_id in ask.quick:
+            elif due and extra and run.key.job_id in ask.quick and not is_gated(self.jobs[run.key.job_id].job):
                 extra -= 1
                 reserved.armed.append(self._hold_and_arm(run, next(lease_ids), ask, now))
             else:
@@ -130,19 +134,24 @@ class Runs(Tables):
     async def held(self, incarnation: str) -> list[Lease]:
         return [run.lease for run in self.runs.values() if run.lease and run.lease.incarnation == incarnation]
 
-    async def arm(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[ArmAnswer]:
+    async def arm(
+        self, leases: Sequence[Lease], *, gates: Mapping[str, GateAsk] | None = None, now: Micros | None = None
+    ) -> list[ArmAnswer]:
         now = self.read_clock(now)
         for incarnation in {lease.incarnation for lease in leases}:
             self.check_lease(incarnation, now)
-        return [self._arm_one(lease, now) for lease in leases]
+        return [self._arm_one(lease, (gates or {}).get(lease.lease_id), now) for lease in leases]
 
-    def _arm_one(self, lease: Lease, now: Micros) -> ArmAnswer:
+    def _arm_one(self, lease: Lease, gates: GateAsk | None, now: Micros) -> ArmAnswer:
         run = self.runs.get(lease.run_id)
         if run is None or run.lease is None or run.lease.lease_id != lease.lease_id:
             return Gone("taken or withdrawn")
         if run.state is RunState.RESERVED:
             if self.jobs[run.key.job_id].revision != lease.record.revision:
                 return Gone("edited")
+            closed = self.pass_gates(run, gates, now) if gates is not None else None
+            if closed is not None:
+                return closed
             self._arm(run, run.lease, now)
         return Armed(run.lease.fence, run.lease.attempt, run.lease.armed_at)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from onthedot.clock import Clock, Micros, SystemClock
 from onthedot.errors import NodeExpired, StateError
@@ -19,6 +19,7 @@ from onthedot.run import (
     MOVES,
     TERMINAL,
     AttemptRecord,
+    Gate,
     Lease,
     RunKey,
     RunRecord,
@@ -29,6 +30,7 @@ from onthedot.run import (
 from onthedot.stores.base import Hint, Hints, Node, ScheduleState, Term
 from onthedot.verdict import Finish, Verdict
 
+NEVER: Micros = 2**62
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
 
 
@@ -50,6 +52,9 @@ class Run:
     failures: int = 0
     recoveries: int = 0
     lease: Lease | None = None  # of the present attempt, while reserved or running
+    gates: list[Gate] = field(default_factory=list)  # held
+    blocked_on: Gate | None = None
+    cancel_wanted: str = ""  # why the running attempt is asked to stop
 
 
 @dataclass(slots=True)
@@ -81,6 +86,8 @@ class Tables:
         self.runs: dict[int, Run] = {}
         self.keys: dict[RunKey, int] = {}
         self.waiting: dict[str, list[tuple[Micros, int]]] = defaultdict(list)
+        self.holders: dict[str, set[int]] = defaultdict(set)  # of gates, by key
+        self.blocked: dict[str, list[tuple[Micros, int]]] = defaultdict(list)  # who waits at them, by due instant
         self.finished: dict[int, RunRecord] = {}  # in the order in which they ended
         self.attempts: dict[int, list[AttemptRecord]] = {}
         self.skips: list[Skip] = []
@@ -144,17 +151,20 @@ class Tables:
         run.recoveries += verdict.recovered
         run.lease = None
         run.reason = verdict.reason
+        run.cancel_wanted = ""
         if verdict.state in TERMINAL:
             self.end_run(run, verdict.state, ended_at, finish=finish._replace(lease=lease))
             return
+        self.open_gates([gate for gate in run.gates if not gate.until_end], run)
         run.state = RunState.SCHEDULED
         run.due_at = verdict.due_at
         self.wait(run, verdict.due_at)
         self.hints.send(Hint("runs", verdict.due_at))
 
     def end_run(self, run: Run, state: RunState, ended_at: Micros, *, finish: Finish | None = None) -> None:
-        """Move a run to history: the one way into a terminal state. Its key stays taken."""
+        """Move a run to history: the one way into a terminal state. Its key stays taken, its gates open."""
         del self.runs[run.id]
+        self.open_gates(list(run.gates), run)
         job = self.jobs[run.key.job_id].job
         lease, verdict, started_at = (finish.lease, finish.verdict, finish.started_at) if finish else (None, None, 0)
         self.finished[run.id] = RunRecord(
@@ -164,6 +174,47 @@ class Tables:
         )  # fmt: skip
         if self.delays:
             self._reopen(run, ended_at)
+
+    def skip(self, run: Run, reason: str, now: Micros) -> None:
+        """Move a run that never began to skipped."""
+        run.reason = reason
+        self.end_run(run, RunState.SKIPPED, now)
+
+    # ── gates ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def waiters(self, gate: Gate) -> list[Run]:
+        """Who waits at a gate, in the order in which it will pass to them."""
+        entries = sorted(self.blocked[gate.key])
+        runs = [self.runs[run_id] for _, run_id in entries if run_id in self.runs]
+        return [run for run in runs if run.blocked_on is not None and run.blocked_on.key == gate.key]
+
+    def block(self, run: Run, gate: Gate) -> None:
+        """Let a run wait at a gate: nobody finds it until the gate has passed to it."""
+        run.blocked_on = gate
+        run.ready_at = NEVER
+        heapq.heappush(self.blocked[gate.key], (run.due_at, run.id))
+
+    def open_gates(self, gates: list[Gate], run: Run) -> None:
+        """Give up gates; each passes to who has waited longest."""
+        for gate in gates:
+            run.gates.remove(gate)
+            holders = self.holders[gate.key]
+            holders.discard(run.id)
+            for heir in self.waiters(gate)[: gate.capacity - len(holders)]:
+                heir.blocked_on = None
+                heir.gates.append(gate)
+                holders.add(heir.id)
+                self.wait(heir, heir.due_at)
+                self.hints.send(Hint("runs", heir.due_at))
+            self._tidy(gate)
+
+    def _tidy(self, gate: Gate) -> None:
+        """Forget gates that nobody holds or waits for: there may be one for every value of an argument."""
+        self.blocked[gate.key] = [(run.due_at, run.id) for run in self.waiters(gate)]
+        if not self.blocked[gate.key]:
+            del self.blocked[gate.key]
+        if not self.holders[gate.key]:
+            del self.holders[gate.key]
 
     def _reopen(self, run: Run, ended_at: Micros) -> None:
         """The next slot of a fixed delay counts from the end of its run."""

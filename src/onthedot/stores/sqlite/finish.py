@@ -14,6 +14,7 @@ from onthedot.clock import Micros
 from onthedot.errors import StateError
 from onthedot.run import MOVES, TERMINAL, RunState
 from onthedot.stores.base import Hint
+from onthedot.stores.sqlite.gates import open_gates
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.verdict import Finish, Verdict
 
@@ -25,7 +26,8 @@ END_RUN = "DELETE FROM runs WHERE id = ? AND lease_id = ? AND state = 'running'"
 TRY_AGAIN = """
 UPDATE runs
 SET state = 'scheduled', due_at = ?, ready_at = ?, failures = failures + ?, recoveries = recoveries + ?, reason = ?,
-    lease_id = NULL, fence = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL, armed_at = NULL
+    lease_id = NULL, fence = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL, armed_at = NULL,
+    cancel_wanted = NULL
 WHERE id = ? AND lease_id = ? AND state = 'running'
 """
 
@@ -107,6 +109,8 @@ def move_runs(tx: Transaction, finishes: Sequence[Finish]) -> bool:
         for lease, _, _, ended_at in ending:
             if lease.run_id in delayed:
                 reopen(tx, lease.record.id, lease.trigger, ended_at)
+    open_gates(tx, [finish.lease.run_id for finish in ending], ended=True)
+    open_gates(tx, [finish.lease.run_id for finish in trying], ended=False)
     if trying:
         tx.hints.append(Hint("runs", min(finish.verdict.due_at for finish in trying)))
     return True
@@ -162,6 +166,7 @@ def end_waiting(tx: Transaction, run_id: int, state: RunState, reason: str, now:
     values = {"id": run_id, "state": state.value, "reason": reason, "now": now}
     rows = tx.db.execute(MOVE_TO_HISTORY, values).fetchall()
     tx.db.execute(DELETE_WAITING, (run_id,))
+    open_gates(tx, [run_id], ended=True)
     for job_id, trigger in rows:
         reopen(tx, job_id, trigger, now)
     return bool(rows)

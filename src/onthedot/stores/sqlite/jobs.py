@@ -10,7 +10,7 @@ from dataclasses import replace
 from onthedot import faults
 from onthedot.clock import Micros
 from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
-from onthedot.job import Job, JobRecord, JobState, task_name
+from onthedot.job import Job, JobRecord, JobState, is_gated, task_name
 from onthedot.run import slot_trigger
 from onthedot.schedules import schedule_id
 from onthedot.stores.base import Hint, PutJob, ScheduleState, Window
@@ -24,12 +24,13 @@ SELECT id, revision, state, created_at FROM jobs WHERE namespace = :namespace AN
 """
 
 INSERT_JOB = """
-INSERT INTO jobs (id, namespace, name, owner, state, revision, task, definition_hash, created_at, updated_at)
-VALUES (:id, :namespace, :name, :owner, :state, :revision, :task, :hash, :now, :now)
+INSERT INTO jobs (id, namespace, name, owner, state, revision, task, gated, definition_hash, created_at, updated_at)
+VALUES (:id, :namespace, :name, :owner, :state, :revision, :task, :gated, :hash, :now, :now)
 """
 
 UPDATE_JOB = """
-UPDATE jobs SET owner = :owner, revision = :revision, task = :task, definition_hash = :hash, updated_at = :now
+UPDATE jobs
+SET owner = :owner, revision = :revision, task = :task, gated = :gated, definition_hash = :hash, updated_at = :now
 WHERE id = :id AND revision = :revision - 1
 """
 
@@ -164,7 +165,7 @@ def _store(db: sqlite3.Connection, statement: str, record: JobRecord, definition
     values = {
         "id": record.id, "namespace": job.namespace, "name": job.name, "owner": job.owner, "state": record.state.value,
         "revision": record.revision, "task": task_name(job.task), "hash": hash_of(definition), "now": record.updated_at,
-        "definition": definition,
+        "definition": definition, "gated": int(is_gated(job)),
     }  # fmt: skip
     db.execute(statement, values)
     db.execute(INSERT_REVISION, values)

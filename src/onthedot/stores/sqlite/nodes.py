@@ -20,6 +20,11 @@ ON CONFLICT (incarnation) DO NOTHING
 
 BEAT = "UPDATE nodes SET lease_until = :until WHERE incarnation = :incarnation AND ended = 0"
 
+LIST_CANCELS = """
+SELECT lease_id, cancel_wanted FROM runs INDEXED BY runs_held
+WHERE incarnation = ? AND state = 'running' AND cancel_wanted IS NOT NULL
+"""
+
 LEAVE = """
 UPDATE nodes SET ended = 1, lease_until = :now, left_at = :now WHERE incarnation = :incarnation AND ended = 0
 """
@@ -124,7 +129,7 @@ class Nodes(Tables):
 def _beat(db: sqlite3.Connection, incarnation: str, now: Micros, until: Micros) -> Beat:
     if not db.execute(BEAT, {"incarnation": incarnation, "until": until}).rowcount:
         raise NodeExpired(f"incarnation {incarnation}: it has ended; register a new one to go on")
-    return Beat(now, until)
+    return Beat(now, until, tuple(db.execute(LIST_CANCELS, (incarnation,)).fetchall()))
 
 
 def find_term(db: sqlite3.Connection, shard: int) -> Term | None:

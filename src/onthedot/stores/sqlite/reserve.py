@@ -26,13 +26,13 @@ LEVELS = (NORMAL,)
 """Priorities: one range scan for each, merged."""
 
 Row = tuple[Any, ...]
-_JOB = 2  # where the job's id stands in a candidate's row
+_JOB, _GATED = 2, -1  # where the job's id, and whether it has gates, stand in a candidate's row
 
 # Candidates of one queue and priority, read only as far as they are taken. Scheduled, or reserved and lapsed: both
 # are ready. The order is the index's own; CROSS JOIN keeps it the outer loop.
 _CANDIDATES = """
 SELECT r.ready_at, r.id, r.job_id, j.revision, j.state, r.trigger, r.slot_at, r.due_at, r.args, r.attempt, r.failures,
-       r.recoveries, r.created_at, r.target, r.queue
+       r.recoveries, r.created_at, r.target, r.queue, j.gated
 FROM runs r INDEXED BY runs_ready CROSS JOIN jobs j ON j.id = r.job_id
 WHERE r.queue = :queue AND r.priority = :priority AND r.state <> 'running' AND {due}
   AND (r.expires_at IS NULL OR r.expires_at > :now)
@@ -45,7 +45,7 @@ LIST_AHEAD = _CANDIDATES.format(due="r.ready_at > :now AND r.ready_at <= :until 
 # What will be ready later, in order; read until the first row that settles the matter.
 LIST_LATER = """
 SELECT ready_at, state = 'reserved', incarnation FROM runs INDEXED BY runs_ready
-WHERE queue = :queue AND priority = :priority AND state <> 'running' AND ready_at > :now
+WHERE queue = :queue AND priority = :priority AND state <> 'running' AND ready_at > :now AND blocked_on IS NULL
 ORDER BY ready_at
 """
 
@@ -59,7 +59,7 @@ WHERE id = ? AND state <> 'running'
 HOLD = """
 UPDATE runs
 SET state = 'reserved', lease_id = ?, incarnation = ?, revision = ?, reserved_at = ?, ready_at = max(due_at, ?) + ?
-WHERE id = ? AND state = 'scheduled'
+WHERE id = ? AND state <> 'running'
 """
 
 
@@ -75,8 +75,8 @@ class Reserve(Tables):
         due, more = _choose_due(_candidates(tx.db, LIST_DUE_RUNS, ask, now), ask)
         ahead = list(islice(_candidates(tx.db, LIST_AHEAD, ask, now), ask.ahead)) if ask.ahead else []
         lease_ids = iter(ask.lease_ids)
-        reserved.armed = self._leases(tx, due, lease_ids, ask, now)
-        reserved.held = self._leases(tx, ahead, lease_ids, ask, now)
+        reserved.armed = self._leases(tx, [row for row in due if not row[_GATED]], lease_ids, ask, now)
+        reserved.held = self._leases(tx, [*(row for row in due if row[_GATED]), *ahead], lease_ids, ask, now)
         _write_armed(tx.db, reserved.armed, now)
         _write_held(tx.db, reserved.held, ask, now)
         faults.point("reserve.in_transaction")
@@ -89,7 +89,7 @@ class Reserve(Tables):
         leases = []
         for row in rows:
             (_, run_id, job_id, revision, state, trigger, slot_at, due_at, args, attempt, failures, recoveries,
-             created_at, target, queue) = row  # fmt: skip
+             created_at, target, queue, _) = row  # fmt: skip
             try:
                 record = self.records.find(tx.db, job_id, revision, state)
             except StoreUnusable:
@@ -121,7 +121,7 @@ def _choose_due(rows: Iterator[Row], ask: Ask) -> tuple[list[Row], bool]:
     chosen = list(islice(rows, ask.seats))
     extra, more = ask.extra, 0
     for row in rows:
-        if extra and row[_JOB] in ask.quick:
+        if extra and row[_JOB] in ask.quick and not row[_GATED]:
             extra -= 1
             chosen.append(row)
             continue

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from onthedot.clock import Micros
 from onthedot.errors import UnknownJob
-from onthedot.run import ArmAnswer, Armed, Gone, Lease, NewRun
+from onthedot.run import ArmAnswer, Armed, GateAsk, Gone, Lease, NewRun
 from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.finish import check_moves, move_runs, record_attempts
 from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.passing import pass_gates
 from onthedot.stores.sqlite.plan import Insert, insert_runs
 from onthedot.stores.sqlite.reserve import Reserve
 from onthedot.stores.sqlite.tables import check_lease, take_numbers
@@ -97,8 +98,10 @@ class Runs(Reserve):
             for lease_id, run_id, job_id, revision, state, *rest in rows
         ]
 
-    async def arm(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[ArmAnswer]:
-        answers = await self.write(lambda tx: _arm(tx.db, leases, self.read_clock(now)))
+    async def arm(
+        self, leases: Sequence[Lease], *, gates: Mapping[str, GateAsk] | None = None, now: Micros | None = None
+    ) -> list[ArmAnswer]:
+        answers = await self.write(lambda tx: _arm(tx, leases, gates or {}, self.read_clock(now)))
         for lease, answer in zip(leases, answers, strict=True):
             if isinstance(answer, Armed):  # the lease goes into history as the holder has it
                 lease.fence, lease.armed_at = answer.fence, answer.armed_at
@@ -139,17 +142,24 @@ def _insert(db: sqlite3.Connection, runs: Sequence[NewRun], now: Micros) -> Sequ
     return [db.execute(FIND_RUN, (run.job_id, run.due_at, run.trigger)).fetchone()[0] for run in runs]
 
 
-def _arm(db: sqlite3.Connection, leases: Sequence[Lease], now: Micros) -> list[ArmAnswer]:
+def _arm(tx: Transaction, leases: Sequence[Lease], gates: Mapping[str, GateAsk], now: Micros) -> list[ArmAnswer]:
+    db = tx.db
     for incarnation in {lease.incarnation for lease in leases}:
         check_lease(db, incarnation, now)
     ids = json.dumps([lease.run_id for lease in leases])
     stored = {row[0]: Stored(*row[1:]) for row in db.execute(FIND_ARMABLE, {"ids": ids})}
     ready = {lease.run_id: lease for lease in leases if _may_arm(lease, stored.get(lease.run_id))}
+    closed: dict[str, ArmAnswer] = {}
+    for lease in [lease for lease in ready.values() if lease.lease_id in gates]:
+        answer = pass_gates(tx, lease, gates[lease.lease_id], now)
+        if answer is not None:
+            closed[lease.lease_id] = answer
+            del ready[lease.run_id]
     fences = take_numbers(db, "fence", len(ready)) if ready else ()
     db.executemany(ARM, [(fence, now, *of) for fence, of in zip(fences, _keys(ready.values()), strict=True)])
     for fence, lease in zip(fences, ready.values(), strict=True):
         stored[lease.run_id] = Stored(lease.lease_id, "running", fence, lease.attempt, now, lease.record.revision)
-    return [_arm_answer(lease, stored.get(lease.run_id)) for lease in leases]
+    return [closed.get(lease.lease_id) or _arm_answer(lease, stored.get(lease.run_id)) for lease in leases]
 
 
 def _may_arm(lease: Lease, stored: Stored | None) -> bool:

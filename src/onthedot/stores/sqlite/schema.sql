@@ -25,6 +25,16 @@ CREATE TABLE daily_counts (  -- what is left of history once it has been pruned
     PRIMARY KEY (job_id, day, state)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE gate_holders (
+    key       TEXT NOT NULL,
+    run_id    INTEGER NOT NULL,
+    capacity  INTEGER NOT NULL,  -- how many may hold it at a time
+    until_end INTEGER NOT NULL,  -- 1: kept through back-off, to the terminal state
+    PRIMARY KEY (key, run_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX gate_holders_run ON gate_holders (run_id);
+
 CREATE TABLE history (  -- finished runs
     id         INTEGER PRIMARY KEY,
     job_id     INTEGER NOT NULL,
@@ -70,6 +80,7 @@ CREATE TABLE jobs (  -- small rows: reserve and arm look at one per run
     state           TEXT NOT NULL,
     revision        INTEGER NOT NULL,  -- the current one
     task            TEXT NOT NULL,     -- what a worker must be able to do
+    gated           INTEGER NOT NULL,  -- 1: its runs have gates to pass, and are armed one by one
     definition_hash TEXT NOT NULL,
     created_at      INTEGER NOT NULL,
     updated_at      INTEGER NOT NULL
@@ -120,11 +131,13 @@ CREATE TABLE runs (
     trigger     TEXT NOT NULL,
     target      TEXT NOT NULL,
     reason      TEXT NOT NULL,
-    wait_reason TEXT,
-    blocked_on  TEXT,
+    blocked_on  TEXT,                 -- the gate it waits at
+    cancel_wanted TEXT,               -- why the running attempt is asked to stop
     origin      INTEGER,              -- the run that this one repeats
     args        TEXT                  -- canonical JSON; NULL: the job's own
 ) STRICT;
+
+CREATE INDEX runs_blocked ON runs (blocked_on, due_at) WHERE blocked_on IS NOT NULL;
 
 CREATE INDEX runs_expiring ON runs (expires_at) WHERE expires_at IS NOT NULL;
 

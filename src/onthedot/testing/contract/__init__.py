@@ -19,6 +19,7 @@ from onthedot.testing.contract import (
     delays,
     edits,
     finish,
+    gates,
     history,
     jobs,
     look_again,
@@ -33,7 +34,23 @@ from onthedot.testing.contract import (
 from onthedot.testing.contract.register import Check, registered
 from onthedot.testing.contract.workbench import Capabilities, Workbench
 
-_SLICES = (jobs, edits, delays, plan, submit, reserve, look_again, arm, finish, moves, nodes, terms, upkeep, history)
+_SLICES = (
+    jobs,
+    edits,
+    delays,
+    plan,
+    submit,
+    reserve,
+    look_again,
+    arm,
+    gates,
+    finish,
+    moves,
+    nodes,
+    terms,
+    upkeep,
+    history,
+)
 
 
 def checks() -> list[Check]:

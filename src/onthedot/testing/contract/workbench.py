@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.ids import SeededIds
-from onthedot.job import At, Call, Every, FixedDelay, Job, JobRecord, Schedule
+from onthedot.job import At, Call, Every, FixedDelay, Job, JobRecord, Overlap, Schedule
 from onthedot.run import ArmAnswer, Armed, Lease, NewRun, RunRecord, RunState, slot_trigger, submit_trigger
 from onthedot.stores.base import Ask, Node, PutJob, Reserved, ScheduleState, SkipRange, Slot, Store, Term, Window
 from onthedot.verdict import Finish, OutcomeKind, Verdict
@@ -118,7 +118,9 @@ class Workbench:
     # ── jobs and plans ───────────────────────────────────────────────────────────────────────────────────────
 
     def job(self, *schedules: Schedule, name: str = "job", **fields: Any) -> Job:
-        return Job(name=name, task=fields.pop("task", Call(handler="work")), schedules=schedules, **fields)
+        """A job without gates, unless it asks for some."""
+        fields = {"task": Call(handler="work"), "overlap": Overlap("allow"), **fields}
+        return Job(name=name, schedules=schedules, **fields)
 
     async def put(self, job: Job, *windows: Window, expected: int | None = None) -> PutJob:
         return await self.store.put_job(job, windows, expected=expected, now=self.now)

@@ -15,10 +15,8 @@ from onthedot import faults
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.job import Call, Sleep
 from onthedot.tasks.registry import Registry
-from onthedot.verdict import Outcome, OutcomeKind
-from onthedot.work.attempt import Attempt, Ended, Started, failed, succeeded, timed_out
-
-_STOPPED = Outcome(OutcomeKind.LOST, "stopped before its end")
+from onthedot.verdict import Outcome
+from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, succeeded, timed_out
 
 
 class CoroutineRunner:
@@ -88,7 +86,7 @@ class CoroutineRunner:
         try:
             outcome = succeeded(await self._call(attempt), self._result_bytes)
         except asyncio.CancelledError as error:
-            outcome = _STOPPED if attempt.stopped else failed(error)
+            outcome = attempt.stop_as or failed(error)
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it raises is its outcome
             outcome = failed(error)
         faults.point("attempt.after_call")
@@ -116,11 +114,10 @@ class CoroutineRunner:
     def _end_early(self, attempts: list[Attempt]) -> None:
         for attempt in attempts:
             if attempt in self._running:
-                attempt.stopped = True
                 attempt.handle.cancel()
             elif attempt in self._waiting:
                 self._waiting.remove(attempt)
-                self._end(attempt, Outcome(OutcomeKind.RELEASED, "stopped before it began"))
+                self._end(attempt, never_begun(attempt))
 
     def _flush_soon(self) -> None:
         if not self._flushing:

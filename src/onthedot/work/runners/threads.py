@@ -14,8 +14,8 @@ from queue import SimpleQueue
 from onthedot import faults
 from onthedot.clock import SECOND, Clock
 from onthedot.tasks.registry import Registry
-from onthedot.verdict import Outcome, OutcomeKind
-from onthedot.work.attempt import Attempt, Ended, Started, failed, succeeded, timed_out
+from onthedot.verdict import Outcome
+from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, succeeded, timed_out
 
 
 class ThreadRunner:
@@ -59,9 +59,13 @@ class ThreadRunner:
             self._work.put(attempt)
 
     def stop(self, attempts: list[Attempt]) -> None:
-        """What has not begun is given back; what runs cannot be stopped and is abandoned."""
+        """What has not begun is given back; what runs cannot be stopped: it keeps its seat, and nobody listens."""
         for attempt in attempts:
-            self._decide(attempt, Outcome(OutcomeKind.LOST, "abandoned: a thread cannot be stopped"))
+            begun = attempt.started_at > 0
+            attempt.stuck = begun
+            outcome = (attempt.stop_as or never_begun(attempt)) if begun else never_begun(attempt)
+            if not self._decide(attempt, outcome):
+                attempt.stuck = False
 
     def close(self) -> None:
         for _ in range(self._threads):

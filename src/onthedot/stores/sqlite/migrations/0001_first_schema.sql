@@ -21,6 +21,7 @@ CREATE TABLE jobs (  -- small rows: reserve and arm look at one per run
     state           TEXT NOT NULL,
     revision        INTEGER NOT NULL,  -- the current one
     task            TEXT NOT NULL,     -- what a worker must be able to do
+    gated           INTEGER NOT NULL,  -- 1: its runs have gates to pass, and are armed one by one
     definition_hash TEXT NOT NULL,
     created_at      INTEGER NOT NULL,
     updated_at      INTEGER NOT NULL
@@ -80,8 +81,8 @@ CREATE TABLE runs (
     trigger     TEXT NOT NULL,
     target      TEXT NOT NULL,
     reason      TEXT NOT NULL,
-    wait_reason TEXT,
-    blocked_on  TEXT,
+    blocked_on  TEXT,                 -- the gate it waits at
+    cancel_wanted TEXT,               -- why the running attempt is asked to stop
     origin      INTEGER,              -- the run that this one repeats
     args        TEXT                  -- canonical JSON; NULL: the job's own
 ) STRICT;
@@ -95,6 +96,19 @@ CREATE INDEX runs_ready ON runs (queue, priority, ready_at) WHERE state <> 'runn
 CREATE INDEX runs_expiring ON runs (expires_at) WHERE expires_at IS NOT NULL;
 -- held, leave, the reaper: what an incarnation holds; finish: which of it are runs of fixed delays.
 CREATE INDEX runs_held ON runs (incarnation, delayed) WHERE incarnation IS NOT NULL;
+
+-- gates: who waits at one, in the order in which it will pass to them.
+CREATE INDEX runs_blocked ON runs (blocked_on, due_at) WHERE blocked_on IS NOT NULL;
+
+CREATE TABLE gate_holders (
+    key       TEXT NOT NULL,
+    run_id    INTEGER NOT NULL,
+    capacity  INTEGER NOT NULL,  -- how many may hold it at a time
+    until_end INTEGER NOT NULL,  -- 1: kept through back-off, to the terminal state
+    PRIMARY KEY (key, run_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX gate_holders_run ON gate_holders (run_id);
 
 -- ── what has been ───────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,0 +1,62 @@
+"""Gates, in memory: who holds them, who waits, and to whom an open one passes."""
+
+from __future__ import annotations
+
+from onthedot.clock import Micros
+from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, OnBusy, RunState, Skipped
+from onthedot.stores.base import Hint
+from onthedot.stores.memory.tables import Run, Tables
+
+
+class Gates(Tables):
+    """What `arm` does at gates."""
+
+    def pass_gates(self, run: Run, ask: GateAsk, now: Micros) -> ArmAnswer | None:
+        """Take the run's gates in order; None if it has them all, or what became of it."""
+        had = list(run.gates)
+        for gate in ask.gates:
+            if gate in run.gates:
+                continue
+            if len(self.holders[gate.key]) >= gate.capacity and ask.on_busy is not None and gate.until_end:
+                self._clear_the_way(gate, ask.on_busy, now)
+            others = self.holders[gate.key]
+            if len(others) < gate.capacity:
+                others.add(run.id)
+                run.gates.append(gate)
+            elif ask.on_busy is None:
+                self.open_gates([taken for taken in run.gates if taken not in had], run)
+                return Busy(gate.key, min(others))
+            else:
+                return self._wait_or_skip(run, gate, ask.on_busy, now)
+        return None
+
+    def _clear_the_way(self, gate: Gate, answer: OnBusy, now: Micros) -> None:
+        """Replace: end who waits or backs off, and ask who runs to stop."""
+        if answer.action != "replace":
+            return
+        for waiting in self._waiting_slots(gate):
+            self.skip(waiting, "replaced", now)
+        for holder in [self.runs[run_id] for run_id in self.holders[gate.key]]:
+            if holder.state is RunState.RUNNING:
+                holder.cancel_wanted = "replaced"
+                self.hints.send(Hint("cancels", now))
+            else:
+                holder.reason = "replaced"
+                self.end_run(holder, RunState.CANCELLED, now)
+
+    def _wait_or_skip(self, run: Run, gate: Gate, answer: OnBusy, now: Micros) -> ArmAnswer:
+        holder = min(self.holders[gate.key])
+        if gate.until_end:
+            full = answer.max_waiting is not None and len(self._waiting_slots(gate)) >= answer.max_waiting
+            if answer.action == "skip" or full:
+                self.skip(run, "overlap", now)
+                return Skipped(gate.key, holder)
+        run.state = RunState.SCHEDULED
+        run.lease = None
+        run.expires_at = None  # who waits at a gate is not missed
+        run.reason = f"waits for run {holder}"
+        self.block(run, gate)
+        return Blocked(gate.key, holder)
+
+    def _waiting_slots(self, gate: Gate) -> list[Run]:
+        return [run for run in self.waiters(gate) if run.key.trigger.startswith("schedule:")]

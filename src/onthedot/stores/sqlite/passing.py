@@ -1,0 +1,85 @@
+"""What `arm` does at gates, in SQLite: take those that are open, and record what becomes of the run at a closed one."""
+
+from __future__ import annotations
+
+from onthedot.clock import Micros
+from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, OnBusy, RunState, Skipped
+from onthedot.stores.base import Hint
+from onthedot.stores.sqlite.finish import end_waiting
+from onthedot.stores.sqlite.gates import LEAVE_GATE, TAKE_GATE
+from onthedot.stores.sqlite.lane import Transaction
+
+NEVER: Micros = 2**62
+"""When a blocked run is ready: only an open gate can change that."""
+
+LIST_HOLDERS = "SELECT run_id FROM gate_holders WHERE key = ? ORDER BY run_id"
+
+LIST_RUNNING_HOLDERS = """
+SELECT g.run_id, r.state = 'running' FROM gate_holders g JOIN runs r ON r.id = g.run_id WHERE g.key = ?
+"""
+
+ASK_TO_CANCEL = "UPDATE runs SET cancel_wanted = ? WHERE id = ? AND state = 'running'"
+
+LIST_WAITING_SLOTS = """
+SELECT id FROM runs INDEXED BY runs_blocked WHERE blocked_on = ? AND trigger GLOB 'schedule:*'
+"""
+
+# Who waits at a gate is not missed: it does not expire any more.
+BLOCK = """
+UPDATE runs
+SET state = 'scheduled', ready_at = :never, blocked_on = :key, reason = :reason, expires_at = NULL,
+    lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
+WHERE id = :id AND lease_id = :lease_id AND state = 'reserved'
+"""
+
+
+def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmAnswer | None:
+    """Take the run's gates in order; None if it has them all, or what became of it."""
+    taken: list[Gate] = []
+    for gate in ask.gates:
+        holders = _holders(tx, gate)
+        if lease.run_id in holders:
+            continue
+        if len(holders) >= gate.capacity and gate.until_end and ask.on_busy and ask.on_busy.action == "replace":
+            _clear_the_way(tx, gate, now)
+            holders = _holders(tx, gate)
+        if len(holders) < gate.capacity:
+            tx.db.execute(TAKE_GATE, (gate.key, lease.run_id, gate.capacity, int(gate.until_end)))
+            taken.append(gate)
+        elif ask.on_busy is None:
+            tx.db.executemany(LEAVE_GATE, [(one.key, lease.run_id) for one in taken])
+            return Busy(gate.key, holders[0])
+        else:
+            return _wait_or_skip(tx, lease, gate, holders[0], ask.on_busy, now)
+    return None
+
+
+def _holders(tx: Transaction, gate: Gate) -> list[int]:
+    return [run_id for (run_id,) in tx.db.execute(LIST_HOLDERS, (gate.key,))]
+
+
+def _clear_the_way(tx: Transaction, gate: Gate, now: Micros) -> None:
+    """Replace: end who waits or backs off, and ask who runs to stop."""
+    for (run_id,) in tx.db.execute(LIST_WAITING_SLOTS, (gate.key,)).fetchall():
+        end_waiting(tx, run_id, RunState.SKIPPED, "replaced", now)
+    for run_id, is_running in tx.db.execute(LIST_RUNNING_HOLDERS, (gate.key,)).fetchall():
+        if is_running:
+            tx.db.execute(ASK_TO_CANCEL, ("replaced", run_id))
+            tx.hints.append(Hint("cancels", now))
+        else:
+            end_waiting(tx, run_id, RunState.CANCELLED, "replaced", now)
+
+
+def _wait_or_skip(tx: Transaction, lease: Lease, gate: Gate, holder: int, answer: OnBusy, now: Micros) -> ArmAnswer:
+    if gate.until_end:
+        waiting = len(tx.db.execute(LIST_WAITING_SLOTS, (gate.key,)).fetchall())
+        full = answer.max_waiting is not None and waiting >= answer.max_waiting
+        if answer.action == "skip" or full:
+            end_waiting(tx, lease.run_id, RunState.SKIPPED, "overlap", now)
+            return Skipped(gate.key, holder)
+    values = {
+        "never": NEVER, "key": gate.key, "reason": f"waits for run {holder}", "id": lease.run_id,
+        "lease_id": lease.lease_id,
+    }  # fmt: skip
+    tx.db.execute(BLOCK, values)
+    return Blocked(gate.key, holder)

@@ -1,0 +1,208 @@
+"""Overlap and concurrency, with real engines in virtual time: the exact fate of every slot."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+import onthedot as otd
+from onthedot.clock import SECOND, to_micros
+from onthedot.events import AttemptEnded, RunBlocked, RunSkipped
+from onthedot.run import NewRun
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.testing import Harness, run_virtual
+
+START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+T0 = to_micros(START)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def open_store(request, tmp_path):
+    if request.param == "memory":
+        return MemoryStore
+    return lambda clock: SqliteStore.open(tmp_path / "gates.db", clock=clock, inline=True)
+
+
+def every_minute(seconds: float, **options) -> otd.Scheduler:
+    """A job every minute whose run takes so long."""
+    sched = otd.Scheduler("memory:", settings=otd.Settings(poll_every=30 * SECOND, expire_every=5 * SECOND))
+
+    @sched.job(name="job", schedule=otd.every("1m"), **options)
+    async def job(ctx: otd.Context) -> None:
+        await asyncio.sleep(seconds)
+
+    return sched
+
+
+def watch(sched: otd.Scheduler, open_store, minutes: float):
+    async def main():
+        harness = Harness(START, store=open_store)
+        await harness.start(sched)
+        await harness.advance(minutes * 60)
+        runs = await harness.runs("job")
+        await harness.stop()
+        await harness.store.close()
+        return runs, harness.events
+
+    return run_virtual(main())
+
+
+def fates(runs) -> dict:
+    """By minute: state, reason, and the second at which it started."""
+    return {
+        (run.slot_at - T0) // (60 * SECOND): (
+            run.state.value,
+            run.reason if run.state == "skipped" else "",
+            None if run.started_at is None else (run.started_at - T0) / SECOND,
+        )
+        for run in runs
+        if run.state not in ("scheduled", "reserved")
+    }
+
+
+def test_wait_lets_one_slot_wait_and_skips_the_others_at_their_instants(open_store):
+    """Every minute, five minutes long: the next slot waits, the ones between are skipped, each when it is due."""
+    runs, events = watch(every_minute(300), open_store, 12)
+    found = fates(runs)
+    assert found[1] == ("succeeded", "", 60)
+    assert found[2] == ("succeeded", "", 360)  # waited for the first to end, at minute 6
+    assert [found[minute][:2] for minute in (3, 4, 5)] == [("skipped", "overlap")] * 3
+    assert found[6][:2] in (("skipped", "overlap"), ("succeeded", ""), ("running", ""))
+    skipped = [event for event in events if isinstance(event, RunSkipped)]
+    ended = {run.slot_at: run.ended_at for run in runs if run.state == "skipped"}
+    assert all(0 <= ended_at - slot_at < SECOND for slot_at, ended_at in ended.items())
+    assert len(skipped) == len(ended)
+    assert next(event.holder for event in events if isinstance(event, RunBlocked)) == runs[0].id
+
+
+def test_the_default_for_a_job_with_a_schedule_is_to_wait(open_store):
+    runs, _ = watch(every_minute(90), open_store, 6.5)
+    started = [run.started_at for run in runs if run.started_at]
+    ended = [run.ended_at for run in runs if run.state == "succeeded"]
+    assert all(start >= end for start, end in zip(started[1:], ended, strict=False))
+
+
+def test_skip(open_store):
+    found = fates(watch(every_minute(90, overlap="skip"), open_store, 6.6)[0])
+    assert [found[minute][0] for minute in range(1, 7)] == [
+        "succeeded", "skipped", "succeeded", "skipped", "succeeded", "skipped",
+    ]  # fmt: skip
+    assert [found[minute][2] for minute in (1, 3, 5)] == [60, 180, 300]
+
+
+def test_allow(open_store):
+    found = fates(watch(every_minute(90, overlap="allow"), open_store, 5.2)[0])
+    assert [found[minute][2] for minute in range(1, 4)] == [60, 120, 180]
+
+
+def test_allow_with_a_limit(open_store):
+    sched = every_minute(150, overlap=otd.Overlap("allow", max_running=2))
+    found = fates(watch(sched, open_store, 7.2)[0])
+    assert [found[minute][2] for minute in (1, 2, 3)] == [60, 120, 210]  # the third waits for the first to end
+
+
+def test_replace(open_store):
+    runs, events = watch(every_minute(90, overlap="replace"), open_store, 5.2)
+    found = fates(runs)
+    assert [found[minute][0] for minute in (1, 2, 3, 4)] == ["cancelled"] * 4
+    starts = [found[minute][2] for minute in (1, 2, 3, 4)]
+    assert all(start is not None and 0 <= start - 60 * minute < 1 for minute, start in enumerate(starts, 1))
+    [first] = [event for event in events if isinstance(event, AttemptEnded)][:1]
+    assert (first.finish.verdict.state, first.finish.verdict.reason) == ("cancelled", "replaced")
+
+
+def test_back_off_holds_the_overlap_gate(open_store):
+    sched = otd.Scheduler("memory:", settings=otd.Settings(poll_every=30 * SECOND))
+
+    @sched.job(name="job", schedule=otd.every("1m"), overlap="skip", retry=otd.Retry(2, delay="90s", jitter=False))
+    async def job(ctx: otd.Context) -> None:
+        if ctx.attempt == 1 and ctx.scheduled_at.minute == 1:
+            raise OSError("once")
+
+    found = fates(watch(sched, open_store, 4.5)[0])
+    assert found[1] == ("succeeded", "", 150)  # its second try
+    assert found[2] == ("skipped", "overlap", None)
+    assert found[3] == ("succeeded", "", 180)
+
+
+def test_all_workers_down_for_ten_minutes(open_store):
+    """After the outage the last slot is caught up, and the rhythm goes on."""
+    sched = every_minute(5)
+
+    async def main():
+        harness = Harness(START, store=open_store)
+        await harness.start(sched)
+        await harness.advance("150s")
+        await harness.crash()
+        await harness.advance("10m")
+        await harness.start(sched)
+        await harness.advance("100s")
+        runs, skips = await harness.runs("job"), await harness.skips("job")
+        await harness.stop()
+        await harness.store.close()
+        return runs, skips
+
+    runs, skips = run_virtual(main())
+    found = fates(runs)
+    done = [minute for minute, fate in found.items() if fate[0] == "succeeded"]
+    assert done == [1, 2, 12, 13, 14]
+    missed = sum(skip.count for skip in skips) + sum(fate[:2] == ("skipped", "missed") for fate in found.values())
+    assert missed == 9
+
+
+def test_a_limit_by_key_does_not_keep_others_waiting(open_store):
+    """Limit 10 with 100 waiting, beside another key that starts at once."""
+    sched = otd.Scheduler("memory:", settings=otd.Settings(seats=64))
+    running: dict[str, int] = {}
+    most: dict[str, int] = {}
+    starts: list[str] = []
+
+    @sched.job(name="job", concurrency=otd.Limit(10, key="tenant"))
+    async def job(tenant: str) -> None:
+        starts.append(tenant)
+        running[tenant] = running.get(tenant, 0) + 1
+        most[tenant] = max(most.get(tenant, 0), running[tenant])
+        await asyncio.sleep(2)
+        running[tenant] -= 1
+
+    async def main():
+        harness = Harness(START, store=open_store)
+        await harness.start(sched)
+        record = await harness.store.get_job("job")
+        assert record is not None
+        now = harness.clock.now()
+        many = [NewRun(record.id, f"submit:{n}", now, '{"tenant":"big"}') for n in range(100)]
+        await harness.store.submit([*many, NewRun(record.id, "submit:x", now, '{"tenant":"small"}')])
+        await harness.advance("1s")
+        assert starts.count("big") == 10
+        assert starts.count("small") == 1
+        await harness.advance("30s")
+        runs = await harness.runs("job")
+        await harness.stop()
+        await harness.store.close()
+        return runs
+
+    runs = run_virtual(main())
+    assert {run.state for run in runs} == {"succeeded"}
+    assert most == {"big": 10, "small": 1}
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda: otd.Overlap("often"),  # type: ignore[arg-type]
+            "overlap: expected one of 'wait', 'skip', 'allow', 'replace', got 'often'",
+        ),
+        (lambda: otd.Overlap("skip", max_waiting=2), "max_waiting: expected only with overlap 'wait'"),
+        (lambda: otd.Overlap("wait", max_running=2), "max_running: expected only with overlap 'allow'"),
+        (lambda: otd.Overlap("wait", max_waiting=-1), "max_waiting: expected a whole number from 0"),
+        (lambda: otd.Limit(0), "concurrency: expected a whole number from 1"),
+        (lambda: otd.Limit(3, key=5), "concurrency.key: expected text, got 5"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_bad_policy_is_refused_with_a_reason(make, words):
+    with pytest.raises(otd.DefinitionError) as refused:
+        make()
+    assert words in str(refused.value)
