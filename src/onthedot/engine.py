@@ -14,13 +14,14 @@ from onthedot import faults
 from onthedot.clock import SECOND, Clock
 from onthedot.cluster.leadership import Leadership
 from onthedot.cluster.members import Membership
-from onthedot.errors import RevisionConflict, StoreUnavailable, WindowStale
+from onthedot.errors import StoreUnavailable
 from onthedot.events import DrainBegun, Events, JobPut, NodeLeft, StoreTrouble
 from onthedot.ids import Ids
 from onthedot.job import Job, JobRecord
 from onthedot.loop import Driver, Loop, Service
+from onthedot.plan.controls import put_job
 from onthedot.plan.planner import Planner
-from onthedot.plan.windows import edit_windows
+from onthedot.plan.resumer import Resumer
 from onthedot.settings import Settings
 from onthedot.stores.base import Hint, PutJob, Store
 from onthedot.tasks.registry import Registry
@@ -73,6 +74,7 @@ class Engine:
             self._finisher,
             Reaper(self.store, self._membership, self._settings, self.events),
             Expiry(self.store, self._settings, self.events),
+            Resumer(self.store, self._clock, self._settings, self.events),
         ]
         drivers = {service.name: self._loop.add(service) for service in services}
         self._membership.on_fenced(worker.fenced)
@@ -140,19 +142,7 @@ class Engine:
 
     async def put_job(self, job: Job) -> PutJob:
         """Store a definition, with the runs of its next moments."""
-        while True:
-            now = self._clock.now()
-            stored = await self.store.get_job(job.name, namespace=job.namespace)
-            if stored is not None and stored.job == job:
-                return PutJob(stored, "unchanged")
-            known = {} if stored is None else {s.schedule_id: s for s in await self.store.schedules_of(stored.id)}
-            windows = edit_windows(
-                job, known, now=now, lookahead=self._settings.lookahead, late_after=self._settings.late_after
-            )
-            try:
-                return await self.store.put_job(job, windows, expected=stored.revision if stored else 0)
-            except (RevisionConflict, WindowStale):
-                continue  # somebody else edits the same job: look again
+        return await put_job(self.store, job, clock=self._clock, settings=self._settings)
 
     async def unrunnable(self) -> list[JobRecord]:
         """Stored jobs whose task this program cannot do: their runs wait for a program that can."""

@@ -61,6 +61,15 @@ class JobPut(NamedTuple):
     withdrawn: int
 
 
+class JobResumed(NamedTuple):
+    """A pause is over: slots that became runs, slots that were skipped, held runs that are free."""
+
+    job: str
+    slots: int
+    skipped: int
+    released: int
+
+
 class RunsPlanned(NamedTuple):
     """Slots of a schedule became runs."""
 
@@ -157,6 +166,7 @@ Event = (
     | TermWon
     | TermEnded
     | JobPut
+    | JobResumed
     | RunsPlanned
     | SlotsSkipped
     | AttemptStarted

@@ -313,3 +313,5 @@ class JobRecord:
     state: JobState
     created_at: int
     updated_at: int
+    pause_reason: str = ""
+    paused_until: int | None = None

@@ -68,6 +68,16 @@ def submit_trigger(token: str) -> str:
     return f"submit:{token}"
 
 
+def manual_trigger(token: str) -> str:
+    """The trigger of a run that a person asked for."""
+    return f"manual:{token}"
+
+
+def is_slot(trigger: str) -> bool:
+    """Whether a schedule asked for the run."""
+    return trigger.startswith("schedule:")
+
+
 class RunKey(NamedTuple):
     """What makes a run itself and no other: asking for the same key twice gives the same run."""
 

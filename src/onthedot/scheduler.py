@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from onthedot.clock import Clock, SystemClock
+from onthedot.clock import Clock, Micros, SystemClock, to_micros
 from onthedot.define.arguments import encode_arguments
 from onthedot.define.check import check_job
 from onthedot.define.options import build_job
 from onthedot.duration import Duration, micros, parse_duration
 from onthedot.engine_thread import EngineThread
-from onthedot.errors import ArgumentsError, DuplicateJob, StateError, UnknownHandler, UnknownJob, did_you_mean
+from onthedot.errors import (
+    ArgumentsError,
+    DefinitionError,
+    DuplicateJob,
+    StateError,
+    UnknownHandler,
+    UnknownJob,
+    did_you_mean,
+)
 from onthedot.events import Events, Subscriber
 from onthedot.ids import Ids, RandomIds
-from onthedot.job import Call, Job
-from onthedot.run import NewRun, RunRecord, submit_trigger
+from onthedot.job import Call, Job, JobRecord
+from onthedot.plan.controls import resume_job
+from onthedot.plan.windows import Missed
+from onthedot.run import NewRun, RunRecord, manual_trigger, submit_trigger
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.base import CancelAnswer, Paused, Resumed, Store
 from onthedot.tasks.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -150,21 +161,72 @@ class Scheduler:
 
     # ── ask ──────────────────────────────────────────────────────────────────────────────────────────────────
 
+    async def pause(self, job: str, *, reason: str = "", until: datetime | None = None) -> Paused:
+        """Stop planning and starting runs of a job, until it is resumed (by itself at `until`). Running ones go on."""
+        at = None if until is None else to_micros(until)
+
+        async def work(store: Store) -> Paused:
+            return await store.pause((await self._stored(store, job)).id, reason=reason, until=at)
+
+        return await self._running().on_store(work)
+
+    async def resume(self, job: str, *, missed: Missed = "none", dry_run: bool = False) -> Resumed:
+        """Let a paused job go on. `missed` says what becomes of the slots of the pause; `dry_run` only tells."""
+        if missed not in ("none", "last", "all"):
+            raise DefinitionError(f"missed: expected 'none', 'last' or 'all', got {missed!r}")
+
+        async def work(store: Store) -> Resumed:
+            job_id = (await self._stored(store, job)).id
+            return await resume_job(
+                store, job_id, missed=missed, clock=self._clock, settings=self.settings, dry_run=dry_run
+            )
+
+        return await self._running().on_store(work)
+
+    async def delete(self, job: str) -> int:
+        """End a job; how many waiting runs were cancelled with it. Running attempts end, and are not tried again."""
+
+        async def work(store: Store) -> int:
+            return await store.delete_job((await self._stored(store, job)).id)
+
+        return await self._running().on_store(work)
+
+    async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:
+        """Cancel a run: at once if it waits; if it runs, it is asked to stop."""
+
+        async def work(store: Store) -> CancelAnswer:
+            [answer] = await store.cancel([run_id], why=why)
+            return answer
+
+        return await self._running().on_store(work)
+
+    async def trigger(self, job: str | Callable[..., Any], args: Mapping[str, Any] | None = None) -> int:
+        """Ask for one run now, by hand; its id. A run beside the schedule's own, never in place of one."""
+        return await self._ask_for(job, args, manual_trigger(self._ids.token()), 0)
+
+    async def _stored(self, store: Store, job: str) -> JobRecord:
+        record = await store.get_job(job)
+        if record is None:
+            raise UnknownJob(f"no job {job!r} is stored{did_you_mean(job, self.jobs)}")
+        return record
+
     async def submit(
         self, job: str | Callable[..., Any], args: Mapping[str, Any] | None = None, *, delay: Duration | None = None
     ) -> int:
         """Ask for one run of a job, now or after `delay`; its id. Stored when this returns."""
+        wait = 0 if delay is None else micros(parse_duration(delay, what="delay"))
+        return await self._ask_for(job, args, submit_trigger(self._ids.token()), wait)
+
+    async def _ask_for(
+        self, job: str | Callable[..., Any], args: Mapping[str, Any] | None, trigger: str, wait: Micros
+    ) -> int:
         name = job if isinstance(job, str) else getattr(job, "__name__", "")
         text = None if args is None else encode_arguments(args, subject=f"job {name!r}")
-        wait = 0 if delay is None else micros(parse_duration(delay, what="delay"))
-        trigger = submit_trigger(self._ids.token())
         if args is not None and name in self.jobs:
             self._check_arguments(name, args)
 
         async def insert(store: Store) -> int:
-            record = await store.get_job(name)
-            if record is None:
-                raise UnknownJob(f"no job {name!r} is stored{did_you_mean(name, self.jobs)}")
+            record = await self._stored(store, name)
             [run_id] = await store.submit([NewRun(record.id, trigger, self._clock.now() + wait, text)])
             return run_id
 

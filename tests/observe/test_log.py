@@ -45,6 +45,7 @@ LINES = [
     "nothing was changed",
     "12:00:00.000  recovered  import          run 41     its node is gone; runs again now (recovery 1 of 3)",
     "12:00:00.000  missed     import          run 41     due 12:00:00, too late to run: skipped",
+    "12:00:00.000  resumed    import          its pause is over; 5 slots of the pause skipped; 1 held run free",
     "12:00:00.000  waits      import          run 41     for run 7 to end",
     "12:00:00.000  skipped    import          run 41     run 7 of this job has not ended",
     "12:00:00.000  stuck      import          run 41     still runs after its time-out; its seat stays taken "

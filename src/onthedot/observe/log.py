@@ -23,6 +23,7 @@ from onthedot.events import (
     Event,
     HandlerStuck,
     JobPut,
+    JobResumed,
     LeaseLost,
     NodeFenced,
     NodeJoined,
@@ -188,6 +189,9 @@ class Lines:
                 return Line(
                     at, "job", f"{self._name(event.job)}{event.change}, revision {event.revision}{runs}", "quiet"
                 )
+            case JobResumed():
+                fate = f"{count(event.skipped, 'slot')} of the pause skipped; {count(event.released, 'held run')} free"
+                return Line(at, "resumed", f"{self._name(event.job)}its pause is over; {fate}", "quiet")
             case StoreTrouble():
                 again = f"trying again in {length(event.again_in)}"
                 return Line(at, "trouble", f"{event.service}: {plain(event.error)}; {again}", "bad")

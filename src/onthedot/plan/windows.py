@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Literal
 
 from onthedot.clock import Micros
 from onthedot.duration import micros
@@ -10,6 +12,8 @@ from onthedot.job import CatchUp, FixedDelay, Job, Schedule
 from onthedot.policy import catch_up
 from onthedot.schedules import next_after, schedule_id, slots
 from onthedot.stores.base import ScheduleState, SkipRange, Slot, Window
+
+Missed = Literal["none", "last", "all"]
 
 MOST_SLOTS = 1_000
 """How many slots of one schedule one pass looks at: about 20 ms of cron arithmetic."""
@@ -82,6 +86,49 @@ def _first_window(
     coming = slots(schedule, now, origin=origin)
     found = catch_up.fates(coming, policy, until=until, now=now, late_after=late_after, most=MOST_SLOTS)
     return Window(name, now, found.end, found.next_at, slots=[Slot(*run) for run in found.runs])
+
+
+def resume_windows(
+    states: Iterable[ScheduleState], *, missed: Missed, now: Micros, lookahead: Micros, late_after: Micros
+) -> list[Window]:
+    """What becomes of the slots that came while a job was paused, and of its next moments.
+
+    `none`: all of them are skipped(paused). `last`: but for the newest. `all`: every one runs (1,000 at most, the
+    newest ones). What runs late has no expiry: somebody has asked for it. A fixed delay goes on by itself.
+    """
+    windows = []
+    for state in states:
+        schedule = find_schedule(state.record.job, state.schedule_id)
+        if schedule is None or isinstance(schedule, FixedDelay):
+            continue
+        past, ahead = _split(slots(schedule, state.watermark, origin=state.origin), now)
+        keep = {"none": 0, "last": 1, "all": MOST_SLOTS}[missed]
+        late = past[len(past) - min(keep, len(past)) :]
+        gone = past[: len(past) - len(late)]
+        coming = catch_up.fates(
+            ahead, state.record.job.catch_up, until=now + lookahead, now=now, late_after=late_after, most=MOST_SLOTS
+        )
+        windows.append(
+            Window(
+                state.schedule_id,
+                start=state.watermark,
+                end=max(coming.end, state.watermark),
+                next_at=coming.next_at,
+                slots=[*(Slot(slot, None) for slot in late), *(Slot(*run) for run in coming.runs)],
+                skips=[SkipRange(gone[0], gone[-1], len(gone), "paused")] if gone else [],
+            )
+        )
+    return windows
+
+
+def _split(coming: Iterator[Micros], now: Micros) -> tuple[list[Micros], Iterator[Micros]]:
+    """The slots up to now, and the rest."""
+    past: list[Micros] = []
+    for slot in coming:
+        if slot > now:
+            return past, chain([slot], coming)
+        past.append(slot)
+    return past, iter(())
 
 
 def _closing_windows(dropped: Iterable[ScheduleState], now: Micros) -> list[Window]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from onthedot.clock import Micros
 from onthedot.job import JobRecord, overlap_of
-from onthedot.run import Gate, OnBusy
+from onthedot.run import Gate, OnBusy, is_slot
 
 _WAIT = OnBusy("wait")
 
@@ -35,7 +35,7 @@ def gates_of(record: JobRecord, *, target: str, arguments: Mapping[str, Any]) ->
 def on_busy(record: JobRecord, *, trigger: str, slot_at: Micros, now: Micros, late_after: Micros) -> OnBusy:
     """What a due run does at its closed overlap gate. Only slots that are on time are skipped or replace others."""
     overlap = overlap_of(record.job)
-    if not trigger.startswith("schedule:") or now > slot_at + late_after:
+    if not is_slot(trigger) or now > slot_at + late_after:
         return _WAIT
     match overlap.mode:
         case "skip":

@@ -79,6 +79,32 @@ class ScheduleState:
     last_end: Micros | None
 
 
+class Paused(NamedTuple):
+    """What `pause` did."""
+
+    record: JobRecord
+    withdrawn: int
+    skipped: int
+    held: int
+
+
+class Resumed(NamedTuple):
+    """What `resume` did, or would do: slots that become runs, slots that will not, and held runs that are free."""
+
+    record: JobRecord
+    slots: tuple[Micros, ...] = ()
+    skips: tuple[SkipRange, ...] = ()
+    released: int = 0
+
+
+class CancelAnswer(NamedTuple):
+    """What became of a request to cancel: `cancelled` now, `asked` because it runs, the state that it `ended` in
+    before, or `unknown`."""
+
+    kind: Literal["cancelled", "asked", "ended", "unknown"]
+    state: RunState | None = None
+
+
 class Due(NamedTuple):
     """Schedules whose next slot lies within the look-ahead, and whether there are more."""
 
@@ -234,6 +260,48 @@ class JobsSlice(Protocol):
 
     async def schedules_of(self, job_id: int) -> list[ScheduleState]:
         """The state of every schedule of a job, by id."""
+        ...
+
+
+class ControlSlice(Protocol):
+    """What people do to jobs and runs that exist."""
+
+    async def pause(
+        self, job_id: int, *, reason: str, until: Micros | None = None, now: Micros | None = None
+    ) -> Paused:
+        """Stop a job, in one transaction: from the answer on nothing of it is planned or armed until it is resumed.
+
+        Slot runs after W that were never armed are withdrawn, and watermarks beyond W go back to it (W as in
+        `put_job`); slot runs that are due and were never armed become skipped(paused). All other waiting runs are
+        held: given to nobody, and not expiring. Running attempts go on. A job that is paused already only changes
+        its reason and `until`. Raises `UnknownJob` if there is no such job.
+        """
+        ...
+
+    async def resume(
+        self, job_id: int, windows: Sequence[Window] = (), *, dry_run: bool = False, now: Micros | None = None
+    ) -> Resumed:
+        """Let a paused job go on, in one transaction: what the windows say is planned, and held runs are free.
+
+        Each window continues from its schedule's watermark (else `WindowStale`, and nothing is written): it holds
+        the fates of the slots that came while the job was paused, and of the next moments. With `dry_run` the
+        answer is the same, and nothing is written. A job that is not paused is left alone: an empty answer.
+        """
+        ...
+
+    async def delete_job(self, job_id: int, *, now: Micros | None = None) -> int:
+        """End a job: its waiting runs become cancelled(deleted), and how many is the answer. Running attempts end
+        and are not tried again: a verdict of scheduled becomes cancelled(deleted). Its name is free for a new job.
+        """
+        ...
+
+    async def cancel(self, run_ids: Sequence[int], *, why: str, now: Micros | None = None) -> list[CancelAnswer]:
+        """Cancel runs, one by one. A waiting one becomes cancelled in this write, and is never armed. A running
+        one is asked to stop, with its node's next beat; the verdict of its attempt is final, whatever it is."""
+        ...
+
+    async def due_resumes(self, *, now: Micros | None = None) -> list[JobRecord]:
+        """Paused jobs whose `until` has come."""
         ...
 
 
@@ -414,7 +482,7 @@ class HistorySlice(Protocol):
         ...
 
 
-class Store(JobsSlice, PlanSlice, RunsSlice, NodesSlice, UpkeepSlice, HistorySlice, Protocol):
+class Store(JobsSlice, ControlSlice, PlanSlice, RunsSlice, NodesSlice, UpkeepSlice, HistorySlice, Protocol):
     """The whole protocol."""
 
     clock: Clock

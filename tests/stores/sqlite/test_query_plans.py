@@ -71,11 +71,8 @@ QUESTIONS = {
     ),
     "history of a job": (
         history.LIST_FINISHED_OF_JOB,
-        {"namespace": "default", "job": "1", "states": '["succeeded"]', "limit": 5},
-        [
-            "INDEX jobs_name (namespace=? AND name=?)",
-            "SEARCH h USING INDEX history_job_ended (job_id=?)",
-        ],
+        {"job_id": 1, "states": '["succeeded"]', "limit": 5},
+        ["SEARCH h USING INDEX history_job_ended (job_id=?)", "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"],
     ),
 }
 SORTED_BY_HAND = {"orphans", "held"}  # few rows, from several holders or in the order of their ids
@@ -84,7 +81,7 @@ SORTED_BY_HAND = {"orphans", "held"}  # few rows, from several holders or in the
 def fill(db: sqlite3.Connection, beside: int) -> None:
     """Five rows of interest to each question, and `beside` that are none of its business."""
     db.execute("BEGIN")
-    insert_job = "INSERT INTO jobs VALUES (?, 'default', ?, '', 'active', 1, 'call:work', 0, '', 0, 0)"
+    insert_job = "INSERT INTO jobs VALUES (?, 'default', ?, '', 'active', 1, 'call:work', 0, '', 0, 0, '', NULL)"
     db.executemany(insert_job, [(number, str(number)) for number in range(1, 21)])
     insert_schedule = (
         "INSERT INTO schedules (job_id, schedule_id, bucket, origin, watermark, next_at) VALUES (?,?,0,0,0,?)"
@@ -179,7 +176,6 @@ def test_what_does_not_concern_it_costs_nothing(name, databases):
     ("statement", "values", "key"),
     [
         (finish.END_RUN, (1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
-        (finish.TRY_AGAIN, (1, 1, 0, 0, "", 1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
         (reserve.ARM_NOW, ("l", 1, "i", 1, 1, 1, 1, 1), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
         (runs.ARM, (1, 1, 1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
         (runs.RELEASE, (1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
@@ -197,3 +193,10 @@ def test_what_does_not_concern_it_costs_nothing(name, databases):
 )
 def test_a_write_finds_its_row_by_key(statement, values, key, databases):
     assert plan_of(databases[0], statement, values) == [key]
+
+
+def test_a_retry_finds_its_row_and_its_job_by_key(databases):
+    """Two look-ups by key: the run, and whether its job is paused."""
+    steps = plan_of(databases[0], finish.TRY_AGAIN, (1, 0, 0, "", 1, 1, "l"))
+    assert [step for step in steps if "SCAN" in step] == []
+    assert len([step for step in steps if "INTEGER PRIMARY KEY" in step]) == 2

@@ -4,15 +4,14 @@ Read this first: every other driver does the same in its own language. Nothing h
 One file per slice of the protocol, all over the same `Tables`.
 """
 
+from onthedot.stores.memory.control import Control
 from onthedot.stores.memory.history import History
-from onthedot.stores.memory.jobs import Jobs
 from onthedot.stores.memory.nodes import Nodes
-from onthedot.stores.memory.plan import Plan
 from onthedot.stores.memory.runs import Runs
 from onthedot.stores.memory.upkeep import Upkeep
 
 
-class MemoryStore(Jobs, Plan, Runs, Nodes, Upkeep, History):
+class MemoryStore(Control, Runs, Nodes, Upkeep, History):
     """All of it in dictionaries."""
 
     async def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onthedot.clock import Micros
-from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, OnBusy, RunState, Skipped
+from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, OnBusy, RunState, Skipped, is_slot
 from onthedot.stores.base import Hint
 from onthedot.stores.memory.tables import Run, Tables
 
@@ -59,4 +59,4 @@ class Gates(Tables):
         return Blocked(gate.key, holder)
 
     def _waiting_slots(self, gate: Gate) -> list[Run]:
-        return [run for run in self.waiters(gate) if run.key.trigger.startswith("schedule:")]
+        return [run for run in self.waiters(gate) if is_slot(run.key.trigger)]

@@ -75,9 +75,14 @@ class Jobs(Plan):
             if name in stored:
                 put.planned += self._continue(stored[name], given[name], now)
             else:
-                start = given[name].start
-                stored[name] = ScheduleState(record, name, start, start, None, None)
-                put.planned += self.apply_window(stored[name], given[name], now)
+                put.planned += self._begin(record, given[name], now)
+
+    def _begin(self, record: JobRecord, window: Window, now: Micros) -> int:
+        """Create a schedule. Of a paused job nothing is planned: resuming it gives its slots their fates."""
+        first = window.slots[0].slot_at if window.slots else window.next_at
+        state = ScheduleState(record, window.schedule_id, window.start, window.start, first, None)
+        self.schedules[record.id][window.schedule_id] = state
+        return 0 if record.state is JobState.PAUSED else self.apply_window(state, window, now)
 
     def _edge(self, job_id: int, name: str, now: Micros) -> Micros:
         """W: the later of now and the newest slot ever armed. What survives is not withdrawn up to it."""
@@ -103,10 +108,10 @@ class Jobs(Plan):
         """Go on with a schedule that survives an edit."""
         edge = self._edge(state.record.id, state.schedule_id, now)
         if window.delay is not None:
-            open_runs = self.runs_of(state.record.id, slot_trigger(state.schedule_id))
-            next_at = edge if state.last_end is None else max(edge, state.last_end + window.delay)
+            self._await_end(state, window.delay, edge)
+            return 0
+        if state.record.state is JobState.PAUSED:
             state.watermark = min(state.watermark, edge)
-            state.next_at = None if open_runs else next_at
             return 0
         if state.watermark < edge and state.next_at is not None and state.next_at <= edge:
             return 0  # the planner is behind: it catches up from here under the new rule
@@ -114,6 +119,13 @@ class Jobs(Plan):
         skips = [skip for skip in window.skips if skip.first > edge]
         ahead = replace(window, end=max(window.end, edge), slots=slots, skips=skips)
         return self.apply_window(state, ahead, now)
+
+    def _await_end(self, state: ScheduleState, delay: Micros, edge: Micros) -> None:
+        """The next slot of a fixed delay: after the open run's end, or after the last one's."""
+        open_runs = self.runs_of(state.record.id, slot_trigger(state.schedule_id))
+        next_at = edge if state.last_end is None else max(edge, state.last_end + delay)
+        state.watermark = min(state.watermark, edge)
+        state.next_at = None if open_runs else next_at
 
     async def get_job(self, name: str, *, namespace: str = "default") -> JobRecord | None:
         job_id = self.names.get((namespace, name))

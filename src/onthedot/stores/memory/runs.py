@@ -149,6 +149,8 @@ class Runs(Gates):
         if run.state is RunState.RESERVED:
             if self.jobs[run.key.job_id].revision != lease.record.revision:
                 return Gone("edited")
+            if self.jobs[run.key.job_id].state is not JobState.ACTIVE:
+                return Gone("paused")
             closed = self.pass_gates(run, gates, now) if gates is not None else None
             if closed is not None:
                 return closed

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from onthedot.clock import Clock, Micros, SystemClock
 from onthedot.errors import NodeExpired, StateError
-from onthedot.job import JobRecord
+from onthedot.job import JobRecord, JobState
 from onthedot.run import (
     DEFAULT_QUEUE,
     MOVES,
@@ -114,7 +114,10 @@ class Tables:
         run = Run(self.last_run, key, DEFAULT_QUEUE, due_at, due_at, expires_at, args, now)
         self.runs[run.id] = run
         self.keys[key] = run.id
-        self.wait(run, due_at)
+        if self.jobs[key.job_id].state is JobState.PAUSED:
+            run.ready_at = NEVER  # held until the job is resumed
+        else:
+            self.wait(run, due_at)
         return run.id
 
     def wait(self, run: Run, ready_at: Micros) -> None:
@@ -152,12 +155,18 @@ class Tables:
         run.lease = None
         run.reason = verdict.reason
         run.cancel_wanted = ""
+        job_state = self.jobs[run.key.job_id].state
+        if verdict.state not in TERMINAL and job_state is JobState.DELETED:
+            verdict, run.reason = verdict._replace(state=RunState.CANCELLED), "deleted"
         if verdict.state in TERMINAL:
-            self.end_run(run, verdict.state, ended_at, finish=finish._replace(lease=lease))
+            self.end_run(run, verdict.state, ended_at, finish=finish._replace(lease=lease, verdict=verdict))
             return
         self.open_gates([gate for gate in run.gates if not gate.until_end], run)
         run.state = RunState.SCHEDULED
         run.due_at = verdict.due_at
+        if job_state is JobState.PAUSED:
+            run.ready_at = NEVER
+            return
         self.wait(run, verdict.due_at)
         self.hints.send(Hint("runs", verdict.due_at))
 
@@ -204,7 +213,8 @@ class Tables:
                 heir.blocked_on = None
                 heir.gates.append(gate)
                 holders.add(heir.id)
-                self.wait(heir, heir.due_at)
+                if self.jobs[heir.key.job_id].state is not JobState.PAUSED:
+                    self.wait(heir, heir.due_at)
                 self.hints.send(Hint("runs", heir.due_at))
             self._tidy(gate)
 

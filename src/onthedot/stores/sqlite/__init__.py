@@ -16,13 +16,13 @@ from typing import Self
 
 from onthedot.clock import Clock, SystemClock
 from onthedot.errors import StoreError
+from onthedot.stores.sqlite.control import Control
 from onthedot.stores.sqlite.history import History
-from onthedot.stores.sqlite.jobs import Jobs
 from onthedot.stores.sqlite.nodes import Nodes
 from onthedot.stores.sqlite.upkeep import Upkeep
 
 
-class SqliteStore(Jobs, Nodes, Upkeep, History):
+class SqliteStore(Control, Nodes, Upkeep, History):
     """All of it in one SQLite file."""
 
     @classmethod

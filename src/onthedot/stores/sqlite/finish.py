@@ -6,6 +6,7 @@ The hot path of a drain. Everything that history needs is in the worker's own le
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 
@@ -25,10 +26,17 @@ END_RUN = "DELETE FROM runs WHERE id = ? AND lease_id = ? AND state = 'running'"
 
 TRY_AGAIN = """
 UPDATE runs
-SET state = 'scheduled', due_at = ?, ready_at = ?, failures = failures + ?, recoveries = recoveries + ?, reason = ?,
+SET state = 'scheduled', due_at = ?, failures = failures + ?, recoveries = recoveries + ?, reason = ?,
     lease_id = NULL, fence = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL, armed_at = NULL,
-    cancel_wanted = NULL
+    cancel_wanted = NULL,
+    ready_at = CASE WHEN EXISTS (SELECT 1 FROM jobs j WHERE j.id = job_id AND j.state = 'paused')
+                    THEN 4611686018427387904 ELSE ? END
 WHERE id = ? AND lease_id = ? AND state = 'running'
+"""
+
+LIST_OF_DELETED = """
+SELECT r.id FROM json_each(:runs) wanted CROSS JOIN runs r ON r.id = wanted.value JOIN jobs j ON j.id = r.job_id
+WHERE j.state = 'deleted'
 """
 
 INSERT_HISTORY = """
@@ -112,8 +120,17 @@ def move_runs(tx: Transaction, finishes: Sequence[Finish]) -> bool:
     open_gates(tx, [finish.lease.run_id for finish in ending], ended=True)
     open_gates(tx, [finish.lease.run_id for finish in trying], ended=False)
     if trying:
+        _drop_deleted(tx, trying)
         tx.hints.append(Hint("runs", min(finish.verdict.due_at for finish in trying)))
     return True
+
+
+def _drop_deleted(tx: Transaction, trying: Sequence[Finish]) -> None:
+    """Runs of deleted jobs are not tried again."""
+    runs = json.dumps([finish.lease.run_id for finish in trying])
+    for (run_id,) in tx.db.execute(LIST_OF_DELETED, {"runs": runs}).fetchall():
+        ended_at = next(finish.ended_at for finish in trying if finish.lease.run_id == run_id)
+        end_waiting(tx, run_id, RunState.CANCELLED, "deleted", ended_at)
 
 
 def _delayed(db: sqlite3.Connection, incarnations: Iterable[str]) -> set[int]:
@@ -124,7 +141,7 @@ def _next_try(finish: Finish) -> tuple[object, ...]:
     lease, verdict, _, _ = finish
     due_at = verdict.due_at
     failed, recovered = int(verdict.failed), int(verdict.recovered)
-    return (due_at, due_at, failed, recovered, verdict.reason, lease.run_id, lease.lease_id)
+    return (due_at, failed, recovered, verdict.reason, due_at, lease.run_id, lease.lease_id)
 
 
 def _ended_run(finish: Finish) -> tuple[object, ...]:

@@ -27,7 +27,14 @@ LIST_HEIRS = """
 SELECT id, due_at FROM runs INDEXED BY runs_blocked WHERE blocked_on = ? ORDER BY due_at, id LIMIT max(0, ?)
 """
 
-UNBLOCK = "UPDATE runs SET blocked_on = NULL, ready_at = due_at WHERE id = ?"
+# A run of a paused job has its gate, and stays held.
+UNBLOCK = """
+UPDATE runs
+SET blocked_on = NULL,
+    ready_at = CASE WHEN EXISTS (SELECT 1 FROM jobs j WHERE j.id = job_id AND j.state = 'paused')
+                    THEN ready_at ELSE due_at END
+WHERE id = ?
+"""
 
 
 def open_gates(tx: Transaction, run_ids: Sequence[int], *, ended: bool) -> None:

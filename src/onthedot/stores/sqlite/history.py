@@ -47,9 +47,12 @@ LIST_FINISHED = _FINISHED.format(
 ORDER BY h.ended_at DESC, h.id DESC LIMIT :limit""",
 )
 
+# A name may have been several jobs', one after the other: each is read on its own, in the order of its index.
+LIST_JOB_IDS = "SELECT id FROM jobs WHERE namespace = :namespace AND name = :job"
+
 LIST_FINISHED_OF_JOB = _FINISHED.format(
-    source="jobs j CROSS JOIN history h INDEXED BY history_job_ended ON h.job_id = j.id",
-    wanted="""j.namespace = :namespace AND j.name = :job AND h.state IN (SELECT value FROM json_each(:states))
+    source="history h INDEXED BY history_job_ended CROSS JOIN jobs j ON j.id = h.job_id",
+    wanted="""h.job_id = :job_id AND h.state IN (SELECT value FROM json_each(:states))
 ORDER BY h.ended_at DESC, h.id DESC LIMIT :limit""",
 )
 
@@ -65,7 +68,7 @@ FROM skips s JOIN jobs j ON j.id = s.job_id
 WHERE j.namespace = :namespace AND (:job IS NULL OR j.name = :job) ORDER BY s.id DESC LIMIT :limit
 """
 
-_STATE = 6  # where a run's state stands in its row
+_STATE, _ENDED_AT = 6, 14  # where they stand in a run's row
 
 COUNT_RUNS = """
 SELECT state, count(*) FROM runs GROUP BY state UNION ALL SELECT state, count(*) FROM history GROUP BY state
@@ -84,16 +87,14 @@ class History(Tables):
         limit: int = 100,
     ) -> list[RunRecord]:
         wanted = frozenset(RunState if states is None else states)
-        live = LIST_LIVE if job is None else LIST_LIVE_OF_JOB
-        finished = LIST_FINISHED if job is None else LIST_FINISHED_OF_JOB
+        live, ended = (json.dumps([state.value for state in possible & wanted]) for possible in (LIVE, TERMINAL))
+        values = {"job": job, "namespace": namespace, "limit": limit}
 
         def work(tx: Transaction) -> list[RunRecord]:
-            found: list[RunRecord] = []
-            for statement, possible in ((live, LIVE), (finished, TERMINAL)):
-                asked = json.dumps([state.value for state in possible & wanted])
-                values = {"job": job, "namespace": namespace, "states": asked, "limit": limit - len(found)}
-                found += map(shown, tx.db.execute(statement, values))
-            return found
+            statement = LIST_LIVE if job is None else LIST_LIVE_OF_JOB
+            rows = tx.db.execute(statement, values | {"states": live}).fetchall()
+            rows += _finished(tx, values | {"states": ended})
+            return [shown(row) for row in rows[:limit]]
 
         return await self.read(work)
 
@@ -116,6 +117,15 @@ class History(Tables):
     async def count_runs(self) -> dict[RunState, int]:
         rows = dict(await self.read(lambda tx: tx.db.execute(COUNT_RUNS).fetchall()))
         return {state: rows[state.value] for state in RunState if state.value in rows}
+
+
+def _finished(tx: Transaction, values: dict[str, Any]) -> list[Any]:
+    """Finished runs of all jobs, or of all that ever had the name, newest end first."""
+    if values["job"] is None:
+        return tx.db.execute(LIST_FINISHED, values).fetchall()
+    ids = [job_id for (job_id,) in tx.db.execute(LIST_JOB_IDS, values)]
+    rows = [row for job_id in ids for row in tx.db.execute(LIST_FINISHED_OF_JOB, values | {"job_id": job_id})]
+    return sorted(rows, key=lambda row: (row[_ENDED_AT], row[0]), reverse=True)
 
 
 def shown(row: Sequence[Any]) -> RunRecord:

@@ -20,7 +20,8 @@ from onthedot.stores.sqlite.plan import Plan, Planned, record_skips, write_windo
 from onthedot.stores.sqlite.tables import take_numbers
 
 FIND_JOB = """
-SELECT id, revision, state, created_at FROM jobs WHERE namespace = :namespace AND name = :name
+SELECT id, revision, state, created_at FROM jobs
+WHERE namespace = :namespace AND name = :name AND state <> 'deleted'
 """
 
 INSERT_JOB = """
@@ -47,6 +48,12 @@ INSERT_SCHEDULE = """
 INSERT INTO schedules (job_id, schedule_id, bucket, origin, watermark, delay)
 VALUES (:job_id, :schedule_id, :bucket, :start, :start, :delay)
 """
+
+SET_NEXT = "UPDATE schedules SET next_at = ? WHERE job_id = ? AND schedule_id = ?"
+
+PULL_BACK = (
+    "UPDATE schedules SET watermark = min(watermark, :edge) WHERE job_id = :job_id AND schedule_id = :schedule_id"
+)
 
 DELETE_SCHEDULE = "DELETE FROM schedules WHERE job_id = ? AND schedule_id = ?"
 
@@ -80,7 +87,7 @@ WITHDRAW = "DELETE FROM runs WHERE job_id = :job_id AND slot_at > :edge AND trig
 
 # Exhausted is not stored but seen: no schedule will yield again, and no run of theirs is open.
 _SHOWN = """
-SELECT j.id, j.revision, j.state,
+SELECT j.id, j.revision, j.state, j.pause_reason, j.paused_until,
        CASE WHEN j.state = 'active'
              AND EXISTS (SELECT 1 FROM schedules s WHERE s.job_id = j.id)
              AND NOT EXISTS (SELECT 1 FROM schedules s WHERE s.job_id = j.id AND s.next_at IS NOT NULL)
@@ -90,9 +97,9 @@ SELECT j.id, j.revision, j.state,
 FROM jobs j {wanted}
 """
 
-SHOW_JOB = _SHOWN.format(wanted="WHERE j.namespace = ? AND j.name = ?")
+SHOW_JOB = _SHOWN.format(wanted="WHERE j.namespace = ? AND j.name = ? AND j.state <> 'deleted'")
 
-LIST_JOBS = _SHOWN.format(wanted="ORDER BY j.namespace, j.name LIMIT ?")
+LIST_JOBS = _SHOWN.format(wanted="WHERE j.state <> 'deleted' ORDER BY j.namespace, j.name LIMIT ?")
 
 
 class Jobs(Plan):
@@ -150,9 +157,18 @@ class Jobs(Plan):
 
         return await self.read(work)
 
-    def _shown(self, db: sqlite3.Connection, job_id: int, revision: int, state: str, shown: str) -> JobRecord:
+    def _shown(
+        self,
+        db: sqlite3.Connection,
+        job_id: int,
+        revision: int,
+        state: str,
+        reason: str,
+        until: Micros | None,
+        shown: str,
+    ) -> JobRecord:
         record = self.records.find(db, job_id, revision, state)
-        return record if shown == state else replace(record, state=JobState(shown))
+        return replace(record, state=JobState(shown), pause_reason=reason, paused_until=until)
 
     async def schedules_of(self, job_id: int) -> list[ScheduleState]:
         return await self.read(
@@ -175,7 +191,7 @@ def _check_windows(db: sqlite3.Connection, job_id: int, job: Job, windows: Seque
     stored = {row[1] for row in db.execute(LIST_SCHEDULES, (job_id,))}
     surviving = stored & {schedule_id(schedule) for schedule in job.schedules}
     for window in windows:
-        edge = _edge(db, job_id, window.schedule_id, now)
+        edge = find_edge(db, job_id, window.schedule_id, now)
         if window.schedule_id in surviving and window.start > edge:
             raise WindowStale(
                 f"schedule {window.schedule_id!r}: the window starts at {window.start}, after {edge}; "
@@ -193,7 +209,7 @@ def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], no
     rows = db.execute(LIST_SCHEDULES, (job_id,)).fetchall()
     stored: dict[str, tuple[Micros, Micros | None]] = {row[1]: (row[3], row[4]) for row in rows}
     for name, (watermark, _) in stored.items():
-        edge = _edge(db, job_id, name, now) if name in kept else now
+        edge = find_edge(db, job_id, name, now) if name in kept else now
         values = {"job_id": job_id, "trigger": slot_trigger(name), "edge": edge}
         put.withdrawn += db.execute(WITHDRAW, values).rowcount
         if name in kept:
@@ -203,25 +219,32 @@ def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], no
         db.execute(DELETE_SCHEDULE, (job_id, name))
     for name in dict.fromkeys(kept):
         if name in given and name in stored:
-            put.planned += _continue(tx, job_id, given[name], *stored[name], now)
+            put.planned += _continue(tx, put.record, given[name], *stored[name], now)
         elif name in given:
-            put.planned += _create(tx, job_id, given[name], now)
+            put.planned += _create(tx, put.record, given[name], now)
 
 
-def _create(tx: Transaction, job_id: int, window: Window, now: Micros) -> int:
+def _create(tx: Transaction, record: JobRecord, window: Window, now: Micros) -> int:
+    """Create a schedule. Of a paused job nothing is planned: resuming it gives its slots their fates."""
+    job_id = record.id
     values = {
         "job_id": job_id, "schedule_id": window.schedule_id, "bucket": bucket_of(job_id), "start": window.start,
         "delay": window.delay,
     }  # fmt: skip
     tx.db.execute(INSERT_SCHEDULE, values)
+    if record.state is JobState.PAUSED:
+        first = window.slots[0].slot_at if window.slots else window.next_at
+        tx.db.execute(SET_NEXT, (first, job_id, window.schedule_id))
+        return 0
     return write_windows(tx, [Planned(job_id, window, int(window.delay is not None))], now)
 
 
 def _continue(
-    tx: Transaction, job_id: int, window: Window, watermark: Micros, next_at: Micros | None, now: Micros
+    tx: Transaction, record: JobRecord, window: Window, watermark: Micros, next_at: Micros | None, now: Micros
 ) -> int:
     """Go on with a schedule that survives an edit."""
-    edge = _edge(tx.db, job_id, window.schedule_id, now)
+    job_id = record.id
+    edge = find_edge(tx.db, job_id, window.schedule_id, now)
     values = {
         "job_id": job_id, "schedule_id": window.schedule_id, "trigger": slot_trigger(window.schedule_id),
         "delay": window.delay, "edge": edge,
@@ -231,6 +254,9 @@ def _continue(
         tx.db.execute(MARK_DELAYED, values)
         tx.db.execute(WAIT_FOR_END, values)
         return 0
+    if record.state is JobState.PAUSED:
+        tx.db.execute(PULL_BACK, values)
+        return 0
     if watermark < edge and next_at is not None and next_at <= edge:
         return 0  # the planner is behind: it catches up from here under the new rule
     slots = [slot for slot in window.slots if slot.slot_at > edge]
@@ -239,7 +265,7 @@ def _continue(
     return write_windows(tx, [Planned(job_id, ahead, 0)], now)
 
 
-def _edge(db: sqlite3.Connection, job_id: int, name: str, now: Micros) -> Micros:
+def find_edge(db: sqlite3.Connection, job_id: int, name: str, now: Micros) -> Micros:
     """W: nothing at or before it is withdrawn."""
     values = {"job_id": job_id, "schedule_id": name, "trigger": slot_trigger(name), "now": now}
     [edge] = db.execute(FIND_EDGE, values).fetchone()

@@ -14,14 +14,14 @@ from onthedot.run import ArmAnswer, Armed, GateAsk, Gone, Lease, NewRun
 from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.finish import check_moves, move_runs, record_attempts
 from onthedot.stores.sqlite.lane import Transaction
-from onthedot.stores.sqlite.passing import pass_gates
+from onthedot.stores.sqlite.passing import NEVER, pass_gates
 from onthedot.stores.sqlite.plan import Insert, insert_runs
 from onthedot.stores.sqlite.reserve import Reserve
 from onthedot.stores.sqlite.tables import check_lease, take_numbers
 from onthedot.verdict import Finish
 
 LIST_KNOWN_JOBS = """
-SELECT j.id FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value WHERE j.state <> 'deleted'
+SELECT j.id, j.state FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value WHERE j.state <> 'deleted'
 """
 
 FIND_RUN = "SELECT id FROM runs WHERE job_id = ? AND slot_at = ? AND trigger = ? AND target = ''"
@@ -34,6 +34,9 @@ FROM json_each(:runs) wanted CROSS JOIN history h INDEXED BY history_submitted
  AND h.trigger = json_extract(wanted.value, '$[2]')
 WHERE h.trigger NOT GLOB 'schedule:*'
 """
+
+# Runs of a paused job are held until it is resumed.
+HOLD_NEW = "UPDATE runs SET ready_at = ? WHERE job_id = ? AND state = 'scheduled'"
 
 LEASES = """
 {with_}
@@ -51,7 +54,7 @@ LIST_HELD = LEASES.format(
 )
 
 FIND_ARMABLE = """
-SELECT r.id, r.lease_id, r.state, r.fence, r.attempt, r.armed_at, j.revision
+SELECT r.id, r.lease_id, r.state, r.fence, r.attempt, r.armed_at, j.revision, j.state = 'active'
 FROM json_each(:ids) wanted CROSS JOIN runs r ON r.id = wanted.value JOIN jobs j ON j.id = r.job_id
 """
 
@@ -80,6 +83,7 @@ class Stored(NamedTuple):
     attempt: int
     armed_at: Micros
     revision: int
+    active: int = 1
 
 
 class Runs(Reserve):
@@ -119,8 +123,8 @@ class Runs(Reserve):
 def _submit(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
     db = tx.db
     wanted = {run.job_id for run in runs}
-    known = {row[0] for row in db.execute(LIST_KNOWN_JOBS, {"ids": json.dumps(list(wanted))})}
-    for job_id in sorted(wanted - known):
+    known = dict(db.execute(LIST_KNOWN_JOBS, {"ids": json.dumps(list(wanted))}).fetchall())
+    for job_id in sorted(wanted - known.keys()):
         raise UnknownJob(f"job {job_id} does not exist; define it before you submit runs of it")
     if not runs:
         return []
@@ -129,6 +133,8 @@ def _submit(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
     new = [run for number, run in enumerate(runs) if number not in ended]
     tx.hints.append(Hint("runs", min(run.due_at for run in runs)))
     fresh = iter(_insert(db, new, now))
+    for job_id in [job_id for job_id, state in known.items() if state == "paused"]:
+        db.execute(HOLD_NEW, (NEVER, job_id))
     return [ended[number] if number in ended else next(fresh) for number in range(len(runs))]
 
 
@@ -165,14 +171,14 @@ def _arm(tx: Transaction, leases: Sequence[Lease], gates: Mapping[str, GateAsk],
 def _may_arm(lease: Lease, stored: Stored | None) -> bool:
     if stored is None or stored.lease_id != lease.lease_id or stored.state != "reserved":
         return False
-    return stored.revision == lease.record.revision
+    return stored.revision == lease.record.revision and bool(stored.active)
 
 
 def _arm_answer(lease: Lease, stored: Stored | None) -> ArmAnswer:
     if stored is None or stored.lease_id != lease.lease_id:
         return Gone("taken or withdrawn")
     if stored.state != "running":
-        return Gone("edited")
+        return Gone("edited" if stored.active else "paused")
     return Armed(stored.fence, stored.attempt, stored.armed_at)
 
 

@@ -83,10 +83,16 @@ CREATE TABLE jobs (  -- small rows: reserve and arm look at one per run
     gated           INTEGER NOT NULL,  -- 1: its runs have gates to pass, and are armed one by one
     definition_hash TEXT NOT NULL,
     created_at      INTEGER NOT NULL,
-    updated_at      INTEGER NOT NULL
+    updated_at      INTEGER NOT NULL,
+    pause_reason    TEXT NOT NULL DEFAULT '',
+    paused_until    INTEGER
 ) STRICT;
 
-CREATE UNIQUE INDEX jobs_name ON jobs (namespace, name);
+CREATE UNIQUE INDEX jobs_living ON jobs (namespace, name) WHERE state <> 'deleted';
+
+CREATE INDEX jobs_name ON jobs (namespace, name);
+
+CREATE INDEX jobs_paused ON jobs (paused_until) WHERE state = 'paused';
 
 CREATE TABLE meta (  -- counters that only grow: the last job id, run id and fence that were given out
     name  TEXT PRIMARY KEY,

@@ -16,6 +16,7 @@ skip: where drivers may differ, they declare it in `Capabilities`, and the check
 
 from onthedot.testing.contract import (
     arm,
+    control,
     delays,
     edits,
     finish,
@@ -37,6 +38,7 @@ from onthedot.testing.contract.workbench import Capabilities, Workbench
 _SLICES = (
     jobs,
     edits,
+    control,
     delays,
     plan,
     submit,

@@ -24,10 +24,16 @@ CREATE TABLE jobs (  -- small rows: reserve and arm look at one per run
     gated           INTEGER NOT NULL,  -- 1: its runs have gates to pass, and are armed one by one
     definition_hash TEXT NOT NULL,
     created_at      INTEGER NOT NULL,
-    updated_at      INTEGER NOT NULL
+    updated_at      INTEGER NOT NULL,
+    pause_reason    TEXT NOT NULL DEFAULT '',
+    paused_until    INTEGER
 ) STRICT;
 
-CREATE UNIQUE INDEX jobs_name ON jobs (namespace, name);
+CREATE INDEX jobs_name ON jobs (namespace, name);
+-- A name is taken once; a deleted job gives it back.
+CREATE UNIQUE INDEX jobs_living ON jobs (namespace, name) WHERE state <> 'deleted';
+-- the resumer: pauses that have an end.
+CREATE INDEX jobs_paused ON jobs (paused_until) WHERE state = 'paused';
 
 CREATE TABLE job_revisions (  -- every definition that ever was
     job_id     INTEGER NOT NULL,

@@ -1,0 +1,43 @@
+"""Storing definitions and resuming them: the two changes that bring a window of slots along.
+
+Both read, compute and write; when somebody else was faster the store says so, and they look again.
+"""
+
+from __future__ import annotations
+
+from onthedot.clock import Clock
+from onthedot.errors import RevisionConflict, WindowStale
+from onthedot.job import Job
+from onthedot.plan.windows import Missed, edit_windows, resume_windows
+from onthedot.settings import Settings
+from onthedot.stores.base import PutJob, Resumed, Store
+
+
+async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings) -> PutJob:
+    """Store a definition, with the runs of its next moments."""
+    while True:
+        now = clock.now()
+        stored = await store.get_job(job.name, namespace=job.namespace)
+        if stored is not None and stored.job == job:
+            return PutJob(stored, "unchanged")
+        known = {} if stored is None else {s.schedule_id: s for s in await store.schedules_of(stored.id)}
+        windows = edit_windows(job, known, now=now, lookahead=settings.lookahead, late_after=settings.late_after)
+        try:
+            return await store.put_job(job, windows, expected=stored.revision if stored else 0)
+        except (RevisionConflict, WindowStale):
+            continue  # somebody else edits the same job
+
+
+async def resume_job(
+    store: Store, job_id: int, *, missed: Missed, clock: Clock, settings: Settings, dry_run: bool = False
+) -> Resumed:
+    """Let a paused job go on; what became of the slots that came meanwhile."""
+    while True:
+        states = await store.schedules_of(job_id)
+        windows = resume_windows(
+            states, missed=missed, now=clock.now(), lookahead=settings.lookahead, late_after=settings.late_after
+        )
+        try:
+            return await store.resume(job_id, windows, dry_run=dry_run)
+        except WindowStale:
+            continue  # it was edited or resumed meanwhile

@@ -1,0 +1,126 @@
+"""What people do to jobs and runs that exist, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from onthedot.clock import Micros
+from onthedot.errors import UnknownJob, WindowStale
+from onthedot.job import JobRecord, JobState
+from onthedot.run import RunState, is_slot
+from onthedot.stores.base import CancelAnswer, Hint, Paused, Resumed, Window
+from onthedot.stores.memory.jobs import Jobs
+from onthedot.stores.memory.tables import NEVER, Run
+
+
+class Control(Jobs):
+    """See `ControlSlice`."""
+
+    async def pause(
+        self, job_id: int, *, reason: str, until: Micros | None = None, now: Micros | None = None
+    ) -> Paused:
+        now = self.read_clock(now)
+        record = self._known(job_id)
+        paused = replace(record, state=JobState.PAUSED, pause_reason=reason, paused_until=until)
+        self._replace(paused)
+        if record.state is JobState.PAUSED:
+            return Paused(paused, 0, 0, 0)
+        withdrawn = 0
+        for state in self.schedules[job_id].values():
+            edge = self._edge(job_id, state.schedule_id, now)
+            withdrawn += self._withdraw(job_id, state.schedule_id, edge)
+            state.watermark = min(state.watermark, edge)
+            delay = self.delays.get((job_id, state.schedule_id))
+            if delay is not None:
+                self._await_end(state, delay, edge)
+        waiting = [run for run in self.runs.values() if run.key.job_id == job_id and run.state is not RunState.RUNNING]
+        missed = [run for run in waiting if is_slot(run.key.trigger) and not run.attempt]
+        for run in missed:
+            self.skip(run, "paused", now)
+        held = [run for run in waiting if run.id in self.runs]
+        for run in held:
+            self._hold_back(run)
+        return Paused(paused, withdrawn, len(missed), len(held))
+
+    def _known(self, job_id: int) -> JobRecord:
+        record = self.jobs.get(job_id)
+        if record is None or record.state is JobState.DELETED:
+            raise UnknownJob(f"job {job_id} does not exist, or not any more")
+        return record
+
+    def _replace(self, record: JobRecord) -> None:
+        self.jobs[record.id] = record
+        for state in self.schedules[record.id].values():
+            state.record = record
+
+    def _hold_back(self, run: Run) -> None:
+        run.state = RunState.SCHEDULED
+        run.lease = None
+        run.expires_at = None
+        run.ready_at = NEVER
+
+    async def resume(
+        self, job_id: int, windows: Sequence[Window] = (), *, dry_run: bool = False, now: Micros | None = None
+    ) -> Resumed:
+        now = self.read_clock(now)
+        record = self._known(job_id)
+        if record.state is not JobState.PAUSED:
+            return Resumed(record)
+        states = self.schedules[job_id]
+        for window in windows:
+            if states[window.schedule_id].watermark != window.start:
+                raise WindowStale("the schedule has moved on; read it again", watermark=window.start, now=now)
+        held = [
+            run
+            for run in self.runs.values()
+            if run.key.job_id == job_id and run.state is RunState.SCHEDULED and not run.blocked_on
+        ]
+        active = replace(record, state=JobState.ACTIVE, pause_reason="", paused_until=None)
+        slots = tuple(slot.slot_at for window in windows for slot in window.slots)
+        answer = Resumed(active, slots, tuple(skip for window in windows for skip in window.skips), len(held))
+        if dry_run:
+            return answer
+        self._replace(active)
+        for window in windows:
+            self.apply_window(states[window.schedule_id], window, now)
+        for run in held:
+            self.wait(run, run.due_at)
+        self.hints.send(Hint("schedules", now))
+        self.hints.send(Hint("runs", now))
+        return answer
+
+    async def delete_job(self, job_id: int, *, now: Micros | None = None) -> int:
+        now = self.read_clock(now)
+        record = self._known(job_id)
+        self._replace(replace(record, state=JobState.DELETED, updated_at=now))
+        self.schedules[job_id].clear()
+        del self.names[record.job.namespace, record.job.name]
+        waiting = [run for run in self.runs.values() if run.key.job_id == job_id and run.state is not RunState.RUNNING]
+        for run in waiting:
+            run.reason = "deleted"
+            self.end_run(run, RunState.CANCELLED, now)
+        return len(waiting)
+
+    async def cancel(self, run_ids: Sequence[int], *, why: str, now: Micros | None = None) -> list[CancelAnswer]:
+        now = self.read_clock(now)
+        return [self._cancel_one(run_id, why, now) for run_id in run_ids]
+
+    def _cancel_one(self, run_id: int, why: str, now: Micros) -> CancelAnswer:
+        run, ended = self.runs.get(run_id), self.finished.get(run_id)
+        if ended is not None:
+            return CancelAnswer("ended", ended.state)
+        if run is None:
+            return CancelAnswer("unknown")
+        if run.state is RunState.RUNNING:
+            run.cancel_wanted = run.cancel_wanted or why
+            self.hints.send(Hint("cancels", now))
+            return CancelAnswer("asked", run.state)
+        run.reason = why
+        self.end_run(run, RunState.CANCELLED, now)
+        return CancelAnswer("cancelled", RunState.CANCELLED)
+
+    async def due_resumes(self, *, now: Micros | None = None) -> list[JobRecord]:
+        now = self.read_clock(now)
+        paused = [record for record in self.jobs.values() if record.state is JobState.PAUSED]
+        return [record for record in paused if record.paused_until is not None and record.paused_until <= now]

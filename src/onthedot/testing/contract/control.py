@@ -1,0 +1,211 @@
+"""Pause, resume, delete, cancel: what is stopped, what goes on, and what nobody may do any more."""
+
+from __future__ import annotations
+
+from onthedot.errors import UnknownJob, WindowStale
+from onthedot.job import JobRecord, JobState
+from onthedot.run import Gone, RunState
+from onthedot.stores.base import CancelAnswer
+from onthedot.testing.contract.register import check
+from onthedot.testing.contract.workbench import SUCCESS, Workbench, at, fixed_delay, raises, retry, skip, window
+
+
+async def pause(bench: Workbench, record: JobRecord, until: float | None = None) -> tuple[int, int, int]:
+    paused = await bench.store.pause(
+        record.id, reason="a test", until=None if until is None else at(until), now=bench.now
+    )
+    assert (paused.record.state, paused.record.pause_reason) == (JobState.PAUSED, "a test")
+    return paused.withdrawn, paused.skipped, paused.held
+
+
+@check
+async def check_a_paused_job_is_neither_planned_nor_armed(bench: Workbench) -> None:
+    """From the answer on nothing of the job is planned, given out or armed."""
+    record, node = await bench.define(slots=(10, 20, 30)), await bench.node()
+    term = await bench.term(node)
+    [lease] = await bench.hold(node)
+    assert await pause(bench, record) == (3, 0, 0)
+    assert await bench.slots(record) == []
+    assert isinstance((await bench.arm(lease))[0], Gone)
+    assert await bench.due(until=1000) == []
+    assert await bench.plan(term, record, window(0, 30, [10], next_at=40)) == [False]
+    stored = await bench.store.get_job("job")
+    assert stored is not None
+    assert (stored.state, stored.pause_reason, stored.paused_until) == (JobState.PAUSED, "a test", None)
+
+
+@check
+async def check_a_pause_skips_what_is_due_and_holds_what_was_asked_for(bench: Workbench) -> None:
+    """Due slots become skipped(paused); submitted and retrying runs wait; running ones go on."""
+    record, node = await bench.define(slots=(10, 20)), await bench.node()
+    running = await bench.submit(record, 0)
+    [lease] = await bench.take(node)
+    retried = await bench.submit(record, 1)
+    bench.turn(1)
+    [trying] = await bench.take(node)
+    assert await bench.finish(trying, retry(5))
+    bench.turn(15)
+    waiting = await bench.submit(record, 50)
+    assert await pause(bench, record) == (1, 1, 2)
+    assert (await bench.slot_run(record, 10)).reason == "paused"
+    bench.turn(100)
+    got = await bench.reserve(node, seats=9, ahead=9, horizon=100)
+    assert (got.armed, got.held) == ([], [])
+    assert await bench.expire() == []
+    assert await bench.finish(lease)
+    assert [await bench.state(run) for run in (running, retried, waiting)] == ["succeeded", "scheduled", "scheduled"]
+
+
+@check
+async def check_what_comes_while_paused_is_held_too(bench: Workbench) -> None:
+    """A submit to a paused job is accepted and waits; so does a retry of what was running."""
+    record, node = await bench.define(), await bench.node()
+    await bench.submit(record)
+    [lease] = await bench.take(node)
+    await pause(bench, record)
+    later = await bench.submit(record)
+    assert await bench.finish(lease, retry(1))
+    bench.turn(10)
+    assert await bench.take(node, 9) == []
+    resumed = await bench.store.resume(record.id, now=bench.now)
+    assert resumed.released == 2
+    assert sorted(one.run_id for one in await bench.take(node, 9)) == sorted([lease.run_id, later])
+
+
+@check
+async def check_resume_plans_exactly_what_its_answer_says(bench: Workbench) -> None:
+    """Missed slots go as the windows say, then the next moments; a dry run answers the same and writes nothing."""
+    record, node = await bench.define(slots=(10, 20, 30)), await bench.node()
+    bench.turn(15)
+    await pause(bench, record)
+    state = await bench.schedule(record)
+    assert state.watermark == at(15)
+    bench.turn(45)
+    plan = window(15, 75, [40, 50, 60], next_at=80, skips=[skip(20, 30, 2, "paused")])
+    async with bench.nothing_written():
+        preview = await bench.store.resume(record.id, [plan], dry_run=True, now=bench.now)
+    resumed = await bench.store.resume(record.id, [plan], now=bench.now)
+    assert resumed == preview
+    assert resumed.slots == (at(40), at(50), at(60))
+    assert resumed.record.state is JobState.ACTIVE
+    assert await bench.slots(record) == [10, 40, 50, 60]
+    assert (await bench.schedule(record)).watermark == at(75)
+    [entry] = await bench.store.list_skips(job="job")
+    assert (entry.count, entry.reason) == (2, "paused")
+    assert [lease.slot_at for lease in await bench.take(node, 9)] == [at(40)]
+    assert await bench.due(until=80) == ["job/s"]
+
+
+@check
+async def check_a_stale_window_resumes_nothing(bench: Workbench) -> None:
+    """A window that does not continue from the watermark is refused, and the job stays paused."""
+    record = await bench.define(slots=(10,))
+    bench.turn(5)
+    await pause(bench, record)
+    async with bench.nothing_written():
+        with raises(WindowStale):
+            await bench.store.resume(record.id, [window(3, 30, [10])], now=bench.now)
+
+
+@check
+async def check_pausing_twice_and_resuming_twice_are_harmless(bench: Workbench) -> None:
+    """The second pause changes reason and end; the second resume does nothing."""
+    record = await bench.define(slots=(10,))
+    await pause(bench, record)
+    assert await pause(bench, record, until=50) == (0, 0, 0)
+    assert await bench.store.due_resumes(now=at(49)) == []
+    assert [job.id for job in await bench.store.due_resumes(now=at(50))] == [record.id]
+    await bench.store.resume(record.id, [window(0, 30, [10], next_at=40)], now=bench.now)
+    assert (await bench.store.resume(record.id, now=bench.now)).slots == ()
+    assert await bench.store.due_resumes(now=at(99)) == []
+    assert await bench.slots(record) == [10]
+
+
+@check
+async def check_an_edit_of_a_paused_job_leaves_it_paused(bench: Workbench) -> None:
+    """Redeploying a program does not wake what a person has paused, and plans nothing of it."""
+    record = await bench.define(slots=(10, 20))
+    await pause(bench, record)
+    bench.turn(5)
+    put = await bench.put(bench.job(*record.job.schedules, owner="ops"), window(5, 35, [10, 20, 30], next_at=40))
+    assert (put.record.state, put.planned) == (JobState.PAUSED, 0)
+    assert await bench.slots(record) == []
+    assert (await bench.schedule(record)).watermark == at(0)
+
+
+@check
+async def check_a_fixed_delay_goes_on_after_a_pause(bench: Workbench) -> None:
+    """Its planned slot is withdrawn by the pause, and it is due for planning again after the resume."""
+    job = bench.job(fixed_delay(10))
+    record = (await bench.put(job, window(0, 5, [5], delay=10))).record
+    await pause(bench, record)
+    bench.turn(20)
+    assert await bench.due(until=1000) == []
+    await bench.store.resume(record.id, now=bench.now)
+    assert await bench.due(until=1000) == ["job/s"]
+
+
+@check
+async def check_deleting_cancels_what_waits_and_lets_running_end(bench: Workbench) -> None:
+    """Waiting runs become cancelled(deleted); a running one ends by its verdict, but is not tried again."""
+    record, node = await bench.define(slots=(10, 20)), await bench.node()
+    first, second = await bench.submit(record, 0), await bench.submit(record, 0)
+    one, two = await bench.take(node, 2)
+    waiting = await bench.submit(record, 50)
+    assert await bench.store.delete_job(record.id, now=bench.now) == 3
+    run = await bench.run(waiting)
+    assert (run.state, run.reason) == (RunState.CANCELLED, "deleted")
+    assert await bench.finish(one, SUCCESS)
+    assert await bench.finish(two, retry(5))
+    assert [await bench.state(run_id) for run_id in (first, second)] == ["succeeded", "cancelled"]
+    assert await bench.store.get_job("job") is None
+    assert await bench.due(until=1000) == []
+
+
+@check
+async def check_a_deleted_name_is_free_for_a_new_job(bench: Workbench) -> None:
+    """The new job has its own id, and nothing of the old one's."""
+    record = await bench.define()
+    await bench.store.delete_job(record.id, now=bench.now)
+    with raises(UnknownJob):
+        await bench.store.delete_job(record.id, now=bench.now)
+    with raises(UnknownJob):
+        await bench.store.pause(record.id, reason="", now=bench.now)
+    with raises(UnknownJob):
+        await bench.submit(record)
+    again = await bench.define()
+    assert again.id != record.id
+    assert again.revision == 1
+
+
+@check
+async def check_cancelling_what_waits_ends_it_at_once(bench: Workbench) -> None:
+    """A reserved run too: its arm is too late. What has ended says so, and what never was."""
+    record, node = await bench.define(), await bench.node()
+    scheduled, reserved = await bench.submit(record, 50), await bench.submit(record, 5)
+    [lease] = await bench.hold(node)
+    assert lease.run_id == reserved
+    answers = await bench.store.cancel([scheduled, reserved, 999], why="by hand", now=bench.now)
+    done = CancelAnswer("cancelled", RunState.CANCELLED)
+    assert answers == [done, done, CancelAnswer("unknown")]
+    assert isinstance((await bench.arm(lease))[0], Gone)
+    run = await bench.run(scheduled)
+    assert (run.state, run.reason, run.attempts) == (RunState.CANCELLED, "by hand", 0)
+    again = await bench.store.cancel([scheduled], why="again", now=bench.now)
+    assert again == [CancelAnswer("ended", RunState.CANCELLED)]
+
+
+@check
+async def check_cancelling_what_runs_asks_with_the_next_beat(bench: Workbench) -> None:
+    """The request comes back with every beat until the attempt has ended; its verdict is final."""
+    record, node = await bench.define(), await bench.node()
+    await bench.submit(record)
+    [lease] = await bench.take(node)
+    [answer] = await bench.store.cancel([lease.run_id], why="by hand", now=bench.now)
+    assert answer == CancelAnswer("asked", RunState.RUNNING)
+    for _ in range(2):
+        beat = await bench.store.beat(node, ttl=10_000_000_000, now=bench.now)
+        assert beat.cancels == ((lease.lease_id, "by hand"),)
+    assert await bench.finish(lease)
+    assert await bench.state(lease.run_id) is RunState.SUCCEEDED
+    assert (await bench.store.beat(node, ttl=10_000_000_000, now=bench.now)).cancels == ()
