@@ -7,7 +7,16 @@ import time
 import pytest
 
 import onthedot as otd
-from onthedot.events import AttemptEnded, AttemptStarted, DrainBegun, HandlerStuck, JobPut, NodeLeft, StoreTrouble
+from onthedot.events import (
+    AttemptEnded,
+    AttemptStarted,
+    DrainBegun,
+    HandlerStuck,
+    JobPut,
+    NodeLeft,
+    RunMissed,
+    StoreTrouble,
+)
 from onthedot.stores.memory import MemoryStore
 from tests.watching import Watch
 
@@ -440,3 +449,28 @@ async def test_a_subscriber_that_raises_breaks_the_engine_instead_of_being_ignor
         await sched.broken()
     with pytest.raises(LookupError):
         await sched.stop()
+
+
+async def test_a_key_is_asked_for_once_and_an_expired_run_is_skipped(url):
+    sched = otd.Scheduler(url, settings=otd.Settings(seats=1, expire_every=50_000))
+    release, executed = asyncio.Event(), []
+
+    @sched.job
+    async def receipt(ctx: otd.Context, order: int) -> None:
+        executed.append(order)
+        await release.wait()
+
+    watch = Watch(sched)
+    async with sched:
+        first = await sched.submit("receipt", {"order": 1}, key="receipt:1")
+        assert await sched.submit("receipt", {"order": 1}, key="receipt:1") == first
+        with pytest.raises(otd.KeyConflict, match="'receipt:1': used before by run"):
+            await sched.submit("receipt", {"order": 2}, key="receipt:1")
+        await watch.until_count(AttemptStarted, 1)
+        late = await sched.submit("receipt", {"order": 3}, expires="100ms")
+        [missed] = await watch.until_count(RunMissed, 1)
+        release.set()
+        assert (missed.run.id, missed.run.reason) == (late, "expired")
+        await watch.until_count(AttemptEnded, 1)
+        assert await sched.submit("receipt", {"order": 1}, key="receipt:1") == first
+    assert executed == [1]

@@ -7,6 +7,7 @@
     │   └── ArgumentsError     … because its arguments are not JSON, or too large
     ├── UnknownJob             no job of that name
     ├── UnknownHandler         a job names a handler that is not registered here
+    ├── KeyConflict            the key was used before, with other arguments
     ├── RevisionConflict       the job was edited by someone else in the meantime
     ├── WindowStale            the caller's window starts after the store's watermark: compute it again
     ├── StoreError             the store could not be read or written
@@ -62,6 +63,10 @@ class UnknownJob(OnTheDotError, LookupError):
 
 class UnknownHandler(OnTheDotError, LookupError):
     """A job names a handler that this program has not registered."""
+
+
+class KeyConflict(OnTheDotError):
+    """A run was submitted before with this key, and other arguments."""
 
 
 class RevisionConflict(OnTheDotError):

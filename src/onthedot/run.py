@@ -95,6 +95,8 @@ class NewRun:
     trigger: str
     due_at: Micros
     args: str | None = None  # canonical JSON, or None for the job's own arguments
+    key: str = ""  # the same key is the same run, whatever its trigger and instant
+    expires_at: Micros | None = None  # not started by then: skipped
 
 
 @dataclass(slots=True)

@@ -211,23 +211,45 @@ class Scheduler:
         return record
 
     async def submit(
-        self, job: str | Callable[..., Any], args: Mapping[str, Any] | None = None, *, delay: Duration | None = None
+        self,
+        job: str | Callable[..., Any],
+        args: Mapping[str, Any] | None = None,
+        *,
+        delay: Duration | None = None,
+        expires: Duration | None = None,
+        key: str = "",
     ) -> int:
-        """Ask for one run of a job, now or after `delay`; its id. Stored when this returns."""
+        """Ask for one run of a job, now or after `delay`; its id. Stored when this returns.
+
+        With a `key` it is asked for once, however often this is called: the same key and arguments give the same
+        run, other arguments raise `KeyConflict`. A run that has not started when it `expires` (counted from its due
+        instant) is skipped.
+        """
         wait = 0 if delay is None else micros(parse_duration(delay, what="delay"))
-        return await self._ask_for(job, args, submit_trigger(self._ids.token()), wait)
+        lives = None if expires is None else micros(parse_duration(expires, what="expires"))
+        if not isinstance(key, str) or len(key) > 200:
+            raise DefinitionError(f"key: expected text of at most 200 characters, got {key!r}")
+        return await self._ask_for(job, args, submit_trigger(self._ids.token()), wait, key, lives)
 
     async def _ask_for(
-        self, job: str | Callable[..., Any], args: Mapping[str, Any] | None, trigger: str, wait: Micros
+        self,
+        job: str | Callable[..., Any],
+        args: Mapping[str, Any] | None,
+        trigger: str,
+        wait: Micros,
+        key: str = "",
+        lives: Micros | None = None,
     ) -> int:
         name = job if isinstance(job, str) else getattr(job, "__name__", "")
         text = None if args is None else encode_arguments(args, subject=f"job {name!r}")
-        if args is not None and name in self.jobs:
-            self._check_arguments(name, args)
+        if name in self.jobs:
+            self._check_arguments(name, self.jobs[name].args if args is None else args)
 
         async def insert(store: Store) -> int:
             record = await self._stored(store, name)
-            [run_id] = await store.submit([NewRun(record.id, trigger, self._clock.now() + wait, text)])
+            due_at = self._clock.now() + wait
+            expires_at = None if lives is None else due_at + lives
+            [run_id] = await store.submit([NewRun(record.id, trigger, due_at, text, key, expires_at)])
             return run_id
 
         return await self._running().on_store(insert)

@@ -119,9 +119,14 @@ async def test_a_submit_is_checked_before_it_is_stored():
     @sched.job
     async def report(region: str = "eu") -> None: ...
 
+    @sched.job
+    async def paged(page: int) -> None: ...
+
     async with sched:
         with pytest.raises(otd.ArgumentsError, match="unexpected keyword argument 'page'"):
             await sched.submit("report", {"page": 1})
+        with pytest.raises(otd.ArgumentsError, match="missing a required argument: 'page'"):
+            await sched.submit("paged")
         with pytest.raises(otd.ArgumentsError, match="expected JSON"):
             await sched.submit("report", {"region": object()})
         with pytest.raises(otd.DefinitionError, match="delay: expected a length of time"):

@@ -330,7 +330,8 @@ class RunsSlice(Protocol):
 
     async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
         """Insert runs and return their ids, in order. A key that exists already, live or in history, gives the
-        existing run's id.
+        existing run's id. So does the same `key` of the same job, whose run is the first that had it, with the
+        instant that was asked for then; with other arguments it raises `KeyConflict`, and nothing is written.
         Raises `UnknownJob` if any job is missing or deleted, and then writes nothing."""
         ...
 
@@ -445,7 +446,8 @@ class UpkeepSlice(Protocol):
         ...
 
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:
-        """Slot runs that were never armed and whose expiry has passed become skipped(missed); what they were."""
+        """Runs that were never armed and whose expiry has passed are skipped: slots as missed, others as expired.
+        What they are now."""
         ...
 
 

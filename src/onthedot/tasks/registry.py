@@ -40,11 +40,12 @@ class Handler:
             return self.function(Context(lease), **arguments)
         return self.function(**arguments)
 
-    def check_arguments(self, arguments: dict[str, Any]) -> str | None:
-        """Why the function could not be called with these arguments, or None."""
+    def check_arguments(self, arguments: dict[str, Any], *, complete: bool = True) -> str | None:
+        """Why the function could not be called with these arguments (and perhaps more of them), or None."""
         positional = (None,) if self.takes_context else ()
+        signature = inspect.signature(self.function)
         try:
-            inspect.signature(self.function).bind(*positional, **arguments)
+            (signature.bind if complete else signature.bind_partial)(*positional, **arguments)
         except TypeError as error:
             return f"arguments do not fit {self.name}{inspect.signature(self.function)}: {error}"
         return None
@@ -94,7 +95,8 @@ class Registry:
         if not isinstance(job.task, Call):
             return None
         try:
-            return self.get(job.task.handler).check_arguments(dict(job.args))
+            # Without a schedule every run is submitted, and may bring what is missing.
+            return self.get(job.task.handler).check_arguments(dict(job.args), complete=bool(job.schedules))
         except UnknownHandler as error:
             return str(error)
 

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
 from onthedot.clock import Micros
-from onthedot.errors import UnknownJob
+from onthedot.errors import KeyConflict, UnknownJob
 from onthedot.job import JobState, is_gated, task_name
 from onthedot.run import ArmAnswer, Armed, GateAsk, Gone, Lease, NewRun, RunKey, RunState
 from onthedot.stores.base import Ask, Hint, Reserved
@@ -24,15 +24,31 @@ class Runs(Gates):
             record = self.jobs.get(run.job_id)
             if record is None or record.state is JobState.DELETED:
                 raise UnknownJob(f"job {run.job_id} does not exist; define it before you submit runs of it")
-        ids = [
-            self.insert(
-                RunKey(run.job_id, run.trigger, run.due_at), due_at=run.due_at, now=now, expires_at=None, args=run.args
-            )
-            for run in runs
-        ]
+            known = self.submit_keys.get((run.job_id, run.key))
+            if run.key and known is not None and known[1] != run.args:
+                raise KeyConflict(f"key {run.key!r}: used before by run {known[0]}, with other arguments")
+        self._check_batch(runs)
+        ids = [self._submit_one(run, now) for run in runs]
         if runs:
             self.hints.send(Hint("runs", min(run.due_at for run in runs)))
         return ids
+
+    def _check_batch(self, runs: Sequence[NewRun]) -> None:
+        """Two runs of one call with the same key must ask for the same thing."""
+        seen: dict[tuple[int, str], str | None] = {}
+        for run in runs:
+            if run.key and seen.setdefault((run.job_id, run.key), run.args) != run.args:
+                raise KeyConflict(f"key {run.key!r}: given twice in one call, with different arguments")
+
+    def _submit_one(self, run: NewRun, now: Micros) -> int:
+        known = self.submit_keys.get((run.job_id, run.key)) if run.key else None
+        if known is not None:
+            return known[0]
+        key = RunKey(run.job_id, run.trigger, run.due_at)
+        run_id = self.insert(key, due_at=run.due_at, now=now, expires_at=run.expires_at, args=run.args)
+        if run.key:
+            self.submit_keys[run.job_id, run.key] = (run_id, run.args)
+        return run_id
 
     async def reserve(self, ask: Ask, *, now: Micros | None = None) -> Reserved:
         now = self.read_clock(now)

@@ -85,6 +85,7 @@ class Tables:
         self.delays: dict[tuple[int, str], Micros] = {}  # of schedules with a fixed delay
         self.runs: dict[int, Run] = {}
         self.keys: dict[RunKey, int] = {}
+        self.submit_keys: dict[tuple[int, str], tuple[int, str | None]] = {}  # run id and arguments, by job and key
         self.waiting: dict[str, list[tuple[Micros, int]]] = defaultdict(list)
         self.holders: dict[str, set[int]] = defaultdict(set)  # of gates, by key
         self.blocked: dict[str, list[tuple[Micros, int]]] = defaultdict(list)  # who waits at them, by due instant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onthedot.clock import Micros
-from onthedot.run import Lease, RunRecord, RunState
+from onthedot.run import Lease, RunRecord, RunState, is_slot
 from onthedot.stores.memory.tables import Run, Tables
 from onthedot.verdict import Finish, Verdict
 
@@ -42,7 +42,7 @@ class Upkeep(Tables):
         now = self.read_clock(now)
         missed = [run for run in self.runs.values() if self._is_missed(run, now)][:limit]
         for run in missed:
-            run.reason = "missed"
+            run.reason = "missed" if is_slot(run.key.trigger) else "expired"
             self.end_run(run, RunState.SKIPPED, now)
         return [self.finished[run.id] for run in missed]
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.errors import UnknownJob
+from onthedot.errors import KeyConflict, UnknownJob
 from onthedot.run import ArmAnswer, Armed, GateAsk, Gone, Lease, NewRun
 from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.finish import check_moves, move_runs, record_attempts
@@ -34,6 +34,10 @@ FROM json_each(:runs) wanted CROSS JOIN history h INDEXED BY history_submitted
  AND h.trigger = json_extract(wanted.value, '$[2]')
 WHERE h.trigger NOT GLOB 'schedule:*'
 """
+
+FIND_KEY = "SELECT run_id, args FROM submit_keys WHERE job_id = ? AND key = ?"
+
+INSERT_KEY = "INSERT INTO submit_keys (job_id, key, run_id, args, created_at) VALUES (?, ?, ?, ?, ?)"
 
 # Runs of a paused job are held until it is resumed.
 HOLD_NEW = "UPDATE runs SET ready_at = ? WHERE job_id = ? AND state = 'scheduled'"
@@ -128,6 +132,8 @@ def _submit(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
         raise UnknownJob(f"job {job_id} does not exist; define it before you submit runs of it")
     if not runs:
         return []
+    if any(run.key for run in runs):
+        return [_submit_keyed(tx, run, now) for run in runs]
     keys = json.dumps([(run.job_id, run.due_at, run.trigger) for run in runs])
     ended: dict[int, int] = dict(db.execute(LIST_ENDED, {"runs": keys}).fetchall())
     new = [run for number, run in enumerate(runs) if number not in ended]
@@ -138,10 +144,25 @@ def _submit(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
     return [ended[number] if number in ended else next(fresh) for number in range(len(runs))]
 
 
+def _submit_keyed(tx: Transaction, run: NewRun, now: Micros) -> int:
+    """One run, which may have been submitted before under its key."""
+    if not run.key:
+        return _submit(tx, [run], now)[0]
+    known = tx.db.execute(FIND_KEY, (run.job_id, run.key)).fetchone()
+    if known is None:
+        [run_id] = _submit(tx, [replace(run, key="")], now)
+        tx.db.execute(INSERT_KEY, (run.job_id, run.key, run_id, run.args, now))
+        return run_id
+    run_id, args = known
+    if args != run.args:
+        raise KeyConflict(f"key {run.key!r}: used before by run {run_id}, with other arguments")
+    return int(run_id)
+
+
 def _insert(db: sqlite3.Connection, runs: Sequence[NewRun], now: Micros) -> Sequence[int]:
     if not runs:
         return []
-    rows = [Insert(run.job_id, run.trigger, run.due_at, args=run.args) for run in runs]
+    rows = [Insert(run.job_id, run.trigger, run.due_at, run.expires_at, run.args) for run in runs]
     ids, inserted = insert_runs(db, rows, now)
     if inserted == len(rows):
         return ids

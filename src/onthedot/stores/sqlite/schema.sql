@@ -182,6 +182,15 @@ CREATE TABLE skips (  -- ranges of slots that will not run
 
 CREATE INDEX skips_last ON skips (job_id, schedule_id, last);
 
+CREATE TABLE submit_keys (  -- the same key is the same run
+    job_id     INTEGER NOT NULL,
+    key        TEXT NOT NULL,
+    run_id     INTEGER NOT NULL,
+    args       TEXT,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (job_id, key)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE term_history (  -- every term that ever was
     shard       INTEGER NOT NULL,
     number      INTEGER NOT NULL,

@@ -40,7 +40,7 @@ IS_RUNNING = "SELECT 1 FROM runs WHERE id = ? AND lease_id = ? AND incarnation =
 END_NODE = "UPDATE nodes SET ended = 1, reaped = reaped + 1 WHERE incarnation = ?"
 
 LIST_MISSED = """
-SELECT id FROM runs INDEXED BY runs_expiring
+SELECT id, trigger GLOB 'schedule:*' FROM runs INDEXED BY runs_expiring
 WHERE expires_at <= :now AND (state = 'scheduled' OR (state = 'reserved' AND ready_at <= :now))
 ORDER BY expires_at LIMIT :limit
 """
@@ -68,7 +68,7 @@ class Upkeep(Runs):
         def work(tx: Transaction) -> list[RunRecord]:
             at = self.read_clock(now)
             missed = tx.db.execute(LIST_MISSED, {"now": at, "limit": limit}).fetchall()
-            return [_expire(tx, run_id, at) for (run_id,) in missed]
+            return [_expire(tx, run_id, "missed" if is_slot else "expired", at) for run_id, is_slot in missed]
 
         return await self.write(work)
 
@@ -85,8 +85,8 @@ def _reap(tx: Transaction, finish: Finish, now: Micros) -> bool:
     return move_runs(tx, [finish])
 
 
-def _expire(tx: Transaction, run_id: int, now: Micros) -> RunRecord:
-    end_waiting(tx, run_id, RunState.SKIPPED, "missed", now)
+def _expire(tx: Transaction, run_id: int, reason: str, now: Micros) -> RunRecord:
+    end_waiting(tx, run_id, RunState.SKIPPED, reason, now)
     return _finished(tx.db, run_id)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from onthedot.errors import UnknownJob
+from onthedot.errors import KeyConflict, UnknownJob
+from onthedot.job import JobRecord
 from onthedot.run import NewRun, RunState, submit_trigger
 from onthedot.testing.contract.register import check
 from onthedot.testing.contract.workbench import Workbench, at, raises
@@ -83,3 +84,46 @@ async def check_an_unknown_job_writes_nothing(bench: Workbench) -> None:
     async with bench.nothing_written():
         with raises(UnknownJob):
             await bench.store.submit([known, unknown], now=bench.now)
+
+
+@check
+async def check_a_key_is_asked_for_once(bench: Workbench) -> None:
+    """The same key and arguments give the same run, live or ended; other arguments are refused; jobs are apart."""
+    record, other, node = await bench.define(), await bench.define("other"), await bench.node()
+
+    async def ask(job: JobRecord, key: str, args: str | None, due: float = 0) -> int:
+        new = NewRun(job.id, submit_trigger(bench.ids.token()), at(due), args, key)
+        [run_id] = await bench.store.submit([new], now=bench.now)
+        return run_id
+
+    first = await ask(record, "receipt:1", '{"order":1}')
+    assert await ask(record, "receipt:1", '{"order":1}', due=99) == first
+    assert await ask(record, "receipt:2", '{"order":1}') != first
+    assert await ask(other, "receipt:1", '{"order":2}') != first
+    leases = {lease.run_id: lease for lease in await bench.take(node, 9)}
+    assert await bench.finish(leases[first])
+    assert await ask(record, "receipt:1", '{"order":1}') == first
+    async with bench.nothing_written():
+        with raises(KeyConflict):
+            await ask(record, "receipt:1", '{"order":2}')
+        with raises(KeyConflict):
+            await ask(record, "receipt:1", None)
+        twice = [NewRun(record.id, submit_trigger(name), at(0), args, "x") for name, args in (("a", "1"), ("b", "2"))]
+        with raises(KeyConflict):
+            await bench.store.submit(twice, now=bench.now)
+
+
+@check
+async def check_a_submitted_run_may_expire(bench: Workbench) -> None:
+    """Not started by then, it is skipped(expired); once armed, it does not expire any more."""
+    record, node = await bench.define(), await bench.node()
+    new = [NewRun(record.id, submit_trigger(name), at(due), None, "", at(20)) for name, due in (("a", 0), ("b", 10))]
+    early, late = await bench.store.submit(new, now=bench.now)
+    [lease] = await bench.take(node)
+    bench.turn(20)
+    assert await bench.take(node) == []
+    assert await bench.expire() == [late]
+    run = await bench.run(late)
+    assert (run.state, run.reason) == (RunState.SKIPPED, "expired")
+    assert lease.run_id == early
+    assert await bench.finish(lease)

@@ -116,6 +116,15 @@ CREATE TABLE gate_holders (
 
 CREATE INDEX gate_holders_run ON gate_holders (run_id);
 
+CREATE TABLE submit_keys (  -- the same key is the same run
+    job_id     INTEGER NOT NULL,
+    key        TEXT NOT NULL,
+    run_id     INTEGER NOT NULL,
+    args       TEXT,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (job_id, key)
+) STRICT, WITHOUT ROWID;
+
 -- ── what has been ───────────────────────────────────────────────────────────────────────────────────────────────
 
 CREATE TABLE history (  -- finished runs
