@@ -26,6 +26,7 @@ from onthedot.settings import Settings
 from onthedot.stores.base import Hint, PutJob, Store
 from onthedot.tasks.registry import Registry
 from onthedot.upkeep.expiry import Expiry
+from onthedot.upkeep.gates import GateRecount
 from onthedot.upkeep.reaper import Reaper
 from onthedot.work.attempt import Runner
 from onthedot.work.finisher import Finisher
@@ -75,6 +76,7 @@ class Engine:
             Reaper(self.store, self._membership, self._settings, self.events),
             Expiry(self.store, self._settings, self.events),
             Resumer(self.store, self._clock, self._settings, self.events),
+            GateRecount(self.store, self.events),
         ]
         drivers = {service.name: self._loop.add(service) for service in services}
         self._membership.on_fenced(worker.fenced)

@@ -139,6 +139,12 @@ class RunSkipped(NamedTuple):
     holder: int
 
 
+class GatesRecounted(NamedTuple):
+    """Runs waited at gates that were open: the safety net had to free them."""
+
+    freed: int
+
+
 class HandlerStuck(NamedTuple):
     """A plain function still runs after its time-out; its seat stays taken until it returns."""
 
@@ -176,6 +182,7 @@ Event = (
     | RunMissed
     | RunBlocked
     | RunSkipped
+    | GatesRecounted
     | HandlerStuck
     | StoreTrouble
     | DrainBegun

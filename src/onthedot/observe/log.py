@@ -21,6 +21,7 @@ from onthedot.events import (
     AttemptStarted,
     DrainBegun,
     Event,
+    GatesRecounted,
     HandlerStuck,
     JobPut,
     JobResumed,
@@ -192,6 +193,9 @@ class Lines:
             case JobResumed():
                 fate = f"{count(event.skipped, 'slot')} of the pause skipped; {count(event.released, 'held run')} free"
                 return Line(at, "resumed", f"{self._name(event.job)}its pause is over; {fate}", "quiet")
+            case GatesRecounted():
+                freed = f"{count(event.freed, 'run')} waited at an open gate and is free now; please report this"
+                return Line(at, "gates", freed, "bad")
             case StoreTrouble():
                 again = f"trying again in {length(event.again_in)}"
                 return Line(at, "trouble", f"{event.service}: {plain(event.error)}; {again}", "bad")

@@ -445,6 +445,11 @@ class UpkeepSlice(Protocol):
         under this lease and its incarnation's lease has ended. Ends that incarnation for good, in the same write."""
         ...
 
+    async def recount_gates(self, *, now: Micros | None = None) -> int:
+        """The safety net under gates: forget holders that are gone, and pass gates that are open although somebody
+        waits there. How many runs were freed: above zero means that a gate had been left closed by mistake."""
+        ...
+
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:
         """Runs that were never armed and whose expiry has passed are skipped: slots as missed, others as expired.
         What they are now."""

@@ -211,13 +211,17 @@ class Tables:
             holders = self.holders[gate.key]
             holders.discard(run.id)
             for heir in self.waiters(gate)[: gate.capacity - len(holders)]:
-                heir.blocked_on = None
-                heir.gates.append(gate)
-                holders.add(heir.id)
-                if self.jobs[heir.key.job_id].state is not JobState.PAUSED:
-                    self.wait(heir, heir.due_at)
-                self.hints.send(Hint("runs", heir.due_at))
+                self.pass_to(heir, gate)
             self._tidy(gate)
+
+    def pass_to(self, heir: Run, gate: Gate) -> None:
+        """An open gate passes to a run that has waited for it: it holds the gate from now on, and is ready."""
+        heir.blocked_on = None
+        heir.gates.append(gate)
+        self.holders[gate.key].add(heir.id)
+        if self.jobs[heir.key.job_id].state is not JobState.PAUSED:
+            self.wait(heir, heir.due_at)
+        self.hints.send(Hint("runs", heir.due_at))
 
     def _tidy(self, gate: Gate) -> None:
         """Forget gates that nobody holds or waits for: there may be one for every value of an argument."""

@@ -38,6 +38,19 @@ class Upkeep(Tables):
         self.end_attempt(run, Finish(run.lease, verdict, 0, now))
         return True
 
+    async def recount_gates(self, *, now: Micros | None = None) -> int:
+        now = self.read_clock(now)
+        freed = 0
+        for key in list(self.blocked):
+            holders = self.holders[key]
+            holders.intersection_update(self.runs)
+            for run in [self.runs[run_id] for _, run_id in sorted(self.blocked[key]) if run_id in self.runs]:
+                gate = run.blocked_on
+                if gate is not None and gate.key == key and len(holders) < gate.capacity:
+                    self.pass_to(run, gate)
+                    freed += 1
+        return freed
+
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:
         now = self.read_clock(now)
         missed = [run for run in self.runs.values() if self._is_missed(run, now)][:limit]

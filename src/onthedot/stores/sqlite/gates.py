@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from onthedot.clock import Micros
 from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.lane import Transaction
 
@@ -25,6 +26,14 @@ COUNT_HOLDERS = "SELECT count(*) FROM gate_holders WHERE key = ?"
 
 LIST_HEIRS = """
 SELECT id, due_at FROM runs INDEXED BY runs_blocked WHERE blocked_on = ? ORDER BY due_at, id LIMIT max(0, ?)
+"""
+
+FORGET_GONE = "DELETE FROM gate_holders WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = run_id)"
+
+# The first in line at each gate: if it cannot pass, nobody behind it can.
+LIST_BLOCKED = """
+SELECT id, min(due_at), blocked_on, blocked_capacity, blocked_until_end
+FROM runs INDEXED BY runs_blocked WHERE blocked_on IS NOT NULL GROUP BY blocked_on
 """
 
 # A run of a paused job has its gate, and stays held.
@@ -50,6 +59,22 @@ def open_gates(tx: Transaction, run_ids: Sequence[int], *, ended: bool) -> None:
         db.execute(LEAVE_GATE, (key, run_id))
         [holders] = db.execute(COUNT_HOLDERS, (key,)).fetchone()
         for heir, due_at in db.execute(LIST_HEIRS, (key, capacity - holders)).fetchall():
-            db.execute(TAKE_GATE, (key, heir, capacity, until_end))
-            db.execute(UNBLOCK, (heir,))
-            tx.hints.append(Hint("runs", due_at))
+            _pass_to(tx, heir, due_at, key, capacity, until_end)
+
+
+def _pass_to(tx: Transaction, heir: int, due_at: Micros, key: str, capacity: int, until_end: int) -> None:
+    tx.db.execute(TAKE_GATE, (key, heir, capacity, until_end))
+    tx.db.execute(UNBLOCK, (heir,))
+    tx.hints.append(Hint("runs", due_at))
+
+
+def recount(tx: Transaction) -> int:
+    """The safety net: forget holders that are gone, pass gates that were left closed; how many runs are free now."""
+    tx.db.execute(FORGET_GONE)
+    freed = 0
+    for heir, due_at, key, capacity, until_end in tx.db.execute(LIST_BLOCKED).fetchall():
+        [holders] = tx.db.execute(COUNT_HOLDERS, (key,)).fetchone()
+        if holders < capacity:
+            _pass_to(tx, heir, due_at, key, capacity, until_end)
+            freed += 1
+    return freed

@@ -27,7 +27,8 @@ SELECT id FROM runs INDEXED BY runs_blocked WHERE blocked_on = ? AND trigger GLO
 # Who waits at a gate is not missed: it does not expire any more.
 BLOCK = """
 UPDATE runs
-SET state = 'scheduled', ready_at = :never, blocked_on = :key, reason = :reason, expires_at = NULL,
+SET state = 'scheduled', ready_at = :never, blocked_on = :key, blocked_capacity = :capacity,
+    blocked_until_end = :until_end, reason = :reason, expires_at = NULL,
     lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
 WHERE id = :id AND lease_id = :lease_id AND state = 'reserved'
 """
@@ -79,7 +80,7 @@ def _wait_or_skip(tx: Transaction, lease: Lease, gate: Gate, holder: int, answer
             return Skipped(gate.key, holder)
     values = {
         "never": NEVER, "key": gate.key, "reason": f"waits for run {holder}", "id": lease.run_id,
-        "lease_id": lease.lease_id,
+        "lease_id": lease.lease_id, "capacity": gate.capacity, "until_end": int(gate.until_end),
     }  # fmt: skip
     tx.db.execute(BLOCK, values)
     return Blocked(gate.key, holder)

@@ -10,6 +10,7 @@ from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable
 from onthedot.run import Lease, RunRecord, RunState
 from onthedot.stores.sqlite.finish import check_moves, end_waiting, move_runs, record_attempts
+from onthedot.stores.sqlite.gates import recount
 from onthedot.stores.sqlite.history import SHOW_FINISHED, shown
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.runs import LEASES, Runs
@@ -63,6 +64,10 @@ class Upkeep(Runs):
             return [_reap(tx, Finish(lease, verdict, 0, at), at) for lease, verdict in verdicts]
 
         return await self.write(work)
+
+    async def recount_gates(self, *, now: Micros | None = None) -> int:
+        del now
+        return await self.write(recount)
 
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:
         def work(tx: Transaction) -> list[RunRecord]:

@@ -273,3 +273,20 @@ async def check_an_armed_lease_asked_again_gives_the_same_answer(bench: Workbenc
     [lease] = await reserved(bench, node)
     first = await ask(bench, lease, [overlap(record)], SKIP)
     assert await ask(bench, lease, [overlap(record)], SKIP) == first
+
+
+@check
+async def check_a_recount_frees_nobody_while_gates_are_in_order(bench: Workbench) -> None:
+    """The safety net does nothing as long as every move keeps its promise."""
+    record, node = await gated_job(bench), await bench.node()
+    await bench.submit(record)
+    await bench.submit(record)
+    one, two = await reserved(bench, node, 2)
+    one = await pass_gate(bench, one, overlap(record))
+    assert isinstance(await ask(bench, two, [overlap(record)], WAIT), Blocked)
+    async with bench.nothing_written():
+        assert await bench.store.recount_gates(now=bench.now) == 0
+    assert await bench.finish(one)
+    assert await bench.store.recount_gates(now=bench.now) == 0
+    [lease] = await reserved(bench, node, 9)
+    assert lease.run_id == two.run_id

@@ -87,7 +87,9 @@ CREATE TABLE runs (
     trigger     TEXT NOT NULL,
     target      TEXT NOT NULL,
     reason      TEXT NOT NULL,
-    blocked_on  TEXT,                 -- the gate it waits at
+    blocked_on  TEXT,                 -- the gate it waits at: its key, and how it is to be held
+    blocked_capacity INTEGER,
+    blocked_until_end INTEGER,
     cancel_wanted TEXT,               -- why the running attempt is asked to stop
     origin      INTEGER,              -- the run that this one repeats
     args        TEXT                  -- canonical JSON; NULL: the job's own

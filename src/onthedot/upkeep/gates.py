@@ -1,0 +1,27 @@
+"""The gate recount: a safety net under a promise that should never need it."""
+
+from __future__ import annotations
+
+from onthedot.clock import SECOND, Micros
+from onthedot.events import Events, GatesRecounted
+from onthedot.stores.base import Store
+
+EVERY: Micros = 5 * SECOND
+
+
+class GateRecount:
+    """Frees who waits at an open gate. Ticks on every node; when it finds something, it says so: that is a bug."""
+
+    name = "gates"
+
+    def __init__(self, store: Store, events: Events) -> None:
+        self._store = store
+        self._events = events
+
+    async def tick(self, now: Micros) -> Micros:
+        """One look."""
+        del now
+        freed = await self._store.recount_gates()
+        if freed:
+            self._events.emit(GatesRecounted(freed))
+        return EVERY
