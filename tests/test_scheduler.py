@@ -109,12 +109,11 @@ async def test_a_delayed_submit_waits(url):
     watch = Watch(sched)
     async with sched:
         run_id = await sched.submit("later", delay="300ms")
-        run = await sched.get_run(run_id)
-        assert run is not None
-        assert run.state in ("scheduled", "reserved")
         [started] = await watch.until_count(AttemptStarted, 1)
-    assert 0 <= started.started_at - run.due_at < 200_000
+        run = await sched.get_run(run_id)
+    assert run is not None
     assert run.due_at - run.created_at >= 290_000
+    assert started.started_at - run.due_at >= 0
 
 
 async def test_failures_are_retried_and_then_dead(url):

@@ -17,6 +17,7 @@ from onthedot.errors import (
     UnknownJob,
 )
 from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Retry, Sleep
+from onthedot.retention import Retention
 from onthedot.schedules import at, cron, describe, every, gap, in_, parse
 from onthedot.settings import Settings
 
@@ -50,6 +51,7 @@ __all__ = [
     "Limit",
     "OnTheDotError",
     "Overlap",
+    "Retention",
     "Retry",
     "ScheduleError",
     "Scheduler",

@@ -8,7 +8,8 @@ virtual loop, with the same ticks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from onthedot import faults
 from onthedot.clock import SECOND, Clock
@@ -27,6 +28,7 @@ from onthedot.stores.base import Hint, PutJob, Store
 from onthedot.tasks.registry import Registry
 from onthedot.upkeep.expiry import Expiry
 from onthedot.upkeep.gates import GateRecount
+from onthedot.upkeep.pruner import Pruner
 from onthedot.upkeep.reaper import Reaper
 from onthedot.work.attempt import Runner
 from onthedot.work.finisher import Finisher
@@ -61,6 +63,7 @@ class Engine:
         self._loop = Loop(clock, ids, self._tell_trouble)
         self._idle = asyncio.Event()
         self._courtesy: GiveWay | None = None
+        self._runners: dict[str, Runner] = {}
         self._drivers = self._wire()
 
     def _wire(self) -> dict[str, Driver]:
@@ -75,6 +78,7 @@ class Engine:
             self._finisher,
             Reaper(self.store, self._membership, self._settings, self.events),
             Expiry(self.store, self._settings, self.events),
+            Pruner(self.store, self._leadership, self._settings, self.events),
             Resumer(self.store, self._clock, self._settings, self.events),
             GateRecount(self.store, self.events),
         ]
@@ -124,6 +128,7 @@ class Engine:
             "coroutine": CoroutineRunner(
                 application_loop, here, self._registry, self._clock,
                 seats=seats, result_bytes=result_bytes, ended=worker.ended, started=started,
+                stuck=worker.stuck, freed=worker.freed,
             ),
             "thread": ThreadRunner(
                 here, self._registry, self._clock,
@@ -166,8 +171,8 @@ class Engine:
         drivers, worker = self._drivers, self._worker
         worker.stopping = True
         await self._loop.stop(drivers["worker"], drivers["planner"], drivers["arming"], drivers["leadership"])
-        await self._leadership.resign()
-        await worker.release_held()
+        await self._try("leadership", self._leadership.resign())
+        await self._try("worker", worker.release_held())
         self.events.emit(DrainBegun(worker.running))
         faults.point("stop.draining")
         await self._drain(hurry)
@@ -175,13 +180,25 @@ class Engine:
         await self._finish_all()
         faults.point("stop.before_leave")
         await self._loop.stop()
-        for runner in self._runners.values():
-            runner.close()
-        if self._courtesy is not None:
-            self._courtesy.stop()
-        await self._membership.leave()
+        self.let_go()
+        await self._try("heartbeat", self._membership.leave())
         self.events.emit(NodeLeft(self.node_id, abandoned))
         return abandoned
+
+    def let_go(self) -> None:
+        """End what the engine keeps going outside of its own loop. Twice is fine."""
+        for runner in self._runners.values():
+            runner.close()
+        self._runners = {}
+        if self._courtesy is not None:
+            self._courtesy.stop()
+
+    async def _try(self, service: str, courtesy: Coroutine[Any, Any, None]) -> None:
+        """Hand over early what would run out by itself: a store that is away must not end the drain."""
+        try:
+            await courtesy
+        except StoreUnavailable as error:
+            self._tell_trouble(service, error, 0)
 
     async def crash(self) -> None:
         """Die without a word, as if the plug were pulled: for tests of what survives."""

@@ -39,6 +39,7 @@ class EngineThread:
         self._stop_wanted = asyncio.Event()
         self._hurry = asyncio.Event()
         self._error: Exception | None = None
+        self._unwanted = False
 
     async def start(self, jobs: Sequence[Job]) -> None:
         """Start the thread, and return when the engine ticks; whatever kept it from starting is raised here."""
@@ -76,6 +77,8 @@ class EngineThread:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._break)
+        if self._unwanted:
+            return
         store = await open_store(self._given, clock=self._clock) if isinstance(self._given, str) else self._given
         try:
             self._engine = Engine(store, self._registry, self._settings, self._events, self._clock, self._ids)
@@ -83,6 +86,8 @@ class EngineThread:
             ready()
             await self._until_stopped(self._engine)
         finally:
+            if self._engine is not None:
+                self._engine.let_go()
             if isinstance(self._given, str):
                 await store.close()  # whoever opens a store closes it
 
@@ -116,6 +121,12 @@ class EngineThread:
         if error is not None:
             raise error
 
+    def give_up(self) -> None:
+        """Nobody waits for the start any more: leave as soon as it is done."""
+        self._unwanted = True
+        self.hurry()
+        self._set(self._stop_wanted)
+
     def hurry(self) -> None:
         """Stop now: attempts that are still running are ended early."""
         self._set(self._hurry)
@@ -129,4 +140,9 @@ class EngineThread:
         if self._loop is None or self._engine is None or self._loop.is_closed():
             raise StateError("the scheduler is not running; call start() first, or use 'async with'")
         future = asyncio.run_coroutine_threadsafe(work(self._engine.store), self._loop)
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if future.cancelled() and self.ended.done():
+                raise StateError("the scheduler stopped before it could answer; ask again when it runs") from None
+            raise

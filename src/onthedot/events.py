@@ -145,8 +145,16 @@ class GatesRecounted(NamedTuple):
     freed: int
 
 
+class HistoryPruned(NamedTuple):
+    """Finished runs, ranges of skipped slots and ended nodes were forgotten; the runs and slots are counted still."""
+
+    runs: int
+    skips: int
+    nodes: int
+
+
 class HandlerStuck(NamedTuple):
-    """A plain function still runs after its time-out; its seat stays taken until it returns."""
+    """A handler still runs after its time-out, or although it was cancelled; its seat stays taken until it ends."""
 
     lease: Lease
 
@@ -183,6 +191,7 @@ Event = (
     | RunBlocked
     | RunSkipped
     | GatesRecounted
+    | HistoryPruned
     | HandlerStuck
     | StoreTrouble
     | DrainBegun

@@ -238,7 +238,7 @@ class Retry:
             delay=parse_duration(delay, what="retry.delay"),
             max_delay=parse_duration(max_delay, what="retry.max_delay"),
             jitter=bool(jitter),
-            on=tuple(_type_name(kind) for kind in on),
+            on=_type_names(on),
             on_timeout=bool(on_timeout),
         )
 
@@ -256,6 +256,12 @@ def _check_choice(what: str, value: object, choices: tuple[str, ...]) -> None:
 def _check_whole(what: str, value: object, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise DefinitionError(f"{what}: expected a whole number from {least} to {most}, got {value!r}")
+
+
+def _type_names(kinds: object) -> tuple[str, ...]:
+    if isinstance(kinds, str) or not isinstance(kinds, Iterable):
+        raise DefinitionError(f"retry.on: expected a list of exception types, got {kinds!r}; write ({kinds!r},)")
+    return tuple(_type_name(kind) for kind in kinds)
 
 
 def _type_name(kind: type[BaseException] | str) -> str:

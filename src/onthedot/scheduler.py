@@ -124,6 +124,7 @@ class Scheduler:
             await thread.start(list(self.jobs.values()))
         except BaseException:
             self._thread = None
+            thread.give_up()
             raise
 
     async def stop(self) -> None:
@@ -205,7 +206,8 @@ class Scheduler:
         return await self._ask_for(job, args, manual_trigger(self._ids.token()), 0)
 
     async def _stored(self, store: Store, job: str) -> JobRecord:
-        record = await store.get_job(job)
+        namespace = self.jobs[job].namespace if job in self.jobs else "default"
+        record = await store.get_job(job, namespace=namespace)
         if record is None:
             raise UnknownJob(f"no job {job!r} is stored{did_you_mean(job, self.jobs)}")
         return record
@@ -227,8 +229,8 @@ class Scheduler:
         """
         wait = 0 if delay is None else micros(parse_duration(delay, what="delay"))
         lives = None if expires is None else micros(parse_duration(expires, what="expires"))
-        if not isinstance(key, str) or len(key) > 200:
-            raise DefinitionError(f"key: expected text of at most 200 characters, got {key!r}")
+        if len(key) > 200:
+            raise DefinitionError(f"key: expected at most 200 characters, got {len(key)}: {key[:40]!r}…")
         return await self._ask_for(job, args, submit_trigger(self._ids.token()), wait, key, lives)
 
     async def _ask_for(
@@ -240,7 +242,7 @@ class Scheduler:
         key: str = "",
         lives: Micros | None = None,
     ) -> int:
-        name = job if isinstance(job, str) else getattr(job, "__name__", "")
+        name = job if isinstance(job, str) else self._name_of(job)
         text = None if args is None else encode_arguments(args, subject=f"job {name!r}")
         if name in self.jobs:
             self._check_arguments(name, self.jobs[name].args if args is None else args)
@@ -253,6 +255,13 @@ class Scheduler:
             return run_id
 
         return await self._running().on_store(insert)
+
+    def _name_of(self, function: Callable[..., Any]) -> str:
+        """The job that calls this function, whatever name it was given."""
+        for name, job in self.jobs.items():
+            if isinstance(job.task, Call) and self.registry.get(job.task.handler).function is function:
+                return name
+        return str(getattr(function, "__name__", ""))
 
     def _check_arguments(self, name: str, args: Mapping[str, Any]) -> None:
         task = self.jobs[name].task

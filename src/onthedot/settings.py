@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.errors import DefinitionError
+from onthedot.retention import Retention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,11 @@ class Settings:
     expire_every: Micros = 1 * SECOND
     """How often runs of dead nodes are recovered, and slots that came too late are skipped."""
 
+    retention: Retention = field(default_factory=Retention)
+    """How long, and how many, finished runs are kept."""
+    prune_every: Micros = 60 * SECOND
+    """How often the leader looks for what may go."""
+
     grace: Micros = 30 * SECOND
     """How long a stopping node waits for its attempts before it gives up on them."""
     result_bytes: int = 256 * 1024
@@ -64,6 +70,10 @@ class Settings:
             for field in fields(self)
             if isinstance(getattr(self, field.name), int) and getattr(self, field.name) <= 0
         ]
+        if self.node_ttl > 3600 * SECOND:
+            problems.append(
+                f"node_ttl: expected at most an hour, got {self.node_ttl} µs; a dead node is missed for that long"
+            )
         if not self.queues:
             problems.append("queues: expected at least one queue, got none")
         if self.term_ttl < 3 * self.renew_every:

@@ -73,6 +73,7 @@ class Model:
         self.runs: dict[int, Run] = {}
         self.keys: dict[Key, int] = {}
         self.nodes: dict[str, Node] = {}
+        self.pruned: dict[int, Run] = {}
         self.watermark = start
 
     def add(self, run_id: int, key: Key, expires_at: int | None) -> None:
@@ -100,6 +101,8 @@ class Model:
         return {i: run.lease for i, run in self.runs.items() if run.lease and run.holder == incarnation}
 
     def finish(self, run_id: int, lease: str, verdict: Verdict) -> bool:
+        if run_id in self.pruned:
+            return False
         run = self.runs[run_id]
         if run.held_under(lease, RunState.RUNNING):
             run.end_attempt(verdict)
@@ -107,7 +110,7 @@ class Model:
         return run.recorded.get(lease) == verdict.outcome
 
     def reap(self, run_id: int, lease: str, verdict: Verdict, now: int) -> bool:
-        run = self.runs[run_id]
+        run = self.run(run_id)
         if not run.held_under(lease, RunState.RUNNING) or self.nodes[run.holder].alive(now):
             return False
         self.nodes[run.holder].ended = True
@@ -115,7 +118,7 @@ class Model:
         return True
 
     def release(self, run_id: int, lease: str) -> bool:
-        run = self.runs[run_id]
+        run = self.run(run_id)
         if not run.held_under(lease, RunState.RESERVED):
             return False
         run.let_go()
@@ -133,6 +136,20 @@ class Model:
             self.runs[run_id].let_go()
             self.runs[run_id].state = RunState.SKIPPED
         return missed
+
+    def run(self, run_id: int) -> Run:
+        """A run, also one that was pruned: a lease may be older."""
+        return self.runs.get(run_id) or self.pruned[run_id]
+
+    def prune(self, ended: set[int], states: frozenset[RunState], now: int) -> set[int]:
+        """Of runs that ended long enough ago, those in these states go; slots only at or below the watermark."""
+        going = {i for i in ended if self.runs[i].state in states}
+        settled = min(now, self.watermark)
+        going = {i for i in going if self.runs[i].key[0].startswith("submit:") or self.runs[i].key[1] <= settled}
+        for run_id in going:
+            self.pruned[run_id] = self.runs.pop(run_id)
+            del self.keys[self.pruned[run_id].key]
+        return going
 
     def ended(self) -> set[int]:
         return {i for i, run in self.runs.items() if run.state in TERMINAL}

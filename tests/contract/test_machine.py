@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,7 +30,8 @@ from hypothesis.stateful import (
 
 from onthedot.clock import SECOND
 from onthedot.errors import NodeExpired, TermLost
-from onthedot.run import Armed, Lease, NewRun, RunRecord, RunState, submit_trigger
+from onthedot.retention import Cut, Mark
+from onthedot.run import TERMINAL, Armed, Lease, NewRun, RunRecord, RunState, submit_trigger
 from onthedot.stores.base import Node, SkipRange, Slot, Store, Window
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
@@ -200,7 +202,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(lease=leases)
     def arm(self, lease: Lease) -> None:
-        run = self.model.runs[lease.run_id]
+        run = self.model.run(lease.run_id)
         if not self.model.nodes[lease.incarnation].alive(self.now):
             with pytest.raises(NodeExpired):
                 self.do(self.bench.arm(lease))
@@ -237,6 +239,15 @@ class Machine(RuleBasedStateMachine):
         assert all(self.do(self.store.reap([(lease, again) for lease in found], now=self.now)))
         assert all(self.model.reap(lease.run_id, lease.lease_id, again, self.now) for lease in found)
 
+    @rule(age=st.sampled_from([0, 2, 5]), states=st.sampled_from([TERMINAL, frozenset({RunState.SUCCEEDED})]))
+    def prune(self, age: int, states: frozenset[RunState]) -> None:
+        """What ended so many seconds ago goes, and is counted; what is live, or above the watermark, stays."""
+        until = self.now - age * SECOND
+        ended = {i for i in self.model.ended() if (self.endings[i].ended_at or 0) <= until}
+        going = self.model.prune(ended, states, self.now)
+        pruned = self.do(self.store.prune_runs(Cut(states, Mark(until, 2**62)), now=self.now))
+        assert (pruned.runs, pruned.more) == (len(going), False)
+
     # ── what always holds ────────────────────────────────────────────────────────────────────────────────────
 
     @invariant()
@@ -257,8 +268,12 @@ class Machine(RuleBasedStateMachine):
         await self._compare_holders()
         for run_id in runs:
             await self._compare_attempts(run_id)
+        pruned = self.model.pruned.values()
+        counted = Counter({one.state: one.count for one in await self.store.list_daily_counts()})
+        assert counted == Counter(run.state for run in pruned)
         if self.model.watermark > START:
-            await self._compare_ledger({run.slot_at for run in runs.values() if run.trigger == SLOT})
+            gone = {run.key[1] for run in pruned if run.key[0] == SLOT}
+            await self._compare_ledger(gone | {run.slot_at for run in runs.values() if run.trigger == SLOT})
 
     async def _compare_holders(self) -> None:
         """One holder per run, and the one the model says."""

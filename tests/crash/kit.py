@@ -41,7 +41,10 @@ class Victims:
             if point.startswith("stop."):
                 wait_for_line(victim, "ready")
                 victim.send_signal(signal.SIGTERM)
-            return wait_for_end(victim)
+            try:
+                return wait_for_end(victim)
+            except AssertionError as error:
+                raise AssertionError(f"{point} was not reached: {error}") from None
 
     def kill_after(self, seconds: float) -> int:
         """Run a victim, and kill it that long after it has started."""
@@ -89,7 +92,7 @@ def wait_for_end(victim: subprocess.Popen[str]) -> int:
         return victim.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         victim.kill()
-        raise
+        raise AssertionError(f"the victim was still alive after {PATIENCE:g} s: {victim.args!r}") from None
 
 
 @dataclass

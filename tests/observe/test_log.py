@@ -49,6 +49,7 @@ LINES = [
     "12:00:00.000  waits      import          run 41     for run 7 to end",
     "12:00:00.000  skipped    import          run 41     run 7 of this job has not ended",
     "12:00:00.000  gates      1 run waited at an open gate and is free now; please report this",
+    "12:00:00.000  pruned     12345 finished runs, 2 skipped ranges, 1 ended node; the counts are kept",
     "12:00:00.000  stuck      import          run 41     still runs after its time-out; its seat stays taken "
     "until it ends",
     "12:00:00.000  trouble    worker: the disk is full; trying again in 300.0 ms",

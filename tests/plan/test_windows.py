@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 import onthedot as otd
 from onthedot.clock import SECOND, to_micros
 from onthedot.job import Call, Job, JobRecord, JobState
@@ -43,12 +45,27 @@ def test_missed_slots_are_one_range():
 
 
 def test_a_long_outage_is_worked_off_in_bounded_steps():
-    every = otd.every("1s")
-    window = plan_window(state(job(every), every, watermark=NOW - 86_400 * SECOND), until=NOW, now=NOW, late_after=LATE)
+    cron = otd.cron("* * * * * *")
+    window = plan_window(state(job(cron), cron, watermark=NOW - 86_400 * SECOND), until=NOW, now=NOW, late_after=LATE)
     assert window is not None
     assert window.skips[0].count == MOST_SLOTS
     assert window.end == NOW - 86_400 * SECOND + MOST_SLOTS * SECOND
     assert window.next_at == window.end + SECOND
+
+
+@pytest.mark.parametrize("catch_up", [otd.CatchUp("none"), otd.CatchUp("last"), otd.CatchUp("all", limit=7)])
+def test_a_year_off_is_one_step_for_an_interval(catch_up):
+    """Counted instead of walked, and the same as if it had been walked."""
+    every, year = otd.every("1s"), 365 * 86_400
+    off = state(job(every, catch_up=catch_up), every, watermark=NOW - year * SECOND, origin=NOW - 2 * year * SECOND)
+    window = plan_window(off, until=NOW + 5 * SECOND, now=NOW, late_after=LATE)
+    assert window is not None
+    [skip] = window.skips
+    assert skip.count + len(window.slots) == year + 5
+    assert skip.first == NOW - (year - 1) * SECOND
+    assert window.slots[0].slot_at == skip.last + SECOND
+    assert skip.last == NOW - 30 * SECOND  # nothing younger than late_after is missed
+    assert (window.end, window.next_at) == (NOW + 5 * SECOND, NOW + 6 * SECOND)
 
 
 def test_a_fixed_delay_counts_from_the_last_end_and_moves_to_its_own_slot():

@@ -58,5 +58,9 @@ def fail(error: Exception) -> NoReturn:
     """The error as people should see it."""
     if isinstance(error, OnTheDotError):
         raise (BadInput if isinstance(error, _BAD_INPUT) else Failure)(str(error)) from error
+    if isinstance(error, UnicodeEncodeError):
+        raise BadInput(
+            f"expected text, got bytes that are none: {error.object!r}; check the terminal's encoding"
+        ) from error
     name = f"{type(error).__name__}: {error}"
     raise Failure(f"{name}; this is a bug in onthedot: run it again with --debug to see where") from error

@@ -62,10 +62,11 @@ class Membership:
 
     async def join(self) -> None:
         """Register under a new incarnation."""
-        self.incarnation = self._ids.token()
-        node = Node(self.node_id, self.incarnation, host=socket.gethostname(), pid=os.getpid())
+        incarnation = self._ids.token()
+        node = Node(self.node_id, incarnation, host=socket.gethostname(), pid=os.getpid())
         sent = self._clock.steady()
         beat = await self._store.register(node, ttl=self._settings.node_ttl)
+        self.incarnation = incarnation
         self._trust_from(sent)
         self._events.emit(NodeJoined(self.node_id, self.incarnation, beat.now))
 

@@ -24,6 +24,7 @@ def encode_arguments(arguments: Mapping[str, Any], *, subject: str) -> str:
         )
     try:
         text = json.dumps(dict(arguments), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        json.dumps(dict(arguments), ensure_ascii=False).encode()  # a lone surrogate cannot be stored
     except (TypeError, ValueError, RecursionError) as error:
         raise ArgumentsError(
             f"arguments: expected JSON (numbers, text, true, false, null, lists, mappings), but {error}",

@@ -27,6 +27,8 @@ def check_job(job: Job) -> None:
     ]
     if isinstance(job.task, Sleep) and not timedelta(0) <= job.task.duration <= LONGEST:
         problems.append(f"sleep: expected a length of time from zero up, got {job.task.duration}")
+    if not job.owner.isprintable():
+        problems.append(f"owner: expected text that can be printed, got {job.owner!r}")
     if job.max_recoveries < 0:
         problems.append(f"max_recoveries: expected zero or more, got {job.max_recoveries}")
     try:

@@ -23,6 +23,7 @@ from onthedot.events import (
     Event,
     GatesRecounted,
     HandlerStuck,
+    HistoryPruned,
     JobPut,
     JobResumed,
     LeaseLost,
@@ -196,6 +197,10 @@ class Lines:
             case GatesRecounted():
                 freed = f"{count(event.freed, 'run')} waited at an open gate and is free now; please report this"
                 return Line(at, "gates", freed, "bad")
+            case HistoryPruned():
+                parts = ((event.runs, "finished run"), (event.skips, "skipped range"), (event.nodes, "ended node"))
+                text = ", ".join(count(number, what) for number, what in parts if number)
+                return Line(at, "pruned", f"{text}; the counts are kept", "quiet")
             case StoreTrouble():
                 again = f"trying again in {length(event.again_in)}"
                 return Line(at, "trouble", f"{event.service}: {plain(event.error)}; {again}", "bad")

@@ -6,19 +6,24 @@ Both read, compute and write; when somebody else was faster the store says so, a
 from __future__ import annotations
 
 from onthedot.clock import Clock
-from onthedot.errors import RevisionConflict, WindowStale
+from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
 from onthedot.job import Job
 from onthedot.plan.windows import Missed, edit_windows, resume_windows
 from onthedot.settings import Settings
 from onthedot.stores.base import PutJob, Resumed, Store
+from onthedot.stores.definitions import encode
 
 
 async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings) -> PutJob:
     """Store a definition, with the runs of its next moments."""
     while True:
         now = clock.now()
-        stored = await store.get_job(job.name, namespace=job.namespace)
-        if stored is not None and stored.job == job:
+        try:
+            stored = await store.get_job(job.name, namespace=job.namespace)
+        except StoreUnusable:  # a definition that this version cannot read is replaced
+            windows = edit_windows(job, {}, now=now, lookahead=settings.lookahead, late_after=settings.late_after)
+            return await store.put_job(job, windows)
+        if stored is not None and encode(stored.job) == encode(job):
             return PutJob(stored, "unchanged")
         known = {} if stored is None else {s.schedule_id: s for s in await store.schedules_of(stored.id)}
         windows = edit_windows(job, known, now=now, lookahead=settings.lookahead, late_after=settings.late_after)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from dataclasses import replace
+from itertools import chain, takewhile
 from typing import Literal
 
-from onthedot.clock import Micros
+from onthedot.clock import Micros, to_micros
 from onthedot.duration import micros
-from onthedot.job import CatchUp, FixedDelay, Job, Schedule
+from onthedot.job import At, CatchUp, Every, FixedDelay, Job, Schedule
 from onthedot.policy import catch_up
-from onthedot.schedules import next_after, schedule_id, slots
+from onthedot.schedules import count_between, next_after, schedule_id, slots
 from onthedot.stores.base import ScheduleState, SkipRange, Slot, Window
 
 Missed = Literal["none", "last", "all"]
@@ -32,16 +33,36 @@ def plan_window(state: ScheduleState, *, until: Micros, now: Micros, late_after:
         return None
     if isinstance(schedule, FixedDelay):
         return _delay_window(state, schedule, job.catch_up, late_after)
-    coming = slots(schedule, state.watermark, origin=state.origin)
+    long_gone = _long_gone(state, schedule, now, late_after)
+    start = state.watermark if long_gone is None else long_gone.last
+    coming = slots(schedule, start, origin=state.origin)
     found = catch_up.fates(coming, job.catch_up, until=until, now=now, late_after=late_after, most=MOST_SLOTS)
+    missed = [SkipRange(*missed, reason="missed") for missed in found.missed]
+    if long_gone is not None and missed:
+        missed[0] = replace(missed[0], first=long_gone.first, count=missed[0].count + long_gone.count)
+    elif long_gone is not None:
+        missed = [long_gone]
     return Window(
         state.schedule_id,
         start=state.watermark,
         end=found.end,
         next_at=found.next_at,
         slots=[Slot(*run) for run in found.runs],
-        skips=[SkipRange(*missed, reason="missed") for missed in found.missed],
+        skips=missed,
     )
+
+
+def _long_gone(state: ScheduleState, schedule: Schedule, now: Micros, late_after: Micros) -> SkipRange | None:
+    """The slots of an interval that have expired for certain, counted instead of walked: a year off is one step."""
+    if not isinstance(schedule, Every) or schedule.run_once:
+        return None
+    policy, step = state.record.job.catch_up, micros(schedule.interval)
+    oldest = now - (catch_up.expires(0, catch_up.depth(policy) * step, policy, late_after) or 0)
+    if state.watermark >= oldest - MOST_SLOTS * step:
+        return None
+    first = next_after(schedule, state.watermark, origin=state.origin)
+    count = count_between(schedule, state.watermark, oldest, origin=state.origin)
+    return None if first is None or not count else SkipRange(first, first + (count - 1) * step, count, "missed")
 
 
 def _delay_window(state: ScheduleState, schedule: FixedDelay, policy: CatchUp, late_after: Micros) -> Window:
@@ -83,6 +104,9 @@ def _first_window(
             return Window(name, now, now, first, delay=micros(schedule.delay))
         expiry = catch_up.expires(first, None, policy, late_after)
         return Window(name, now, first, None, slots=[Slot(first, expiry)], delay=micros(schedule.delay))
+    if isinstance(schedule, At) and to_micros(schedule.instant) <= now:
+        past = to_micros(schedule.instant)
+        return Window(name, now, until, None, skips=[SkipRange(past, past, 1, "missed")])
     coming = slots(schedule, now, origin=origin)
     found = catch_up.fates(coming, policy, until=until, now=now, late_after=late_after, most=MOST_SLOTS)
     return Window(name, now, found.end, found.next_at, slots=[Slot(*run) for run in found.runs])
@@ -138,9 +162,18 @@ def _closing_windows(dropped: Iterable[ScheduleState], now: Micros) -> list[Wind
         schedule = find_schedule(state.record.job, state.schedule_id)
         if schedule is None or isinstance(schedule, FixedDelay) or state.watermark >= now:
             continue
-        owed = CatchUp("none")
-        coming = slots(schedule, state.watermark, origin=state.origin)
-        found = catch_up.fates(coming, owed, until=now, now=now, late_after=-1, most=MOST_SLOTS * 100)
-        skips = [SkipRange(*missed, reason="edited") for missed in found.missed]
-        windows.append(Window(state.schedule_id, state.watermark, now, None, skips=skips))
+        windows.append(Window(state.schedule_id, state.watermark, now, None, skips=_owed(state, schedule, now)))
     return windows
+
+
+def _owed(state: ScheduleState, schedule: Schedule, now: Micros) -> list[SkipRange]:
+    """All slots of a schedule from its watermark to now, as one range."""
+    first = next_after(schedule, state.watermark, origin=state.origin)
+    if first is None or first > now:
+        return []
+    count = count_between(schedule, state.watermark, now, origin=state.origin)
+    if isinstance(schedule, Every):
+        last = first + (count - 1) * micros(schedule.interval)
+    else:
+        *_, last = takewhile(lambda slot: slot <= now, slots(schedule, state.watermark, origin=state.origin))
+    return [SkipRange(first, last, count, "edited")]

@@ -11,8 +11,7 @@ Rules for all operations:
 * **Fenced.** Every write after a reservation carries its lease, every plan its term, every edit its revision.
   When the fence does not hold, nothing is written and the answer says so; it is never an accident.
 * **Repeatable.** A call whose answer was lost may be made again with the same leases or keys.
-* **The store's clock** decides what is due and what has ended. `now=None` is that clock; a value is a test
-  turning the crank.
+* **The store's clock** decides what is due and what has ended: `now=None`. A value is a test turning the crank.
 
 `StoreUnavailable` means that the call may be repeated later; `StoreUnusable` that it is pointless.
 """
@@ -26,6 +25,7 @@ from typing import Literal, NamedTuple, Protocol
 from onthedot.clock import Clock, Micros
 from onthedot.job import Job, JobRecord
 from onthedot.run import ArmAnswer, AttemptRecord, GateAsk, Lease, NewRun, RunRecord, RunState, SkipRecord
+from onthedot.stores.retention import RetentionSlice
 from onthedot.verdict import Finish, Verdict
 
 
@@ -433,7 +433,7 @@ class NodesSlice(Protocol):
         ...
 
 
-class UpkeepSlice(Protocol):
+class UpkeepSlice(RetentionSlice, Protocol):
     """Putting right what nobody else will."""
 
     async def orphans(self, *, limit: int, now: Micros | None = None) -> list[Lease]:

@@ -26,7 +26,9 @@ class Reaper:
         """One sweep."""
         if not self._membership.trusted:
             return self._settings.reap_every  # it may be us who is dead: the heartbeat finds out first
-        orphans = await self._store.orphans(limit=self._settings.batch)
+        own = self._membership.incarnation  # it lives: a clock that was set forward only makes its lease look ended
+        found = await self._store.orphans(limit=self._settings.batch)
+        orphans = [lease for lease in found if lease.incarnation != own]
         if not orphans:
             return self._settings.reap_every
         verdicts = [

@@ -65,9 +65,14 @@ def succeeded(value: object, limit: int) -> Outcome:
 
 
 def failed(error: BaseException) -> Outcome:
-    """The outcome of a handler that raised."""
-    text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
-    return Outcome(OutcomeKind.FAILED, text, type_names(type(error)))
+    """The outcome of a handler that raised. Its text is the handler's own code, and may be no text at all."""
+    try:
+        said = str(error)
+    except Exception as trouble:  # noqa: BLE001 - whatever it raises, the attempt has failed
+        said = f"(its text cannot be had: {type(trouble).__name__})"
+    text = f"{type(error).__name__}: {said}"[:_ERROR_CHARACTERS]
+    kept = text.encode(errors="backslashreplace").decode()  # a lone surrogate cannot be stored
+    return Outcome(OutcomeKind.FAILED, kept, type_names(type(error)))
 
 
 def never_begun(attempt: Attempt) -> Outcome:

@@ -55,6 +55,7 @@ class Worker:
         self.ids = ids
         self.tasks = registry.task_names()
         self.held = Reservations()
+        self.arming: dict[str, Lease] = {}  # by lease id: on their way to be armed, or armed without our knowing
         self.pace = Pace(settings.batch)
         self.stopping = False
         self._registry = registry
@@ -83,11 +84,11 @@ class Worker:
 
     @property
     def free_seats(self) -> int:
-        return max(0, self.settings.seats - len(self._running))
+        return max(0, self.settings.seats - len(self._running) - len(self.arming))
 
     def known_leases(self) -> set[str]:
         """Every lease that this worker knows it has."""
-        return {*self._running, *self.held.lease_ids(), *self._finisher.lease_ids()}
+        return {*self._running, *self.arming, *self.held.lease_ids(), *self._finisher.lease_ids()}
 
     # ── from lease to runner ─────────────────────────────────────────────────────────────────────────────────
 
@@ -104,6 +105,7 @@ class Worker:
                 due_now.append(attempt)
             else:
                 later.setdefault(lease.due_at, []).append(attempt)
+                self._unfired.add(attempt)
         self._fire(0, due_now)
         for due_at, attempts in later.items():
             self._fire(due_at, attempts)
@@ -112,7 +114,6 @@ class Worker:
         """Start these if it is time; a timer may ring early, and the clock may be set."""
         wait = due_at - self.clock.now()
         if wait > 0:
-            self._unfired.update(attempts)
             asyncio.get_running_loop().call_later(min(wait, _RECHECK) / SECOND, self._fire, due_at, attempts)
             return
         if due_at:
@@ -142,7 +143,7 @@ class Worker:
         for attempt in attempts:
             if not attempt.stuck:
                 self._running.pop(attempt.lease.lease_id, None)
-            if attempt.lease.record.job.guarantee is Guarantee.AT_LEAST_ONCE:
+            if attempt.started_at and attempt.lease.record.job.guarantee is Guarantee.AT_LEAST_ONCE:
                 self.pace.note(attempt.lease.record.id, attempt.ended_at - attempt.started_at)
             finishes.append(Finish(attempt.lease, self._judge(attempt), attempt.started_at, attempt.ended_at))
         self._finisher.add(finishes)
@@ -175,7 +176,8 @@ class Worker:
 
     async def release_held(self) -> None:
         """Give back everything that is reserved and not armed."""
-        leases = self.held.take_all()
+        leases = [*self.held.take_all(), *self.arming.values()]
+        self.arming.clear()
         if leases:
             await self.store.release(leases)
 
@@ -208,6 +210,7 @@ class Worker:
     def fenced(self, incarnation: str) -> int:
         """This incarnation has ended: what it held is not ours any more."""
         self.held.take_all()
+        self.arming.clear()
         return self.stop_running(incarnation)
 
 
@@ -304,11 +307,12 @@ class Arming:
         worker = self._worker
         if not worker.membership.trusted:
             worker.held.take_all()  # they lapse by themselves
-            return None
+            return worker.settings.poll_every if worker.arming else None
         lead = self._lead.micros
         leases = worker.held.take(now + lead, worker.free_seats)
         if leases:
             self._on_room()
+        if leases or worker.arming:
             await self._arm(leases, lead)
         if not worker.free_seats:
             seatless = worker.held.take(worker.clock.now(), worker.settings.batch)
@@ -318,19 +322,21 @@ class Arming:
 
     async def _arm(self, leases: list[Lease], lead: Micros) -> None:
         worker = self._worker
+        worker.arming.update((lease.lease_id, lease) for lease in leases)
+        asked = list(worker.arming.values())  # without an answer the last time: `arm` is repeatable
         faults.point("arm.before_write")
         sent = worker.clock.steady()
         try:
-            answers = await worker.store.arm(leases, gates=self._gates(leases))
+            answers = await worker.store.arm(asked, gates=self._gates(asked))
         except NodeExpired:
+            for lease in leases:
+                worker.arming.pop(lease.lease_id, None)  # not armed: they lapse by themselves
             return
-        except StoreUnavailable:
-            worker.held.add(leases)  # asked again with the same leases: `arm` is repeatable
-            raise
         faults.point("arm.after_write")
         self._lead.note(worker.clock.steady() - sent)
         armed = []
-        for lease, answer in zip(leases, answers, strict=True):
+        for lease, answer in zip(asked, answers, strict=True):
+            worker.arming.pop(lease.lease_id, None)
             match answer:
                 case Armed():
                     lease.fence, lease.attempt, lease.armed_at = answer
@@ -361,6 +367,8 @@ class Arming:
 
     def _delay(self, lead: Micros) -> Micros | None:
         worker = self._worker
+        if worker.arming:
+            return worker.settings.poll_every
         due = worker.held.next_due()
         if due is None:
             return None

@@ -7,11 +7,12 @@ One file per slice of the protocol, all over the same `Tables`.
 from onthedot.stores.memory.control import Control
 from onthedot.stores.memory.history import History
 from onthedot.stores.memory.nodes import Nodes
+from onthedot.stores.memory.retention import Retention
 from onthedot.stores.memory.runs import Runs
 from onthedot.stores.memory.upkeep import Upkeep
 
 
-class MemoryStore(Control, Runs, Nodes, Upkeep, History):
+class MemoryStore(Control, Runs, Nodes, Upkeep, Retention, History):
     """All of it in dictionaries."""
 
     async def close(self) -> None:

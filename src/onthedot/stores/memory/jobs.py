@@ -11,6 +11,7 @@ from onthedot.job import Job, JobRecord, JobState
 from onthedot.run import slot_trigger
 from onthedot.schedules import schedule_id
 from onthedot.stores.base import Hint, PutJob, ScheduleState, Window
+from onthedot.stores.definitions import encode
 from onthedot.stores.memory.plan import Plan
 
 
@@ -24,7 +25,7 @@ class Jobs(Plan):
         job_id = self.names.get((job.namespace, job.name))
         old = None if job_id is None else self.jobs[job_id]
         found = 0 if old is None else old.revision
-        if old is not None and old.job == job:
+        if old is not None and encode(old.job) == encode(job):  # by meaning: 1 and True are equal, and not the same
             return PutJob(old, "unchanged")
         if expected is not None and expected != found:
             raise RevisionConflict(f"job {job.name!r}: expected revision {expected}, found {found}; read it again")
@@ -67,6 +68,7 @@ class Jobs(Plan):
                 self.record_skips(stored[dropped], closing, now)
             del stored[dropped]
             self.delays.pop((record.id, dropped), None)
+            self.armed_to.pop((record.id, slot_trigger(dropped)), None)
         for name in kept & given.keys():
             delay = given[name].delay
             self.delays.pop((record.id, name), None)
@@ -95,7 +97,7 @@ class Jobs(Plan):
             and run_id in self.finished
             and self.finished[run_id].attempts
         ]
-        return max([now, *armed, *ended])
+        return max([now, self.armed_to.get((job_id, trigger), now), *armed, *ended])
 
     def _withdraw(self, job_id: int, name: str, edge: Micros) -> int:
         never_armed = [run for run in self.runs_of(job_id, slot_trigger(name)) if not run.attempt]

@@ -8,7 +8,7 @@ matches its run is dropped when it comes up.
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from onthedot.clock import Clock, Micros, SystemClock
@@ -90,10 +90,13 @@ class Tables:
         self.holders: dict[str, set[int]] = defaultdict(set)  # of gates, by key
         self.blocked: dict[str, list[tuple[Micros, int]]] = defaultdict(list)  # who waits at them, by due instant
         self.finished: dict[int, RunRecord] = {}  # in the order in which they ended
+        self.finished_keys: dict[int, RunKey] = {}
         self.attempts: dict[int, list[AttemptRecord]] = {}
         self.skips: list[Skip] = []
         self.nodes: dict[str, NodeRow] = {}
         self.terms: dict[int, Term] = {}
+        self.daily_counts: Counter[tuple[int, int, RunState]] = Counter()  # of what was pruned, by job and day
+        self.armed_to: dict[tuple[int, str], Micros] = {}  # by job and trigger: the newest armed slot that was pruned
         self.last_run = 0
         self.last_fence = 0
 
@@ -177,6 +180,7 @@ class Tables:
         self.open_gates(list(run.gates), run)
         job = self.jobs[run.key.job_id].job
         lease, verdict, started_at = (finish.lease, finish.verdict, finish.started_at) if finish else (None, None, 0)
+        self.finished_keys[run.id] = run.key
         self.finished[run.id] = RunRecord(
             run.id, job.name, job.namespace, run.key.trigger, run.key.slot_at, run.due_at, state, run.reason,
             run.attempt, run.failures, run.recoveries, run.created_at, lease.armed_at if lease else None,

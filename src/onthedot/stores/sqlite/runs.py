@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.errors import KeyConflict, UnknownJob
+from onthedot.errors import KeyConflict, StoreUnusable, UnknownJob
 from onthedot.run import ArmAnswer, Armed, GateAsk, Gone, Lease, NewRun
 from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.finish import check_moves, move_runs, record_attempts
@@ -100,11 +101,12 @@ class Runs(Reserve):
         return await self.look(lambda tx: self.leases(tx.db, tx.db.execute(LIST_HELD, (incarnation,)).fetchall()))
 
     def leases(self, db: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> list[Lease]:
-        """Leases from rows of `LEASES`."""
-        return [
-            Lease(lease_id, run_id, self.records.find(db, job_id, revision, state), *rest)
-            for lease_id, run_id, job_id, revision, state, *rest in rows
-        ]
+        """Leases from rows of `LEASES`, but for jobs that this version cannot read: theirs wait for one that can."""
+        leases = []
+        for lease_id, run_id, job_id, revision, state, *rest in rows:
+            with suppress(StoreUnusable):
+                leases.append(Lease(lease_id, run_id, self.records.find(db, job_id, revision, state), *rest))
+        return leases
 
     async def arm(
         self, leases: Sequence[Lease], *, gates: Mapping[str, GateAsk] | None = None, now: Micros | None = None

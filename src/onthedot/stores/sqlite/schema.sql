@@ -193,6 +193,8 @@ CREATE TABLE submit_keys (  -- the same key is the same run
     PRIMARY KEY (job_id, key)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX submit_keys_run ON submit_keys (run_id);
+
 CREATE TABLE term_history (  -- every term that ever was
     shard       INTEGER NOT NULL,
     number      INTEGER NOT NULL,

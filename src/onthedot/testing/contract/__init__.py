@@ -23,11 +23,13 @@ from onthedot.testing.contract import (
     gates,
     history,
     jobs,
+    leftovers,
     look_again,
     moves,
     nodes,
     plan,
     reserve,
+    retention,
     submit,
     terms,
     upkeep,
@@ -51,6 +53,8 @@ _SLICES = (
     nodes,
     terms,
     upkeep,
+    retention,
+    leftovers,
     history,
 )
 

@@ -256,6 +256,7 @@ class Workbench:
             "runs": runs,
             "attempts": [await store.list_attempts(run.id) for run in runs],
             "skips": await store.list_skips(limit=100_000),
+            "daily counts": await store.list_daily_counts(limit=100_000),
             "nodes": nodes,
             "held": {who: sorted(map(replace, held), key=lambda one: one.run_id) for who, held in holders.items()},
         }

@@ -15,8 +15,11 @@ from onthedot import faults
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.job import Call, Sleep
 from onthedot.tasks.registry import Registry
-from onthedot.verdict import Outcome
+from onthedot.verdict import Outcome, OutcomeKind
 from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, succeeded, timed_out
+
+_PATIENCE = 1.0  # seconds that a cancelled coroutine gets to clean up
+_NO_END = Outcome(OutcomeKind.LOST, "did not end when it was cancelled")
 
 
 class CoroutineRunner:
@@ -33,6 +36,8 @@ class CoroutineRunner:
         result_bytes: int,
         ended: Ended,
         started: Started | None,
+        stuck: Ended,
+        freed: Ended,
     ) -> None:
         self._loop = loop
         self._engine_loop = engine_loop
@@ -42,6 +47,8 @@ class CoroutineRunner:
         self._result_bytes = result_bytes
         self._tell_ended = ended
         self._tell_started = started
+        self._tell_stuck = stuck
+        self._tell_freed = freed
         self._waiting: deque[Attempt] = deque()
         self._running: set[Attempt] = set()
         self._started: list[Attempt] = []
@@ -87,7 +94,9 @@ class CoroutineRunner:
             outcome = succeeded(await self._call(attempt), self._result_bytes)
         except asyncio.CancelledError as error:
             outcome = attempt.stop_as or failed(error)
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it raises is its outcome
+        except GeneratorExit:
+            raise  # the loop is gone: nobody is left to tell
+        except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
             outcome = failed(error)
         faults.point("attempt.after_call")
         self._end(attempt, timed_out(attempt.timeout) if attempt.timed_out else outcome)
@@ -102,19 +111,36 @@ class CoroutineRunner:
                 return None
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
-        attempt.outcome = outcome
-        attempt.ended_at = self._clock.now()
         attempt.handle = None
         self._running.discard(attempt)
-        self._ended.append(attempt)
-        self._flush_soon()
+        if attempt.outcome is None:
+            self._decide(attempt, outcome)
+        else:
+            self._tell(self._tell_freed, [attempt])  # its outcome was decided without it; its seat is free only now
         if self._waiting:
             self._fill_seats()
+
+    def _decide(self, attempt: Attempt, outcome: Outcome) -> None:
+        attempt.outcome = outcome
+        attempt.ended_at = self._clock.now()
+        self._ended.append(attempt)
+        self._flush_soon()
+
+    def _cancel(self, attempt: Attempt) -> None:
+        """Cancel the task; one that swallows it is decided without it, and keeps its seat until it ends."""
+        attempt.handle.cancel()
+        self._loop.call_later(_PATIENCE, self._give_up, attempt)
+
+    def _give_up(self, attempt: Attempt) -> None:
+        if attempt.outcome is None:
+            attempt.stuck = True
+            self._decide(attempt, timed_out(attempt.timeout) if attempt.timed_out else attempt.stop_as or _NO_END)
+            self._tell(self._tell_stuck, [attempt])
 
     def _end_early(self, attempts: list[Attempt]) -> None:
         for attempt in attempts:
             if attempt in self._running:
-                attempt.handle.cancel()
+                self._cancel(attempt)
             elif attempt in self._waiting:
                 self._waiting.remove(attempt)
                 self._end(attempt, never_begun(attempt))
@@ -129,12 +155,14 @@ class CoroutineRunner:
         self._flushing = False
         started, self._started = self._started, []
         ended, self._ended = self._ended, []
-        if self._engine_loop.is_closed():
-            return  # the engine has given up on us: nobody is left to tell
         if started and self._tell_started is not None:
-            self._engine_loop.call_soon_threadsafe(self._tell_started, started)
+            self._tell(self._tell_started, started)
         if ended:
-            self._engine_loop.call_soon_threadsafe(self._tell_ended, ended)
+            self._tell(self._tell_ended, ended)
+
+    def _tell(self, listener: Ended, attempts: list[Attempt]) -> None:
+        if not self._engine_loop.is_closed():  # else the engine has given up on us: nobody is left to tell
+            self._engine_loop.call_soon_threadsafe(listener, attempts)
 
     # ── time-outs: one heap, one timer ───────────────────────────────────────────────────────────────────────
 
@@ -160,5 +188,5 @@ class CoroutineRunner:
             _, _, attempt = heapq.heappop(self._deadlines)
             if attempt.outcome is None:
                 attempt.timed_out = True
-                attempt.handle.cancel()
+                self._cancel(attempt)
         self._set_timer()

@@ -61,11 +61,13 @@ class ThreadRunner:
     def stop(self, attempts: list[Attempt]) -> None:
         """What has not begun is given back; what runs cannot be stopped: it keeps its seat, and nobody listens."""
         for attempt in attempts:
-            begun = attempt.started_at > 0
-            attempt.stuck = begun
-            outcome = (attempt.stop_as or never_begun(attempt)) if begun else never_begun(attempt)
-            if not self._decide(attempt, outcome):
-                attempt.stuck = False
+            with self._deciding:
+                if attempt.outcome is not None:
+                    continue
+                attempt.stuck = attempt.started_at > 0
+                attempt.outcome = attempt.stop_as if attempt.stuck and attempt.stop_as else never_begun(attempt)
+                attempt.ended_at = self._clock.now()
+            self._tell(self._tell_ended, [attempt])
 
     def close(self) -> None:
         for _ in range(self._threads):
@@ -93,12 +95,18 @@ class ThreadRunner:
 
     def _serve(self) -> None:
         while (attempt := self._work.get()) is not None:
-            if attempt.outcome is None:
+            if self._begin(attempt):
                 self._perform(attempt)
             self._tell(self._returned, attempt)
 
+    def _begin(self, attempt: Attempt) -> bool:
+        """Whether it is still wanted: from here on it counts as begun."""
+        with self._deciding:
+            if attempt.outcome is None:
+                attempt.started_at = self._clock.now()
+            return attempt.outcome is None
+
     def _perform(self, attempt: Attempt) -> None:
-        attempt.started_at = self._clock.now()
         if attempt.timeout:
             self._tell(self._watch, attempt)
         if self._tell_started is not None:

@@ -127,6 +127,9 @@ CREATE TABLE submit_keys (  -- the same key is the same run
     PRIMARY KEY (job_id, key)
 ) STRICT, WITHOUT ROWID;
 
+-- pruning: a key goes with its run.
+CREATE INDEX submit_keys_run ON submit_keys (run_id);
+
 -- ── what has been ───────────────────────────────────────────────────────────────────────────────────────────────
 
 CREATE TABLE history (  -- finished runs

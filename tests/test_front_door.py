@@ -1,0 +1,230 @@
+"""The front door in awkward moments: cancelled starts, broken engines, renamed jobs, unreadable definitions."""
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from datetime import UTC, datetime
+
+import pytest
+
+import onthedot as otd
+from onthedot.clock import SECOND, to_micros
+from onthedot.errors import DefinitionError, OnTheDotError
+from onthedot.events import AttemptEnded
+from onthedot.stores.memory import MemoryStore
+from onthedot.testing import Harness, run_virtual
+from onthedot.work.give_way import GiveWay
+from tests.watching import Watch
+
+START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+
+
+async def test_a_start_that_is_cancelled_leaves_no_engine_behind(tmp_path):
+    sched = otd.Scheduler(f"sqlite:///{tmp_path}/x.db")
+    for n in range(50):
+        sched.job(name=f"j{n}", schedule=otd.every("1h"))(lambda: None)
+    task = asyncio.create_task(sched.start())
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    for _ in range(50):
+        if not [t for t in threading.enumerate() if t.name == "onthedot engine"]:
+            break
+        await asyncio.sleep(0.1)
+    assert not [t for t in threading.enumerate() if t.name == "onthedot engine"]
+
+
+async def test_an_engine_that_broke_does_not_slow_the_application(monkeypatch):
+    """Nobody gives way to an engine that is gone, and no thread waits for its work."""
+    store = MemoryStore()
+    sched = otd.Scheduler(store)
+    stopped, stop = [], GiveWay.stop
+
+    def stop_and_tell(self: GiveWay) -> None:
+        stopped.append(self)
+        stop(self)
+
+    monkeypatch.setattr(GiveWay, "stop", stop_and_tell)
+    await sched.start()
+
+    async def broken(**_):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(store, "expire", broken)
+    with pytest.raises(ZeroDivisionError):
+        await sched.broken()
+    with pytest.raises(ZeroDivisionError):
+        await sched.stop()
+    assert len(stopped) == 1
+    assert stopped[0].look() is False
+
+
+async def test_a_function_is_submitted_by_the_name_of_its_job():
+    sched = otd.Scheduler("memory:")
+
+    @sched.job(name="other-name")
+    async def handler() -> None: ...
+
+    async with sched:
+        await sched.submit(handler)
+
+
+async def test_a_job_in_a_namespace_can_be_submitted():
+    sched = otd.Scheduler("memory:")
+
+    @sched.job(namespace="team")
+    async def handler() -> None: ...
+
+    async with sched:
+        await sched.submit("handler")
+
+
+async def test_a_coroutine_that_ignores_its_cancellation_is_timed_out_all_the_same():
+    sched = otd.Scheduler("memory:", settings=otd.Settings(grace=SECOND))
+    over = asyncio.Event()
+
+    @sched.job(timeout="100ms")
+    async def stubborn() -> None:
+        while not over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await over.wait()
+
+    watch = Watch(sched)
+    async with sched:
+        await sched.submit("stubborn")
+        try:
+            async with asyncio.timeout(3):
+                [ended] = await watch.until_count(AttemptEnded, 1)
+                assert ended.finish.verdict.outcome == "timed_out"
+        finally:
+            over.set()
+
+
+def test_every_slot_that_a_dropped_schedule_owed_is_recorded():
+    def program(interval):
+        sched = otd.Scheduler("memory:")
+
+        @sched.job(name="job", schedule=otd.every(interval))
+        async def job() -> None: ...
+
+        return sched
+
+    async def scenario():
+        harness = Harness(START)
+        await harness.start(program("1s"))
+        await harness.advance("10s")
+        await harness.crash()
+        await harness.advance("2d")
+        await harness.start(program("2s"))
+        skips = await harness.store.list_skips(job="job")
+        await harness.stop()
+        return skips
+
+    [skip] = run_virtual(scenario())
+    assert skip.last == to_micros(START) + (2 * 86400 + 10) * SECOND
+    assert skip.count == (skip.last - skip.first) // SECOND + 1
+
+
+async def test_an_unreadable_definition_of_a_running_run_does_not_end_every_engine(tmp_path):
+    path = tmp_path / "x.db"
+
+    def program() -> otd.Scheduler:
+        sched = otd.Scheduler(f"sqlite:///{path}", settings=otd.Settings().with_leases(SECOND))
+
+        @sched.job
+        async def work() -> None: ...
+
+        return sched
+
+    async with program() as sched:
+        await sched.submit("work", delay="1h")
+    db = sqlite3.connect(path)
+    db.execute(
+        "INSERT INTO jobs (id, namespace, name, owner, state, revision, task, gated, definition_hash, created_at,"
+        " updated_at) SELECT 99, namespace, 'theirs', owner, state, 1, 'call:theirs', 0, '', 0, 0 FROM jobs"
+    )
+    db.execute('INSERT INTO job_revisions VALUES (99, 1, \'{"name":"theirs","new_key":1}\', 0)')
+    db.execute(
+        "UPDATE runs SET job_id = 99, state = 'running', lease_id = 'x', fence = 1, incarnation = 'dead', "
+        "revision = 1, reserved_at = 0, armed_at = 0, attempt = 1"
+    )
+    db.commit()
+    db.close()
+    async with program() as sched:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(sched.broken(), 1)
+
+
+async def test_an_unreadable_definition_is_replaced_by_the_program_that_defines_it(tmp_path):
+    path = tmp_path / "x.db"
+
+    def program() -> otd.Scheduler:
+        sched = otd.Scheduler(f"sqlite:///{path}")
+
+        @sched.job(schedule=otd.every("1h"))
+        async def work() -> None: ...
+
+        return sched
+
+    async with program():
+        pass
+    db = sqlite3.connect(path)
+    db.execute("UPDATE job_revisions SET definition = '{}'")
+    db.commit()
+    db.close()
+    async with program():
+        pass
+
+
+@pytest.mark.parametrize("on", ["ConnectionError", ConnectionError, 5])
+def test_retry_on_wants_a_list(on):
+    with pytest.raises(DefinitionError):
+        otd.Retry(3, on=on)
+
+
+@pytest.mark.parametrize("options", [{"owner": "\ud800"}, {"args": {"x": "\ud800"}}])
+async def test_text_that_cannot_be_stored_is_refused(options, tmp_path):
+    sched = otd.Scheduler(f"sqlite:///{tmp_path}/x.db")
+
+    async def define_and_start() -> None:
+        sched.job(name="w", **options)(lambda **_: None)
+        await sched.start()
+
+    with pytest.raises(OnTheDotError):
+        await define_and_start()
+
+
+async def test_an_edit_of_arguments_that_python_takes_for_equal_is_an_edit(tmp_path):
+    url = f"sqlite:///{tmp_path}/x.db"
+    got = []
+    for value in (1, True):
+        sched = otd.Scheduler(url)
+
+        @sched.job(args={"x": value})
+        async def work(x) -> None:
+            got.append(x)
+
+        watch = Watch(sched)
+        async with sched:
+            await sched.submit("work")
+            await watch.until_count(AttemptEnded, 1)
+    assert [type(x) for x in got] == [int, bool]
+
+
+def test_an_instant_that_has_passed_when_it_is_defined_is_not_missed_in_silence():
+    sched = otd.Scheduler("memory:")
+
+    @sched.job(name="job", schedule=otd.at("2026-06-01T11:59:59Z"))
+    async def job() -> None: ...
+
+    async def scenario():
+        harness = Harness(START)
+        await harness.start(sched)
+        await harness.advance("10s")
+        found = len(await harness.runs("job")) + len(await harness.skips("job"))
+        await harness.stop()
+        return found
+
+    assert run_virtual(scenario()) == 1
