@@ -23,6 +23,9 @@ T = TypeVar("T")
 JOB = "noop"
 PATIENCE = 120.0  # seconds until a bench must have done its work; a thousand times what it needs at size 1 %
 
+# What is measured must not be pruned meanwhile: a bench counts every run at its end.
+KEEP_ALL = otd.Settings(retention=otd.Retention(age=None, count=None, failures_age=None, failures_count=None))
+
 _FILL_BATCH = 5_000
 
 
@@ -61,7 +64,7 @@ class Counter:
 
     def scheduler(self, store: Store) -> otd.Scheduler:
         """A scheduler as users have it, with nothing but this handler."""
-        sched = otd.Scheduler(store)
+        sched = otd.Scheduler(store, settings=KEEP_ALL)
         sched.job(name=JOB)(self.handle)
         return sched
 
