@@ -31,10 +31,10 @@ class Leadership:
     async def tick(self, now: Micros) -> Micros:
         """Renew the term, or campaign for one."""
         del now
-        if self.term is not None:
-            renewed = await self._store.renew(self.term, ttl=self._settings.term_ttl)
-            if renewed is None:
-                self.lost(self.term)
+        if (term := self.term) is not None:
+            renewed = await self._store.renew(term, ttl=self._settings.term_ttl)
+            if renewed is None and self.term is not None:
+                self.lost(term)  # unless the planner was told so in the meantime
             self.term = renewed
         if self.term is None:
             self.term = await self._campaign()

@@ -26,10 +26,10 @@ Step = Callable[[], Awaitable[bool]]
 """One call to the store; whether it is to be made again."""
 
 LOOK_AT = 100_000
-"""How many finished runs are counted, at most, to find jobs that have too many: some 10 ms, once per round."""
+"""How many finished runs are counted, at most, to find jobs that have too many: some 20 ms, once per round."""
 BREATH = 20 * MILLISECOND
-"""Between two steps: a batch keeps SQLite's writer for some 7 ms, and starts that are due must not queue up behind
-them. That still is 18,000 runs a second."""
+"""Between two steps: a batch keeps SQLite's writer for some 8 ms, and starts that are due must not queue up behind
+them. That still is more than 10,000 runs a second."""
 TELL_EVERY = 50_000
 """A long round is told in parts of so many runs."""
 

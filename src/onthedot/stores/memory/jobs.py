@@ -69,7 +69,7 @@ class Jobs(Plan):
             del stored[dropped]
             self.delays.pop((record.id, dropped), None)
             self.armed_to.pop((record.id, slot_trigger(dropped)), None)
-        for name in kept & given.keys():
+        for name in sorted(kept & given.keys()):
             delay = given[name].delay
             self.delays.pop((record.id, name), None)
             if delay is not None:
