@@ -18,13 +18,15 @@ Rules for all operations:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
 from onthedot.clock import Clock, Micros
 from onthedot.job import Job, JobRecord
 from onthedot.run import ArmAnswer, AttemptRecord, GateAsk, Lease, NewRun, RunRecord, RunState, SkipRecord
+from onthedot.stores.hints import Hint as Hint
+from onthedot.stores.hints import Hints as Hints
 from onthedot.stores.retention import RetentionSlice
 from onthedot.verdict import Finish, Verdict
 
@@ -142,6 +144,7 @@ class Ask:
     lapse: Micros = 500_000
     queues: Sequence[str] = ("default",)
     tasks: frozenset[str] = frozenset()  # the names of what this worker can do, as `task_name` gives them
+    number: int = 0  # of this ask, growing with each one of its incarnation; see `held`
 
 
 @dataclass(slots=True)
@@ -192,31 +195,6 @@ class Reaped(NamedTuple):
 
     lease: Lease
     verdict: Verdict
-
-
-class Hint(NamedTuple):
-    """Something changed that a sleeping service may want to know. Losing every hint costs latency only."""
-
-    kind: Literal["runs", "schedules", "cancels"]
-    ready_at: Micros
-
-
-class Hints:
-    """Who wants to be told. Called on the loop that made the change, after its commit."""
-
-    def __init__(self) -> None:
-        self._listeners: list[Callable[[Hint], None]] = []
-
-    def listen(self, listener: Callable[[Hint], None]) -> None:
-        self._listeners.append(listener)
-
-    def clear(self) -> None:
-        """Tell nobody any more."""
-        self._listeners.clear()
-
-    def send(self, hint: Hint) -> None:
-        for listener in self._listeners:
-            listener(hint)
 
 
 # ── the slices ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -349,8 +327,12 @@ class RunsSlice(Protocol):
         """
         ...
 
-    async def held(self, incarnation: str) -> list[Lease]:
-        """Every run that this incarnation holds, reserved or running."""
+    async def held(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
+        """Every run that this incarnation holds, reserved or running.
+
+        With `void_below` every ask of it with a smaller number is void from now on, in the same write: one that is
+        still on its way gives nothing out when it arrives. So the answer to a lost reserve is final.
+        """
         ...
 
     async def arm(

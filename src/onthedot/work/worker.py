@@ -224,6 +224,7 @@ class Reserving:
         self._on_held = on_held
         self._look_at: Micros = 0  # when the store said that something may be free
         self._unanswered = False
+        self._asked = 0
 
     async def tick(self, now: Micros) -> Micros | None:
         """One look."""
@@ -262,6 +263,7 @@ class Reserving:
             return None  # what is due would find no seat: whoever has one may take it
         ahead = max(0, min(settings.ahead, settings.seats) - len(worker.held))
         extra = worker.pace.beyond_seats(worker.running) if seats else 0
+        self._asked += 1
         return Ask(
             worker.membership.incarnation,
             worker.ids.leases(seats + extra + ahead),
@@ -273,6 +275,7 @@ class Reserving:
             settings.lapse,
             settings.queues,
             worker.tasks,
+            self._asked,
         )
 
     async def _adopt_unanswered(self) -> None:
@@ -280,7 +283,9 @@ class Reserving:
         worker = self._worker
         known = worker.known_leases()
         found = [
-            lease for lease in await worker.store.held(worker.membership.incarnation) if lease.lease_id not in known
+            lease
+            for lease in await worker.store.held(worker.membership.incarnation, void_below=self._asked + 1)
+            if lease.lease_id not in known
         ]
         worker.held.add([lease for lease in found if not lease.fence])
         worker.launch([lease for lease in found if lease.fence])

@@ -57,7 +57,7 @@ async def test_a_process_killed_inside_a_write_leaves_nothing_half_written(verb,
     elif verb == "reserve":
         assert found["meta"] == [("fence", 0), ("job", 1), ("run", 5)]
     elif verb == "reap":
-        assert [row[-2:] for row in found["nodes"]] == [(0, 0)]  # neither ended nor reaped
+        assert [row[-3:-1] for row in found["nodes"]] == [(0, 0)]  # neither ended nor reaped
 
 
 @pytest.mark.parametrize("verb", VERBS)

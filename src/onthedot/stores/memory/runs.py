@@ -54,6 +54,8 @@ class Runs(Gates):
         now = self.read_clock(now)
         self.check_lease(ask.incarnation, now)
         reserved = Reserved(now)
+        if ask.number < self.nodes[ask.incarnation].void_below:
+            return reserved
         lease_ids = iter(ask.lease_ids)
         passed_over: list[Run] = []
         seats, extra, ahead = ask.seats, ask.extra, ask.ahead
@@ -147,7 +149,10 @@ class Runs(Gates):
         run.attempt = lease.attempt
         run.expires_at = None
 
-    async def held(self, incarnation: str) -> list[Lease]:
+    async def held(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
+        row = self.nodes.get(incarnation)
+        if row is not None:
+            row.void_below = max(row.void_below, void_below)
         return [run.lease for run in self.runs.values() if run.lease and run.lease.incarnation == incarnation]
 
     async def arm(

@@ -63,6 +63,7 @@ class NodeRow:
 
     node: Node
     ended: bool = False
+    void_below: int = 0  # asks with a smaller number give nothing out
 
 
 @dataclass(slots=True)

@@ -49,6 +49,8 @@ WHERE queue = :queue AND priority = :priority AND state <> 'running' AND ready_a
 ORDER BY ready_at
 """
 
+FIND_VOID_BELOW = "SELECT void_below FROM nodes WHERE incarnation = ?"
+
 ARM_NOW = """
 UPDATE runs
 SET state = 'running', lease_id = ?, fence = ?, incarnation = ?, revision = ?, reserved_at = ?, armed_at = ?,
@@ -72,6 +74,8 @@ class Reserve(Tables):
     def _reserve(self, tx: Transaction, ask: Ask, now: Micros) -> Reserved:
         check_lease(tx.db, ask.incarnation, now)
         reserved = Reserved(now)
+        if ask.number < tx.db.execute(FIND_VOID_BELOW, (ask.incarnation,)).fetchone()[0]:
+            return reserved
         due, more = _choose_due(_candidates(tx.db, LIST_DUE_RUNS, ask, now), ask)
         ahead = list(islice(_candidates(tx.db, LIST_AHEAD, ask, now), ask.ahead)) if ask.ahead else []
         lease_ids = iter(ask.lease_ids)

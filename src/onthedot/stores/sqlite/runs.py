@@ -58,6 +58,8 @@ LIST_HELD = LEASES.format(
     wanted="r.incarnation = ? ORDER BY r.id",
 )
 
+VOID = "UPDATE nodes SET void_below = max(void_below, :below) WHERE incarnation = :incarnation"
+
 FIND_ARMABLE = """
 SELECT r.id, r.lease_id, r.state, r.fence, r.attempt, r.armed_at, j.revision, j.state = 'active'
 FROM json_each(:ids) wanted CROSS JOIN runs r ON r.id = wanted.value JOIN jobs j ON j.id = r.job_id
@@ -97,8 +99,13 @@ class Runs(Reserve):
     async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
         return await self.write(lambda tx: _submit(tx, runs, self.read_clock(now)))
 
-    async def held(self, incarnation: str) -> list[Lease]:
-        return await self.look(lambda tx: self.leases(tx.db, tx.db.execute(LIST_HELD, (incarnation,)).fetchall()))
+    async def held(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
+        def work(tx: Transaction) -> list[Lease]:
+            if void_below:
+                tx.db.execute(VOID, {"below": void_below, "incarnation": incarnation})
+            return self.leases(tx.db, tx.db.execute(LIST_HELD, (incarnation,)).fetchall())
+
+        return await (self.write(work) if void_below else self.look(work))
 
     def leases(self, db: sqlite3.Connection, rows: Iterable[Sequence[Any]]) -> list[Lease]:
         """Leases from rows of `LEASES`, but for jobs that this version cannot read: theirs wait for one that can."""

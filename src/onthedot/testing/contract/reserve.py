@@ -245,3 +245,18 @@ async def check_a_lost_answer_can_be_read(bench: Workbench) -> None:
     assert await bench.release(*got.held) == [True]
     assert await bench.store.held(one) == []
     assert await bench.store.held("never registered") == []
+
+
+@check
+async def check_a_void_ask_gives_nothing_out(bench: Workbench) -> None:
+    """Who asks what it holds, because an answer was lost, may say that no earlier ask counts any more."""
+    record, node = await bench.define(), await bench.node()
+    await bench.submit(record)
+    assert await bench.store.held(node, void_below=5) == []
+    late = await bench.reserve(node, seats=9, ahead=9, horizon=100, number=4)
+    assert (late.armed, late.held) == ([], [])
+    assert await bench.store.held(node, void_below=2) == []  # it only grows
+    assert len((await bench.reserve(node, seats=9, number=5)).armed) == 1
+    other = await bench.node("other")
+    await bench.submit(record)
+    assert len((await bench.reserve(other, seats=9, number=1)).armed) == 1

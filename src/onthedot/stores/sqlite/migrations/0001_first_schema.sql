@@ -212,7 +212,8 @@ CREATE TABLE nodes (  -- one row per incarnation
     lease_until   INTEGER NOT NULL,
     left_at       INTEGER,
     ended         INTEGER NOT NULL,  -- 1: for good; it left, or its runs were taken
-    reaped        INTEGER NOT NULL   -- how many runs were taken from it
+    reaped        INTEGER NOT NULL,  -- how many runs were taken from it
+    void_below    INTEGER NOT NULL DEFAULT 0  -- asks with a smaller number give nothing out
 ) STRICT;
 
 CREATE TABLE terms (  -- the newest term of each shard

@@ -1,0 +1,33 @@
+"""Hints: what a store tells whoever sleeps. Losing or doubling every one of them costs latency only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from onthedot.clock import Micros
+
+
+class Hint(NamedTuple):
+    """Something changed that a sleeping service may want to know. Losing every hint costs latency only."""
+
+    kind: Literal["runs", "schedules", "cancels"]
+    ready_at: Micros
+
+
+class Hints:
+    """Who wants to be told. Called on the loop that made the change, after its commit."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[Hint], None]] = []
+
+    def listen(self, listener: Callable[[Hint], None]) -> None:
+        self._listeners.append(listener)
+
+    def clear(self) -> None:
+        """Tell nobody any more."""
+        self._listeners.clear()
+
+    def send(self, hint: Hint) -> None:
+        for listener in self._listeners:
+            listener(hint)
