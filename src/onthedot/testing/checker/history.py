@@ -1,0 +1,87 @@
+"""The history that a checker reads: JSON lines, one schema for the simulator and for real processes.
+
+Every line has `seq` (its place), `src`, `t_store` (the store's clock, µs), `t_mono` (the recorder's steady clock),
+`node` (who caused it, as "name#boot"; empty: nobody) and `ev`. Store events are written in the same step as the commit
+they tell of; `start` and `end` by the job itself: **the job is the oracle, not the scheduler**.
+
+| src | ev | beside the above |
+|---|---|---|
+| nemesis | begin | `settings` (lengths in µs), `seed` |
+| nemesis | nemesis | `fault`: what was done to whom |
+| nemesis | heal, over | from `heal` on nothing is broken; `over` is the last line |
+| worker | boot, exit | `how` (exit: crash, stopped, failed) |
+| worker | broken | `error`: a service ended with an error that is not the store's: always a bug |
+| store | edit | `job`, `job_id`, `rev`, `change`, `definition`, `marks`: schedule → [before, after] |
+| store | plan | `job_id`, `schedule`, `rev`, `start`, `end`, `slots`, `term` (0: by an edit) |
+| store | skip | `job_id`, `schedule`, `after`, `first`, `last`, `count`, `reason`; comes before its `plan` or `edit` |
+| store | withdraw | `run`, `job_id`, `trigger`, `slot`; comes before its `edit` |
+| store | submit | `run`, `job_id`, `trigger`, `slot`, `body` |
+| store | reserve, arm | `run`, `job_id`, `trigger`, `slot`, `lease`, `attempt`, `fence`, `inc`, `due`, `rev`, |
+| | | `failures`, `recoveries`; reserve: `until` |
+| store | gone, busy, block | `run`, `lease`, `inc`: an `arm` that was refused; block: the run waits at a gate |
+| store | release | `run`, `lease`, `ok` |
+| store | finish, reap | `run`, `lease`, `attempt`, `inc`, `ok`, `state`, `outcome`, `due`, `failed`, `recovered`, |
+| | | `ended` |
+| store | expire | `run`, `job_id`, `trigger`, `slot`, `state`, `reason` |
+| store | join, beat, leave | `inc`, `ttl` |
+| store | elect, resign | `inc`, `term`, `shard`, `until`; elect: won or renewed |
+| store | pass | a planner looked for schedules |
+| job | start, end | `run`, `job`, `slot`, `attempt`, `fence`, `mark`; end: `outcome` (done, failed, cancelled) |
+| api | ack | `key`, `run`: a submit has returned to its caller |
+| api | read | `run`, `state` ("" if there is none) |
+| api | final | for every run, at the end: `state`, `attempts`, `failures`, `recoveries`, `recorded` (rows) |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+
+
+class Journal:
+    """Collects events in order. `where` answers (store clock, steady clock, node) for each."""
+
+    def __init__(self, where: Callable[[], tuple[int, int, str]]) -> None:
+        self._where = where
+        self.events: list[Event] = []
+        self._closed = False
+
+    def close(self) -> None:
+        """Nothing more is noted: what is cleaned up afterwards did not happen."""
+        self._closed = True
+
+    def add(self, src: str, ev: str, **facts: Any) -> None:
+        """Note that something happened just now."""
+        if self._closed:
+            return
+        t_store, t_mono, node = self._where()
+        line = {"seq": len(self.events) + 1, "src": src, "t_store": t_store, "t_mono": t_mono, "node": node, "ev": ev}
+        self.events.append(line | facts)
+
+
+def to_lines(events: Iterable[Event]) -> Iterator[str]:
+    """One line of canonical JSON per event."""
+    return (json.dumps(event, sort_keys=True, separators=(",", ":")) for event in events)
+
+
+def digest(events: Iterable[Event]) -> str:
+    """SHA-256 of a history: two runs that are the same have the same."""
+    summed = hashlib.sha256()
+    for line in to_lines(events):
+        summed.update(line.encode() + b"\n")
+    return summed.hexdigest()
+
+
+def write(path: Path, events: Iterable[Event]) -> None:
+    """Keep a history."""
+    path.write_text("".join(f"{line}\n" for line in to_lines(events)))
+
+
+def read(path: Path) -> list[Event]:
+    """A history that was kept, in the order of `seq`."""
+    return sorted((json.loads(line) for line in path.read_text().splitlines() if line), key=lambda e: e["seq"])

@@ -1,0 +1,114 @@
+"""What must happen after the faults are over: L1, L2, L3, L4, L6. Bounds come from the settings in the first line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from onthedot.duration import micros
+from onthedot.job import Job
+from onthedot.run import RunState
+from onthedot.testing.checker.model import History, Run
+
+Finding = tuple[int, str]
+
+BACKLOG = 30_000_000  # µs: what was left lying must be worked off by then
+SLACK = 1_000_000  # µs: calls to the store take time even when all is well
+ON_TIME = 100_000  # µs: L3's epsilon
+
+
+def recovered_by(history: History) -> int:
+    """When everything that the faults left behind must have been found: node lease, reaper, term, backlog."""
+    settings = history.settings
+    return (history.healed or 0) + settings["node_ttl"] + 2 * settings["reap_every"] + settings["term_ttl"] + BACKLOG
+
+
+def _own_time(job: Job, longest: int) -> int:
+    """How long a run may take by itself: every attempt, every back-off, every recovery."""
+    tries = job.retry.attempts + job.max_recoveries + 1
+    each = min(longest, micros(job.timeout)) if job.timeout else longest
+    return tries * (each + micros(job.retry.max_delay)) if job.retry.attempts > 1 else tries * each
+
+
+def l1_terminal(history: History) -> Iterator[Finding]:
+    """Every run that was due is terminal a bounded time after the faults are over."""
+    if history.healed is None:
+        return
+    from_here = recovered_by(history)
+    longest = history.settings.get("longest", 0)
+    for run in history.runs.values():
+        job = history.job_of(run)
+        if job is None or not run.events:
+            continue
+        due = max((event["due"] for event in run.events if event.get("due")), default=0) or (run.key or (0, "", 0))[2]
+        by = max(from_here, due + SLACK) + _own_time(job, longest)
+        ended = next((event for event, _, after in run.steps() if after.terminal), None)
+        at = history.end if ended is None else ended["t_store"]
+        if at > by or (ended is None and history.end >= by):
+            seq = history.events[-1]["seq"] if ended is None else ended["seq"]
+            yield seq, f"run {run.id} of {job.name} is {run.last.name}; it had to be over by {by}, {at - by} µs ago"
+
+
+def l2_leader(history: History) -> Iterator[Finding]:
+    """Somebody leads within two term time-outs, and nobody leads for no longer than that."""
+    if history.healed is None:
+        return
+    patience = 2 * history.settings["term_ttl"] + SLACK
+    covered = history.healed
+    for event in history.by["elect"]:
+        if event["until"] <= history.healed:
+            continue
+        if event["t_store"] - covered > patience:
+            yield event["seq"], f"nobody led for {event['t_store'] - covered} µs after the faults were over"
+        covered = max(covered, event["until"])
+    if history.end - covered > patience:
+        yield history.events[-1]["seq"], f"nobody has led for {history.end - covered} µs"
+
+
+def l3_on_time(history: History) -> Iterator[Finding]:
+    """When all is well, user code starts at its due instant; a submit, as soon as somebody could know of it."""
+    if history.healed is None:
+        return
+    calm = recovered_by(history)
+    for run in history.runs.values():
+        first = next((event for event in run.events if event["ev"] in ("reserve", "arm")), None)
+        if first is None or first["due"] < calm or not run.starts or _was_blocked(run):
+            continue
+        known = [event["t_store"] for event in run.events if event["ev"] == "submit"]
+        allowed = max(first["due"], min(known, default=0)) + ON_TIME
+        late = run.starts[0]["t_store"] - allowed
+        if late > 0:
+            yield run.starts[0]["seq"], f"run {run.id} started {late + ON_TIME} µs late, and nothing was broken"
+
+
+def _was_blocked(run: Run) -> bool:
+    return any(event["ev"] == "block" for event in run.events)
+
+
+def l4_no_orphans(history: History) -> Iterator[Finding]:
+    """Nothing stays running under a lease that ended two reaper periods ago."""
+    if history.healed is None:
+        return
+    patience = 2 * history.settings["reap_every"] + SLACK
+    for run in history.runs.values():
+        steps = run.steps()
+        following = [event for event, _, _ in steps[1:]] + [history.events[-1]]
+        for (event, _, state), after in zip(steps, following, strict=False):
+            if state.name != RunState.RUNNING:
+                continue
+            last_seq, last_time = after["seq"], after["t_store"]
+            until = history.incarnations[state.inc].until(last_seq)
+            if last_time - max(until, history.healed, event["t_store"]) > patience:
+                yield last_seq, f"run {run.id} was running until {last_time} under a lease that ended at {until}"
+
+
+def l6_planner_passes(history: History) -> Iterator[Finding]:
+    """A planner looks at the schedules at least once in two intervals."""
+    if history.healed is None:
+        return
+    begins = history.healed + 2 * history.settings["term_ttl"] + SLACK
+    patience = 2 * history.settings["plan_every"] + SLACK
+    passes = [event["t_store"] for event in history.by["pass"] if event["t_store"] > history.healed]
+    for earlier, later in pairwise([begins, *[at for at in passes if at > begins], history.end]):
+        if later - earlier > patience:
+            yield history.events[-1]["seq"], f"no planner passed between {earlier} and {later}"

@@ -1,0 +1,202 @@
+"""A history, read once: its runs, jobs, incarnations and terms, and what the protocol says a run's state must be."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from onthedot.job import Guarantee, Job
+from onthedot.run import RunState
+from onthedot.stores.definitions import decode
+from onthedot.testing.checker.history import Event
+
+_OF_RUNS = frozenset({"submit", "withdraw", "reserve", "arm", "block", "release", "finish", "reap", "expire"})
+_TERMINAL = frozenset({"succeeded", "dead", "cancelled", "lost", "skipped"})
+
+Key = tuple[int, str, int]
+"""(job id, trigger, slot)"""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a run stands by its events so far."""
+
+    name: str = RunState.SCHEDULED
+    lease: str = ""
+    inc: str = ""
+    until: int = 0  # of a reservation
+    attempt: int = 0
+    failures: int = 0
+    recoveries: int = 0
+    ended: tuple[tuple[str, str], ...] = ()  # (lease, outcome) of the attempts that ended
+    armed_at: int = 0
+
+    @property
+    def terminal(self) -> bool:
+        return self.name in _TERMINAL or self.name == "withdrawn"
+
+
+@dataclass(slots=True)
+class Run:
+    """One run, as its events tell."""
+
+    id: int
+    key: Key | None = None
+    events: list[Event] = field(default_factory=list)
+    starts: list[Event] = field(default_factory=list)
+    ends: list[Event] = field(default_factory=list)
+    _steps: list[tuple[Event, State, State]] = field(default_factory=list)
+
+    def steps(self) -> list[tuple[Event, State, State]]:
+        """Each event with the state before and after it."""
+        if not self._steps:
+            state = State()
+            for event in self.events:
+                after = follow(state, event)
+                self._steps.append((event, state, after))
+                state = after
+        return self._steps
+
+    @property
+    def last(self) -> State:
+        return self.steps()[-1][2] if self.events else State()
+
+
+def follow(state: State, event: Event) -> State:
+    """The state after an event, if the event was right; what comes after the end moves nothing, and S8 says so."""
+    if state.terminal:
+        return state
+    match event["ev"]:
+        case "reserve":
+            return replace(state, name=RunState.RESERVED, lease=event["lease"], inc=event["inc"], until=event["until"])
+        case "arm":
+            if state.name == RunState.RUNNING and state.lease == event["lease"]:
+                return state  # asked again
+            return replace(
+                state, name=RunState.RUNNING, lease=event["lease"], inc=event["inc"], attempt=event["attempt"],
+                armed_at=event["t_store"],
+            )  # fmt: skip
+        case "release" | "block":
+            mine = event.get("ok", True) and state.name == RunState.RESERVED and state.lease == event["lease"]
+            return replace(state, name=RunState.SCHEDULED, lease="", inc="") if mine else state
+        case "finish" | "reap":
+            return _ended(state, event) if event["ok"] and holds(state, event) else state
+        case "expire":
+            return replace(state, name=event["state"], lease="", inc="")
+        case "withdraw":
+            return replace(state, name="withdrawn", lease="", inc="")
+    return state
+
+
+def holds(state: State, event: Event) -> bool:
+    """Whether the event's lease is the one under which the run is running."""
+    return state.name == RunState.RUNNING and state.lease == event["lease"]
+
+
+def _ended(state: State, event: Event) -> State:
+    return replace(
+        state,
+        name=event["state"],
+        lease="",
+        inc="",
+        failures=state.failures + event["failed"],
+        recoveries=state.recoveries + event["recovered"],
+        ended=(*state.ended, (event["lease"], event["outcome"])),
+    )
+
+
+@dataclass(slots=True)
+class Incarnation:
+    """One boot's lease: when it was renewed, and for how long. `ended` for good: it left, or was reaped."""
+
+    beats: list[tuple[int, int]] = field(default_factory=list)  # (store time, ttl)
+    seqs: list[int] = field(default_factory=list)
+    ended: tuple[int, int] | None = None  # (seq, store time)
+
+    def until(self, seq: int) -> int:
+        """The end of the lease as it stood just before `seq`: by the store's clock, whatever anybody answered."""
+        if self.ended is not None and self.ended[0] < seq:
+            return self.ended[1]
+        place = bisect_right(self.seqs, seq - 1) - 1
+        return -1 if place < 0 else sum(self.beats[place])
+
+
+class History:
+    """All of it."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+        self.runs: dict[int, Run] = {}
+        self.incarnations: defaultdict[str, Incarnation] = defaultdict(Incarnation)
+        self.revisions: defaultdict[int, list[tuple[int, int, Job]]] = defaultdict(list)  # (seq, revision, job)
+        self.by: defaultdict[str, list[Event]] = defaultdict(list)
+        for event in events:
+            self.by[event["ev"]].append(event)
+            self._index(event)
+
+    def _index(self, event: Event) -> None:
+        ev = event["ev"]
+        if ev in _OF_RUNS:
+            run = self.runs.setdefault(event["run"], Run(event["run"]))
+            run.events.append(event)
+            if run.key is None and "trigger" in event:
+                run.key = key_of(event)
+        elif ev in ("start", "end"):
+            run = self.runs.setdefault(event["run"], Run(event["run"]))
+            (run.starts if ev == "start" else run.ends).append(event)
+        elif ev in ("join", "beat"):
+            incarnation = self.incarnations[event["inc"]]
+            incarnation.beats.append((event["t_store"], event["ttl"]))
+            incarnation.seqs.append(event["seq"])
+        elif ev == "edit":
+            self.revisions[event["job_id"]].append((event["seq"], event["rev"], decode(event["definition"])))
+        if ev == "leave" or (ev == "reap" and event["ok"]):
+            incarnation = self.incarnations[event["inc"]]
+            incarnation.ended = incarnation.ended or (event["seq"], event["t_store"])
+
+    # ── what rules ask for ───────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def settings(self) -> dict[str, int]:
+        """The lengths of time that the cluster ran with."""
+        begin = self.by["begin"]
+        return dict(begin[0]["settings"]) if begin else {}
+
+    @cached_property
+    def healed(self) -> int | None:
+        """When the faults were over, by the store's clock."""
+        return self.by["heal"][0]["t_store"] if self.by["heal"] else None
+
+    @cached_property
+    def end(self) -> int:
+        """The store time of the last line."""
+        return int(self.events[-1]["t_store"]) if self.events else 0
+
+    def job(self, job_id: int, seq: int) -> tuple[int, Job] | None:
+        """The revision and the definition that were current just before `seq`."""
+        known = [(revision, job) for at, revision, job in self.revisions[job_id] if at < seq]
+        return known[-1] if known else None
+
+    def job_of(self, run: Run) -> Job | None:
+        """The newest definition of a run's job."""
+        found = None if run.key is None else self.revisions.get(run.key[0])
+        return found[-1][2] if found else None
+
+    def at_most_once(self, run: Run) -> bool:
+        """Whether the run's job has promised at most one start all along."""
+        jobs = [] if run.key is None else [job for _, _, job in self.revisions.get(run.key[0], [])]
+        return bool(jobs) and all(job.guarantee is Guarantee.AT_MOST_ONCE for job in jobs)
+
+    def steps(self) -> Iterator[tuple[Run, Event, State, State]]:
+        """Every event of every run with the state before and after it."""
+        for run in self.runs.values():
+            for event, before, after in run.steps():
+                yield run, event, before, after
+
+
+def key_of(event: Event) -> Key:
+    """The key that an event names."""
+    return event["job_id"], event["trigger"], event["slot"]

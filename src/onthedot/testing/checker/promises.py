@@ -1,0 +1,163 @@
+"""What jobs and callers were promised: S3, S9, S12, S15, S16, S18, S19."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onthedot.run import RunState
+from onthedot.testing.checker.history import Event
+from onthedot.testing.checker.model import History
+
+Finding = tuple[int, str]
+
+MEASURING_ERROR = 50_000  # µs: how far the witness's clock may be from the store's
+
+
+def s3_never_early(history: History) -> Iterator[Finding]:
+    """User code starts at or after the due instant, by the store's clock."""
+    for run in history.runs.values():
+        due = {event["attempt"]: event["due"] for event in run.events if event["ev"] == "arm"}
+        for start in run.starts:
+            early = due.get(start["attempt"], start["slot"]) - start["t_store"]
+            if early > MEASURING_ERROR:
+                yield start["seq"], f"attempt {start['attempt']} of run {run.id} started {early} µs early"
+
+
+def s9_at_most_once(history: History) -> Iterator[Finding]:
+    """At most one start, and at most one armed attempt, of a run under at_most_once."""
+    for run in history.runs.values():
+        if not history.at_most_once(run):
+            continue
+        if len(run.starts) > 1:
+            yield run.starts[1]["seq"], f"run {run.id} is at_most_once and started {len(run.starts)} times"
+        armed = [event for event in run.events if event["ev"] == "arm"]
+        if len({event["lease"] for event in armed}) > 1:
+            yield armed[-1]["seq"], f"run {run.id} is at_most_once and was armed under several leases"
+
+
+def s12_terms(history: History) -> Iterator[Finding]:
+    """Terms of a shard only grow, one holder at a time, and an accepted plan carried the current one."""
+    current: dict[int, Event] = {}
+    for event in history.events:
+        if event["ev"] in ("elect", "resign"):
+            last = current.get(event["shard"])
+            if last is not None and event["term"] < last["term"]:
+                yield event["seq"], f"term {event['term']} follows term {last['term']}"
+            if event["ev"] == "elect" and last is not None and event["inc"] != last["inc"]:
+                if event["term"] == last["term"]:
+                    yield event["seq"], f"term {event['term']} has two holders"
+                elif last["until"] > event["t_store"] and not _left(history, last["inc"], event["seq"]):
+                    yield event["seq"], f"term {event['term']} was won while term {last['term']} was running"
+            until = event["until"] if event["ev"] == "elect" else event["t_store"]
+            current[event["shard"]] = event | {"until": until}
+        elif event["ev"] == "plan" and event["term"]:
+            last = current.get(event.get("shard", 0))
+            if last is None or last["term"] != event["term"] or last["until"] <= event["t_store"]:
+                yield event["seq"], f"a plan of term {event['term']} was accepted, which was not current"
+            known = history.job(event["job_id"], event["seq"])
+            if known is None or known[0] != event["rev"]:
+                yield event["seq"], f"a plan for revision {event['rev']} was accepted, which was not current"
+
+
+def _left(history: History, incarnation: str, seq: int) -> bool:
+    ended = history.incarnations[incarnation].ended
+    return ended is not None and ended[0] < seq
+
+
+def s15_revision(history: History) -> Iterator[Finding]:
+    """Each attempt ran the revision that was current when it was armed: by its row, and by what the job itself saw."""
+    for run in history.runs.values():
+        marks: dict[int, object] = {}
+        for event, before, after in run.steps():
+            if event["ev"] != "arm" or before == after:
+                continue
+            known = history.job(event["job_id"], event["seq"])
+            if known is None or known[0] != event["rev"]:
+                yield event["seq"], f"run {run.id} was armed with revision {event['rev']}, which was not current"
+            elif "mark" in known[1].args:
+                marks[event["attempt"]] = known[1].args["mark"]
+        for start in run.starts:
+            expected = marks.get(start["attempt"], start["mark"])
+            if start["mark"] != expected:
+                yield (
+                    start["seq"],
+                    f"attempt {start['attempt']} of run {run.id} ran mark {start['mark']}, not {expected}",
+                )
+
+
+def s16_bounded(history: History) -> Iterator[Finding]:
+    """Failures stay within the job's attempts, recoveries within its max_recoveries; then the run is dead. What a
+    lease says of both is what happened."""
+    for run in history.runs.values():
+        for event, before, after in run.steps():
+            if event["ev"] in ("reserve", "arm") and not before.terminal:
+                said = event["failures"], event["recoveries"]
+                if said != (before.failures, before.recoveries):
+                    told = before.failures, before.recoveries
+                    yield event["seq"], f"run {run.id}: (failures, recoveries) are {said} in its lease, {told} happened"
+            if event["ev"] not in ("finish", "reap") or before == after:
+                continue
+            known = None if run.key is None else [job for _, _, job in history.revisions[run.key[0]]]
+            if not known:
+                continue
+            if after.failures > max(job.retry.attempts for job in known):
+                yield event["seq"], f"run {run.id} failed {after.failures} times"
+            most = max(job.max_recoveries for job in known)
+            if after.recoveries > most and after.name == RunState.SCHEDULED:
+                yield event["seq"], f"run {run.id} was recovered {after.recoveries} times, and goes on"
+
+
+def s18_durable(history: History) -> Iterator[Finding]:
+    """What was answered is seen by every later read: state and counts are those that the accepted writes add up to."""
+    for ack in history.by["ack"]:
+        run = history.runs.get(ack["run"])
+        if run is None or not any(e["ev"] == "submit" and e["seq"] < ack["seq"] for e in run.events):
+            yield ack["seq"], f"submit of {ack['key']} answered with run {ack['run']}, which was never written"
+    for read in history.by["read"]:
+        run = history.runs.get(read["run"])
+        states = [] if run is None else [after for event, _, after in run.steps() if event["seq"] < read["seq"]]
+        if states and not _same(states[-1].name, read["state"]):
+            yield read["seq"], f"run {read['run']} was read as {read['state'] or 'missing'}, it is {states[-1].name}"
+    finals = {final["run"]: final for final in history.by["final"]}
+    for run in history.runs.values() if finals else ():
+        last, final = run.last, finals.get(run.id)
+        if final is None:
+            if last.name != "withdrawn":
+                yield history.events[-1]["seq"], f"run {run.id} is {last.name}, and no longer there"
+            continue
+        counted = final["attempts"], final["failures"], final["recoveries"]
+        if not _same(last.name, final["state"]):
+            yield final["seq"], f"run {run.id} is {final['state']}, by its history {last.name}"
+        elif counted != (last.attempt, last.failures, last.recoveries):
+            told = last.attempt, last.failures, last.recoveries
+            yield final["seq"], f"run {run.id}: (attempts, failures, recoveries) are {counted}, {told} happened"
+
+
+def _same(by_history: str, shown: str) -> bool:
+    """A reservation may have been given up with its node, which is no event of the run."""
+    if by_history == RunState.RESERVED:
+        return shown in (RunState.RESERVED, RunState.SCHEDULED)
+    return by_history == shown or (by_history == "withdrawn" and not shown)
+
+
+def s19_idempotent(history: History) -> Iterator[Finding]:
+    """The same key gives the same run, and the same body, however often it is submitted."""
+    runs: dict[str, int] = {}
+    bodies: dict[str, object] = {}
+    for event in history.events:
+        if event["ev"] == "submit":
+            key = f"{event['job_id']}/{event['trigger']}"
+            if runs.setdefault(key, event["run"]) != event["run"]:
+                yield event["seq"], f"{key} is run {runs[key]} and run {event['run']}"
+            if bodies.setdefault(key, event["body"]) != event["body"]:
+                yield event["seq"], f"{key} was accepted with another body"
+        elif event["ev"] == "ack":
+            key = str(event["key"])
+            if runs.setdefault(key, event["run"]) != event["run"]:
+                yield event["seq"], f"{key} was answered with run {runs[key]} and run {event['run']}"
+
+
+def no_bugs(history: History) -> Iterator[Finding]:
+    """No service ends with an error that is not the store's."""
+    for event in history.by["broken"]:
+        yield event["seq"], f"a service of {event['node']} broke: {event['error']}"

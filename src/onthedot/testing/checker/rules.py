@@ -1,0 +1,60 @@
+"""Every rule by its number, and `check`, which asks them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from onthedot.testing.checker import holding, liveness, promises, slots, witness
+from onthedot.testing.checker.history import Event
+from onthedot.testing.checker.model import History
+
+Finding = tuple[int, str]
+"""(seq of the event that shows it, what is wrong)"""
+
+Rule = Callable[[History], Iterator[Finding]]
+
+
+class Violation(NamedTuple):
+    """A promise that was broken."""
+
+    rule: str
+    seq: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.rule} at line {self.seq}: {self.what}"
+
+
+RULES: dict[str, Rule] = {
+    "S1": slots.s1_unique,
+    "S2": slots.s2_no_phantom,
+    "S3": promises.s3_never_early,
+    "S4": slots.s4_no_silent_miss,
+    "S5": holding.s5_one_holder,
+    "S6": holding.s6_order,
+    "S7": holding.s7_fenced_finish,
+    "S8": holding.s8_terminal_absorbs,
+    "S9": promises.s9_at_most_once,
+    "S12": promises.s12_terms,
+    "S15": promises.s15_revision,
+    "S16": promises.s16_bounded,
+    "S18": promises.s18_durable,
+    "S19": promises.s19_idempotent,
+    "L1": liveness.l1_terminal,
+    "L2": liveness.l2_leader,
+    "L3": liveness.l3_on_time,
+    "L4": liveness.l4_no_orphans,
+    "L6": liveness.l6_planner_passes,
+    "matching by key": witness.by_key,
+    "matching by time": witness.by_time,
+    "no bugs": promises.no_bugs,
+}
+"""To come with gates, pauses, cancels, effects and retention: S10, S11, S13, S14, S17; with processes: S20, L5."""
+
+
+def check(events: list[Event], *, only: Iterable[str] | None = None) -> list[Violation]:
+    """Every violation of the rules (default: all of them) in a history."""
+    history = History(events)
+    names = RULES if only is None else only
+    return [Violation(name, seq, what) for name in names for seq, what in RULES[name](history)]

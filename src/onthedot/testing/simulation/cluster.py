@@ -1,0 +1,273 @@
+"""A whole run: a cluster, a workload and faults; then no more faults, and the question what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import cast
+
+from onthedot.clock import SECOND, Clock
+from onthedot.engine import Engine
+from onthedot.errors import StoreUnavailable
+from onthedot.job import Job
+from onthedot.run import NewRun, submit_trigger
+from onthedot.settings import Settings
+from onthedot.stores.base import Store
+from onthedot.stores.memory import MemoryStore
+from onthedot.tasks.registry import Registry
+from onthedot.testing.checker import Event, Journal, Violation, check, digest
+from onthedot.testing.clock import VirtualClock
+from onthedot.testing.simulation import faults as fault_schedules
+from onthedot.testing.simulation import workload as workloads
+from onthedot.testing.simulation.cable import CALLER
+from onthedot.testing.simulation.chance import Chance
+from onthedot.testing.simulation.faults import CALM, Fault, Weather
+from onthedot.testing.simulation.jobs import registry
+from onthedot.testing.simulation.loop import PROCESS, ClusterLoop
+from onthedot.testing.simulation.node import Build, Node, lengths
+from onthedot.testing.simulation.recorder import Recorder
+from onthedot.testing.simulation.workload import Action, Workload
+
+START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+WORKDAY = 7_200.0  # seconds: work is drawn for so long at least, so that a shorter run is a part of the longer one
+SETTLE = 420.0  # seconds without faults at the end: longer than every bound of the liveness rules
+
+OpenStore = Callable[[Clock], Store | Awaitable[Store]]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Everything that a run depends on. Without faults given, the seed draws them."""
+
+    seed: str = "1"
+    minutes: float = 60.0
+    nodes: int = 3
+    jobs: int = 20
+    fault_every: float = 40.0
+    extra_faults: tuple[str, ...] = ()
+    weather: Weather = field(default_factory=Weather)
+    faults: tuple[Fault, ...] | None = None
+    workload: Workload | None = None
+    settings: Settings = field(default_factory=lambda: Settings(seats=8, ahead=8))
+
+    @property
+    def faulty_seconds(self) -> float:
+        """How long faults are about."""
+        return max(60.0, self.minutes * 60 - SETTLE)
+
+    def filled(self) -> Scenario:
+        """The same, with faults and workload drawn."""
+        seconds = self.faulty_seconds
+        drawn = self.faults
+        if drawn is None:
+            drawn = tuple(
+                fault_schedules.generate(
+                    self.seed, nodes=self.nodes, seconds=seconds, every=self.fault_every, extra=self.extra_faults
+                )
+            )
+        work = self.workload or workloads.generate(
+            self.seed, start=START, nodes=self.nodes, seconds=max(WORKDAY, seconds + SETTLE), jobs=self.jobs
+        )
+        return replace(self, faults=drawn, workload=work)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run."""
+
+    scenario: Scenario
+    events: list[Event]
+    violations: list[Violation]
+    steps: int
+    calls: int
+
+    @property
+    def digest(self) -> str:
+        return digest(self.events)
+
+    @property
+    def hours(self) -> float:
+        length: int = self.events[-1]["t_mono"] - self.events[0]["t_mono"]
+        return length / SECOND / 3600
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many events of each kind."""
+        return Counter(event["ev"] for event in self.events)
+
+
+def simulate(scenario: Scenario, *, store: OpenStore = MemoryStore, build: Build = Engine) -> Outcome:
+    """Run a scenario to its end and check its history."""
+    loop = ClusterLoop(Chance(f"{scenario.seed} order"))
+    cluster = Cluster(scenario.filled(), loop, store, build)
+    try:
+        loop.run_until_complete(cluster.run())
+        calls = sum(node.calls for node in cluster.nodes)
+    finally:
+        loop.bury_all()
+        loop.close()
+    events = cluster.journal.events
+    return Outcome(cluster.scenario, events, check(events), loop.steps, calls)
+
+
+class Cluster:
+    """The nodes, the store, the workload, and who breaks what."""
+
+    def __init__(self, scenario: Scenario, loop: ClusterLoop, open_store: OpenStore, build: Build) -> None:
+        self.scenario = scenario
+        self.loop = loop
+        self.clock = VirtualClock(loop, START)
+        self.journal = Journal(self._where)
+        self.nodes: list[Node] = []
+        self._open_store = open_store
+        self._build = build
+        self._weather = scenario.weather
+        self._submitted: list[int] = []
+
+    def _where(self) -> tuple[int, int, str]:
+        return self.clock.now(), self.clock.steady(), CALLER.get()
+
+    @property
+    def _work(self) -> Workload:
+        return cast(Workload, self.scenario.workload)
+
+    async def run(self) -> None:
+        """Two phases: faults, then healing, in which progress is demanded."""
+        opened = self._open_store(self.clock)
+        store = await opened if inspect.isawaitable(opened) else opened
+        recorder = Recorder(store, self.journal)
+        scenario = self.scenario
+        self.journal.add("nemesis", "begin", seed=scenario.seed, settings=lengths(scenario.settings))
+        store.hints.listen(self._spread)
+        for number in range(scenario.nodes):
+            settings = replace(scenario.settings, node_id="abcdefghijklmnopqrstuvwxyz"[number])
+            node = Node(
+                number, scenario.seed, self.loop, recorder, self.journal, settings, self._program, self._strike,
+                self._build,
+            )  # fmt: skip
+            node.weather = scenario.weather
+            self.nodes.append(node)
+            self.loop.call_later(number * 0.7, node.start)
+        for fault in scenario.faults or ():
+            self.loop.call_later(fault.at, self._break, fault)
+        for action in self._work.actions:
+            self.loop.call_later(action.at, self._ask, action)
+        await asyncio.sleep(scenario.faulty_seconds)
+        self._heal()
+        await asyncio.sleep(SETTLE)
+        await self._final(store)
+
+    def _program(self) -> tuple[Registry, list[Job]]:
+        """What a node that boots now would run."""
+        jobs = self._work.version(self.loop.time())
+        return registry(self.scenario.seed, self._work, self.journal), list(jobs.values())
+
+    def _spread(self, hint: object) -> None:
+        for node in self.nodes:
+            if node.boot is not None:
+                node.boot.cable.hear(hint)  # type: ignore[arg-type]
+
+    # ── faults ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _break(self, fault: Fault) -> None:
+        node = self.nodes[fault.node % len(self.nodes)]
+        if fault.op:
+            node.armed.append(fault)
+        else:
+            self._strike(node, fault)
+
+    def _strike(self, node: Node, fault: Fault) -> None:
+        where = f" at {fault.op}" if fault.op else ""
+        told = f"{fault.kind}{where} for {fault.length} s" + (f" ({fault.amount})" if fault.amount else "")
+        self.journal.add("nemesis", "nemesis", fault=told, on=node.name)
+        match fault.kind:
+            case "crash":
+                node.kill(fault.length)
+            case "freeze":
+                node.freeze(fault.length)
+            case "stop":
+                node.stop(fault.length)
+            case "skew":
+                node.clock.skew = round(fault.amount * SECOND)
+                self._later(fault.length, setattr, node.clock, "skew", 0)
+            case "drift":
+                node.clock.drift(fault.amount)
+                self._later(fault.length, node.clock.drift, 0)
+            case _:
+                node.broken[fault.kind] = fault.amount
+                self._later(fault.length, node.broken.pop, fault.kind, None)
+
+    def _later(self, seconds: float, callback: Callable[..., object], *args: object) -> None:
+        """Not as something the process does that happens to run: it may be dead by then."""
+        context = copy_context()
+        context.run(PROCESS.set, None)
+        self.loop.call_later(seconds, callback, *args, context=context)
+
+    def _heal(self) -> None:
+        self.journal.add("nemesis", "heal")
+        for node in self.nodes:
+            node.settle()
+
+    # ── what is asked of it ──────────────────────────────────────────────────────────────────────────────────
+
+    def _ask(self, action: Action) -> None:
+        """On the node that was meant, or on the next one that is up; if none is, the caller goes away."""
+        order = [*self.nodes[action.node :], *self.nodes[: action.node]]
+        boot = next((node.boot for node in order if node.up), None)
+        if boot is None:
+            return
+        context = copy_context()
+        context.run(PROCESS.set, boot.process)
+        context.run(CALLER.set, boot.process.name)
+        boot.tasks.append(self.loop.create_task(self._perform(action, boot.engine), context=context))
+
+    async def _perform(self, action: Action, engine: Engine) -> None:
+        """As a client would: what was not answered is asked again."""
+        trigger = submit_trigger(f"{action.job}-{action.at}")
+        due_at = self.clock.now() + round(action.delay * SECOND)
+        for attempt in range(20):
+            try:
+                await self._perform_once(action, engine, trigger, due_at)
+            except StoreUnavailable:
+                await asyncio.sleep(0.2 * (attempt + 1))
+            else:
+                return
+
+    async def _perform_once(self, action: Action, engine: Engine, trigger: str, due_at: int) -> None:
+        store = engine.store
+        match action.kind:
+            case "put":
+                await engine.put_job(self._work.version(action.at)[action.job])
+            case "submit":
+                record = await store.get_job(action.job)
+                if record is None:
+                    return
+                [run] = await store.submit([NewRun(record.id, trigger, due_at)])
+                self.journal.add("api", "ack", key=f"{record.id}/{trigger}", run=run)
+                self._submitted.append(run)
+            case "read":
+                if self._submitted:
+                    await store.get_run(self._submitted[-1 - int(action.at) % min(9, len(self._submitted))])
+
+    async def _final(self, store: Store) -> None:
+        """Pull every plug, and read what is there."""
+        for node in self.nodes:
+            node.settle = lambda: None  # type: ignore[method-assign]
+            node.kill(1e9)
+        for run in sorted(await store.list_runs(limit=1_000_000), key=lambda run: run.id):
+            recorded = await store.list_attempts(run.id)
+            self.journal.add(
+                "api", "final", run=run.id, state=str(run.state), attempts=run.attempts, failures=run.failures,
+                recoveries=run.recoveries, recorded=len(recorded),
+            )  # fmt: skip
+        self.journal.add("nemesis", "over")
+        self.journal.close()
+        await store.close()
+
+
+__all__ = ["CALM", "Cluster", "Outcome", "Scenario", "simulate"]

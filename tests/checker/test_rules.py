@@ -1,0 +1,201 @@
+"""Each rule passes what is right and catches what is wrong."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from onthedot.testing.checker import RULES, check, read, write
+from tests.checker.made_up import SCHEDULE, TRIGGER, S, Story, beginning, changed, definition, good, without
+
+GOOD = {
+    "one run": good(),
+    "a finish that came again": good().verdict(62),
+    "an arm that was asked again": beginning().lease(58.5, "reserve", fence=0, until=61 * S).lease(59.8, "arm")
+    .lease(59.9, "arm").job(60, "start").job(61, "end", outcome="done").verdict(61),
+    "a reservation that lapsed": beginning().lease(58.5, "reserve", fence=0, until=round(60.5 * S))
+    .lease(60.6, "reserve", fence=0, lease="l2", until=61 * S).lease(60.6, "arm", lease="l2"),
+    "a run recovered from a dead node": beginning().lease(59.9, "arm").job(60, "start")
+    .verdict(74, "reap", state="scheduled", outcome="lost", recovered=True)
+    .add(74, "join", inc="B", ttl=15 * S)
+    .lease(75, "arm", lease="l2", inc="B", attempt=2, fence=2, recoveries=1).verdict(76, ok=False)
+    .verdict(77, lease="l2", attempt=2, inc="B").job(75, "start", attempt=2, fence=2)
+    .job(76, "end", attempt=2, fence=2, outcome="done"),
+    "slots that were skipped": beginning().add(
+        200, "skip", job_id=1, schedule=SCHEDULE, after=0, first=120 * S, last=180 * S, count=2, reason="missed"
+    ).add(200, "elect", inc="A", term=3, shard=0, until=210 * S)
+    .add(200, "plan", job_id=1, schedule=SCHEDULE, rev=1, start=66 * S, end=230 * S, slots=[], term=3, shard=0),
+}  # fmt: skip
+
+
+def replanned(**facts) -> Story:
+    plan: dict[str, Any] = {
+        "job_id": 1,
+        "schedule": SCHEDULE,
+        "rev": 1,
+        "start": 66 * S,
+        "end": 125 * S,
+        "slots": [120 * S],
+    }
+    return (
+        good()
+        .add(62, "elect", inc="A", term=3, shard=0, until=72 * S)
+        .add(63, "plan", **plan | {"term": 3, "shard": 0, "inc": "A"} | facts)
+    )
+
+
+def edited(before: int, after: int, at: float = 62, slots=(), withdrawn=()) -> Story:
+    story = good()
+    for slot in withdrawn:
+        story.add(at, "withdraw", run=9, job_id=1, trigger=TRIGGER, slot=slot * S)
+    story.add(
+        at, "plan", job_id=1, schedule=SCHEDULE, rev=2, start=S, end=after * S, slots=[s * S for s in slots], term=0
+    )
+    marks = {SCHEDULE: [{"origin": S, "watermark": before * S}, {"origin": S, "watermark": after * S}]}
+    text = definition(args={"mark": 1})
+    return story.add(at, "edit", job="job", job_id=1, rev=2, change="changed", definition=text, marks=marks)
+
+
+GOOD["the next slot planned"] = replanned()
+GOOD["an edit that plans on"] = edited(66, 125, slots=[120])
+SUBMIT: dict[str, Any] = {"run": 5, "job_id": 1, "trigger": "submit:x", "slot": 62 * S, "due": 62 * S, "body": None}
+AMO: dict[str, Any] = {"guarantee": "at_most_once"}
+DEAD: dict[str, Any] = {"state": "dead", "outcome": "failed", "failed": True}
+
+
+def calm(end: float = 400) -> Story:
+    """All is well from the beginning: what liveness asks for."""
+    story = Story()
+    story.events = good().events[:1]
+    story.add(0, "heal", "nemesis").add(0, "join", inc="A", ttl=15 * S)
+    story.events += [event | {"seq": 0} for event in good().events[3:5]]
+    for at in range(0, int(end), 4):
+        story.add(at, "elect", inc="A", term=1, shard=0, until=(at + 10) * S).add(at, "pass").add(
+            at, "beat", inc="A", ttl=15 * S
+        )
+    for number, event in enumerate(story.events):
+        event["seq"] = number + 1
+    return story
+
+
+def run_at(story: Story, at: float, start: float, end: float | None) -> Story:
+    due = round(at * S)
+    story.lease(at - 1, "reserve", due=due, slot=due, fence=0, until=due + S // 2)
+    story.lease(at, "arm", due=due, slot=due).job(start, "start", slot=due)
+    if end is not None:
+        story.job(end, "end", slot=due, outcome="done").verdict(end)
+    story.add(max(400, end or 0), "over", "nemesis")
+    return renumbered(story)
+
+
+def renumbered(story: Story) -> Story:
+    story.events.sort(key=lambda event: event["t_store"])
+    for number, event in enumerate(story.events):
+        event["seq"] = number + 1
+    return story
+
+
+BAD = {
+    ("S1", "a slot planned twice"): replanned(start=31 * S, end=66 * S, slots=[60 * S]),
+    ("S1", "two runs of one key"): good().lease(63, "reserve", run=2, lease="l2", fence=0, until=64 * S),
+    ("S2", "a run that nobody planned"): beginning().lease(59.9, "arm", slot=61 * S),
+    ("S2", "a start that nobody reserved"): beginning().job(60, "start", run=7),
+    ("S3", "a start before its due instant"): changed(good(), "start", t_store=round(59.9 * S)),
+    ("S4", "a slot forgotten"): replanned(slots=[]),
+    ("S4", "a slot that the rule does not yield"): replanned(slots=[120 * S, 121 * S]),
+    ("S4", "a watermark that jumped"): replanned(start=70 * S),
+    ("S4", "a watermark that jumped over a slot"): replanned(start=121 * S, end=125 * S, slots=[]),
+    ("S4", "an edit that withdrew and forgot"): edited(66, 125, slots=[]),
+    ("S4", "an edit that went back too far"): edited(66, 40),
+    ("S4", "an edit that hid misses"): edited(66, 205, at=200, slots=[]),
+    ("S4", "a skip that counts wrong"): changed(GOOD["slots that were skipped"], "skip", count=3),
+    ("S5", "taken while reserved"): beginning().lease(58.5, "reserve", fence=0, until=round(60.5 * S))
+    .lease(59, "reserve", fence=0, lease="l2", until=61 * S),
+    ("S5", "taken while running"): beginning().lease(59.9, "arm").lease(60, "arm", lease="l2", attempt=2, fence=2),
+    ("S5", "armed without a living lease"): without(good(), "beat"),
+    ("S5", "a lease renewed after its end"): GOOD["a run recovered from a dead node"].__class__.add(
+        good().verdict(90, "reap", ok=True), 91, "beat", inc="A", ttl=15 * S
+    ),
+    ("S5", "an attempt that started twice"): good().job(61, "start"),
+    ("S6", "a fence drawn twice"): good().lease(63, "arm", run=2, lease="l2", slot=120 * S),
+    ("S6", "a lease used twice"): good().lease(63, "reserve", run=2, fence=0, slot=120 * S, until=64 * S),
+    ("S6", "an attempt left out"): changed(good(), "arm", attempt=2),
+    ("S6", "reaped while its lease was alive"): beginning().lease(59.9, "arm").verdict(
+        61, "reap", state="scheduled", outcome="lost", recovered=True
+    ),
+    ("S7", "a finish under a foreign lease"): beginning().lease(59.9, "arm").verdict(61, lease="l0"),
+    ("S7", "a finish with nothing running"): beginning().lease(58.5, "reserve", fence=0, until=61 * S).verdict(61),
+    ("S7", "a rightful finish refused"): changed(good(), "finish", ok=False),
+    ("S7", "an attempt recorded twice"): changed(good(), "final", recorded=2),
+    ("S8", "armed after its end"): good().lease(63, "arm", lease="l2", attempt=2, fence=2),
+    ("S8", "a second end"): good().verdict(63, lease="l2", **DEAD),
+    ("S8", "expired after its end"): good().add(
+        63, "expire", run=1, job_id=1, trigger=TRIGGER, slot=60 * S, state="skipped", reason="missed", ended=63 * S
+    ),
+    ("S9", "started twice"): good(**AMO).job(62, "start", fence=2, attempt=2),
+    ("S9", "armed twice"): beginning(**AMO).lease(59, "arm").verdict(60, state="scheduled", outcome="released")
+    .lease(61, "arm", lease="l2", attempt=2, fence=2),
+    ("S12", "a term that went back"): good().add(63, "elect", inc="A", term=1, shard=0, until=70 * S),
+    ("S12", "two leaders"): good().add(40, "elect", inc="B", term=3, shard=0, until=50 * S),
+    ("S12", "a plan of an old term"): replanned(term=2),
+    ("S12", "a plan of an old revision"): replanned(rev=7),
+    ("S15", "an old revision armed"): changed(good(), "arm", rev=0),
+    ("S15", "another definition executed"): changed(good(), "start", mark=4),
+    ("S16", "more failures than attempts"): beginning().lease(59, "arm").verdict(60, **DEAD | {"state": "scheduled"})
+    .lease(61, "arm", lease="l2", attempt=2, fence=2, failures=1).verdict(62, lease="l2", attempt=2, **DEAD),
+    ("S16", "a lease that counts wrong"): changed(good(), "arm", failures=1),
+    ("S16", "recovered for ever"): beginning(max_recoveries=0).lease(59.9, "arm").verdict(
+        74, "reap", state="scheduled", outcome="lost", recovered=True
+    ),
+    ("S18", "an answer without a write"): good().add(63, "ack", "api", key="1/submit:x", run=5),
+    ("S18", "another state than what was written"): changed(good(), "final", state="dead"),
+    ("S18", "a run that vanished"): without(good(), "final").add(62, "final", "api", run=3, recorded=0),
+    ("S18", "a read of the past"): good().add(63, "read", "api", run=1, state="running"),
+    ("S19", "two runs for one key"): good().add(62, "submit", **SUBMIT).add(63, "submit", **SUBMIT | {"run": 6}),
+    ("S19", "another body"): good().add(62, "submit", **SUBMIT).add(63, "submit", **SUBMIT | {"body": "{}"}),
+    ("matching by key", "a success without an end"): without(good(), "end"),
+    ("matching by key", "another slot"): changed(good(), "start", slot=0),
+    ("matching by time", "a success without an execution"): without(without(good(), "end"), "start"),
+    ("matching by time", "an execution after the end"): changed(good(), "start", t_store=90 * S),
+    ("no bugs", "a service that broke"): good().add(63, "broken", "worker", error="TypeError"),
+    ("L1", "a run that never ends"): run_at(calm(), 60, 60, None),
+    ("L2", "nobody leads"): renumbered(Story.add(calm(40), 100, "over", "nemesis")),
+    ("L3", "late although nothing was broken"): run_at(calm(), 120, 120.5, 121),
+    ("L4", "running under a dead lease"): renumbered(
+        Story.add(calm(100), 60, "join", inc="Z", ttl=15 * S).lease(61, "arm", inc="Z").add(300, "over", "nemesis")
+    ),
+    ("L6", "a planner that stopped"): renumbered(Story.add(calm(100), 200, "over", "nemesis")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_what_is_right_passes(name):
+    assert check(GOOD[name].events) == []
+
+
+@pytest.mark.parametrize(("rule", "name"), BAD)
+def test_what_is_wrong_is_caught(rule, name):
+    assert rule in {violation.rule for violation in check(BAD[rule, name].events, only=[rule])}
+
+
+def test_what_is_alive_and_well_passes():
+    assert check(run_at(calm(), 120, 120, 121).events, only=[rule for rule in RULES if rule.startswith("L")]) == []
+
+
+def test_every_rule_has_something_to_catch():
+    assert {rule for rule, _ in BAD} == set(RULES)
+
+
+def test_every_rule_says_what_it_holds():
+    assert all(rule.__doc__ for rule in RULES.values())
+
+
+def test_a_history_can_be_kept_and_checked_by_command(tmp_path):
+    path = tmp_path / "history.jsonl"
+    write(path, good().events)
+    assert read(path) == good().events
+    write(path, BAD["S3", "a start before its due instant"].events)
+    done = subprocess.run([sys.executable, "-m", "onthedot.testing.checker", path], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "S3 at line" in done.stdout

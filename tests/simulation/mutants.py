@@ -1,0 +1,202 @@
+"""The protocol with one thing left out: each mutant is a mistake that real schedulers have made.
+
+A checker that finds nothing means little unless it finds these. `MUTANTS` says which rules must notice each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from onthedot.clock import SECOND
+from onthedot.engine import Engine
+from onthedot.plan import planner
+from onthedot.plan.windows import plan_window
+from onthedot.run import RunState
+from onthedot.stores.base import Window
+from onthedot.stores.memory import MemoryStore
+from onthedot.verdict import Finish
+
+
+class NoFenceOnFinish(MemoryStore):
+    """Any finish of a run that is running is accepted, whoever sends it (Oban, APScheduler)."""
+
+    def _finish_one(self, finish):
+        run = self.runs.get(finish.lease.run_id)
+        if run is not None and run.state is RunState.RUNNING:
+            self.end_attempt(run, finish)
+            return True
+        return super()._finish_one(finish)
+
+
+class FinishCountsTwice(MemoryStore):
+    """A finish that comes again is counted again."""
+
+    def _finish_one(self, finish):
+        known = any(a.lease_id == finish.lease.lease_id for a in self.attempts.get(finish.lease.run_id, ()))
+        run = self.runs.get(finish.lease.run_id)
+        if known and run is not None and run.state is RunState.SCHEDULED:
+            run.failures += finish.verdict.failed
+            run.due_at = finish.verdict.due_at
+            self.wait(run, run.due_at)
+        return super()._finish_one(finish)
+
+
+class WatermarkUnchecked(MemoryStore):
+    """A plan goes through from whichever watermark it was computed: no compare-and-set."""
+
+    def _plan_one(self, seen, window, now):
+        stored = self.schedules.get(seen.record.id, {}).get(window.schedule_id)
+        if stored is not None:
+            window = replace(window, start=stored.watermark)
+        return super()._plan_one(seen, window, now)
+
+
+class WatermarkFirst(MemoryStore):
+    """The watermark moves in one transaction, the runs are inserted in the next."""
+
+    async def plan(self, term, windows, *, now=None):
+        bare = [(seen, replace(window, slots=(), skips=())) for seen, window in windows]
+        answers = await super().plan(term, bare, now=now)
+        await asyncio.sleep(0.2)
+        for (seen, window), written in zip(windows, answers, strict=True):
+            stored = self.schedules.get(seen.record.id, {}).get(window.schedule_id)
+            if written and stored is not None:
+                self.apply_window(stored, window, self.read_clock(now))
+        return answers
+
+
+class ReaperUnguarded(MemoryStore):
+    """The reaper takes what it once saw as an orphan, without looking again (river#1302, solid_queue#589)."""
+
+    def _reap_one(self, lease, verdict, now):
+        run = self.runs.get(lease.run_id)
+        if run is None or run.state is not RunState.RUNNING or run.lease is None:
+            return False
+        self.nodes[lease.incarnation].ended = True
+        self.end_attempt(run, Finish(run.lease, verdict, 0, now))
+        return True
+
+
+class ReapKeepsRunning(MemoryStore):
+    """The reaper puts the run back in line, and its old holder may still finish it."""
+
+    def _reap_one(self, lease, verdict, now):
+        run = self.runs.get(lease.run_id)
+        if run is None or run.lease is None or not self._is_orphan(run, now):
+            return False
+        old = run.lease
+        taken = super()._reap_one(lease, verdict, now)
+        if taken and run.state is RunState.SCHEDULED:
+            run.lease = old
+            self.nodes[old.incarnation].ended = False
+        return taken
+
+    def _finish_one(self, finish):
+        run = self.runs.get(finish.lease.run_id)
+        if run is not None and run.lease and run.lease.lease_id == finish.lease.lease_id:
+            run.state = RunState.RUNNING
+        return super()._finish_one(finish)
+
+
+class NodeClockForLeases(MemoryStore):
+    """Leases are stamped by the nodes' clocks, which are seconds apart (db-scheduler#433)."""
+
+    async def beat(self, incarnation, *, ttl, now=None):
+        row = self.nodes.get(incarnation)
+        behind = {"a": 0, "b": 12, "c": 6}[row.node.id] if row else 0
+        return await super().beat(incarnation, ttl=ttl, now=self.read_clock(now) - behind * SECOND)
+
+
+class ArmWithoutLease(MemoryStore):
+    """`arm` and `reserve` do not ask whether the node's lease has ended."""
+
+    def check_lease(self, incarnation, now):
+        row = self.nodes.get(incarnation)
+        if row is None or row.ended:
+            super().check_lease(incarnation, now)
+
+
+class EditForgetsWatermark(MemoryStore):
+    """An edit withdraws runs, and leaves the watermark where it was: their slots are never planned again."""
+
+    def _continue(self, state, window, now):
+        kept = state.watermark, state.next_at
+        planned = super()._continue(state, replace(window, slots=()), now)
+        state.watermark, state.next_at = kept
+        return planned
+
+
+class EditHidesMisses(MemoryStore):
+    """An edit moves the watermark on although the planner was behind: what it owed is gone without a word."""
+
+    def _continue(self, state, window, now):
+        if window.delay is None:
+            state.next_at = None
+        return super()._continue(state, window, now)
+
+
+class ReservesTheReserved(MemoryStore):
+    """`reserve` takes what another worker has reserved, and not only after it lapsed."""
+
+    async def reserve(self, ask, *, now=None):
+        for run in list(self.runs.values()):
+            if run.state is RunState.RESERVED and run.lease and run.lease.incarnation != ask.incarnation:
+                run.state = RunState.SCHEDULED
+                self.wait(run, run.due_at)
+        return await super().reserve(ask, now=now)
+
+
+def forgets_the_past(state, *, until, now, late_after):
+    """Plan from now on: the slots of an outage are neither run nor skipped (river#791, dkron#998)."""
+    window = plan_window(state, until=until, now=now, late_after=late_after)
+    if window is None or window.delay is not None:
+        return window
+    coming = [slot for slot in window.slots if slot.slot_at > now]
+    return Window(window.schedule_id, window.start, window.end, window.next_at, slots=coming)
+
+
+def no_catch_up(*args, **kwargs) -> Engine:
+    engine = Engine(*args, **kwargs)
+    windows = engine._planner._windows
+
+    def patched(schedules, until, now):
+        planner.plan_window = forgets_the_past  # type: ignore[attr-defined]
+        try:
+            return windows(schedules, until, now)
+        finally:
+            planner.plan_window = plan_window  # type: ignore[attr-defined]
+
+    engine._planner._windows = patched  # type: ignore[method-assign]
+    return engine
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A mistake, the rules of which at least one must notice it, and the fault file under which it shows."""
+
+    rules: frozenset[str]
+    faults: str
+    store: Callable = MemoryStore
+    build: Callable = Engine
+
+
+def _mutant(rules: str, faults: str, **how) -> Mutant:
+    return Mutant(frozenset(rules.split()), faults, **how)
+
+
+MUTANTS = {
+    "no fence on finish": _mutant("S7", "frozen-with-an-outcome", store=NoFenceOnFinish),
+    "finish counts twice": _mutant("S16 S18", "answers-of-finish-lost", store=FinishCountsTwice),
+    "no compare-and-set on the watermark": _mutant("S1 S4", "plans-done-late", store=WatermarkUnchecked),
+    "watermark before insert": _mutant("S4", "killed-while-planning", store=WatermarkFirst),
+    "reaper unguarded": _mutant("S6 S7", "a-reaper-that-slept", store=ReaperUnguarded),
+    "reap keeps the run running": _mutant("S5 S7", "frozen-with-an-outcome", store=ReapKeepsRunning),
+    "node clock for leases": _mutant("S6", "frozen-on-the-way-to-arm", store=NodeClockForLeases),
+    "arm ignores an ended lease": _mutant("S5", "frozen-on-the-way-to-arm", store=ArmWithoutLease),
+    "edit forgets the watermark": _mutant("S4", "restarted-with-a-new-program", store=EditForgetsWatermark),
+    "edit hides misses": _mutant("S4", "edited-while-all-are-down", store=EditHidesMisses),
+    "reserve takes the reserved": _mutant("S5", "frozen-with-an-outcome", store=ReservesTheReserved),
+    "no catch-up": _mutant("S4", "edited-while-all-are-down", build=no_catch_up),
+}

@@ -1,0 +1,95 @@
+"""Three nodes, twenty jobs of all policies, a fault every 40 s: every promise is kept, from every seed.
+
+A failure prints the command that replays it exactly; add --shrink to it for the faults that matter.
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from onthedot.testing.simulation import CALM, Fault, Scenario, simulate
+from onthedot.testing.simulation.__main__ import replay_command
+from onthedot.testing.simulation.faults import from_json, generate, to_json
+from onthedot.testing.simulation.shrink import ddmin, shrink
+from tests.simulation.kit import directed
+from tests.simulation.mutants import MUTANTS
+
+HOURS = 1_000 if os.environ.get("ONTHEDOT_SOAK") else 20
+
+
+def holds(scenario: Scenario) -> None:
+    outcome = simulate(scenario)
+    shown = "\n  ".join(map(str, outcome.violations[:10]))
+    assert not outcome.violations, f"replay: {replay_command(scenario)}\n  {shown}"
+
+
+def test_ten_minutes_of_faults():
+    holds(Scenario(seed="smoke", minutes=17, fault_every=20))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(1, HOURS + 1))
+def test_an_hour_of_faults(seed):
+    holds(Scenario(seed=str(seed)))
+
+
+def test_without_faults_everything_is_on_time_and_runs_once():
+    outcome = simulate(Scenario(seed="calm", minutes=12, weather=CALM, faults=()))
+    assert not outcome.violations
+    assert outcome.counts["start"] == outcome.counts["end"] > 50
+    assert not outcome.counts["reap"] + outcome.counts["broken"]
+
+
+@pytest.mark.slow
+def test_skewed_clocks_break_nothing_but_punctuality():
+    """Nodes still fire by their own clocks: with the offset estimate to come, this list becomes empty."""
+    faults = [Fault(10 + 100 * n, "skew", n % 3, 90, amount=(-2.0, 2.0, 1.0)[n % 3]) for n in range(6)]
+    outcome = simulate(Scenario(seed="skew", minutes=17, weather=CALM, faults=tuple(faults)))
+    assert {violation.rule for violation in outcome.violations} <= {"S3", "matching by time"}
+
+
+# ── the same seed, the same history ──────────────────────────────────────────────────────────────────────────
+
+DIGEST = "from onthedot.testing.simulation import *; print(simulate(Scenario(seed='5', minutes=30)).digest)"
+
+
+def test_a_seed_gives_one_history_whatever_the_hash_seed():
+    digests = set()
+    for hash_seed in ("0", "5"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+        done = subprocess.run([sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        digests.add(done.stdout)
+    assert len(digests) == 1
+
+
+def test_faults_survive_being_written_down():
+    faults = generate("7", nodes=3, seconds=3_000, every=20)
+    assert from_json(to_json(faults)) == faults
+    scenario = Scenario(seed="7", minutes=12)
+    drawn = scenario.filled().faults
+    assert simulate(replace(scenario, faults=drawn)).digest == simulate(scenario).digest
+
+
+# ── shrinking ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_ddmin_finds_the_pair_that_matters():
+    assert ddmin(list(range(100)), lambda kept: {13, 77} <= set(kept)) == [13, 77]
+    assert ddmin([1, 2, 3], lambda kept: True) == []
+
+
+@pytest.mark.slow
+def test_a_failure_is_shrunk_to_the_fault_that_causes_it():
+    mutant = MUTANTS["no fence on finish"]
+    noise = [Fault(20 + n, "slow", n % 3, 2, 0.1) for n in range(6)]
+    scenario = directed(mutant.faults)
+    scenario = replace(scenario, faults=(*noise, *(scenario.faults or ())))
+    first = simulate(scenario, store=mutant.store)
+    assert first.violations
+    small = shrink(first, lambda tried: simulate(tried, store=mutant.store))
+    assert [fault.kind for fault in small.scenario.faults or ()] == ["freeze"]
