@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_store
-from onthedot.run import RunState
+from onthedot.run import TERMINAL, RunState
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from onthedot.stores.base import Store
 
 MOST = 10_000
+NEXT_FEW = 5
+
+# Who asks for runs wants to see what happened, and a little of what comes: the look-ahead alone would fill a screen.
+_PARTS: list[tuple[Iterable[RunState], int]] = [
+    ([RunState.RUNNING], MOST),
+    ([RunState.SCHEDULED, RunState.RESERVED], NEXT_FEW),
+    (TERMINAL, MOST),
+]
 
 
 @click.command(cls=Command, short_help="List runs, or show one run with its attempts.")
@@ -41,7 +50,8 @@ def command(
     count: int,
     as_json: bool,
 ) -> None:
-    """List runs: those that wait or run first, by due instant; then finished ones, the latest first.
+    """List runs: what is running, the next few that wait (all of them with --state scheduled), then finished ones,
+    the latest first.
 
     With RUN_ID: that run alone, with the five instants of each of its attempts (due, reserved, armed, started, ended).
 
@@ -81,7 +91,10 @@ async def _list(
 
         known = [record.job.name for record in await store.list_jobs() if record.job.namespace == namespace]
         raise UnknownJob(f"--job: expected a stored job, got {job!r}{did_you_mean(job, known)}")
-    runs = await store.list_runs(job=job, namespace=namespace, states=states, limit=count)
+    runs: list[RunRecord] = []
+    for some, most in _PARTS if states is None else [(states, count)]:
+        limit = min(most, count - len(runs))
+        runs += await store.list_runs(job=job, namespace=namespace, states=some, limit=limit) if limit else []
     wants_skips = states is None or RunState.SKIPPED in states
     skips = await store.list_skips(job=job, namespace=namespace, limit=5) if wants_skips else []
     return runs, skips
