@@ -1,5 +1,6 @@
-"""Crash points: off by default, exact when armed, and every one of them is really there."""
+"""Fault points: off by default, exact when armed, and every one of them is really there."""
 
+import os
 import re
 import signal
 import subprocess
@@ -49,3 +50,31 @@ def test_a_point_that_does_not_exist_is_refused(wrong):
     ended = run(wrong, "")
     assert ended.returncode == 1
     assert "OTD_CRASHPOINT: expected one of" in ended.stderr
+
+
+def test_a_point_freezes_the_process_there_and_then():
+    loop = "for _ in range(3):\n    faults.point('beat.before_write')\n    print('on', flush=True)"
+    environment = {faults.STOP_VARIABLE: "beat.before_write:2", "PYTHONPATH": str(SOURCE.parent)}
+    with subprocess.Popen(
+        [sys.executable, "-c", f"from onthedot import faults\n{loop}"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        state = os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+        assert state is not None
+        assert state.si_status == signal.SIGSTOP
+        assert os.read(child.stdout.fileno(), 99) == b"on\n"  # the first visit; the second has not returned
+        child.send_signal(signal.SIGCONT)
+        assert child.communicate(timeout=30)[0] == "on\non\n"  # and it stops only once
+    assert child.returncode == 0
+
+
+def test_a_stop_point_that_does_not_exist_is_refused():
+    environment = {faults.STOP_VARIABLE: "plan.nowhere", "PYTHONPATH": str(SOURCE.parent)}
+    ended = subprocess.run(
+        [sys.executable, "-c", "import onthedot.faults"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert "OTD_STOPPOINT: expected one of" in ended.stderr

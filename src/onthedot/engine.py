@@ -93,6 +93,8 @@ class Engine:
                 drivers["worker"].wake()
             if self._membership.wants(hint):
                 drivers["heartbeat"].wake()
+            if self._leadership.wants(hint):
+                drivers["leadership"].wake()
 
         self.store.hints.listen(heed)
         return drivers

@@ -1,7 +1,9 @@
-"""Named crash points: places where the process can be told to die, so that tests can prove what survives.
+"""Named fault points: places where the process can be told to die or to freeze, so that tests can prove what survives.
 
 Set `OTD_CRASHPOINT=name` (or `name:3` for the third time it is reached) and the process kills itself with SIGKILL
-there: no `finally`, no flush, no goodbye. Unset, a point costs one call to an empty function.
+there: no `finally`, no flush, no goodbye. Set `OTD_STOPPOINT` in the same way and it stops itself with SIGSTOP, all
+threads at once, until somebody sends SIGCONT: a laptop that sleeps, a container that is throttled, a long pause.
+Unset, a point costs one call to an empty function.
 """
 
 from __future__ import annotations
@@ -32,30 +34,54 @@ POINTS: dict[str, str] = {
     "stop.draining": "a stopping node waits for its attempts",
     "stop.before_leave": "all attempts have ended, the node has not left",
 }
-"""Every crash point and what is true there. Tests kill a process at each of them."""
+"""Every point and what is true there. Tests kill a process at each of them."""
 
 VARIABLE = "OTD_CRASHPOINT"
+STOP_VARIABLE = "OTD_STOPPOINT"
+
+Point = Callable[[str], None]
 
 
 def _never(name: str) -> None:
-    """No crash is wanted."""
+    """No fault is wanted."""
 
 
-def _crash_at(wanted: str) -> Callable[[str], None]:
+def _at(variable: str, act: Callable[[], object]) -> Point:
+    """Do something when the wanted point is reached for the wanted time, and only then."""
+    wanted = os.environ[variable]
     target, _, count = wanted.partition(":")
     if target not in POINTS or not (count or "1").isdigit():
-        raise SystemExit(f"{VARIABLE}: expected one of {', '.join(POINTS)} (and :N), got {wanted!r}")
+        raise SystemExit(f"{variable}: expected one of {', '.join(POINTS)} (and :N), got {wanted!r}")
     left = int(count or "1")
 
-    def crash(name: str) -> None:
+    def reach(name: str) -> None:
         nonlocal left
         if name == target:
             left -= 1
-            if left <= 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if left == 0:
+                act()
 
-    return crash
+    return reach
 
 
-point: Callable[[str], None] = _crash_at(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else _never
+def _crash() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _stop() -> None:
+    signal.raise_signal(signal.SIGSTOP)  # to this thread, which goes no further; and with it stop all the others
+
+
+def _chosen() -> Point:
+    """The fault that the environment asks for, or none."""
+    wanted = [_at(name, act) for name, act in ((VARIABLE, _crash), (STOP_VARIABLE, _stop)) if os.environ.get(name)]
+
+    def reach_all(name: str) -> None:
+        for reach in wanted:
+            reach(name)
+
+    return reach_all if len(wanted) > 1 else wanted[0] if wanted else _never
+
+
+point: Point = _chosen()
 """Call as `faults.point("plan.before_write")`."""

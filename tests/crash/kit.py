@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from onthedot.faults import VARIABLE
 from onthedot.run import AttemptRecord, RunRecord, SkipRecord
@@ -99,8 +100,8 @@ def wait_for_end(victim: subprocess.Popen[str]) -> int:
 class Evidence:
     """What the journal says, and what the store says."""
 
-    starts: dict[int, list[dict[str, int]]] = field(default_factory=lambda: defaultdict(list))
-    ends: dict[int, list[dict[str, int]]] = field(default_factory=lambda: defaultdict(list))
+    starts: dict[int, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+    ends: dict[int, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     acknowledged: list[int] = field(default_factory=list)
     runs: dict[int, RunRecord] = field(default_factory=dict)
     attempts: dict[int, list[AttemptRecord]] = field(default_factory=dict)

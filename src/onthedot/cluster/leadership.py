@@ -13,7 +13,7 @@ from onthedot.cluster.members import Membership
 from onthedot.errors import NodeExpired
 from onthedot.events import Events, TermEnded, TermWon
 from onthedot.settings import Settings
-from onthedot.stores.base import Store, Term
+from onthedot.stores.base import Hint, Store, Term
 
 
 class Leadership:
@@ -48,6 +48,10 @@ class Leadership:
         if term is not None:
             self._events.emit(TermWon(term.shard, term.number))
         return term
+
+    def wants(self, hint: Hint) -> bool:
+        """Whether a hint is a reason to campaign now: somebody has handed over."""
+        return hint.kind == "terms" and self.term is None
 
     def lost(self, term: Term) -> None:
         """Stop planning: the store has said that this term is over."""

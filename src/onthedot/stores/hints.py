@@ -7,11 +7,13 @@ from typing import Literal, NamedTuple
 
 from onthedot.clock import Micros
 
+HintKind = Literal["runs", "schedules", "cancels", "terms"]
+
 
 class Hint(NamedTuple):
     """Something changed that a sleeping service may want to know. Losing every hint costs latency only."""
 
-    kind: Literal["runs", "schedules", "cancels"]
+    kind: HintKind
     ready_at: Micros
 
 

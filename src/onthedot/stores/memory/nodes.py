@@ -51,6 +51,7 @@ class Nodes(Tables):
             if term.incarnation == incarnation:
                 term.until = min(term.until, now)
         self.hints.send(Hint("runs", now))
+        self.hints.send(Hint("terms", now))
 
     async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
         return [replace(row.node) for row in reversed(self.nodes.values())][:limit]
@@ -81,4 +82,5 @@ class Nodes(Tables):
         if current is None or current.number != term.number or current.until <= now:
             return False
         current.until = now
+        self.hints.send(Hint("terms", now))
         return True

@@ -2,7 +2,7 @@
 
     schema, migrations/    the tables                    connection   waiting for the lock
     lane                   a thread, group commit        failures     SQLite's errors in our words
-    tables                 what all slices stand on
+    tables                 what all slices stand on      wakeup       hints from process to process
     jobs plan reserve runs finish nodes upkeep retention history   the protocol, slice by slice
 
 WAL and synchronous=FULL: what was acknowledged survives `kill -9` and a power cut. A process that is frozen inside

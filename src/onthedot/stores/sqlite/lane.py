@@ -23,6 +23,7 @@ from onthedot.errors import StateError
 from onthedot.stores.base import Hint, Hints
 from onthedot.stores.sqlite.connection import begin, commit, roll_back
 from onthedot.stores.sqlite.failures import translate
+from onthedot.stores.sqlite.wakeup import Counts, Wakeup
 
 T = TypeVar("T")
 
@@ -77,6 +78,7 @@ class Lane:
 
     Thread and connection are made at the first call, by `connect`; if that fails, the next call tries again.
     `forget` is called when a transaction was lost: what it had read may never have been written.
+    `wakeup` carries hints to other processes and brings theirs: between calls, the thread looks.
     Awaiting a call and being cancelled leaves the call alone: it completes, and its answer is dropped.
     """
 
@@ -89,6 +91,7 @@ class Lane:
         *,
         together: int,
         inline: bool,
+        wakeup: Wakeup | None = None,
     ) -> None:
         self.commits = 0
         self._name = name
@@ -97,6 +100,7 @@ class Lane:
         self._hints = hints
         self._together = together
         self._inline = inline
+        self._wakeup = wakeup
         self._calls: SimpleQueue[Call[Any] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._db: sqlite3.Connection | None = None
@@ -156,14 +160,20 @@ class Lane:
             batch, last = self._next_batch()
             if batch:
                 self._execute(batch)
+            if self._wakeup is not None:
+                self._wakeup.look(self._db)
+            if batch:
                 self._answer(batch)
         if self._db is not None:
             self._db.close()
 
     def _next_batch(self) -> tuple[list[Call[Any]], bool]:
-        """Wait for a call, then take what else is there; and whether it was the last."""
+        """Wait for a call, then take what else is there; and whether it was the last. None: it is time to look."""
         batch: list[Call[Any]] = []
-        call = self._calls.get()
+        try:
+            call = self._calls.get(timeout=None if self._wakeup is None else self._wakeup.seconds_left())
+        except Empty:
+            return batch, False
         while call is not None:
             batch.append(call)
             if len(batch) == self._together:
@@ -186,12 +196,19 @@ class Lane:
                 for call in batch:
                     self._work_among_others(self._db, call)
             if self._db.in_transaction:
-                commit(self._db)
-                self.commits += 1
+                self._commit(self._db, batch)
         except Exception as error:  # noqa: BLE001 - every caller gets it, and the thread lives on
             for call in batch:
                 call.fail(translate(error, self._name))
             self._start_over()
+
+    def _commit(self, db: sqlite3.Connection, batch: Sequence[Call[Any]]) -> None:
+        hinted = {hint.kind for call in batch for hint in call.hints}
+        counted: Counts = self._wakeup.count(db, hinted) if self._wakeup is not None and hinted else {}
+        commit(db)
+        self.commits += 1
+        if self._wakeup is not None:
+            self._wakeup.confirm(counted)
 
     def _start_over(self) -> None:
         """Nothing of this transaction was kept: forget what was read in it, and leave no half of it open."""

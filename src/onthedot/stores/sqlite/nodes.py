@@ -82,7 +82,7 @@ class Nodes(Tables):
             if tx.db.execute(LEAVE, values).rowcount:
                 tx.db.execute(FREE_RESERVATIONS, values)
                 tx.db.execute(END_TERMS, values)
-                tx.hints.append(Hint("runs", at))
+                tx.hints += [Hint("runs", at), Hint("terms", at)]
 
         await self.write(work)
 
@@ -121,7 +121,10 @@ class Nodes(Tables):
     async def resign(self, term: Term, *, now: Micros | None = None) -> bool:
         def work(tx: Transaction) -> bool:
             at = self.read_clock(now)
-            return _extend(tx.db, term, at, at) is not None
+            resigned = _extend(tx.db, term, at, at) is not None
+            if resigned:
+                tx.hints.append(Hint("terms", at))
+            return resigned
 
         return await self.write(work)
 

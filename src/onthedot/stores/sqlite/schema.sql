@@ -94,7 +94,7 @@ CREATE INDEX jobs_name ON jobs (namespace, name);
 
 CREATE INDEX jobs_paused ON jobs (paused_until) WHERE state = 'paused';
 
-CREATE TABLE meta (  -- counters that only grow: the last job id, run id and fence that were given out
+CREATE TABLE meta (  -- counters that only grow: the last job id, run id and fence given out; hints of each kind
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

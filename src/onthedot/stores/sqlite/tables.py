@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from onthedot.clock import Clock, Micros
 from onthedot.errors import NodeExpired, StoreUnusable
 from onthedot.job import JobRecord, JobState
-from onthedot.stores.base import Hints
+from onthedot.stores.base import Hint, Hints
 from onthedot.stores.definitions import Unreadable, decode
+from onthedot.stores.hints import HintKind
 from onthedot.stores.sqlite.connection import REFUSED, connect, create_file
 from onthedot.stores.sqlite.lane import Lane, Transaction, do_nothing
 from onthedot.stores.sqlite.schema import prepare
+from onthedot.stores.sqlite.wakeup import Wakeup
 
 T = TypeVar("T")
 
@@ -43,16 +46,32 @@ class Tables:
         self.hints = Hints()
         self.records = Records()
         name = os.path.abspath(path) if path not in REFUSED else path  # the working directory may change
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._writer = Lane(
-            name, lambda: _open_for_writing(name), self.records.forget, self.hints, together=TOGETHER, inline=inline
-        )
+            name, lambda: _open_for_writing(name), self.records.forget, self.hints,
+            together=TOGETHER, inline=inline, wakeup=Wakeup(self._pass_on),
+        )  # fmt: skip
         self._reader = Lane(
             name, lambda: connect(name, writing=False), self.records.forget, self.hints, together=1, inline=inline
         )
 
     async def connect(self) -> None:
-        """Open the file now, on the thread that will write it."""
+        """Open the file now, on the thread that will write it. Hints of other processes come on this loop."""
+        self._loop = asyncio.get_running_loop()
         await self._writer.run(do_nothing)
+
+    def _pass_on(self, kinds: Sequence[HintKind]) -> None:
+        """Other processes have sent hints: send them here too. On the writer's thread."""
+        if self._loop is None:
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._send, kinds)
+        except RuntimeError:
+            return  # the loop was closed: nobody is waiting any more
+
+    def _send(self, kinds: Sequence[HintKind]) -> None:
+        for kind in kinds:
+            self.hints.send(Hint(kind, self.clock.now()))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """A transaction that writes. What it answers has been committed."""

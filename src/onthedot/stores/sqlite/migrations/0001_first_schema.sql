@@ -4,7 +4,7 @@
 -- writer, and a check per run would be paid on every attempt. Few indexes, because their dirty pages are what a
 -- commit costs; each says whom it serves.
 
-CREATE TABLE meta (  -- counters that only grow: the last job id, run id and fence that were given out
+CREATE TABLE meta (  -- counters that only grow: the last job id, run id and fence given out; hints of each kind
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

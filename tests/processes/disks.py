@@ -1,0 +1,57 @@
+"""Disks that are full, broken or read-only: really so, as far as the machine lets us."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def own_disk(folder: Path, *, megabytes: int) -> Iterator[Path | None]:
+    """A small file system of its own, in memory; None where mounting is not permitted."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "onthedot-test", str(folder)]
+    try:
+        permitted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        permitted = False
+    if not permitted:
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def remount(folder: Path, mode: str) -> None:
+    """Make a disk of our own `ro` or `rw`."""
+    subprocess.run(["mount", "-o", f"remount,{mode}", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Use up what room there is; delete the answer to make room again."""
+    ballast = folder / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for size in (65_536, 4_096, 1):
+            try:
+                while file.write(b"\0" * size) == size:
+                    pass
+            except OSError:
+                continue
+    return ballast
+
+
+def forbid_growth(pid: int, file: Path) -> None:
+    """From now on this process can make no file longer than this one is: its writes fail, as on a broken disk."""
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (os.path.getsize(file), hard))
+
+
+def allow_growth(pid: int) -> None:
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))

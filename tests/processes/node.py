@@ -1,0 +1,148 @@
+"""One node of several on a file: `python -m tests.processes.node DATABASE JOURNAL NAME PROGRAM LEASE`.
+
+It says on its standard output what its engine tells, a line each: the kind of event, when, and what about it. Its
+handlers write their own journal: the job is the oracle, not the scheduler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import onthedot as otd
+from onthedot.clock import SECOND, SystemClock
+from onthedot.errors import StoreError
+from onthedot.events import (
+    DrainBegun,
+    Event,
+    LeaseLost,
+    NodeFenced,
+    NodeLeft,
+    RunRecovered,
+    StoreTrouble,
+    TermEnded,
+    TermWon,
+)
+from onthedot.settings import Settings
+from onthedot.tasks.context import Context
+from tests.crash import victim
+
+STEADY, DEEP, PING = "steady", "deep", "ping"
+DEEP_SECONDS = 1.5
+
+
+class Journal(victim.Journal):
+    """Knows on which node it is written."""
+
+    def __init__(self, path: Path, node: str) -> None:
+        super().__init__(path)
+        self._node = node
+
+    def note(self, event: str, **fields: object) -> None:
+        super().note(event, node=self._node, **fields)
+
+
+def settings(name: str, lease: float) -> Settings:
+    """Short leases, and a look-ahead that outlives a term."""
+    given = Settings(node_id=name, seats=32, ahead=32, plan_every=SECOND // 2, expire_every=SECOND // 4)
+    given = given.with_leases(round(lease * SECOND))
+    return replace(given, lookahead=max(3 * SECOND, 3 * given.term_ttl))
+
+
+def busy(database: Path, journal: Journal, name: str, lease: float) -> otd.Scheduler:
+    """The jobs of the crash tests, which do not overlap themselves, and two that may."""
+    sched = victim.program(database, journal, boot=0)
+    sched.settings = settings(name, lease)
+
+    @sched.job(name=STEADY, schedule=otd.every("100ms"), catch_up=victim.EVERYTHING, overlap="allow")
+    async def steady(ctx: Context) -> None:
+        journal.attempt("start", ctx)
+        journal.attempt("end", ctx)
+
+    @sched.job(name=DEEP, schedule=otd.every("500ms"), catch_up=victim.EVERYTHING, overlap="allow")
+    async def deep(ctx: Context) -> None:
+        journal.attempt("start", ctx)
+        await asyncio.sleep(DEEP_SECONDS)
+        journal.attempt("end", ctx)
+
+    return sched
+
+
+def quiet(database: Path, journal: Journal, name: str, lease: float) -> otd.Scheduler:
+    """One job that somebody else submits, on a node that hardly ever looks by itself."""
+    given = replace(settings(name, lease), poll_every=30 * SECOND, plan_every=30 * SECOND)
+    sched = otd.Scheduler(f"sqlite:///{database}", settings=given)
+
+    @sched.job(name=PING)
+    async def ping(ctx: Context, sent: int = 0) -> None:
+        journal.note("ping", sent=sent, at=SystemClock().now())
+
+    return sched
+
+
+PROGRAMS: dict[str, Callable[[Path, Journal, str, float], otd.Scheduler]] = {"busy": busy, "quiet": quiet}
+
+
+def tell(event: Event) -> None:
+    """One line for each event that a test may wait for."""
+    about: object = ""
+    match event:
+        case TermWon(number=about) | TermEnded(number=about) | NodeFenced(lost=about) | DrainBegun(running=about):
+            pass
+        case LeaseLost(finish=finish):
+            about = finish.lease.run_id
+        case RunRecovered(lease=lease):
+            about = lease.run_id
+        case StoreTrouble(service=service, error=error):
+            about = f"{service}: {error}"
+        case NodeLeft():
+            pass
+        case _:
+            return
+    say(type(event).__name__, about)
+
+
+def say(kind: str, about: object = "") -> None:
+    print(kind, SystemClock().now(), about, flush=True)
+
+
+async def submit(sched: otd.Scheduler, journal: Journal, stop: asyncio.Event) -> None:
+    """Ask for errands, and note each that was acknowledged."""
+    while not stop.is_set():
+        try:
+            journal.note("acknowledged", run=await sched.submit(victim.ERRAND), at=SystemClock().now())
+        except StoreError as error:
+            say("refused", error)
+        try:
+            await asyncio.wait_for(stop.wait(), 0.1)
+        except TimeoutError:
+            continue
+
+
+async def main(database: Path, journal_at: Path, name: str, program: str, lease: float) -> None:
+    stop, quietly = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGUSR1, quietly.set)
+    journal = Journal(journal_at, name)
+    sched = PROGRAMS[program](database, journal, name, lease)
+    sched.subscribe(tell)
+    async with sched:
+        say("ready")
+        errands = asyncio.create_task(submit(sched, journal, quietly)) if program == "busy" else None
+        ended = {asyncio.create_task(stop.wait()), asyncio.create_task(sched.broken())}
+        done, _ = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        quietly.set()
+        if errands is not None:
+            await errands
+    say("stopped")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4], float(sys.argv[5])))

@@ -1,0 +1,79 @@
+"""A disk that is full or broken: what runs goes on, what was acknowledged stays, and all goes on when it is mended."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.crash.kit import gather_evidence
+from tests.processes import disks, verdicts
+from tests.processes.kit import SECOND, Cluster, Process, cluster, now
+from tests.processes.node import DEEP, STEADY
+
+LEASE = 2.0
+
+
+def not_tested(capsys: pytest.CaptureFixture[str], what: str) -> None:
+    with capsys.disabled():
+        print(f"\nNOT TESTED: {what}: mounting a tmpfs is not permitted here")
+
+
+def through_trouble(nodes: Cluster, node: Process, since: int, says: str) -> None:
+    """While nothing can be written: it is said, nothing is acknowledged, and what runs comes to its end."""
+    trouble = node.wait_for("StoreTrouble", since=since)
+    assert says in trouble.about
+    assert says in node.wait_for("refused", since=since).about  # who submits is told
+    nodes.wait_for_entry(
+        "end", lambda e: e["job"] == DEEP and e["at"] > trouble.at + LEASE * SECOND / 4, "attempts to go on"
+    )
+    services = {said.about.partition(":")[0] for said in node.of("StoreTrouble", since=since)}
+    assert len(services) > 1  # each tries again by itself
+
+
+async def after_it(nodes: Cluster, node: Process, since: int) -> None:
+    """All goes on, late and complete."""
+    nodes.wait_for_start(STEADY, since=since + SECOND)
+    nodes.settle()
+    evidence = await gather_evidence(nodes)
+    verdicts.check_all(evidence, nodes.faults, lease=LEASE, lost=False)
+    verdicts.each_slot_executed_once(evidence)
+    verdicts.each_slot_executed_once(evidence, DEEP)
+    assert not node.of("NodeFenced")
+    assert not node.of("RunRecovered")
+
+
+@pytest.mark.slow
+async def test_a_full_disk(tmp_path, capsys):
+    with disks.own_disk(tmp_path / "disk", megabytes=24) as disk:
+        if disk is None:
+            not_tested(capsys, "a full disk")
+            return
+        with cluster(tmp_path, database=disk / "otd.db") as nodes:
+            node = nodes.boot("node", lease=LEASE)
+            node.wait_for("ready")
+            nodes.wait_for_start(STEADY, since=now() + SECOND)
+            full = now()
+            ballast = disks.fill(disk)
+            through_trouble(nodes, node, full, "the disk is full")
+            other = nodes.boot("other", lease=LEASE, stderr=subprocess.PIPE)
+            assert other.popen.wait(30) == 1
+            assert other.popen.stderr is not None
+            assert "the disk is full" in other.popen.stderr.read()
+            other.popen.stderr.close()
+            ballast.unlink()
+            await after_it(nodes, node, now())
+
+
+@pytest.mark.slow
+async def test_a_disk_that_answers_with_errors(tmp_path):
+    with cluster(tmp_path) as nodes:
+        node = nodes.boot("node", lease=LEASE)
+        node.wait_for("ready")
+        nodes.wait_for_start(STEADY, since=now() + SECOND)
+        broken = now()
+        disks.forbid_growth(node.popen.pid, Path(f"{nodes.database}-wal"))
+        through_trouble(nodes, node, broken, "the disk answered with an error")
+        disks.allow_growth(node.popen.pid)
+        await after_it(nodes, node, now())

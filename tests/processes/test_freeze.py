@@ -1,0 +1,148 @@
+"""SIGSTOP beyond the leases, at named points, and SIGCONT: who slept is late, and never wrong.
+
+A stop freezes all threads of a process. So that it is outside a write for sure, the file is tried; a node that froze
+with the lock in its hand is thawed, and another one takes its place.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+import pytest
+
+from onthedot.clock import MILLISECOND
+from tests.crash.kit import gather_evidence
+from tests.processes import verdicts
+from tests.processes.kit import SECOND, Cluster, Fault, Process, cluster, now, wait_until
+
+LEASE = 2.0
+TRIES = 6
+
+
+@dataclass
+class Frozen:
+    """A node that sleeps, and what it had in hand when it fell asleep."""
+
+    nodes: Cluster
+    process: Process
+    fault: Fault
+    incarnation: str
+    running: set[int]
+
+    def sleep_past_its_lease(self) -> None:
+        """Wait until its lease has ended, and what it was running is somebody else's."""
+
+        def gone() -> bool:
+            [[until]] = self.nodes.look("SELECT lease_until FROM nodes WHERE incarnation = ?", self.incarnation)
+            return now() > until + 500 * MILLISECOND and not running(self.nodes, self.incarnation)
+
+        wait_until(gone, f"others to take the runs of {self.process.name}")
+
+    def judge(self) -> int:
+        """Awake, it works under a new incarnation, and every verdict that it still brings is refused: how many."""
+        at = self.fault.end
+        if self.running:
+            self.process.wait_for("NodeFenced", since=at)
+        go_on(self.nodes, self.process, at)
+        wait_until(lambda: self.done() <= self.refused(), f"{self.process.name} to be told that it was too late")
+        return len(self.refused())
+
+    def done(self) -> set[int]:
+        """What it has brought to an end all the same. (An attempt that was stopped in time is `lost` on both sides.)"""
+        here = {entry["run"] for entry in self.nodes.entries("end") if entry["node"] == self.process.name}
+        return self.running & here
+
+    def refused(self) -> set[int]:
+        return {int(said.about) for said in self.process.of("LeaseLost", since=self.fault.end)}
+
+
+def go_on(nodes: Cluster, node: Process, since: int) -> None:
+    """Wait until a node executes slots of after an instant."""
+    nodes.wait_for_entry("start", lambda e: e["node"] == node.name and e["slot"] > since, f"{node.name} to go on")
+
+
+def running(nodes: Cluster, incarnation: str) -> set[int]:
+    rows = nodes.look("SELECT id FROM runs WHERE incarnation = ? AND state = 'running'", incarnation)
+    return {run for (run,) in rows}
+
+
+def is_locked(nodes: Cluster) -> bool:
+    """Whether somebody holds the file's write lock, and does not let go."""
+    db = sqlite3.connect(nodes.database, isolation_level=None, timeout=1)
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("ROLLBACK")
+    except sqlite3.OperationalError:
+        return True
+    finally:
+        db.close()
+    return False
+
+
+def freeze_at(nodes: Cluster, point: str) -> Frozen:
+    """A node that has stopped itself at a named point, outside a write."""
+    for number in range(TRIES):
+        process = nodes.boot(f"{point}#{number}", lease=LEASE, stop_point=point)
+        fault = process.wait_frozen()
+        if not is_locked(nodes):
+            [[incarnation]] = nodes.look("SELECT incarnation FROM nodes WHERE id = ?", process.name)
+            return Frozen(nodes, process, fault, incarnation, running(nodes, incarnation))
+        process.thaw(fault)
+        process.wait_for("ready")
+        process.terminate()
+        process.wait_stopped()
+    raise AssertionError(f"{point}: frozen with the lock in its hand {TRIES} times")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "points",
+    [
+        ("plan.before_write", "arm.before_write:4", "finish.before_write:9", "attempt.before_call:9"),
+        (
+            "plan.after_write",
+            "arm.after_write:4",
+            "attempt.after_call:9",
+            "reserve.after_write:4",
+            "beat.before_write:2",
+        ),
+    ],
+    ids=["before", "after"],
+)
+async def test_who_slept_past_its_lease_does_no_harm(points, tmp_path):
+    with cluster(tmp_path) as nodes:
+        sleepers = [freeze_at(nodes, points[0])]  # the first one leads
+        assert sleepers[0].process is nodes.leader()
+        awake = nodes.boot("awake", lease=LEASE)
+        sleepers += [freeze_at(nodes, point) for point in points[1:]]
+        for sleeper in sleepers:
+            sleeper.sleep_past_its_lease()
+        awake.wait_for("TermWon")
+        for sleeper in sleepers:
+            sleeper.process.thaw(sleeper.fault)
+        assert sum(sleeper.judge() for sleeper in sleepers), "no stale verdict was ever brought"
+        nodes.settle()
+        evidence = await gather_evidence(nodes)
+        verdicts.check_all(evidence, nodes.faults, lease=LEASE)
+        assert not awake.of("NodeFenced")
+
+
+@pytest.mark.slow
+async def test_who_sleeps_inside_a_write_makes_the_others_late_and_never_wrong(tmp_path):
+    with cluster(tmp_path) as nodes:
+        sleeper = nodes.boot("sleeper", lease=LEASE, stop_point="finish.in_transaction:30")
+        awake = nodes.boot("awake", lease=LEASE)
+        fault = sleeper.wait_frozen()
+        assert is_locked(nodes)
+        trouble = awake.wait_for("StoreTrouble", since=fault.begin)
+        assert "another process has been writing for too long" in trouble.about
+        assert trouble.at - fault.begin > 4 * SECOND  # it has waited
+        assert nodes.look("SELECT count(*) FROM runs")  # whoever reads is not held up
+        at = sleeper.thaw(fault)
+        nodes.faults.append(Fault("*", "freeze", fault.begin, fault.end))  # nobody could renew
+        go_on(nodes, sleeper, at)
+        go_on(nodes, awake, at)
+        nodes.settle()
+        evidence = await gather_evidence(nodes)
+        verdicts.check_all(evidence, nodes.faults, lease=LEASE, lost=False)

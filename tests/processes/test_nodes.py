@@ -1,0 +1,121 @@
+"""Two and three nodes on one file, for real: one leads, every slot is executed once, and who goes is not missed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.kit import Evidence, gather_evidence
+from tests.processes import verdicts
+from tests.processes.kit import SECOND, Cluster, Process, cluster, now
+from tests.processes.node import DEEP, STEADY, settings
+
+LEASE = 2.0
+LAPSE = 0.5  # seconds after its due instant that a dead node's reservation is free
+
+
+def go_on(nodes: Cluster, seconds: float) -> None:
+    """Let the cluster work until a slot that lies this far ahead has been executed."""
+    nodes.wait_for_start(STEADY, since=now() + round(seconds * SECOND))
+
+
+def others(nodes: Cluster, gone: Process) -> list[Process]:
+    return [node for node in nodes.nodes if node is not gone]
+
+
+@pytest.mark.slow
+async def test_three_nodes_share_the_work_and_double_none(tmp_path):
+    with cluster(tmp_path) as nodes:
+        nodes.boot_all("a", "b", "c", lease=10)
+        go_on(nodes, 3)
+        nodes.settle()
+        evidence = await gather_evidence(nodes)
+        verdicts.check_all(evidence, nodes.faults, lease=10, lost=False)
+        verdicts.each_slot_executed_once(evidence)
+        verdicts.each_slot_executed_once(evidence, DEEP)
+        assert verdicts.middle(verdicts.lateness(evidence)) < 0.05
+        assert {start["node"] for starts in evidence.starts.values() for start in starts} == {"a", "b", "c"}
+        won = [(int(said.about), said.at) for node in nodes.nodes for said in node.of("TermWon")]
+        assert sorted(won, key=lambda term: term[1]) == sorted(won)
+        assert [node.of("NodeFenced") for node in nodes.nodes] == [[], [], []]
+        assert len([said for node in nodes.nodes for said in node.of("RunRecovered")]) == 0
+
+
+@pytest.mark.slow
+async def test_a_leader_that_stops_hands_over_at_once(tmp_path):
+    """Its leases are those of production: whoever waited for one of them would be seconds late."""
+    with cluster(tmp_path) as nodes:
+        nodes.boot_all("a", "b", lease=15)
+        go_on(nodes, 1)
+        leader = nodes.leader()
+        [heir] = others(nodes, leader)
+        asked = leader.terminate()
+        won = heir.wait_for("TermWon", since=asked)
+        assert (won.at - leader.wait_for("TermEnded").at) / SECOND < 1.0  # a renewal is due every 3 s, a term lasts 10
+        leader.wait_stopped()
+        go_on(nodes, 1)
+        nodes.settle()
+        evidence = await gather_evidence(nodes)
+        verdicts.check_all(evidence, nodes.faults, lease=15, lost=False)
+        verdicts.each_slot_executed_once(evidence)
+        verdicts.each_slot_executed_once(evidence, DEEP)
+        late = verdicts.lateness(evidence, since=asked, until=asked + 2 * SECOND)
+        assert verdicts.middle(late) < 0.05
+        assert max(late) / SECOND < LAPSE  # what it had reserved was given back
+
+
+@pytest.mark.slow
+async def test_killed_nodes_are_not_missed(tmp_path):
+    """kill -9 of the leader, then of a worker: the third does what they had in hand."""
+    with cluster(tmp_path) as nodes:
+        nodes.boot_all("a", "b", "c", lease=LEASE)
+        go_on(nodes, 1)
+        killed = [Killed(nodes, nodes.leader())]
+        heir = nodes.leader(since=killed[0].at)
+        [worker] = [node for node in nodes.living() if node is not heir]
+        term = settings("", LEASE)
+        assert heir.of("TermWon")[-1].at - killed[0].at < term.term_ttl + term.renew_every + 2 * SECOND
+        go_on(nodes, 1)
+        killed.append(Killed(nodes, worker))
+        go_on(nodes, LEASE + 1)
+        nodes.settle()
+        evidence = await gather_evidence(nodes)
+    verdicts.check_all(evidence, nodes.faults, lease=LEASE)
+    for case in killed:
+        case.judge(evidence)
+    assert sum(len(case.reserved) for case in killed) > 3, "too few reservations to show anything"
+
+
+class Killed:
+    """kill -9, and what the node had in hand at that moment."""
+
+    def __init__(self, nodes: Cluster, node: Process) -> None:
+        self.node = node.name
+        self.at = node.kill()
+        [[incarnation, self.lease_until]] = nodes.look(
+            "SELECT incarnation, lease_until FROM nodes WHERE id = ?", node.name
+        )
+        held = nodes.look("SELECT id, state, due_at FROM runs WHERE incarnation = ?", incarnation)
+        self.reserved = {run: due_at for run, state, due_at in held if state == "reserved"}
+        self.running = [run for run, state, _ in held if state == "running"]
+
+    def judge(self, evidence: Evidence) -> None:
+        first = {run: min(s["at"] for s in starts) for run, starts in evidence.starts.items() if starts}
+        steady = {run: due for run, due in self.reserved.items() if evidence.runs[run].job in (STEADY, DEEP)}
+        late = [first[run] - due_at for run, due_at in steady.items()]
+        if late:
+            assert min(late) / SECOND >= LAPSE
+            assert verdicts.middle(late) < LAPSE + 0.25, "reserved by a dead node: half a second late, not more"
+        own = [
+            start["at"] - start["slot"]
+            for run, starts in evidence.starts.items()
+            for start in starts
+            if run not in self.reserved and run not in self.running and start["job"] == STEADY
+            if self.at < start["slot"] < self.at + 2 * SECOND
+        ]
+        assert verdicts.middle(own) < 0.05, "the others' starts are late too"
+        for run in self.running:
+            if evidence.runs[run].job != DEEP:
+                continue
+            starts = sorted(s["at"] for s in evidence.starts[run] if s["at"] > self.at)
+            assert starts, f"run {run} was not recovered"
+            assert 0 <= starts[0] - self.lease_until < settings("", LEASE).reap_every + SECOND
