@@ -6,6 +6,8 @@ from onthedot.testing.simulation import simulate
 from tests.simulation.kit import FAULTS, directed
 from tests.simulation.mutants import MUTANTS
 
+pytestmark = pytest.mark.slow
+
 FILES = sorted(path.stem for path in FAULTS.glob("*.json"))
 
 
