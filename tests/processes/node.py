@@ -7,6 +7,7 @@ handlers write their own journal: the job is the oracle, not the scheduler.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -107,7 +108,8 @@ def tell(event: Event) -> None:
 
 
 def say(kind: str, about: object = "") -> None:
-    print(kind, SystemClock().now(), about, flush=True)
+    """One line in one write: the engine's thread and the program's talk at the same time."""
+    os.write(1, f"{kind} {SystemClock().now()} {about}\n".encode())
 
 
 async def submit(sched: otd.Scheduler, journal: Journal, stop: asyncio.Event) -> None:
