@@ -1,11 +1,16 @@
 """The simulated task, and what runners promise beside what the scheduler's tests show."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import onthedot as otd
-from onthedot.clock import SECOND
+from onthedot.clock import SECOND, SystemClock
+from onthedot.tasks.registry import Registry
 from onthedot.testing import Harness, run_virtual
-from onthedot.work.attempt import failed, succeeded, type_names
+from onthedot.verdict import Outcome, OutcomeKind
+from onthedot.work.attempt import Attempt, failed, succeeded, type_names
+from onthedot.work.runners.coroutines import CoroutineRunner
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
@@ -27,6 +32,25 @@ def test_sleep_simulates_an_execution():
     run = run_virtual(scenario())
     assert run.state == "succeeded"
     assert run.ended_at - run.started_at == 3 * SECOND
+
+
+async def test_an_attempt_that_is_stopped_before_its_first_step_has_not_begun():
+    """Started and stopped within one turn of the loop, as on a node that wakes up and finds its lease gone."""
+    loop, ended, stuck = asyncio.get_running_loop(), list[Attempt](), list[Attempt]()
+    runner = CoroutineRunner(
+        loop, loop, Registry(), SystemClock(), seats=1, result_bytes=99,
+        ended=ended.extend, started=None, stuck=stuck.extend, freed=stuck.extend,
+    )  # fmt: skip
+    no_lease: Any = None
+    attempt = Attempt(no_lease, stop_as=Outcome(OutcomeKind.LOST, "its lease is gone"))
+    runner.start([attempt])
+    runner.stop([attempt])
+    for _ in range(10):  # turns of the loop
+        await asyncio.sleep(0)
+    assert (ended, stuck) == ([attempt], [])
+    assert not attempt.stuck  # its seat is free
+    assert attempt.outcome is not None
+    assert attempt.outcome.kind is OutcomeKind.RELEASED
 
 
 def test_a_result_is_json_or_a_failure():

@@ -139,8 +139,11 @@ class CoroutineRunner:
 
     def _end_early(self, attempts: list[Attempt]) -> None:
         for attempt in attempts:
-            if attempt in self._running:
+            if attempt in self._running and attempt.started_at:
                 self._cancel(attempt)
+            elif attempt in self._running:
+                attempt.handle.cancel()  # before its first step: it takes none, and would never come to its end
+                self._end(attempt, never_begun(attempt))
             elif attempt in self._waiting:
                 self._waiting.remove(attempt)
                 self._end(attempt, never_begun(attempt))
