@@ -190,13 +190,6 @@ class Term:
     until: Micros
 
 
-class Reaped(NamedTuple):
-    """One run that was taken from a dead node, and what became of it."""
-
-    lease: Lease
-    verdict: Verdict
-
-
 # ── the slices ───────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -124,20 +124,20 @@ class Runs(Gates):
             free_at = max(now, run.ready_at)
         return free_at if found is None else min(found, free_at)
 
-    def _hold(self, run: Run, lease_id: str, ask: Ask, now: Micros) -> Lease:
-        run.state = RunState.RESERVED
+    def _lease(self, run: Run, lease_id: str, ask: Ask, now: Micros) -> Lease:
         run.lease = Lease(
             lease_id, run.id, self.jobs[run.key.job_id], run.key.trigger, run.key.slot_at, run.due_at, run.args,
             run.attempt + 1, run.failures, run.recoveries, ask.incarnation, run.created_at, now,
         )  # fmt: skip
-        self.wait(run, max(run.due_at, now) + ask.lapse)
         return run.lease
 
+    def _hold(self, run: Run, lease_id: str, ask: Ask, now: Micros) -> Lease:
+        run.state = RunState.RESERVED
+        self.wait(run, max(run.due_at, now) + ask.lapse)
+        return self._lease(run, lease_id, ask, now)
+
     def _hold_and_arm(self, run: Run, lease_id: str, ask: Ask, now: Micros) -> Lease:
-        run.lease = lease = Lease(
-            lease_id, run.id, self.jobs[run.key.job_id], run.key.trigger, run.key.slot_at, run.due_at, run.args,
-            run.attempt + 1, run.failures, run.recoveries, ask.incarnation, run.created_at, now,
-        )  # fmt: skip
+        lease = self._lease(run, lease_id, ask, now)
         self._arm(run, lease, now)
         return lease
 
