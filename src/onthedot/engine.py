@@ -13,8 +13,10 @@ from typing import Any
 
 from onthedot import faults
 from onthedot.clock import SECOND, Clock
+from onthedot.cluster.fencing import SelfFencing
 from onthedot.cluster.leadership import Leadership
 from onthedot.cluster.members import Membership
+from onthedot.cluster.offset import StoreClock
 from onthedot.errors import StoreUnavailable
 from onthedot.events import DrainBegun, Events, JobPut, NodeLeft, StoreTrouble
 from onthedot.ids import Ids
@@ -54,10 +56,10 @@ class Engine:
         self.events = events
         self._settings = settings
         self._registry = registry
-        self._clock = clock
+        self.clock = clock = store.clock or StoreClock(clock)
         self._membership = Membership(store, clock, ids, settings, events)
-        self._leadership = Leadership(store, self._membership, settings, events)
-        self._planner = Planner(store, self._leadership, settings, events)
+        self._leadership = Leadership(store, self._membership, clock, settings, events)
+        self._planner = Planner(store, self._leadership, clock, settings, events)
         self._finisher = Finisher(store, settings, events)
         self._worker = Worker(store, self._membership, self._finisher, registry, settings, events, clock, ids)
         self._loop = Loop(clock, ids, self._tell_trouble)
@@ -71,6 +73,7 @@ class Engine:
         reserving = Reserving(worker, on_held=lambda: drivers["arming"].wake())
         services: list[Service] = [
             self._membership,
+            SelfFencing(self._membership, self.clock, self.events, worker.stop_running),
             self._leadership,
             self._planner,
             reserving,
@@ -79,7 +82,7 @@ class Engine:
             Reaper(self.store, self._membership, self._settings, self.events),
             Expiry(self.store, self._settings, self.events),
             Pruner(self.store, self._leadership, self._settings, self.events),
-            Resumer(self.store, self._clock, self._settings, self.events),
+            Resumer(self.store, self.clock, self._settings, self.events),
             GateRecount(self.store, self.events),
         ]
         drivers = {service.name: self._loop.add(service) for service in services}
@@ -113,13 +116,13 @@ class Engine:
         """Join, store the program's jobs, and begin to tick. Handlers run on the application's loop."""
         self._attach_runners(application_loop)
         await self._membership.join()
-        await self._leadership.tick(self._clock.now())
+        await self._leadership.tick(self.clock.now())
         for job in jobs:
             put = await self.put_job(job)
             self.events.emit(JobPut(job.name, put.change, put.record.revision, put.planned, put.withdrawn))
         self._loop.start()
         if application_loop is not asyncio.get_running_loop():
-            self._courtesy = GiveWay(application_loop, self._clock)
+            self._courtesy = GiveWay(application_loop, self.clock)
             self._courtesy.start()
 
     def _attach_runners(self, application_loop: asyncio.AbstractEventLoop) -> None:
@@ -128,12 +131,12 @@ class Engine:
         started = worker.started if self.events.wanted else None
         runners: dict[str, Runner] = {
             "coroutine": CoroutineRunner(
-                application_loop, here, self._registry, self._clock,
+                application_loop, here, self._registry, self.clock,
                 seats=seats, result_bytes=result_bytes, ended=worker.ended, started=started,
                 stuck=worker.stuck, freed=worker.freed,
             ),
             "thread": ThreadRunner(
-                here, self._registry, self._clock,
+                here, self._registry, self.clock,
                 seats=seats, result_bytes=result_bytes, ended=worker.ended, started=started,
                 stuck=worker.stuck, freed=worker.freed,
             ),
@@ -151,7 +154,7 @@ class Engine:
 
     async def put_job(self, job: Job) -> PutJob:
         """Store a definition, with the runs of its next moments."""
-        return await put_job(self.store, job, clock=self._clock, settings=self._settings)
+        return await put_job(self.store, job, clock=self.clock, settings=self._settings)
 
     async def unrunnable(self) -> list[JobRecord]:
         """Stored jobs whose task this program cannot do: their runs wait for a program that can."""
@@ -210,10 +213,10 @@ class Engine:
 
     async def _drain(self, hurry: asyncio.Event) -> None:
         hurried = asyncio.create_task(hurry.wait())
-        give_up_at = self._clock.steady() + self._settings.grace
+        give_up_at = self.clock.steady() + self._settings.grace
         try:
             while self._worker.running and not hurried.done():
-                left = give_up_at - self._clock.steady()
+                left = give_up_at - self.clock.steady()
                 if left <= 0:
                     break
                 await self._wait_for_an_end(hurried, left / SECOND)
@@ -231,8 +234,8 @@ class Engine:
 
     async def _wait_for_last_words(self) -> None:
         """Cancelled coroutines get a moment to clean up; who ignores it is abandoned."""
-        give_up_at = self._clock.steady() + SECOND
-        while self._worker.running and (left := give_up_at - self._clock.steady()) > 0:
+        give_up_at = self.clock.steady() + SECOND
+        while self._worker.running and (left := give_up_at - self.clock.steady()) > 0:
             self._idle.clear()
             try:
                 await asyncio.wait_for(self._idle.wait(), left / SECOND)

@@ -135,6 +135,11 @@ class EngineThread:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(event.set)
 
+    @property
+    def clock(self) -> Clock:
+        """The store's clock, as the engine knows it."""
+        return self._clock if self._engine is None else self._engine.clock
+
     async def on_store(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Use the store from the application's loop, on the engine's."""
         if self._loop is None or self._engine is None or self._loop.is_closed():

@@ -37,6 +37,28 @@ class NodeFenced(NamedTuple):
     lost: int
 
 
+class NodeCutOff(NamedTuple):
+    """The store did not answer until the node's own deadline: its attempts were stopped before others take them."""
+
+    node_id: str
+    incarnation: str
+    stopped: int
+
+
+class ClockOff(NamedTuple):
+    """This machine's clock is `offset` ahead of the store's. Runs are on time all the same; its logs are not."""
+
+    node_id: str
+    offset: Micros
+    uncertainty: Micros
+
+
+class ClockStepped(NamedTuple):
+    """The store's clock has jumped `ahead`; nothing is planned until it has been seen twice more."""
+
+    ahead: Micros
+
+
 class TermWon(NamedTuple):
     """This node plans from now on."""
 
@@ -177,6 +199,9 @@ Event = (
     NodeJoined
     | NodeLeft
     | NodeFenced
+    | NodeCutOff
+    | ClockOff
+    | ClockStepped
     | TermWon
     | TermEnded
     | JobPut

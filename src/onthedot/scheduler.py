@@ -178,9 +178,8 @@ class Scheduler:
 
         async def work(store: Store) -> Resumed:
             job_id = (await self._stored(store, job)).id
-            return await resume_job(
-                store, job_id, missed=missed, clock=self._clock, settings=self.settings, dry_run=dry_run
-            )
+            clock = self._running().clock
+            return await resume_job(store, job_id, missed=missed, clock=clock, settings=self.settings, dry_run=dry_run)
 
         return await self._running().on_store(work)
 
@@ -249,7 +248,7 @@ class Scheduler:
 
         async def insert(store: Store) -> int:
             record = await self._stored(store, name)
-            due_at = self._clock.now() + wait
+            due_at = self._running().clock.now() + wait
             expires_at = None if lives is None else due_at + lives
             [run_id] = await store.submit([NewRun(record.id, trigger, due_at, text, key, expires_at)])
             return run_id

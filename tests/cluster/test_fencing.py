@@ -11,7 +11,7 @@ from onthedot.events import (
     AttemptEnded,
     AttemptStarted,
     Events,
-    LeaseLost,
+    NodeCutOff,
     NodeFenced,
     NodeJoined,
     RunRecovered,
@@ -19,6 +19,7 @@ from onthedot.events import (
     TermWon,
 )
 from onthedot.ids import SeededIds
+from onthedot.policy import recovery
 from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
@@ -60,7 +61,7 @@ class Node:
             sched.registry,
             settings,
             Events([self.told.append]),
-            store.clock,
+            store.clock or clock(),
             SeededIds(name),
         )
 
@@ -83,7 +84,10 @@ def program(guarantee: str, seconds: float, executed: list) -> otd.Scheduler:
     @sched.job(schedule=otd.at("2026-06-01T12:00:10Z"), guarantee=guarantee)
     async def work(ctx: otd.Context) -> str:
         executed.append((ctx.attempt, ctx.fence))
-        await asyncio.sleep(seconds)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            executed.append(("end", ctx.attempt))
         return f"attempt {ctx.attempt}"
 
     return sched
@@ -106,17 +110,26 @@ async def cut_off(guarantee: str, executed: list) -> tuple[MemoryStore, Node, No
     return store, a, b
 
 
-def test_a_run_of_a_dead_node_is_recovered_and_the_stale_verdict_changes_nothing():
+def test_a_run_of_a_dead_node_is_recovered_and_what_it_says_later_changes_nothing():
     executed: list = []
-    store, a, b = run_virtual(cut_off("at_least_once", executed))
+    store, _, b = run_virtual(cut_off("at_least_once", executed))
     [run] = store.finished.values()
     assert (run.state, run.attempts, run.recoveries, run.result) == ("succeeded", 2, 1, '"attempt 2"')
-    assert [attempt for attempt, _ in executed] == [1, 2]
-    assert executed[0][1] < executed[1][1]
+    (one, first), _, (two, second), _ = executed
+    assert (one, two) == (1, 2)
+    assert first < second
     [recovered] = b.of(RunRecovered)
     assert recovered.lease.attempt == 1
-    assert [event.finish.lease.attempt for event in a.of(LeaseLost)] == [1]
     assert [event.finish.lease.attempt for event in b.of(AttemptEnded)] == [2]
+
+
+def test_a_node_that_is_cut_off_stops_its_attempts_before_others_start_them_again():
+    """At its own deadline, a margin before its lease can pass on: no run is executed twice at a time."""
+    executed: list = []
+    _, a, b = run_virtual(cut_off("at_least_once", executed))
+    assert [what if what == "end" else "start" for what, _ in executed] == ["start", "end", "start", "end"]
+    assert [event.stopped for event in a.of(NodeCutOff)] == [1]
+    assert not b.of(NodeCutOff)
 
 
 def test_at_most_once_is_lost_with_its_node_and_never_runs_again():
@@ -124,8 +137,8 @@ def test_at_most_once_is_lost_with_its_node_and_never_runs_again():
     store, a, b = run_virtual(cut_off("at_most_once", executed))
     [run] = store.finished.values()
     assert (run.state, run.reason, run.attempts) == ("lost", "node lost", 1)
-    assert len(executed) == 1
-    assert a.of(LeaseLost)
+    assert [what for what, _ in executed] == [1, "end"]
+    assert a.of(NodeCutOff)
     assert not b.of(AttemptStarted)
 
 
@@ -189,7 +202,37 @@ def test_a_whole_machine_that_slept_keeps_its_run():
     executed: list = []
     store, a = run_virtual(scenario(executed))
     [run] = store.finished.values()
-    assert (run.state, run.attempts, len(executed)) == ("succeeded", 1, 1)
+    assert (run.state, run.attempts, len(executed)) == ("succeeded", 1, 2)
+    assert not a.of(NodeCutOff)
     assert not a.of(NodeFenced)
     assert run.ended_at is not None
     assert run.ended_at - run.due_at > 10 * 3600 * SECOND
+
+
+def test_an_armed_run_does_not_start_when_its_node_overslept_and_has_lost_it():
+    """Frozen between arm and due for longer than the lease: what was taken meanwhile is not started on waking."""
+
+    async def scenario(executed: list):
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        store, sched = MemoryStore(clock()), program("at_most_once", 1, executed)
+        a = Node("a", store, sched)
+        await a.start(sched)
+        await asyncio.sleep(9.98)
+        assert [run.state for run in store.runs.values()] == ["running"], "armed"
+        assert not executed, "and not due yet"
+        loop._virtual_time += 60
+        now = clock().now()
+        [lease] = await store.orphans(limit=10, now=now)
+        verdict = recovery.decide(lease.record.job, recoveries=0, now=now, why="its node's lease ended")
+        assert await store.reap([(lease, verdict)], now=now) == [True]
+        await asyncio.sleep(30)
+        await a.engine.stop(asyncio.Event())
+        return store, a
+
+    executed: list = []
+    store, a = run_virtual(scenario(executed))
+    [run] = store.finished.values()
+    assert run.state == "lost"
+    assert executed == []
+    assert a.of(NodeFenced)

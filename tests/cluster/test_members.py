@@ -90,7 +90,7 @@ def test_one_node_leads_and_the_next_takes_over_when_it_resigns():
         for name in ("a", "b"):
             joined = member(memory, node_id=name)
             await joined.join()
-            nodes.append(Leadership(memory, joined, otd.Settings(), Events()))
+            nodes.append(Leadership(memory, joined, memory.clock, otd.Settings(), Events()))
         first, second = nodes
         for node in nodes:
             await node.tick(memory.clock.now())
@@ -109,9 +109,9 @@ def test_a_leader_that_falls_silent_is_replaced_when_its_term_ends(after, leads)
         silent, heir = member(memory, node_id="silent"), member(memory, node_id="heir")
         await silent.join()
         await heir.join()
-        await Leadership(memory, silent, otd.Settings(), Events()).tick(memory.clock.now())
+        await Leadership(memory, silent, memory.clock, otd.Settings(), Events()).tick(memory.clock.now())
         await asyncio.sleep(after)
-        next_one = Leadership(memory, heir, otd.Settings(), Events())
+        next_one = Leadership(memory, heir, memory.clock, otd.Settings(), Events())
         await next_one.tick(memory.clock.now())
         assert (next_one.term is not None) == leads
 

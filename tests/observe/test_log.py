@@ -34,6 +34,10 @@ LINES = [
     "12:00:00.000  joined     node one",
     "12:00:00.000  left       node one",
     "12:00:00.000  fenced     node one: its lease ended while it lived; 2 attempts given up, joining anew",
+    "12:00:00.000  cut off    node one: the store did not answer before its lease could pass on; 2 attempts stopped",
+    "12:00:00.000  clock      this machine's clock is 1 m 30 s behind the store's; runs start on time, its logs do not "
+    "tell the time; set it",
+    "12:00:00.000  clock      it has jumped 6 m 40 s ahead; planning waits a moment",
     "12:00:00.000  leads      this node plans from now on (term 4)",
     "12:00:00.000  follows    this node no longer plans (term 4 ended)",
     "12:00:00.000  job        import          created, revision 1; 6 runs planned, 0 withdrawn",

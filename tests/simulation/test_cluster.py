@@ -44,12 +44,11 @@ def test_without_faults_everything_is_on_time_and_runs_once():
     assert not outcome.counts["reap"] + outcome.counts["broken"]
 
 
-@pytest.mark.slow
-def test_skewed_clocks_break_nothing_but_punctuality():
-    """Nodes still fire by their own clocks: with the offset estimate to come, this list becomes empty."""
-    faults = [Fault(10 + 100 * n, "skew", n % 3, 90, amount=(-2.0, 2.0, 1.0)[n % 3]) for n in range(6)]
+def test_clocks_that_are_minutes_off_change_nothing():
+    """Nodes fire by the store's clock, which they know by its answers: nothing is early, nothing late."""
+    faults = [Fault(10 + 100 * n, "skew", n % 3, 90, amount=(-300.0, 300.0, 1.0)[n % 3]) for n in range(6)]
     outcome = simulate(Scenario(seed="skew", minutes=17, weather=CALM, faults=tuple(faults)))
-    assert {violation.rule for violation in outcome.violations} <= {"S3", "matching by time"}
+    assert not outcome.violations
 
 
 # ── the same seed, the same history ──────────────────────────────────────────────────────────────────────────

@@ -8,8 +8,9 @@ follower ──campaign──▶ leader(term n) ──renew──▶ leader(term
 
 from __future__ import annotations
 
-from onthedot.clock import Micros
+from onthedot.clock import Clock, Micros
 from onthedot.cluster.members import Membership
+from onthedot.cluster.offset import UNSURE_BEYOND, StoreClock
 from onthedot.errors import NodeExpired
 from onthedot.events import Events, TermEnded, TermWon
 from onthedot.settings import Settings
@@ -21,9 +22,10 @@ class Leadership:
 
     name = "leadership"
 
-    def __init__(self, store: Store, membership: Membership, settings: Settings, events: Events) -> None:
+    def __init__(self, store: Store, membership: Membership, clock: Clock, settings: Settings, events: Events) -> None:
         self._store = store
         self._membership = membership
+        self._clock = clock
         self._settings = settings
         self._events = events
         self.term: Term | None = None
@@ -31,6 +33,9 @@ class Leadership:
     async def tick(self, now: Micros) -> Micros:
         """Renew the term, or campaign for one."""
         del now
+        if isinstance(self._clock, StoreClock) and self._clock.uncertainty > UNSURE_BEYOND:
+            await self.resign()  # whoever does not know what time it is must not plan
+            return self._settings.renew_every
         if (term := self.term) is not None:
             renewed = await self._store.renew(term, ttl=self._settings.term_ttl)
             if renewed is None and self.term is not None:
@@ -42,7 +47,9 @@ class Leadership:
 
     async def _campaign(self) -> Term | None:
         try:
-            term = await self._store.campaign(self._membership.incarnation, ttl=self._settings.term_ttl)
+            term = await self._store.campaign(
+                self._membership.incarnation, ttl=self._settings.term_ttl, patience=self._settings.renew_every
+            )
         except NodeExpired:
             return None  # the heartbeat finds out by itself and joins anew
         if term is not None:

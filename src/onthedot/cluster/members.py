@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 
 from onthedot import faults
 from onthedot.clock import Clock, Micros
+from onthedot.cluster.offset import TELL_BEYOND, StoreClock
 from onthedot.errors import NodeExpired
-from onthedot.events import Events, NodeFenced, NodeJoined
+from onthedot.events import ClockOff, Events, NodeFenced, NodeJoined
 from onthedot.ids import Ids
 from onthedot.settings import Settings
 from onthedot.stores.base import Beat, Hint, Node, Store
@@ -34,10 +35,11 @@ class Membership:
     def __init__(self, store: Store, clock: Clock, ids: Ids, settings: Settings, events: Events) -> None:
         self._store = store
         self._clock = clock
+        self._far_off = False  # told that our own clock is
         self._ids = ids
         self._settings = settings
         self._events = events
-        self._deadline: Micros = 0
+        self.deadline: Micros = 0  # on the steady clock: until then this node counts on its lease
         self._fenced: list[OnFenced] = []
         self._on_cancel: OnCancel | None = None
         self.node_id = settings.node_id or f"{socket.gethostname()}-{ids.token()[:8]}"
@@ -58,7 +60,7 @@ class Membership:
     @property
     def trusted(self) -> bool:
         """Whether this node may still count on its lease."""
-        return self._clock.steady() < self._deadline
+        return self._clock.steady() < self.deadline
 
     async def join(self) -> None:
         """Register under a new incarnation."""
@@ -68,6 +70,7 @@ class Membership:
         beat = await self._store.register(node, ttl=self._settings.node_ttl)
         self.incarnation = incarnation
         self._trust_from(sent)
+        self.heard(sent, beat.now)
         self._events.emit(NodeJoined(self.node_id, self.incarnation, beat.now))
 
     async def tick(self, now: Micros) -> Micros:
@@ -89,13 +92,25 @@ class Membership:
         sent = self._clock.steady()
         beat = await self._store.beat(self.incarnation, ttl=self._settings.node_ttl)
         self._trust_from(sent)
+        self.heard(sent, beat.now)
         return beat
+
+    def heard(self, sent: Micros, store_now: Micros) -> None:
+        """The store has said what time it is, in answer to a call sent at that (steady) instant."""
+        clock = self._clock
+        if not isinstance(clock, StoreClock):
+            return
+        clock.note(sent, store_now)
+        far_off = abs(clock.offset) > TELL_BEYOND
+        if far_off and not self._far_off:
+            self._events.emit(ClockOff(self.node_id, clock.offset, clock.uncertainty))
+        self._far_off = far_off
 
     def _trust_from(self, sent: Micros) -> None:
         ttl = self._settings.node_ttl
-        self._deadline = sent + ttl - ttl // 1_000 - self._settings.margin
+        self.deadline = sent + ttl - ttl // 1_000 - self._settings.margin
 
     async def leave(self) -> None:
         """End the incarnation: what it held is free for others at once."""
-        self._deadline = 0
+        self.deadline = 0
         await self._store.leave(self.incarnation)

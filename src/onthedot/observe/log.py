@@ -19,6 +19,8 @@ from onthedot.duration import format_duration
 from onthedot.events import (
     AttemptEnded,
     AttemptStarted,
+    ClockOff,
+    ClockStepped,
     DrainBegun,
     Event,
     GatesRecounted,
@@ -27,6 +29,7 @@ from onthedot.events import (
     JobPut,
     JobResumed,
     LeaseLost,
+    NodeCutOff,
     NodeFenced,
     NodeJoined,
     NodeLeft,
@@ -177,6 +180,17 @@ class Lines:
             case NodeFenced():
                 ended = f"node {plain(event.node_id)}: its lease ended while it lived"
                 return Line(at, "fenced", f"{ended}; {count(event.lost, 'attempt')} given up, joining anew", "bad")
+            case NodeCutOff():
+                cut = f"node {plain(event.node_id)}: the store did not answer before its lease could pass on"
+                return Line(at, "cut off", f"{cut}; {count(event.stopped, 'attempt')} stopped", "bad")
+            case ClockOff():
+                way = "ahead of" if event.offset > 0 else "behind"
+                off = f"this machine's clock is {length(abs(event.offset))} {way} the store's"
+                return Line(at, "clock", f"{off}; runs start on time, its logs do not tell the time; set it", "warning")
+            case ClockStepped():
+                return Line(
+                    at, "clock", f"it has jumped {length(event.ahead)} ahead; planning waits a moment", "warning"
+                )
             case NodeLeft(abandoned=0):
                 return Line(at, "left", f"node {plain(event.node_id)}", "quiet")
             case NodeLeft():

@@ -8,10 +8,10 @@ transaction as the runs, makes a slot planned exactly once whoever plans it.
 from __future__ import annotations
 
 from onthedot import faults
-from onthedot.clock import Micros
+from onthedot.clock import SECOND, Clock, Micros
 from onthedot.cluster.leadership import Leadership
 from onthedot.errors import TermLost
-from onthedot.events import Events, RunsPlanned, SlotsSkipped
+from onthedot.events import ClockStepped, Events, RunsPlanned, SlotsSkipped
 from onthedot.plan.windows import plan_window
 from onthedot.settings import Settings
 from onthedot.stores.base import Hint, ScheduleState, Store, Term, Window
@@ -20,22 +20,54 @@ MOST_SLOTS_PER_PASS = 5_000
 """How many slots one pass gives their fates, over all schedules: after an outage, some 20 ms of arithmetic."""
 
 
+LARGEST_STEP: Micros = 300 * SECOND
+LOOK_TWICE: Micros = SECOND
+
+
+class StepGuard:
+    """Doubts a clock that jumps ahead: planning by it would skip everything that it passed over as missed.
+
+    A step of more than five minutes, beside the steady clock, is believed when it has been seen three times. Time
+    spent suspended is no step: the steady clock counts it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._zero: Micros | None = None  # what the wall clock says at the steady clock's zero
+        self._doubts = 0
+
+    def jump(self, now: Micros) -> Micros:
+        """How far the clock has jumped ahead, as long as that is to be doubted; else 0."""
+        zero = now - self._clock.steady()
+        ahead = 0 if self._zero is None else zero - self._zero
+        if ahead > LARGEST_STEP and self._doubts < 2:
+            self._doubts += 1
+            return ahead
+        self._zero, self._doubts = zero, 0
+        return 0
+
+
 class Planner:
     """Turns the schedules whose next slot comes near into runs."""
 
     name = "planner"
 
-    def __init__(self, store: Store, leadership: Leadership, settings: Settings, events: Events) -> None:
+    def __init__(self, store: Store, leadership: Leadership, clock: Clock, settings: Settings, events: Events) -> None:
         self._store = store
         self._leadership = leadership
         self._settings = settings
         self._events = events
+        self._steps = StepGuard(clock)
 
     async def tick(self, now: Micros) -> Micros:
         """One pass over the schedules that are due for planning."""
         term = self._leadership.term
         if term is None:
             return self._settings.plan_every
+        ahead = self._steps.jump(now)
+        if ahead:
+            self._events.emit(ClockStepped(ahead))
+            return LOOK_TWICE
         until = now + self._settings.lookahead
         due = await self._store.due_schedules(until=until, limit=self._settings.batch, shard=term.shard)
         windows, more = self._windows(due.schedules, until, now)

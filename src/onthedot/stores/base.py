@@ -380,7 +380,11 @@ class NodesSlice(Protocol):
 
     async def beat(self, incarnation: str, *, ttl: Micros, now: Micros | None = None) -> Beat:
         """Renew an incarnation's lease. One that has ended is renewed as well, as long as nobody has acted on
-        its end: the reaper takes runs and ends the incarnation in one write. `NodeExpired` after that."""
+        its end: the reaper takes runs and ends the incarnation in one write. `NodeExpired` after that.
+
+        A lease of anybody that ends later than a whole lease from now was written before the clock was set back: in
+        the same write it is made to end a lease from now. So that costs one lease, not the step.
+        """
         ...
 
     async def leave(self, incarnation: str, *, now: Micros | None = None) -> None:
@@ -393,10 +397,15 @@ class NodesSlice(Protocol):
         ...
 
     async def campaign(
-        self, incarnation: str, *, ttl: Micros, shard: int = 0, now: Micros | None = None
+        self, incarnation: str, *, ttl: Micros, shard: int = 0, patience: Micros = 0, now: Micros | None = None
     ) -> Term | None:
         """Become the planner of a shard: a new term if there is none or the last has ended; None if another
-        incarnation holds it. For the holder itself, its term renewed. `NodeExpired` without a living lease."""
+        incarnation holds it. For the holder itself, its term renewed. `NodeExpired` without a living lease.
+
+        A term that ended less than `patience` ago goes to the earliest registered of the living planners, whoever
+        held it last aside: None for the others. A term that ends later than a whole one from now was written before
+        the clock was set back: it ends a whole term from now.
+        """
         ...
 
     async def renew(self, term: Term, *, ttl: Micros, now: Micros | None = None) -> Term | None:
@@ -467,8 +476,13 @@ class HistorySlice(Protocol):
 class Store(JobsSlice, ControlSlice, PlanSlice, RunsSlice, NodesSlice, UpkeepSlice, HistorySlice, Protocol):
     """The whole protocol."""
 
-    clock: Clock
     hints: Hints
+
+    @property
+    def clock(self) -> Clock | None:
+        """This machine's clock, where that is the store's own; None for a store that has another, and tells the time
+        with its answers."""
+        ...
 
     async def close(self) -> None:
         """Let go of files, threads and connections. Whatever was acknowledged stays."""

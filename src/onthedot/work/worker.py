@@ -32,6 +32,7 @@ from onthedot.work.reservations import Reservations
 
 _RECHECK = SECOND  # no timer trusts the clock for longer: it may be set
 _NEVER: Micros = 2**62
+_UNTRUSTED = 20 * MILLISECOND
 
 
 class Worker:
@@ -113,6 +114,8 @@ class Worker:
     def _fire(self, due_at: Micros, attempts: list[Attempt]) -> None:
         """Start these if it is time; a timer may ring early, and the clock may be set."""
         wait = due_at - self.clock.now()
+        if due_at and wait <= 0 and not self.membership.trusted:
+            wait = _UNTRUSTED  # we overslept: the next beat tells whether these are ours still
         if wait > 0:
             asyncio.get_running_loop().call_later(min(wait, _RECHECK) / SECOND, self._fire, due_at, attempts)
             return
@@ -237,6 +240,7 @@ class Reserving:
         if ask is None:
             return settings.poll_every
         self._look_at = _NEVER  # whatever we are told from here on is news
+        sent = worker.clock.steady()
         try:
             reserved = await worker.store.reserve(ask)
         except NodeExpired:
@@ -244,6 +248,7 @@ class Reserving:
         except StoreUnavailable:
             self._unanswered = True
             raise
+        worker.membership.heard(sent, reserved.now)
         faults.point("reserve.after_write")
         worker.held.add(reserved.held)
         if reserved.held:

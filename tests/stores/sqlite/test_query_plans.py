@@ -88,8 +88,8 @@ def fill(db: sqlite3.Connection, beside: int) -> None:
     )
     later = [(number % 20 + 1, f"s{number}", NOW + 1 + number) for number in range(beside)]
     db.executemany(insert_schedule, [*later, *((number, "due", number) for number in range(1, 6))])
-    db.execute("INSERT INTO nodes VALUES (1, 'dead', 'n', '', 0, '[]', 0, 5, NULL, 0, 0, 0)")
-    db.execute("INSERT INTO nodes VALUES (2, 'alive', 'n', '', 0, '[]', 0, ?, NULL, 0, 0, 0)", (NOW * 10,))
+    db.execute("INSERT INTO nodes VALUES (1, 'dead', 'n', '', 0, '[]', 0, 5, 5, NULL, 0, 0, 0)")
+    db.execute("INSERT INTO nodes VALUES (2, 'alive', 'n', '', 0, '[]', 0, 5, ?, NULL, 0, 0, 0)", (NOW * 10,))
     insert_run = (
         "INSERT INTO runs (id, job_id, state, queue, priority, slot_at, due_at, ready_at, expires_at, attempt, "
         "failures, recoveries, delayed, incarnation, lease_id, created_at, trigger, target, reason, revision) "

@@ -18,7 +18,7 @@ class Nodes(Tables):
         now = self.read_clock(now)
         if node.incarnation in self.nodes:
             return await self.beat(node.incarnation, ttl=ttl, now=now)  # asked again
-        row = NodeRow(replace(node, registered_at=now, lease_until=now + ttl))
+        row = NodeRow(replace(node, registered_at=now, lease_until=now + ttl), ttl)
         self.nodes[node.incarnation] = row
         return Beat(now, row.node.lease_until)
 
@@ -27,7 +27,11 @@ class Nodes(Tables):
         row = self.nodes.get(incarnation)
         if row is None or row.ended:
             raise NodeExpired(f"incarnation {incarnation}: it has ended; register a new one to go on")
+        row.ttl = ttl
         row.node.lease_until = now + ttl
+        for other in self.nodes.values():
+            if not other.ended:  # the clock may have been set back
+                other.node.lease_until = min(other.node.lease_until, now + other.ttl)
         cancels = tuple(
             (run.lease.lease_id, run.cancel_wanted)
             for run in self.runs.values()
@@ -57,16 +61,33 @@ class Nodes(Tables):
         return [replace(row.node) for row in reversed(self.nodes.values())][:limit]
 
     async def campaign(
-        self, incarnation: str, *, ttl: Micros, shard: int = 0, now: Micros | None = None
+        self, incarnation: str, *, ttl: Micros, shard: int = 0, patience: Micros = 0, now: Micros | None = None
     ) -> Term | None:
         now = self.read_clock(now)
         self.check_lease(incarnation, now)
         current = self.terms.get(shard)
         if current is not None and current.until > now:
+            current.until = min(current.until, now + self.term_ttls[shard])  # the clock may have been set back
             return await self.renew(current, ttl=ttl, now=now) if current.incarnation == incarnation else None
+        if (
+            current is not None
+            and now < current.until + patience
+            and self._somebody_is_first(current, incarnation, now)
+        ):
+            return None
         number = 1 if current is None else current.number + 1
         self.terms[shard] = Term(shard, number, incarnation, now + ttl)
+        self.term_ttls[shard] = ttl
         return replace(self.terms[shard])
+
+    def _somebody_is_first(self, last: Term, incarnation: str, now: Micros) -> bool:
+        """Whether a living planner registered before this one, and was not the last to lead."""
+        for other, row in self.nodes.items():  # in the order in which they registered
+            if other == incarnation:
+                return False
+            if other != last.incarnation and "planner" in row.node.roles and row.node.lease_until > now:
+                return True
+        return False
 
     async def renew(self, term: Term, *, ttl: Micros, now: Micros | None = None) -> Term | None:
         now = self.read_clock(now)
@@ -74,6 +95,7 @@ class Nodes(Tables):
         if current is None or current.number != term.number or current.until <= now:
             return None
         current.until = now + ttl
+        self.term_ttls[term.shard] = max(ttl, self.term_ttls[term.shard])
         return replace(current)
 
     async def resign(self, term: Term, *, now: Micros | None = None) -> bool:

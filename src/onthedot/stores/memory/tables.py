@@ -62,6 +62,7 @@ class NodeRow:
     """An incarnation. `ended` for good: its runs were taken, or it left."""
 
     node: Node
+    ttl: Micros
     ended: bool = False
     void_below: int = 0  # asks with a smaller number give nothing out
 
@@ -96,6 +97,7 @@ class Tables:
         self.skips: list[Skip] = []
         self.nodes: dict[str, NodeRow] = {}
         self.terms: dict[int, Term] = {}
+        self.term_ttls: dict[int, Micros] = {}
         self.daily_counts: Counter[tuple[int, int, RunState]] = Counter()  # of what was pruned, by job and day
         self.armed_to: dict[tuple[int, str], Micros] = {}  # by job and trigger: the newest armed slot that was pruned
         self.last_run = 0

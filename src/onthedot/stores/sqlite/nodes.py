@@ -13,12 +13,24 @@ from onthedot.stores.sqlite.tables import Tables, check_lease
 
 # Asked again, it is a beat.
 REGISTER = """
-INSERT INTO nodes (incarnation, id, host, pid, roles, registered_at, lease_until, ended, reaped)
-VALUES (:incarnation, :id, :host, :pid, :roles, :now, :until, 0, 0)
+INSERT INTO nodes (incarnation, id, host, pid, roles, registered_at, ttl, lease_until, ended, reaped)
+VALUES (:incarnation, :id, :host, :pid, :roles, :now, :until - :now, :until, 0, 0)
 ON CONFLICT (incarnation) DO NOTHING
 """
 
-BEAT = "UPDATE nodes SET lease_until = :until WHERE incarnation = :incarnation AND ended = 0"
+BEAT = "UPDATE nodes SET lease_until = :until, ttl = :until - :now WHERE incarnation = :incarnation AND ended = 0"
+
+# Written before the clock was set back.
+SHORTEN_LEASES = "UPDATE nodes SET lease_until = :now + ttl WHERE ended = 0 AND lease_until > :now + ttl"
+SHORTEN_TERM = "UPDATE terms SET until = :now + ttl WHERE shard = :shard AND until > :now + ttl"
+
+# A living planner that registered earlier, other than the one that led last.
+FIND_EARLIER = """
+SELECT 1 FROM nodes
+WHERE number < (SELECT number FROM nodes WHERE incarnation = :incarnation) AND incarnation <> :last
+  AND ended = 0 AND lease_until > :now AND EXISTS (SELECT 1 FROM json_each(roles) WHERE value = 'planner')
+LIMIT 1
+"""
 
 LIST_CANCELS = """
 SELECT lease_id, cancel_wanted FROM runs INDEXED BY runs_held
@@ -44,13 +56,17 @@ SELECT id, incarnation, host, pid, roles, registered_at, lease_until, left_at FR
 FIND_TERM = "SELECT shard, number, incarnation, until FROM terms WHERE shard = ?"
 
 BEGIN_TERM = """
-INSERT INTO terms (shard, number, incarnation, until) VALUES (:shard, :number, :incarnation, :until)
-ON CONFLICT (shard) DO UPDATE SET number = excluded.number, incarnation = excluded.incarnation, until = excluded.until
+INSERT INTO terms (shard, number, incarnation, until, ttl) VALUES (:shard, :number, :incarnation, :now + :ttl, :ttl)
+ON CONFLICT (shard) DO UPDATE
+SET number = excluded.number, incarnation = excluded.incarnation, until = excluded.until, ttl = excluded.ttl
 """
 
 REMEMBER_TERM = "INSERT INTO term_history (shard, number, incarnation, began_at) VALUES (?, ?, ?, ?)"
 
-EXTEND_TERM = "UPDATE terms SET until = :until WHERE shard = :shard AND number = :number AND until > :now"
+EXTEND_TERM = """
+UPDATE terms SET until = :until, ttl = max(ttl, :until - :now)
+WHERE shard = :shard AND number = :number AND until > :now
+"""
 
 
 class Nodes(Tables):
@@ -94,18 +110,22 @@ class Nodes(Tables):
         ]
 
     async def campaign(
-        self, incarnation: str, *, ttl: Micros, shard: int = 0, now: Micros | None = None
+        self, incarnation: str, *, ttl: Micros, shard: int = 0, patience: Micros = 0, now: Micros | None = None
     ) -> Term | None:
         def work(tx: Transaction) -> Term | None:
             at = self.read_clock(now)
             check_lease(tx.db, incarnation, at)
             current = find_term(tx.db, shard)
             if current is not None and current.until > at:
+                tx.db.execute(SHORTEN_TERM, {"shard": shard, "now": at})
                 return _extend(tx.db, current, at, at + ttl) if current.incarnation == incarnation else None
+            if current is not None and at < current.until + patience:
+                rivals = {"incarnation": incarnation, "last": current.incarnation, "now": at}
+                if tx.db.execute(FIND_EARLIER, rivals).fetchone():
+                    return None
             term = Term(shard, 1 if current is None else current.number + 1, incarnation, at + ttl)
-            tx.db.execute(
-                BEGIN_TERM, {"shard": shard, "number": term.number, "incarnation": incarnation, "until": term.until}
-            )
+            row = {"shard": shard, "number": term.number, "incarnation": incarnation, "now": at, "ttl": ttl}
+            tx.db.execute(BEGIN_TERM, row)
             tx.db.execute(REMEMBER_TERM, (shard, term.number, incarnation, at))
             return term
 
@@ -130,8 +150,9 @@ class Nodes(Tables):
 
 
 def _beat(db: sqlite3.Connection, incarnation: str, now: Micros, until: Micros) -> Beat:
-    if not db.execute(BEAT, {"incarnation": incarnation, "until": until}).rowcount:
+    if not db.execute(BEAT, {"incarnation": incarnation, "now": now, "until": until}).rowcount:
         raise NodeExpired(f"incarnation {incarnation}: it has ended; register a new one to go on")
+    db.execute(SHORTEN_LEASES, {"now": now})
     return Beat(now, until, tuple(db.execute(LIST_CANCELS, (incarnation,)).fetchall()))
 
 

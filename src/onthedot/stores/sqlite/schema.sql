@@ -107,6 +107,7 @@ CREATE TABLE nodes (  -- one row per incarnation
     pid           INTEGER NOT NULL,
     roles         TEXT NOT NULL,  -- JSON
     registered_at INTEGER NOT NULL,
+    ttl           INTEGER NOT NULL,  -- of its lease, as it was last renewed
     lease_until   INTEGER NOT NULL,
     left_at       INTEGER,
     ended         INTEGER NOT NULL,  -- 1: for good; it left, or its runs were taken
@@ -208,5 +209,6 @@ CREATE TABLE terms (  -- the newest term of each shard
     shard       INTEGER PRIMARY KEY,
     number      INTEGER NOT NULL,
     incarnation TEXT NOT NULL,
-    until       INTEGER NOT NULL
+    until       INTEGER NOT NULL,
+    ttl         INTEGER NOT NULL  -- as it was last renewed
 ) STRICT;

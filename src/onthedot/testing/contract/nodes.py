@@ -174,3 +174,22 @@ async def check_the_end_of_a_lease_is_one_instant(bench: Workbench) -> None:
     except NodeExpired:
         alive = False
     assert alive != bool(await bench.orphans())
+
+
+@check
+async def check_leases_from_before_the_clock_was_set_back(bench: Workbench) -> None:
+    """A dead node's lease that ends far in the future is cut to a lease from now by any beat; a living one's own beat
+    renews it as ever."""
+    bench.turn(3600)
+    dead, alive = await bench.node("dead", ttl=20), await bench.node("alive", ttl=15)
+    record = await bench.define()
+    run_id = await bench.submit(record, 3600)
+    await bench.take(dead)
+    bench.turn(0)
+    beat = await bench.store.beat(alive, ttl=15 * SECOND, now=bench.now)
+    assert beat.lease_until == at(15)
+    assert {node.id: node.lease_until for node in await bench.store.list_nodes()} == {"dead": at(20), "alive": at(15)}
+    bench.turn(19)
+    assert await bench.orphans() == []
+    bench.turn(20)
+    assert await bench.orphans() == [run_id]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onthedot.clock import SECOND
 from onthedot.errors import NodeExpired
-from onthedot.stores.base import Term
+from onthedot.stores.base import Node, Term
 from onthedot.testing.contract.register import check
 from onthedot.testing.contract.workbench import Workbench, at, raises
 
@@ -111,3 +111,61 @@ async def check_shards_have_their_own_terms(bench: Workbench) -> None:
     assert (first.shard, second.shard) == (0, 1)
     assert await bench.store.resign(first, now=bench.now)
     assert await bench.store.renew(second, ttl=TTL, now=bench.now) is not None
+
+
+PATIENCE = 3 * SECOND
+
+
+async def campaign_patiently(bench: Workbench, node: str) -> Term | None:
+    return await bench.store.campaign(node, ttl=TTL, patience=PATIENCE, now=bench.now)
+
+
+@check
+async def check_the_earliest_registered_is_preferred(bench: Workbench) -> None:
+    """A term that has just ended goes to the earliest registered living planner, not to the last holder's rival who
+    happens to ask first; after `patience`, to anyone."""
+    one, two, three = [await bench.node(name) for name in ("one", "two", "three")]
+    await bench.term(one, ttl=10)
+    bench.turn(10)
+    assert await campaign_patiently(bench, three) is None
+    assert await campaign_patiently(bench, two) is not None
+    bench.turn(23)
+    assert await campaign_patiently(bench, three) is not None, "the others had their chance"
+
+
+@check
+async def check_who_resigned_stands_in_nobodys_way(bench: Workbench) -> None:
+    """The last holder is registered earliest and lives: the next one leads at once all the same."""
+    one, two = await bench.node("one"), await bench.node("two")
+    term = await bench.term(one)
+    await bench.store.resign(term, now=bench.now)
+    assert await campaign_patiently(bench, two) is not None
+
+
+@check
+async def check_the_dead_and_those_who_do_not_plan_are_not_waited_for(bench: Workbench) -> None:
+    """Precedence is for living planners."""
+    leader = await bench.node("leader")
+    await bench.node("short", ttl=5)
+    worker = Node(id="worker", incarnation=bench.ids.token(), roles=("worker",))
+    await bench.store.register(worker, ttl=30 * SECOND, now=bench.now)
+    late = await bench.node("late")
+    await bench.term(leader, ttl=10)
+    bench.turn(11)
+    assert await campaign_patiently(bench, late) is not None
+
+
+@check
+async def check_a_term_from_before_the_clock_was_set_back(bench: Workbench) -> None:
+    """A dead leader's term that ends far in the future stops nobody for longer than a term."""
+    one, two = await bench.node("one"), await bench.node("two")
+    bench.turn(3600)
+    for node in (one, two):
+        await bench.store.beat(node, ttl=30 * SECOND, now=bench.now)
+    await bench.term(one, ttl=10)
+    bench.turn(0)
+    assert await campaign(bench, two) is None
+    bench.turn(9)
+    assert await campaign(bench, two) is None
+    bench.turn(10)
+    assert await campaign(bench, two) is not None

@@ -35,7 +35,7 @@ class Cable:
     """A store as one boot of a node reaches it."""
 
     def __init__(self, store: Recorder, process: Process, chance: Chance, strike: Strike) -> None:
-        self.clock = store.clock
+        self.clock = None  # a store elsewhere: nodes know its clock by its answers only
         self.hints = Hints()
         self.weather: Weather = CALM
         self.broken: dict[str, float] = {}  # kind of fault → its amount, while it lasts

@@ -86,8 +86,19 @@ def from_json(text: str) -> list[Fault]:
     return [Fault(**({"length": 0.0} | row)) for row in rows]
 
 
-# How often each kind is drawn. Skewed clocks are left to those who ask for them: nodes fire by their own clock as yet.
-_WEIGHTS = {"crash": 5, "freeze": 6, "stop": 2, "cut": 3, "deaf": 2, "flaky": 2, "slow": 2, "drift": 1, "late": 2}
+# How often each kind is drawn.
+_WEIGHTS = {
+    "crash": 5,
+    "freeze": 6,
+    "stop": 2,
+    "cut": 3,
+    "deaf": 2,
+    "flaky": 2,
+    "slow": 2,
+    "drift": 1,
+    "skew": 2,
+    "late": 2,
+}
 _LENGTHS = {
     "crash": (0.5, 40.0),
     "freeze": (0.5, 40.0),
@@ -100,7 +111,7 @@ _LENGTHS = {
     "skew": (30.0, 300.0),
     "late": (0.001, 0.001),
 }
-_AMOUNTS = {"slow": (0.05, 4.0), "drift": (-300.0, 300.0), "skew": (-2.0, 2.0), "late": (0.1, 6.0)}
+_AMOUNTS = {"slow": (0.05, 4.0), "drift": (-300.0, 300.0), "skew": (-400.0, 400.0), "late": (0.1, 6.0)}
 
 
 def generate(seed: str, *, nodes: int, seconds: float, every: float, extra: tuple[str, ...] = ()) -> list[Fault]:

@@ -21,6 +21,8 @@ class Recorder:
     def __init__(self, store: Store, journal: Journal) -> None:
         self._store = store
         self._journal = journal
+        if store.clock is None:
+            raise TypeError(f"expected a store on this machine's clock, got {store!r}")
         self.clock = store.clock
         self.hints = store.hints
 
