@@ -179,23 +179,35 @@ def _insert(db: sqlite3.Connection, runs: Sequence[NewRun], now: Micros) -> Sequ
 
 
 def _arm(tx: Transaction, leases: Sequence[Lease], gates: Mapping[str, GateAsk], now: Micros) -> list[ArmAnswer]:
-    db = tx.db
     for incarnation in {lease.incarnation for lease in leases}:
-        check_lease(db, incarnation, now)
-    ids = json.dumps([lease.run_id for lease in leases])
-    stored = {row[0]: Stored(*row[1:]) for row in db.execute(FIND_ARMABLE, {"ids": ids})}
+        check_lease(tx.db, incarnation, now)
+    if not gates:
+        return _arm_together(tx.db, leases, now)
+    return [_arm_one(tx, lease, gates.get(lease.lease_id), now) for lease in leases]
+
+
+def _arm_one(tx: Transaction, lease: Lease, ask: GateAsk | None, now: Micros) -> ArmAnswer:
+    """One after the other: what is decided at a gate for one run changes what the next one finds there."""
+    closed = None
+    if ask is not None and _may_arm(lease, _find_stored(tx.db, [lease]).get(lease.run_id)):
+        closed = pass_gates(tx, lease, ask, now)
+    return closed or _arm_together(tx.db, [lease], now)[0]
+
+
+def _arm_together(db: sqlite3.Connection, leases: Sequence[Lease], now: Micros) -> list[ArmAnswer]:
+    """Arm what may be armed, whatever its gates."""
+    stored = _find_stored(db, leases)
     ready = {lease.run_id: lease for lease in leases if _may_arm(lease, stored.get(lease.run_id))}
-    closed: dict[str, ArmAnswer] = {}
-    for lease in [lease for lease in ready.values() if lease.lease_id in gates]:
-        answer = pass_gates(tx, lease, gates[lease.lease_id], now)
-        if answer is not None:
-            closed[lease.lease_id] = answer
-            del ready[lease.run_id]
     fences = take_numbers(db, "fence", len(ready)) if ready else ()
     db.executemany(ARM, [(fence, now, *of) for fence, of in zip(fences, _keys(ready.values()), strict=True)])
     for fence, lease in zip(fences, ready.values(), strict=True):
         stored[lease.run_id] = Stored(lease.lease_id, "running", fence, lease.attempt, now, lease.record.revision)
-    return [closed.get(lease.lease_id) or _arm_answer(lease, stored.get(lease.run_id)) for lease in leases]
+    return [_arm_answer(lease, stored.get(lease.run_id)) for lease in leases]
+
+
+def _find_stored(db: sqlite3.Connection, leases: Sequence[Lease]) -> dict[int, Stored]:
+    ids = json.dumps([lease.run_id for lease in leases])
+    return {row[0]: Stored(*row[1:]) for row in db.execute(FIND_ARMABLE, {"ids": ids})}
 
 
 def _may_arm(lease: Lease, stored: Stored | None) -> bool:

@@ -1,0 +1,19 @@
+"""A workbench on each store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.testing.contract.workbench import Workbench
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Workbench]:
+    store = MemoryStore() if request.param == "memory" else await SqliteStore.open(tmp_path / "otd.db", inline=True)
+    yield Workbench(store)
+    await store.close()
