@@ -24,7 +24,7 @@ def test_who_waits_at_an_open_gate_is_freed_within_seconds(kind, tmp_path):
         if isinstance(store, MemoryStore):
             store.holders["overlap:1:"].add(999)
         else:
-            await store.write(lambda tx: tx.db.execute("INSERT INTO gate_holders VALUES ('overlap:1:', 999, 1, 1)"))
+            await store.write(lambda tx: tx.db.execute("INSERT INTO gate_holders VALUES ('overlap:1:', 999, 1)"))
 
     def open_store(clock):
         if kind == "memory":

@@ -218,6 +218,9 @@ class JobsSlice(Protocol):
           are recorded if the window starts at its watermark; its row goes.
 
         A window of a surviving schedule that starts after W raises `WindowStale` and writes nothing.
+
+        Runs of the job that wait at gates are ready again, and those that have a place in a limit and do not run give
+        it up: the new definition says where they wait, and how many there may be.
         """
         ...
 
@@ -244,8 +247,9 @@ class ControlSlice(Protocol):
 
         Slot runs after W that were never armed are withdrawn, and watermarks beyond W go back to it (W as in
         `put_job`); slot runs that are due and were never armed become skipped(paused). All other waiting runs are
-        held: given to nobody, and not expiring. Running attempts go on. A job that is paused already only changes
-        its reason and `until`. Raises `UnknownJob` if there is no such job.
+        held: given to nobody, not expiring, and in no line: who waits at a gate leaves it, and who has a place in a
+        limit gives it up. Running attempts go on. A job that is paused already only changes its reason and `until`.
+        Raises `UnknownJob` if there is no such job.
         """
         ...
 
@@ -345,12 +349,15 @@ class RunsSlice(Protocol):
           already: the run moves to skipped(overlap), `Skipped`.
         * at an overlap gate with action replace: whoever holds it in back-off is cancelled(replaced) at once, and
           the gate is taken; one that runs is asked to cancel. Slot runs that wait there are skipped(replaced).
-        * otherwise the run is scheduled again and waits at the gate, keeping those it has: `Blocked`. It does not
+        * otherwise the run is scheduled again and waits at the gate, keeping those before it: `Blocked`. It does not
           expire any more, and is not given out until the gate opens for it.
 
         Every move out of `running` opens the gates that are held only while running, a move to a terminal state
-        all of them. An open gate passes, in the same write, to the run that has waited longest by due instant: it
-        holds the gate from then on, and is ready.
+        all of them. An open gate passes, in the same write, to the run that has waited longest by due instant, of
+        those whose own capacity leaves room: it holds the gate from then on, and is ready.
+
+        Who waits at a gate keeps only those before it, and who is armed only those that `gates` names: what a run
+        was passed under an earlier definition is given up, so that no two runs can wait for each other.
         """
         ...
 

@@ -26,6 +26,7 @@ class Control(Jobs):
         self._replace(paused)
         if record.state is JobState.PAUSED:
             return Paused(paused, 0, 0, 0)
+        self.stand_aside(job_id)
         withdrawn = 0
         for state in self.schedules[job_id].values():
             edge = self._edge(job_id, state.schedule_id, now)
@@ -71,11 +72,7 @@ class Control(Jobs):
         for window in windows:
             if states[window.schedule_id].watermark != window.start:
                 raise WindowStale("the schedule has moved on; read it again", watermark=window.start, now=now)
-        held = [
-            run
-            for run in self.runs.values()
-            if run.key.job_id == job_id and run.state is RunState.SCHEDULED and not run.blocked_on
-        ]
+        held = [run for run in self.runs.values() if run.key.job_id == job_id and run.state is RunState.SCHEDULED]
         active = replace(record, state=JobState.ACTIVE, pause_reason="", paused_until=None)
         slots = tuple(slot.slot_at for window in windows for slot in window.slots)
         answer = Resumed(active, slots, tuple(skip for window in windows for skip in window.skips), len(held))

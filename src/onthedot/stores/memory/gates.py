@@ -13,9 +13,9 @@ class Gates(Tables):
 
     def pass_gates(self, run: Run, ask: GateAsk, now: Micros) -> ArmAnswer | None:
         """Take the run's gates in order; None if it has them all, or what became of it."""
-        had = list(run.gates)
-        for gate in ask.gates:
-            if gate in run.gates:
+        taken: list[Gate] = []
+        for place, gate in enumerate(ask.gates):
+            if any(held.key == gate.key for held in run.gates):
                 continue
             if len(self.holders[gate.key]) >= gate.capacity and ask.on_busy is not None and gate.until_end:
                 self._clear_the_way(gate, ask.on_busy, now)
@@ -23,12 +23,19 @@ class Gates(Tables):
             if len(others) < gate.capacity:
                 others.add(run.id)
                 run.gates.append(gate)
+                taken.append(gate)
             elif ask.on_busy is None:
-                self.open_gates([taken for taken in run.gates if taken not in had], run)
+                self.open_gates(taken, run)
                 return Busy(gate.key, min(others))
             else:
-                return self._wait_or_skip(run, gate, ask.on_busy, now)
+                return self._wait_or_skip(run, ask, place, now)
+        self._keep_only(run, ask.gates)
         return None
+
+    def _keep_only(self, run: Run, gates: tuple[Gate, ...]) -> None:
+        """Give up what the run was passed under another definition: gates are held in one order, or none."""
+        kept = {gate.key for gate in gates}
+        self.open_gates([gate for gate in run.gates if gate.key not in kept], run)
 
     def _clear_the_way(self, gate: Gate, answer: OnBusy, now: Micros) -> None:
         """Replace: end who waits or backs off, and ask who runs to stop."""
@@ -44,13 +51,15 @@ class Gates(Tables):
                 holder.reason = "replaced"
                 self.end_run(holder, RunState.CANCELLED, now)
 
-    def _wait_or_skip(self, run: Run, gate: Gate, answer: OnBusy, now: Micros) -> ArmAnswer:
+    def _wait_or_skip(self, run: Run, ask: GateAsk, place: int, now: Micros) -> ArmAnswer:
+        gate, answer = ask.gates[place], ask.on_busy
         holder = min(self.holders[gate.key])
-        if gate.until_end:
+        if gate.until_end and answer is not None:
             full = answer.max_waiting is not None and len(self._waiting_slots(gate)) >= answer.max_waiting
             if answer.action == "skip" or full:
                 self.skip(run, "overlap", now)
                 return Skipped(gate.key, holder)
+        self._keep_only(run, ask.gates[:place])
         run.state = RunState.SCHEDULED
         run.lease = None
         run.expires_at = None  # who waits at a gate is not missed
@@ -59,4 +68,4 @@ class Gates(Tables):
         return Blocked(gate.key, holder)
 
     def _waiting_slots(self, gate: Gate) -> list[Run]:
-        return [run for run in self.waiters(gate) if is_slot(run.key.trigger)]
+        return [run for run, _ in self.waiters(gate.key) if is_slot(run.key.trigger)]

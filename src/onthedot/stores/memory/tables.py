@@ -137,9 +137,10 @@ class Tables:
         return [run for run in self.runs.values() if run.key.job_id == job_id and run.key.trigger == trigger]
 
     def withdraw(self, run: Run) -> None:
-        """Remove a live run as if it had never been planned."""
+        """Remove a live run as if it had never been planned. Its gates open."""
         del self.runs[run.id]
         del self.keys[run.key]
+        self.open_gates(list(run.gates), run)
 
     def check_move(self, verdict: Verdict) -> None:
         """`StateError` for a verdict that no running run can get."""
@@ -199,11 +200,10 @@ class Tables:
 
     # ── gates ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def waiters(self, gate: Gate) -> list[Run]:
-        """Who waits at a gate, in the order in which it will pass to them."""
-        entries = sorted(self.blocked[gate.key])
-        runs = [self.runs[run_id] for _, run_id in entries if run_id in self.runs]
-        return [run for run in runs if run.blocked_on is not None and run.blocked_on.key == gate.key]
+    def waiters(self, key: str) -> list[tuple[Run, Gate]]:
+        """Who waits at a gate, and how each wants to hold it, in the order in which it will pass to them."""
+        runs = [self.runs[run_id] for _, run_id in sorted(self.blocked.get(key, ())) if run_id in self.runs]
+        return [(run, run.blocked_on) for run in runs if run.blocked_on is not None and run.blocked_on.key == key]
 
     def block(self, run: Run, gate: Gate) -> None:
         """Let a run wait at a gate: nobody finds it until the gate has passed to it."""
@@ -211,32 +211,46 @@ class Tables:
         run.ready_at = NEVER
         heapq.heappush(self.blocked[gate.key], (run.due_at, run.id))
 
+    def stand_aside(self, job_id: int) -> None:
+        """Runs of the job that wait at gates are ready again, and places that others could use are given up: what
+        they may hold, and where they have to wait, is decided anew when they are armed."""
+        waiting = [run for run in self.runs.values() if run.key.job_id == job_id and run.state is not RunState.RUNNING]
+        for run in waiting:
+            if run.blocked_on is not None:
+                run.blocked_on = None
+                self.wait(run, run.due_at)
+        for run in waiting:
+            self.open_gates([gate for gate in run.gates if not gate.until_end], run)
+
     def open_gates(self, gates: list[Gate], run: Run) -> None:
         """Give up gates; each passes to who has waited longest."""
         for gate in gates:
             run.gates.remove(gate)
-            holders = self.holders[gate.key]
-            holders.discard(run.id)
-            for heir in self.waiters(gate)[: gate.capacity - len(holders)]:
-                self.pass_to(heir, gate)
-            self._tidy(gate)
+            self.holders[gate.key].discard(run.id)
+            self.pass_on(gate.key)
 
-    def pass_to(self, heir: Run, gate: Gate) -> None:
-        """An open gate passes to a run that has waited for it: it holds the gate from now on, and is ready."""
-        heir.blocked_on = None
-        heir.gates.append(gate)
-        self.holders[gate.key].add(heir.id)
-        if self.jobs[heir.key.job_id].state is not JobState.PAUSED:
-            self.wait(heir, heir.due_at)
-        self.hints.send(Hint("runs", heir.due_at))
+    def pass_on(self, key: str) -> int:
+        """An open gate passes to those who have waited longest, as far as there is room by their own capacity: they
+        hold it from now on, and are ready. How many."""
+        holders, passed = self.holders[key], 0
+        for heir, gate in self.waiters(key):
+            if len(holders) < gate.capacity:
+                heir.blocked_on = None
+                heir.gates.append(gate)
+                holders.add(heir.id)
+                self.wait(heir, heir.due_at)
+                self.hints.send(Hint("runs", heir.due_at))
+                passed += 1
+        self._tidy(key)
+        return passed
 
-    def _tidy(self, gate: Gate) -> None:
+    def _tidy(self, key: str) -> None:
         """Forget gates that nobody holds or waits for: there may be one for every value of an argument."""
-        self.blocked[gate.key] = [(run.due_at, run.id) for run in self.waiters(gate)]
-        if not self.blocked[gate.key]:
-            del self.blocked[gate.key]
-        if not self.holders[gate.key]:
-            del self.holders[gate.key]
+        self.blocked[key] = [(run.due_at, run.id) for run, _ in self.waiters(key)]
+        if not self.blocked[key]:
+            del self.blocked[key]
+        if not self.holders[key]:
+            del self.holders[key]
 
     def _reopen(self, run: Run, ended_at: Micros) -> None:
         """The next slot of a fixed delay counts from the end of its run."""

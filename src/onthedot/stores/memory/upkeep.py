@@ -39,17 +39,10 @@ class Upkeep(Tables):
         return True
 
     async def recount_gates(self, *, now: Micros | None = None) -> int:
-        now = self.read_clock(now)
-        freed = 0
-        for key in list(self.blocked):
-            holders = self.holders[key]
-            holders.intersection_update(self.runs)
-            for run in [self.runs[run_id] for _, run_id in sorted(self.blocked[key]) if run_id in self.runs]:
-                gate = run.blocked_on
-                if gate is not None and gate.key == key and len(holders) < gate.capacity:
-                    self.pass_to(run, gate)
-                    freed += 1
-        return freed
+        del now
+        for key in list(self.holders):
+            self.holders[key].intersection_update(self.runs)
+        return sum(self.pass_on(key) for key in list(self.blocked))
 
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:
         now = self.read_clock(now)

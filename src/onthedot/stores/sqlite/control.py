@@ -11,7 +11,8 @@ from onthedot.job import JobRecord, JobState
 from onthedot.run import RunState, slot_trigger
 from onthedot.stores.base import CancelAnswer, Hint, Paused, Resumed, Window
 from onthedot.stores.sqlite.finish import end_waiting
-from onthedot.stores.sqlite.jobs import LIST_SCHEDULES, PULL_BACK, WAIT_FOR_END, WITHDRAW, Jobs, find_edge
+from onthedot.stores.sqlite.gates import stand_aside
+from onthedot.stores.sqlite.jobs import LIST_SCHEDULES, PULL_BACK, WAIT_FOR_END, Jobs, find_edge, withdraw
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.passing import ASK_TO_CANCEL, NEVER
 from onthedot.stores.sqlite.plan import Planned, write_windows
@@ -37,9 +38,9 @@ SET state = 'scheduled', ready_at = :never, expires_at = NULL,
 WHERE job_id = :job_id AND state <> 'running'
 """
 
-COUNT_HELD = "SELECT count(*) FROM runs WHERE job_id = ? AND state = 'scheduled' AND blocked_on IS NULL"
+COUNT_HELD = "SELECT count(*) FROM runs WHERE job_id = ? AND state = 'scheduled'"
 
-LET_GO = "UPDATE runs SET ready_at = due_at WHERE job_id = ? AND state = 'scheduled' AND blocked_on IS NULL"
+LET_GO = "UPDATE runs SET ready_at = due_at WHERE job_id = ? AND state = 'scheduled'"
 
 DELETE_SCHEDULES = "DELETE FROM schedules WHERE job_id = ?"
 
@@ -131,6 +132,7 @@ class Control(Jobs):
 def _stop(tx: Transaction, record: JobRecord, now: Micros) -> Paused:
     """Withdraw what lies ahead, skip what is due, hold what was asked for."""
     db, job_id, withdrawn = tx.db, record.id, 0
+    stand_aside(tx, job_id)
     for row in db.execute(LIST_SCHEDULES, (job_id,)).fetchall():
         name = row[1]
         [delay] = db.execute(FIND_DELAY, (job_id, name)).fetchone()
@@ -138,7 +140,7 @@ def _stop(tx: Transaction, record: JobRecord, now: Micros) -> Paused:
             "job_id": job_id, "schedule_id": name, "trigger": slot_trigger(name), "delay": delay,
             "edge": find_edge(db, job_id, name, now),
         }  # fmt: skip
-        withdrawn += db.execute(WITHDRAW, values).rowcount
+        withdrawn += withdraw(tx, values)
         db.execute(PULL_BACK if delay is None else WAIT_FOR_END, values)
     due = db.execute(LIST_DUE_SLOTS, (job_id,)).fetchall()
     for (run_id,) in due:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from onthedot.clock import Micros
 from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.lane import Transaction
 
@@ -13,36 +12,34 @@ from onthedot.stores.sqlite.lane import Transaction
 ARE_THERE_HOLDERS = "SELECT EXISTS (SELECT 1 FROM gate_holders)"
 
 LIST_HELD_GATES = """
-SELECT g.run_id, g.key, g.capacity, g.until_end
+SELECT g.run_id, g.key
 FROM json_each(:runs) wanted CROSS JOIN gate_holders g INDEXED BY gate_holders_run ON g.run_id = wanted.value
 WHERE :ended OR g.until_end = 0
 """
 
-TAKE_GATE = "INSERT INTO gate_holders (key, run_id, capacity, until_end) VALUES (?, ?, ?, ?)"
+TAKE_GATE = "INSERT INTO gate_holders (key, run_id, until_end) VALUES (?, ?, ?)"
 
 LEAVE_GATE = "DELETE FROM gate_holders WHERE key = ? AND run_id = ?"
 
 COUNT_HOLDERS = "SELECT count(*) FROM gate_holders WHERE key = ?"
 
-LIST_HEIRS = """
-SELECT id, due_at FROM runs INDEXED BY runs_blocked WHERE blocked_on = ? ORDER BY due_at, id LIMIT max(0, ?)
+# Who has waited longest of those for whom there is room.
+FIND_HEIR = """
+SELECT id, due_at, blocked_until_end FROM runs INDEXED BY runs_blocked
+WHERE blocked_on = ? AND blocked_capacity > ? ORDER BY due_at, id LIMIT 1
 """
 
 FORGET_GONE = "DELETE FROM gate_holders WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = run_id)"
 
-# The first in line at each gate: if it cannot pass, nobody behind it can.
-LIST_BLOCKED = """
-SELECT id, min(due_at), blocked_on, blocked_capacity, blocked_until_end
-FROM runs INDEXED BY runs_blocked WHERE blocked_on IS NOT NULL GROUP BY blocked_on
-"""
+LIST_WAITED_FOR = "SELECT DISTINCT blocked_on FROM runs INDEXED BY runs_blocked WHERE blocked_on IS NOT NULL"
 
-# A run of a paused job has its gate, and stays held.
-UNBLOCK = """
-UPDATE runs
-SET blocked_on = NULL,
-    ready_at = CASE WHEN EXISTS (SELECT 1 FROM jobs j WHERE j.id = job_id AND j.state = 'paused')
-                    THEN ready_at ELSE due_at END
-WHERE id = ?
+UNBLOCK = "UPDATE runs SET blocked_on = NULL, ready_at = due_at WHERE id = ?"
+
+UNBLOCK_JOB = "UPDATE runs SET blocked_on = NULL, ready_at = due_at WHERE job_id = ? AND blocked_on IS NOT NULL"
+
+LIST_UNUSED_PLACES = """
+SELECT g.run_id, g.key FROM gate_holders g JOIN runs r ON r.id = g.run_id
+WHERE r.job_id = ? AND r.state <> 'running' AND g.until_end = 0 ORDER BY g.run_id
 """
 
 
@@ -51,30 +48,42 @@ def open_gates(tx: Transaction, run_ids: Sequence[int], *, ended: bool) -> None:
 
     A run that will be tried again keeps its overlap gate; one that has `ended` keeps nothing.
     """
-    db = tx.db
-    if not run_ids or not db.execute(ARE_THERE_HOLDERS).fetchone()[0]:
+    if not run_ids or not tx.db.execute(ARE_THERE_HOLDERS).fetchone()[0]:
         return
-    held = db.execute(LIST_HELD_GATES, {"runs": json.dumps(list(run_ids)), "ended": ended}).fetchall()
-    for run_id, key, capacity, until_end in held:
-        db.execute(LEAVE_GATE, (key, run_id))
-        [holders] = db.execute(COUNT_HOLDERS, (key,)).fetchone()
-        for heir, due_at in db.execute(LIST_HEIRS, (key, capacity - holders)).fetchall():
-            _pass_to(tx, heir, due_at, key, capacity, until_end)
+    held = tx.db.execute(LIST_HELD_GATES, {"runs": json.dumps(list(run_ids)), "ended": ended}).fetchall()
+    for run_id, key in held:
+        leave_gate(tx, key, run_id)
 
 
-def _pass_to(tx: Transaction, heir: int, due_at: Micros, key: str, capacity: int, until_end: int) -> None:
-    tx.db.execute(TAKE_GATE, (key, heir, capacity, until_end))
-    tx.db.execute(UNBLOCK, (heir,))
-    tx.hints.append(Hint("runs", due_at))
+def leave_gate(tx: Transaction, key: str, run_id: int) -> None:
+    """Give up one gate; it passes to who has waited longest."""
+    tx.db.execute(LEAVE_GATE, (key, run_id))
+    pass_on(tx, key)
+
+
+def pass_on(tx: Transaction, key: str) -> int:
+    """An open gate passes to those who have waited longest, as far as there is room by their own capacity: they hold
+    it from now on, and are ready. How many."""
+    [holders] = tx.db.execute(COUNT_HOLDERS, (key,)).fetchone()
+    passed = 0
+    while (heir := tx.db.execute(FIND_HEIR, (key, holders + passed)).fetchone()) is not None:
+        run_id, due_at, until_end = heir
+        tx.db.execute(TAKE_GATE, (key, run_id, until_end))
+        tx.db.execute(UNBLOCK, (run_id,))
+        tx.hints.append(Hint("runs", due_at))
+        passed += 1
+    return passed
+
+
+def stand_aside(tx: Transaction, job_id: int) -> None:
+    """Runs of the job that wait at gates are ready again, and places that others could use are given up: what they
+    may hold, and where they have to wait, is decided anew when they are armed."""
+    tx.db.execute(UNBLOCK_JOB, (job_id,))
+    for run_id, key in tx.db.execute(LIST_UNUSED_PLACES, (job_id,)).fetchall():
+        leave_gate(tx, key, run_id)
 
 
 def recount(tx: Transaction) -> int:
     """The safety net: forget holders that are gone, pass gates that were left closed; how many runs are free now."""
     tx.db.execute(FORGET_GONE)
-    freed = 0
-    for heir, due_at, key, capacity, until_end in tx.db.execute(LIST_BLOCKED).fetchall():
-        [holders] = tx.db.execute(COUNT_HOLDERS, (key,)).fetchone()
-        if holders < capacity:
-            _pass_to(tx, heir, due_at, key, capacity, until_end)
-            freed += 1
-    return freed
+    return sum(pass_on(tx, key) for (key,) in tx.db.execute(LIST_WAITED_FOR).fetchall())

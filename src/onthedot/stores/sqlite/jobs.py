@@ -15,6 +15,7 @@ from onthedot.run import slot_trigger
 from onthedot.schedules import schedule_id
 from onthedot.stores.base import Hint, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import bucket_of, encode, hash_of
+from onthedot.stores.sqlite.gates import open_gates, stand_aside
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.plan import Plan, Planned, record_skips, write_windows
 from onthedot.stores.sqlite.tables import take_numbers
@@ -83,7 +84,9 @@ SELECT max(
               WHERE job_id = :job_id AND ended_at > :now AND trigger = :trigger AND attempts > 0), :now))
 """
 
-WITHDRAW = "DELETE FROM runs WHERE job_id = :job_id AND slot_at > :edge AND trigger = :trigger AND attempt = 0"
+WITHDRAW = """
+DELETE FROM runs WHERE job_id = :job_id AND slot_at > :edge AND trigger = :trigger AND attempt = 0 RETURNING id
+"""
 
 # Exhausted is not stored but seen: no schedule will yield again, and no run of theirs is open.
 _SHOWN = """
@@ -126,6 +129,7 @@ class Jobs(Plan):
             _check_windows(tx.db, job_id, job, windows, now)
             put = PutJob(JobRecord(job_id, revision + 1, job, JobState(state), created_at, now), "changed")
             _store(tx.db, UPDATE_JOB, put.record, definition)
+            stand_aside(tx, job_id)
         faults.point("put_job.in_transaction")
         _write_schedules(tx, put, windows, now)
         tx.hints += [Hint("schedules", now), Hint("runs", now)]
@@ -211,7 +215,7 @@ def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], no
     for name, (watermark, _) in stored.items():
         edge = find_edge(db, job_id, name, now) if name in kept else now
         values = {"job_id": job_id, "trigger": slot_trigger(name), "edge": edge}
-        put.withdrawn += db.execute(WITHDRAW, values).rowcount
+        put.withdrawn += withdraw(tx, values)
         if name in kept:
             continue
         if name in given and given[name].start == watermark:
@@ -263,6 +267,13 @@ def _continue(
     skips = [skip for skip in window.skips if skip.first > edge]
     ahead = replace(window, end=max(window.end, edge), slots=slots, skips=skips)
     return write_windows(tx, [Planned(job_id, ahead, 0)], now)
+
+
+def withdraw(tx: Transaction, values: dict[str, object]) -> int:
+    """Remove a schedule's runs after the edge that were never armed; how many. Their gates open."""
+    gone = [run_id for (run_id,) in tx.db.execute(WITHDRAW, values).fetchall()]
+    open_gates(tx, gone, ended=True)
+    return len(gone)
 
 
 def find_edge(db: sqlite3.Connection, job_id: int, name: str, now: Micros) -> Micros:

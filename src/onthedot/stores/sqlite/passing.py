@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from onthedot.clock import Micros
-from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, OnBusy, RunState, Skipped
+from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, RunState, Skipped
 from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.finish import end_waiting
-from onthedot.stores.sqlite.gates import LEAVE_GATE, TAKE_GATE
+from onthedot.stores.sqlite.gates import LEAVE_GATE, TAKE_GATE, leave_gate
 from onthedot.stores.sqlite.lane import Transaction
 
 NEVER: Micros = 2**62
 """When a blocked run is ready: only an open gate can change that."""
 
 LIST_HOLDERS = "SELECT run_id FROM gate_holders WHERE key = ? ORDER BY run_id"
+
+LIST_GATES_OF = "SELECT key FROM gate_holders INDEXED BY gate_holders_run WHERE run_id = ?"
 
 LIST_RUNNING_HOLDERS = """
 SELECT g.run_id, r.state = 'running' FROM gate_holders g JOIN runs r ON r.id = g.run_id WHERE g.key = ?
@@ -37,7 +39,7 @@ WHERE id = :id AND lease_id = :lease_id AND state = 'reserved'
 def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmAnswer | None:
     """Take the run's gates in order; None if it has them all, or what became of it."""
     taken: list[Gate] = []
-    for gate in ask.gates:
+    for place, gate in enumerate(ask.gates):
         holders = _holders(tx, gate)
         if lease.run_id in holders:
             continue
@@ -45,14 +47,23 @@ def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmA
             _clear_the_way(tx, gate, now)
             holders = _holders(tx, gate)
         if len(holders) < gate.capacity:
-            tx.db.execute(TAKE_GATE, (gate.key, lease.run_id, gate.capacity, int(gate.until_end)))
+            tx.db.execute(TAKE_GATE, (gate.key, lease.run_id, int(gate.until_end)))
             taken.append(gate)
         elif ask.on_busy is None:
             tx.db.executemany(LEAVE_GATE, [(one.key, lease.run_id) for one in taken])
             return Busy(gate.key, holders[0])
         else:
-            return _wait_or_skip(tx, lease, gate, holders[0], ask.on_busy, now)
+            return _wait_or_skip(tx, lease, ask, place, holders[0], now)
+    _keep_only(tx, lease.run_id, ask.gates)
     return None
+
+
+def _keep_only(tx: Transaction, run_id: int, gates: tuple[Gate, ...]) -> None:
+    """Give up what the run was passed under another definition: gates are held in one order, or none."""
+    kept = {gate.key for gate in gates}
+    for (key,) in tx.db.execute(LIST_GATES_OF, (run_id,)).fetchall():
+        if key not in kept:
+            leave_gate(tx, key, run_id)
 
 
 def _holders(tx: Transaction, gate: Gate) -> list[int]:
@@ -71,13 +82,15 @@ def _clear_the_way(tx: Transaction, gate: Gate, now: Micros) -> None:
             end_waiting(tx, run_id, RunState.CANCELLED, "replaced", now)
 
 
-def _wait_or_skip(tx: Transaction, lease: Lease, gate: Gate, holder: int, answer: OnBusy, now: Micros) -> ArmAnswer:
-    if gate.until_end:
+def _wait_or_skip(tx: Transaction, lease: Lease, ask: GateAsk, place: int, holder: int, now: Micros) -> ArmAnswer:
+    gate, answer = ask.gates[place], ask.on_busy
+    if gate.until_end and answer is not None:
         waiting = len(tx.db.execute(LIST_WAITING_SLOTS, (gate.key,)).fetchall())
         full = answer.max_waiting is not None and waiting >= answer.max_waiting
         if answer.action == "skip" or full:
             end_waiting(tx, lease.run_id, RunState.SKIPPED, "overlap", now)
             return Skipped(gate.key, holder)
+    _keep_only(tx, lease.run_id, ask.gates[:place])
     values = {
         "never": NEVER, "key": gate.key, "reason": f"waits for run {holder}", "id": lease.run_id,
         "lease_id": lease.lease_id, "capacity": gate.capacity, "until_end": int(gate.until_end),

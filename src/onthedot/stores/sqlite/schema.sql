@@ -28,7 +28,6 @@ CREATE TABLE daily_counts (  -- what is left of history once it has been pruned
 CREATE TABLE gate_holders (
     key       TEXT NOT NULL,
     run_id    INTEGER NOT NULL,
-    capacity  INTEGER NOT NULL,  -- how many may hold it at a time
     until_end INTEGER NOT NULL,  -- 1: kept through back-off, to the terminal state
     PRIMARY KEY (key, run_id)
 ) STRICT, WITHOUT ROWID;
@@ -147,7 +146,7 @@ CREATE TABLE runs (
     args        TEXT                  -- canonical JSON; NULL: the job's own
 ) STRICT;
 
-CREATE INDEX runs_blocked ON runs (blocked_on, due_at) WHERE blocked_on IS NOT NULL;
+CREATE INDEX runs_blocked ON runs (blocked_on, due_at, id, blocked_capacity) WHERE blocked_on IS NOT NULL;
 
 CREATE INDEX runs_expiring ON runs (expires_at) WHERE expires_at IS NOT NULL;
 

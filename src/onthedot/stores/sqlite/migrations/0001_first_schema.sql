@@ -106,12 +106,11 @@ CREATE INDEX runs_expiring ON runs (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX runs_held ON runs (incarnation, delayed) WHERE incarnation IS NOT NULL;
 
 -- gates: who waits at one, in the order in which it will pass to them.
-CREATE INDEX runs_blocked ON runs (blocked_on, due_at) WHERE blocked_on IS NOT NULL;
+CREATE INDEX runs_blocked ON runs (blocked_on, due_at, id, blocked_capacity) WHERE blocked_on IS NOT NULL;
 
 CREATE TABLE gate_holders (
     key       TEXT NOT NULL,
     run_id    INTEGER NOT NULL,
-    capacity  INTEGER NOT NULL,  -- how many may hold it at a time
     until_end INTEGER NOT NULL,  -- 1: kept through back-off, to the terminal state
     PRIMARY KEY (key, run_id)
 ) STRICT, WITHOUT ROWID;
