@@ -272,7 +272,8 @@ class ControlSlice(Protocol):
 
     async def cancel(self, run_ids: Sequence[int], *, why: str, now: Micros | None = None) -> list[CancelAnswer]:
         """Cancel runs, one by one. A waiting one becomes cancelled in this write, and is never armed. A running
-        one is asked to stop, with its node's next beat; the verdict of its attempt is final, whatever it is."""
+        one is asked to stop, with its node's next beat (asked again, the first reason stays); the verdict of its
+        attempt is final, and there is no other one: scheduled becomes cancelled, for the reason given here."""
         ...
 
     async def due_resumes(self, *, now: Micros | None = None) -> list[JobRecord]:
@@ -347,8 +348,9 @@ class RunsSlice(Protocol):
         * without `on_busy`: `Busy`, and nothing is changed, gates taken on the way included.
         * at an overlap gate (`until_end`) with action skip, or with wait when `max_waiting` slot runs wait there
           already: the run moves to skipped(overlap), `Skipped`.
-        * at an overlap gate with action replace: whoever holds it in back-off is cancelled(replaced) at once, and
-          the gate is taken; one that runs is asked to cancel. Slot runs that wait there are skipped(replaced).
+        * at an overlap gate with action replace: a slot run that holds it in back-off is cancelled(replaced) at
+          once, and the gate is taken; one that runs is asked to stop, as by `cancel`. Slot runs that wait there are
+          skipped(replaced). What was submitted is never replaced.
         * otherwise the run is scheduled again and waits at the gate, keeping those before it: `Blocked`. It does not
           expire any more, and is not given out until the gate opens for it.
 

@@ -70,7 +70,8 @@ class Control(Jobs):
             return Resumed(record)
         states = self.schedules[job_id]
         for window in windows:
-            if states[window.schedule_id].watermark != window.start:
+            state = states.get(window.schedule_id)
+            if state is None or state.watermark != window.start:
                 raise WindowStale("the schedule has moved on; read it again", watermark=window.start, now=now)
         held = [run for run in self.runs.values() if run.key.job_id == job_id and run.state is RunState.SCHEDULED]
         active = replace(record, state=JobState.ACTIVE, pause_reason="", paused_until=None)
@@ -110,8 +111,7 @@ class Control(Jobs):
         if run is None:
             return CancelAnswer("unknown")
         if run.state is RunState.RUNNING:
-            run.cancel_wanted = run.cancel_wanted or why
-            self.hints.send(Hint("cancels", now))
+            self.ask_to_stop(run, why, now)
             return CancelAnswer("asked", run.state)
         run.reason = why
         self.end_run(run, RunState.CANCELLED, now)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from onthedot.clock import Micros
 from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, OnBusy, RunState, Skipped, is_slot
-from onthedot.stores.base import Hint
 from onthedot.stores.memory.tables import Run, Tables
 
 
@@ -38,15 +37,15 @@ class Gates(Tables):
         self.open_gates([gate for gate in run.gates if gate.key not in kept], run)
 
     def _clear_the_way(self, gate: Gate, answer: OnBusy, now: Micros) -> None:
-        """Replace: end who waits or backs off, and ask who runs to stop."""
+        """Replace: end slots that wait or back off, and ask one that runs to stop. What somebody asked for stays."""
         if answer.action != "replace":
             return
         for waiting in self._waiting_slots(gate):
             self.skip(waiting, "replaced", now)
-        for holder in [self.runs[run_id] for run_id in self.holders[gate.key]]:
+        holders = [self.runs[run_id] for run_id in self.holders[gate.key]]
+        for holder in [holder for holder in holders if is_slot(holder.key.trigger)]:
             if holder.state is RunState.RUNNING:
-                holder.cancel_wanted = "replaced"
-                self.hints.send(Hint("cancels", now))
+                self.ask_to_stop(holder, "replaced", now)
             else:
                 holder.reason = "replaced"
                 self.end_run(holder, RunState.CANCELLED, now)

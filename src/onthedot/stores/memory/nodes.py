@@ -35,7 +35,7 @@ class Nodes(Tables):
         cancels = tuple(
             (run.lease.lease_id, run.cancel_wanted)
             for run in self.runs.values()
-            if run.cancel_wanted and run.lease and run.lease.incarnation == incarnation
+            if run.cancel_wanted is not None and run.lease and run.lease.incarnation == incarnation
         )
         return Beat(now, row.node.lease_until, cancels)
 

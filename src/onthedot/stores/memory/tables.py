@@ -54,7 +54,7 @@ class Run:
     lease: Lease | None = None  # of the present attempt, while reserved or running
     gates: list[Gate] = field(default_factory=list)  # held
     blocked_on: Gate | None = None
-    cancel_wanted: str = ""  # why the running attempt is asked to stop
+    cancel_wanted: str | None = None  # why the running attempt is asked to stop
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class Tables:
         self.runs[run.id] = run
         self.keys[key] = run.id
         if self.jobs[key.job_id].state is JobState.PAUSED:
-            run.ready_at = NEVER  # held until the job is resumed
+            run.ready_at, run.expires_at = NEVER, None  # held until the job is resumed, and not expiring
         else:
             self.wait(run, due_at)
         return run.id
@@ -161,11 +161,12 @@ class Tables:
         run.failures += verdict.failed
         run.recoveries += verdict.recovered
         run.lease = None
-        run.reason = verdict.reason
-        run.cancel_wanted = ""
         job_state = self.jobs[run.key.job_id].state
-        if verdict.state not in TERMINAL and job_state is JobState.DELETED:
-            verdict, run.reason = verdict._replace(state=RunState.CANCELLED), "deleted"
+        unwanted = "deleted" if job_state is JobState.DELETED else run.cancel_wanted
+        if verdict.state not in TERMINAL and unwanted is not None:
+            verdict = verdict._replace(state=RunState.CANCELLED, reason=unwanted)
+        run.reason = verdict.reason
+        run.cancel_wanted = None
         if verdict.state in TERMINAL:
             self.end_run(run, verdict.state, ended_at, finish=finish._replace(lease=lease, verdict=verdict))
             return
@@ -197,6 +198,11 @@ class Tables:
         """Move a run that never began to skipped."""
         run.reason = reason
         self.end_run(run, RunState.SKIPPED, now)
+
+    def ask_to_stop(self, run: Run, why: str, now: Micros) -> None:
+        """Let the running attempt know with its node's next beat; who asked first tells why."""
+        run.cancel_wanted = why if run.cancel_wanted is None else run.cancel_wanted
+        self.hints.send(Hint("cancels", now))
 
     # ── gates ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -14,7 +14,7 @@ from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.gates import stand_aside
 from onthedot.stores.sqlite.jobs import LIST_SCHEDULES, PULL_BACK, WAIT_FOR_END, Jobs, find_edge, withdraw
 from onthedot.stores.sqlite.lane import Transaction
-from onthedot.stores.sqlite.passing import ASK_TO_CANCEL, NEVER
+from onthedot.stores.sqlite.passing import NEVER, ask_to_stop
 from onthedot.stores.sqlite.plan import Planned, write_windows
 
 FIND_LIVING = "SELECT revision, state FROM jobs WHERE id = ? AND state <> 'deleted'"
@@ -162,8 +162,7 @@ def _cancel(tx: Transaction, run_id: int, why: str, now: Micros) -> CancelAnswer
         return CancelAnswer("unknown")
     state = RunState(row[0])
     if state is RunState.RUNNING:
-        tx.db.execute(ASK_TO_CANCEL, (why, run_id))
-        tx.hints.append(Hint("cancels", now))
+        ask_to_stop(tx, run_id, why, now)
         return CancelAnswer("asked", state)
     if end_waiting(tx, run_id, RunState.CANCELLED, why, now):
         return CancelAnswer("cancelled", RunState.CANCELLED)

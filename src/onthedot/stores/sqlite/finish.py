@@ -34,9 +34,11 @@ SET state = 'scheduled', due_at = ?, failures = failures + ?, recoveries = recov
 WHERE id = ? AND lease_id = ? AND state = 'running'
 """
 
-LIST_OF_DELETED = """
-SELECT r.id FROM json_each(:runs) wanted CROSS JOIN runs r ON r.id = wanted.value JOIN jobs j ON j.id = r.job_id
-WHERE j.state = 'deleted'
+# Runs that are not to be tried again, and why.
+LIST_UNWANTED = """
+SELECT r.id, CASE j.state WHEN 'deleted' THEN 'deleted' ELSE r.cancel_wanted END
+FROM json_each(:runs) wanted CROSS JOIN runs r ON r.id = wanted.value JOIN jobs j ON j.id = r.job_id
+WHERE j.state = 'deleted' OR r.cancel_wanted IS NOT NULL
 """
 
 INSERT_HISTORY = """
@@ -98,6 +100,7 @@ def move_runs(tx: Transaction, finishes: Sequence[Finish]) -> bool:
     False if any of them was not running under its lease: then the caller must roll back.
     """
     db = tx.db
+    finishes = _last_ones(db, finishes)
     ending = [finish for finish in finishes if finish.verdict.state in TERMINAL]
     trying = [finish for finish in finishes if finish.verdict.state not in TERMINAL]
     delayed = _delayed(db, {finish.lease.incarnation for finish in ending})
@@ -120,17 +123,22 @@ def move_runs(tx: Transaction, finishes: Sequence[Finish]) -> bool:
     open_gates(tx, [finish.lease.run_id for finish in ending], ended=True)
     open_gates(tx, [finish.lease.run_id for finish in trying], ended=False)
     if trying:
-        _drop_deleted(tx, trying)
         tx.hints.append(Hint("runs", min(finish.verdict.due_at for finish in trying)))
     return True
 
 
-def _drop_deleted(tx: Transaction, trying: Sequence[Finish]) -> None:
-    """Runs of deleted jobs are not tried again."""
-    runs = json.dumps([finish.lease.run_id for finish in trying])
-    for (run_id,) in tx.db.execute(LIST_OF_DELETED, {"runs": runs}).fetchall():
-        ended_at = next(finish.ended_at for finish in trying if finish.lease.run_id == run_id)
-        end_waiting(tx, run_id, RunState.CANCELLED, "deleted", ended_at)
+def _last_ones(db: sqlite3.Connection, finishes: Sequence[Finish]) -> Sequence[Finish]:
+    """Runs of deleted jobs, and those that somebody asked to stop, are not tried again: they are cancelled."""
+    trying = [finish.lease.run_id for finish in finishes if finish.verdict.state not in TERMINAL]
+    unwanted: dict[int, str] = dict(db.execute(LIST_UNWANTED, {"runs": json.dumps(trying)})) if trying else {}
+    if not unwanted:
+        return finishes
+    return [
+        finish._replace(verdict=finish.verdict._replace(state=RunState.CANCELLED, reason=unwanted[finish.lease.run_id]))
+        if finish.lease.run_id in unwanted and finish.verdict.state not in TERMINAL
+        else finish
+        for finish in finishes
+    ]
 
 
 def _delayed(db: sqlite3.Connection, incarnations: Iterable[str]) -> set[int]:

@@ -16,11 +16,13 @@ LIST_HOLDERS = "SELECT run_id FROM gate_holders WHERE key = ? ORDER BY run_id"
 
 LIST_GATES_OF = "SELECT key FROM gate_holders INDEXED BY gate_holders_run WHERE run_id = ?"
 
-LIST_RUNNING_HOLDERS = """
-SELECT g.run_id, r.state = 'running' FROM gate_holders g JOIN runs r ON r.id = g.run_id WHERE g.key = ?
+LIST_HOLDING_SLOTS = """
+SELECT g.run_id, r.state = 'running' FROM gate_holders g JOIN runs r ON r.id = g.run_id
+WHERE g.key = ? AND r.trigger GLOB 'schedule:*'
 """
 
-ASK_TO_CANCEL = "UPDATE runs SET cancel_wanted = ? WHERE id = ? AND state = 'running'"
+# Who asked first tells why.
+ASK_TO_STOP = "UPDATE runs SET cancel_wanted = coalesce(cancel_wanted, ?) WHERE id = ? AND state = 'running'"
 
 LIST_WAITING_SLOTS = """
 SELECT id FROM runs INDEXED BY runs_blocked WHERE blocked_on = ? AND trigger GLOB 'schedule:*'
@@ -71,15 +73,20 @@ def _holders(tx: Transaction, gate: Gate) -> list[int]:
 
 
 def _clear_the_way(tx: Transaction, gate: Gate, now: Micros) -> None:
-    """Replace: end who waits or backs off, and ask who runs to stop."""
+    """Replace: end slots that wait or back off, and ask one that runs to stop. What somebody asked for stays."""
     for (run_id,) in tx.db.execute(LIST_WAITING_SLOTS, (gate.key,)).fetchall():
         end_waiting(tx, run_id, RunState.SKIPPED, "replaced", now)
-    for run_id, is_running in tx.db.execute(LIST_RUNNING_HOLDERS, (gate.key,)).fetchall():
+    for run_id, is_running in tx.db.execute(LIST_HOLDING_SLOTS, (gate.key,)).fetchall():
         if is_running:
-            tx.db.execute(ASK_TO_CANCEL, ("replaced", run_id))
-            tx.hints.append(Hint("cancels", now))
+            ask_to_stop(tx, run_id, "replaced", now)
         else:
             end_waiting(tx, run_id, RunState.CANCELLED, "replaced", now)
+
+
+def ask_to_stop(tx: Transaction, run_id: int, why: str, now: Micros) -> None:
+    """Let the running attempt know with its node's next beat."""
+    tx.db.execute(ASK_TO_STOP, (why, run_id))
+    tx.hints.append(Hint("cancels", now))
 
 
 def _wait_or_skip(tx: Transaction, lease: Lease, ask: GateAsk, place: int, holder: int, now: Micros) -> ArmAnswer:

@@ -19,6 +19,7 @@ from onthedot.run import Lease, RunState
 from onthedot.stores.base import Ask, Reserved
 from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.passing import NEVER
 from onthedot.stores.sqlite.plan import NORMAL
 from onthedot.stores.sqlite.tables import Tables, check_lease, take_numbers
 
@@ -42,10 +43,11 @@ ORDER BY r.ready_at, r.id
 LIST_DUE_RUNS = _CANDIDATES.format(due="r.ready_at <= :now")
 LIST_AHEAD = _CANDIDATES.format(due="r.ready_at > :now AND r.ready_at <= :until AND r.state = 'scheduled'")
 
-# What will be ready later, in order; read until the first row that settles the matter.
+# What will be ready later, in order; read until the first row that settles the matter. Who is held, or waits at a
+# gate, is not: it is never ready by itself.
 LIST_LATER = """
 SELECT ready_at, state = 'reserved', incarnation FROM runs INDEXED BY runs_ready
-WHERE queue = :queue AND priority = :priority AND state <> 'running' AND ready_at > :now AND blocked_on IS NULL
+WHERE queue = :queue AND priority = :priority AND state <> 'running' AND ready_at > :now AND ready_at < :never
 ORDER BY ready_at
 """
 
@@ -165,7 +167,7 @@ def _next_free(db: sqlite3.Connection, ask: Ask, now: Micros, *, full: bool) -> 
     found: list[Micros] = []
     for queue in dict.fromkeys(ask.queues):
         for priority in LEVELS:
-            scan = db.execute(LIST_LATER, {"queue": queue, "priority": priority, "now": now})
+            scan = db.execute(LIST_LATER, {"queue": queue, "priority": priority, "now": now, "never": NEVER})
             for ready_at, is_reserved, incarnation in scan:
                 if is_reserved and incarnation != ask.incarnation:
                     found.append(ready_at)

@@ -40,8 +40,8 @@ FIND_KEY = "SELECT run_id, args FROM submit_keys WHERE job_id = ? AND key = ?"
 
 INSERT_KEY = "INSERT INTO submit_keys (job_id, key, run_id, args, created_at) VALUES (?, ?, ?, ?, ?)"
 
-# Runs of a paused job are held until it is resumed.
-HOLD_NEW = "UPDATE runs SET ready_at = ? WHERE job_id = ? AND state = 'scheduled'"
+# Runs of a paused job are held until it is resumed, and do not expire.
+HOLD_NEW = "UPDATE runs SET ready_at = ?, expires_at = NULL WHERE job_id = ? AND state = 'scheduled'"
 
 LEASES = """
 {with_}

@@ -1,0 +1,57 @@
+"""What people do to jobs and runs, at awkward moments."""
+
+from __future__ import annotations
+
+import pytest
+
+from onthedot.errors import WindowStale
+from onthedot.run import NewRun, submit_trigger
+from onthedot.testing.contract.workbench import Workbench, at, every, window
+
+
+async def test_resuming_with_a_schedule_that_is_gone_is_stale(bench: Workbench):
+    """Somebody has edited it away between the look and the call: look again, and no other error."""
+    record = await bench.define(slots=(10,))
+    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.put(bench.job(every(7, name="t")), window(0, 0, name="t", next_at=7), window(0, 0))
+    async with bench.nothing_written():
+        with pytest.raises(WindowStale):
+            await bench.store.resume(record.id, [window(0, 30, [10])], now=bench.now)
+
+
+async def test_the_first_reason_to_cancel_is_the_one_that_tells(bench: Workbench):
+    record, node = await bench.define(), await bench.node()
+    await bench.submit(record)
+    [lease] = await bench.take(node)
+    for why in ("by hand", "again"):
+        await bench.store.cancel([lease.run_id], why=why, now=bench.now)
+    beat = await bench.store.beat(node, ttl=10_000_000_000, now=bench.now)
+    assert beat.cancels == ((lease.lease_id, "by hand"),)
+
+
+async def test_cancelling_without_a_reason_is_cancelling(bench: Workbench):
+    record, node = await bench.define(), await bench.node()
+    await bench.submit(record)
+    [lease] = await bench.take(node)
+    await bench.store.cancel([lease.run_id], why="", now=bench.now)
+    beat = await bench.store.beat(node, ttl=10_000_000_000, now=bench.now)
+    assert [lease_id for lease_id, _ in beat.cancels] == [lease.lease_id]
+
+
+async def test_what_is_submitted_to_a_paused_job_does_not_expire_either(bench: Workbench):
+    """All waiting runs of a paused job are held and not expiring, whether they came before or after the pause."""
+    record = await bench.define()
+    for number in (0, 1):
+        new = NewRun(record.id, submit_trigger(str(number)), at(0), expires_at=at(5))
+        await bench.store.submit([new], now=bench.now)
+        await bench.store.pause(record.id, reason="", now=bench.now)
+    bench.turn(10)
+    assert await bench.expire() == []
+
+
+async def test_a_held_run_is_nothing_to_look_for_again(bench: Workbench):
+    """Only a resume can free it, and that sends a hint."""
+    record, node = await bench.define(), await bench.node()
+    await bench.submit(record)
+    await bench.store.pause(record.id, reason="", now=bench.now)
+    assert (await bench.reserve(node, seats=1, ahead=1, horizon=2)).look_again_at is None
