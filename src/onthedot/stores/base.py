@@ -295,7 +295,8 @@ class PlanSlice(Protocol):
 
         Fenced by the term: if it is not the current one, or has ended, raises `TermLost` and writes nothing.
         Each window is a compare-and-set on (revision, watermark): False means that someone else was there
-        first, and nothing of that window is written. A run whose key exists already is the same run: a no-op.
+        first, and nothing of that window is written. A run whose key exists already, live or ended, is the same run:
+        a no-op, here and in every other call that takes windows. So a slot that was cancelled ahead stays cancelled.
         Adjacent ranges of skips with the same reason become one.
         """
         ...

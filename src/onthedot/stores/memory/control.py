@@ -8,7 +8,7 @@ from dataclasses import replace
 from onthedot.clock import Micros
 from onthedot.errors import UnknownJob, WindowStale
 from onthedot.job import JobRecord, JobState
-from onthedot.run import RunState, is_slot
+from onthedot.run import RunKey, RunState, is_slot, slot_trigger
 from onthedot.stores.base import CancelAnswer, Hint, Paused, Resumed, Window
 from onthedot.stores.memory.jobs import Jobs
 from onthedot.stores.memory.tables import NEVER, Run
@@ -75,7 +75,12 @@ class Control(Jobs):
                 raise WindowStale("the schedule has moved on; read it again", watermark=window.start, now=now)
         held = [run for run in self.runs.values() if run.key.job_id == job_id and run.state is RunState.SCHEDULED]
         active = replace(record, state=JobState.ACTIVE, pause_reason="", paused_until=None)
-        slots = tuple(slot.slot_at for window in windows for slot in window.slots)
+        slots = tuple(
+            slot.slot_at
+            for window in windows
+            for slot in window.slots
+            if RunKey(job_id, slot_trigger(window.schedule_id), slot.slot_at) not in self.keys  # else: had its fate
+        )
         answer = Resumed(active, slots, tuple(skip for window in windows for skip in window.skips), len(held))
         if dry_run:
             return answer

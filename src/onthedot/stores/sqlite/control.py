@@ -15,7 +15,7 @@ from onthedot.stores.sqlite.gates import stand_aside
 from onthedot.stores.sqlite.jobs import LIST_SCHEDULES, PULL_BACK, WAIT_FOR_END, Jobs, find_edge, withdraw
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.passing import NEVER, ask_to_stop
-from onthedot.stores.sqlite.plan import Planned, write_windows
+from onthedot.stores.sqlite.plan import Planned, without_fated, write_windows
 
 FIND_LIVING = "SELECT revision, state FROM jobs WHERE id = ? AND state <> 'deleted'"
 
@@ -87,12 +87,13 @@ class Control(Jobs):
             _check_watermarks(tx, job_id, windows, at)
             [held] = tx.db.execute(COUNT_HELD, (job_id,)).fetchone()
             active = replace(record, state=JobState.ACTIVE, pause_reason="", paused_until=None)
-            slots = tuple(slot.slot_at for window in windows for slot in window.slots)
+            plan = without_fated(tx.db, [Planned(job_id, window, 0) for window in windows], at)
+            slots = tuple(slot.slot_at for _, window, _ in plan for slot in window.slots)
             answer = Resumed(active, slots, tuple(skip for window in windows for skip in window.skips), held)
             if not dry_run:
                 self._set_state(tx, active, at)
                 tx.db.execute(LET_GO, (job_id,))
-                write_windows(tx, [Planned(job_id, window, 0) for window in windows], at)
+                write_windows(tx, plan, at)
                 tx.hints += [Hint("schedules", at), Hint("runs", at)]
             return answer
 

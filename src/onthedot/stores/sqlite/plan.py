@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from onthedot import faults
@@ -43,6 +44,21 @@ INSERT INTO runs (id, job_id, trigger, slot_at, due_at, ready_at, expires_at, ar
                   queue, priority, target, state, attempt, failures, recoveries, reason)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'scheduled', 0, 0, 0, '')
 ON CONFLICT (job_id, slot_at, trigger, target) DO NOTHING
+"""
+
+# A slot that lies ahead may have had its fate all the same: its run was cancelled before its instant, or the clock was
+# set back. As long as neither has happened there is nothing to look for.
+IS_ANY_AHEAD = """
+SELECT EXISTS (SELECT 1 FROM history INDEXED BY history_ahead WHERE slot_at > ended_at)
+    OR EXISTS (SELECT 1 FROM history INDEXED BY history_ended WHERE ended_at > ?)
+"""
+
+LIST_FATED = """
+SELECT slot_at FROM history INDEXED BY history_ahead
+WHERE job_id = :job_id AND trigger = :trigger AND slot_at > :start AND slot_at > ended_at
+UNION
+SELECT slot_at FROM history INDEXED BY history_job_ended
+WHERE job_id = :job_id AND ended_at > :now AND trigger = :trigger AND slot_at > :start
 """
 
 FIND_LAST_SKIP = """
@@ -152,10 +168,23 @@ def write_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> i
     return inserted
 
 
+def without_fated(db: sqlite3.Connection, windows: Sequence[Planned], now: Micros) -> Sequence[Planned]:
+    """The windows without slots whose run has ended already: such a slot has had its fate."""
+    if not db.execute(IS_ANY_AHEAD, (now,)).fetchone()[0]:
+        return windows
+    return [planned._replace(window=_without_fated(db, planned.job_id, planned.window, now)) for planned in windows]
+
+
+def _without_fated(db: sqlite3.Connection, job_id: int, window: Window, now: Micros) -> Window:
+    values = {"job_id": job_id, "trigger": slot_trigger(window.schedule_id), "start": window.start, "now": now}
+    fated = {slot_at for (slot_at,) in db.execute(LIST_FATED, values)}
+    return replace(window, slots=[slot for slot in window.slots if slot.slot_at not in fated]) if fated else window
+
+
 def _insert_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> int:
     runs = [
         Insert(job_id, slot_trigger(window.schedule_id), slot_at, expires_at, delayed=delayed)
-        for job_id, window, delayed in windows
+        for job_id, window, delayed in without_fated(tx.db, windows, now)
         for slot_at, expires_at in window.slots
     ]
     # In the order of their instants: what is due together lies together, which triples the rate of a drain.

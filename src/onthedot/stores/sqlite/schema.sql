@@ -57,6 +57,8 @@ CREATE TABLE history (  -- finished runs
     result     TEXT
 ) STRICT;
 
+CREATE INDEX history_ahead ON history (job_id, trigger, slot_at) WHERE slot_at > ended_at;
+
 CREATE INDEX history_ended ON history (ended_at);
 
 CREATE INDEX history_job_ended ON history (job_id, ended_at);
