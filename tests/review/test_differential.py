@@ -1,0 +1,346 @@
+"""Any order of calls, with gates, edits, pauses and a clock that is set: memory and SQLite say and show the same.
+
+The memory store is the specification, so no model is needed beside it: what it says, SQLite must say. Runs are
+armed as a worker would (`policy.gates`), windows are those of the planner. After every step the gates are looked
+at as well: nobody waits at a gate that is open for it, and nobody waits, over however many others, for itself.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
+from hypothesis.stateful import run_state_machine_as_test as run_machine
+
+from onthedot.clock import SECOND
+from onthedot.job import Job, Limit, Overlap
+from onthedot.plan.windows import edit_windows, plan_window, resume_windows
+from onthedot.policy import gates as policy
+from onthedot.retention import Cut, Mark
+from onthedot.run import TERMINAL, GateAsk, Lease, NewRun, RunState, submit_trigger
+from onthedot.stores.base import Node
+from onthedot.tasks.registry import arguments_of
+from onthedot.testing.contract.workbench import CANCELLED, DEAD, LOST, START, SUCCESS, every, fixed_delay
+from onthedot.verdict import Finish, OutcomeKind, Verdict
+from tests.review.twins import Twin, Twins
+
+LOOKAHEAD, LATE, HORIZON, LAPSE = 6 * SECOND, 3 * SECOND, 3.0, 1.5
+NAMES = st.sampled_from(["a", "b"])
+TTLS = st.sampled_from([5_700_000, 60_700_000])
+OVERLAPS = [
+    Overlap("wait"), Overlap("wait", max_waiting=0), Overlap("skip"), Overlap("replace"),
+    Overlap("allow"), Overlap("allow", max_running=1), Overlap("allow", max_running=2),
+]  # fmt: skip
+LIMITS = [None, Limit(1), Limit(2), Limit(1, name="x"), Limit(2, name="x"), Limit(1, key="t"), Limit(1, name="y")]
+SCHEDULES = [(), (every(2),), (every(3),), (fixed_delay(2),), (every(2), every(3, name="z"))]
+OUTCOMES = st.sampled_from([SUCCESS, DEAD, LOST, CANCELLED, OutcomeKind.FAILED, OutcomeKind.LOST])
+Pair = tuple[Lease, Lease]
+
+
+class Machine(RuleBasedStateMachine):
+    """Two jobs that share what they can, two or three workers, one planner that never dies."""
+
+    leases: Bundle[Pair] = Bundle("leases")
+    workers: Bundle[str] = Bundle("workers")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.twins = Twins()
+        self.alive = 0
+        self.submitted = 0
+        self.asked = 0
+
+    def teardown(self) -> None:
+        self.twins.close()
+
+    @property
+    def now(self) -> int:
+        return self.twins.memory.bench.now
+
+    def both(self, call: Any) -> Any:
+        """The same call to both: what memory said."""
+        return self.twins.both(call)[0]
+
+    # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @initialize(target=workers, one=st.sampled_from(OVERLAPS), two=st.sampled_from(LIMITS))
+    def begin(self, one: Overlap, two: Limit | None) -> Any:
+        planner = self.both(lambda twin: twin.bench.node("planner", ttl=1_000_000))
+        assert isinstance(planner, str)
+        self.term = self.both(lambda twin: twin.bench.term(planner, ttl=1_000_000))
+        self.put("a", one, two, SCHEDULES[1])
+        self.put("b", Overlap("allow"), Limit(1, name="x"), ())
+        return multiple(self.register(5_700_000), self.register(60_700_000))
+
+    @rule(
+        name=NAMES,
+        overlap=st.sampled_from(OVERLAPS),
+        limit=st.sampled_from(LIMITS),
+        schedules=st.sampled_from(SCHEDULES),
+    )
+    def put(self, name: str, overlap: Overlap, limit: Limit | None, schedules: Any) -> None:
+        job = self.twins.memory.bench.job(*schedules, name=name, overlap=overlap, concurrency=limit)
+        self.both(lambda twin: self._put(twin, job))
+
+    async def _put(self, twin: Twin, job: Job) -> Any:
+        stored = await twin.store.get_job(job.name)
+        known = {} if stored is None else {one.schedule_id: one for one in await twin.store.schedules_of(stored.id)}
+        windows = edit_windows(job, known, now=self.now, lookahead=LOOKAHEAD, late_after=LATE)
+        return await twin.store.put_job(job, windows, expected=stored.revision if stored else 0, now=self.now)
+
+    def job_id(self, name: str) -> int | None:
+        found = self.both(lambda twin: twin.store.get_job(name))
+        return None if found is None else int(found.id)
+
+    @rule(name=NAMES, until=st.sampled_from([None, 3]), why=st.sampled_from(["once", "again"]))
+    def pause(self, name: str, until: int | None, why: str) -> None:
+        end = None if until is None else self.now + until * SECOND
+        if (job_id := self.job_id(name)) is not None:
+            self.both(lambda twin: twin.store.pause(job_id, reason=why, until=end, now=self.now))
+
+    @rule(name=NAMES, missed=st.sampled_from(["none", "last", "all"]), dry_run=st.booleans())
+    def resume(self, name: str, missed: Any, dry_run: bool) -> None:
+        if (job_id := self.job_id(name)) is not None:
+            self.both(lambda twin: self._resume(twin, job_id, missed, dry_run))
+
+    async def _resume(self, twin: Twin, job_id: int, missed: Any, dry_run: bool) -> Any:
+        states = await twin.store.schedules_of(job_id)
+        windows = resume_windows(states, missed=missed, now=self.now, lookahead=LOOKAHEAD, late_after=LATE)
+        return await twin.store.resume(job_id, windows, dry_run=dry_run, now=self.now)
+
+    @rule(name=NAMES, really=st.sampled_from([False, False, True]))
+    def delete(self, name: str, really: bool) -> None:
+        if really and (job_id := self.job_id(name)) is not None:
+            self.both(lambda twin: twin.store.delete_job(job_id, now=self.now))
+
+    @rule()
+    def due_resumes(self) -> None:
+        self.both(lambda twin: twin.store.due_resumes(now=self.now))
+
+    # ── time and plans ───────────────────────────────────────────────────────────────────────────────────────────
+
+    @rule(seconds=st.sampled_from([0.5, 1, 2, 3, 6, -2]))
+    def turn(self, seconds: float) -> None:
+        """Time passes; now and then somebody sets the clock back."""
+        self.twins.turn_to(max(START, self.now + round(seconds * SECOND)))
+
+    @rule(stale=st.booleans())
+    def plan(self, stale: bool) -> None:
+        """As the planner does; now and then once more with what it knew before."""
+
+        async def work(twin: Twin) -> Any:
+            due = await twin.store.due_schedules(until=self.now + LOOKAHEAD, limit=100)
+            answers = []
+            for state in due.schedules:
+                found = plan_window(state, until=self.now + LOOKAHEAD, now=self.now, late_after=LATE)
+                assert found is not None
+                for _ in range(1 + stale):
+                    answers += await twin.store.plan(self.term, [(state, found)], now=self.now)
+            return answers
+
+        self.both(work)
+
+    # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @precondition(lambda self: self.alive < 4)
+    @rule(target=workers, ttl=TTLS)
+    def register(self, ttl: int) -> str:
+        self.alive += 1
+        name = f"worker-{self.alive}"
+        self.both(lambda twin: twin.store.register(Node(id="worker", incarnation=name), ttl=ttl, now=self.now))
+        return name
+
+    @rule(worker=workers, ttl=TTLS)
+    def beat(self, worker: str, ttl: int) -> None:
+        def call(twin: Twin) -> Any:
+            return twin.store.beat(worker, ttl=ttl, now=self.now)
+
+        self.both(call)
+
+    @rule(worker=workers, really=st.sampled_from([False, False, True]))
+    def leave(self, worker: str, really: bool) -> None:
+        if really:
+            self.both(lambda twin: twin.store.leave(worker, now=self.now))
+            self.alive -= 0
+
+    # ── the way of a run ─────────────────────────────────────────────────────────────────────────────────────────
+
+    @rule(
+        name=NAMES,
+        due=st.sampled_from([-1, 0, 0, 2]),
+        key=st.sampled_from(["", "", "k"]),
+        tenant=st.sampled_from(["1", "2"]),
+        expires=st.sampled_from([None, None, 4]),
+    )
+    def submit(self, name: str, due: int, key: str, tenant: str, expires: int | None) -> None:
+        if (job_id := self.job_id(name)) is None:
+            return
+        self.submitted += 1
+        at = self.now + due * SECOND
+        until = None if expires is None else at + expires * SECOND
+        trigger = submit_trigger(str(self.submitted))
+        new = NewRun(job_id, trigger, at, f'{{"t":{tenant}}}', key, until)
+
+        async def work(twin: Twin) -> Any:
+            ids = await twin.store.submit([new], now=self.now)
+            await twin.learn()
+            return [twin.names[one] for one in ids]
+
+        self.both(work)
+
+    @rule(target=leases, worker=workers, seats=st.integers(0, 3), ahead=st.integers(0, 3), late=st.booleans())
+    def reserve(self, worker: str, seats: int, ahead: int, late: bool) -> Any:
+        self.asked += 1
+        number = 0 if late else self.asked
+        got = self.twins.both(
+            lambda twin: twin.bench.reserve(
+                worker, seats=seats, ahead=ahead, horizon=HORIZON, lapse=LAPSE, number=number
+            )
+        )
+        if isinstance(got[0], Exception):
+            return multiple()
+        return multiple(*zip(got[0].armed, got[1].armed, strict=True), *zip(got[0].held, got[1].held, strict=True))
+
+    @rule(worker=workers, below=st.booleans())
+    def held(self, worker: str, below: bool) -> None:
+        void = self.asked + 1 if below else 0
+
+        async def work(twin: Twin) -> Any:
+            return sorted(await twin.store.held(worker, void_below=void), key=lambda one: one.lease_id)
+
+        self.both(work)
+
+    @rule(pairs=st.lists(leases, min_size=1, max_size=3, unique_by=lambda pair: pair[0].lease_id), early=st.booleans())
+    def arm(self, pairs: list[Pair], early: bool) -> None:
+        """As a worker does; `early`: as if none of them were due yet."""
+        self.both(lambda twin: self._arm(twin, pairs, early))
+
+    async def _arm(self, twin: Twin, pairs: list[Pair], early: bool) -> Any:
+        leases = [pair[self.twins.pair.index(twin)] for pair in pairs]
+        asks = {}
+        for lease in leases:
+            answer = policy.on_busy(
+                lease.record, trigger=lease.trigger, slot_at=lease.slot_at, now=self.now, late_after=LATE
+            )
+            passing = policy.gates_of(lease.record, target="", arguments=arguments_of(lease))
+            if passing:
+                asks[lease.lease_id] = GateAsk(passing, None if early else answer)
+        return await twin.store.arm(list(map(replace, leases)), gates=asks, now=self.now)
+
+    @rule(pair=leases)
+    def release(self, pair: Pair) -> None:
+        self.both(lambda twin: twin.bench.release(pair[self.twins.pair.index(twin)]))
+
+    def verdict(self, drawn: Verdict | OutcomeKind) -> Verdict:
+        if isinstance(drawn, Verdict):
+            return drawn
+        failed = drawn is OutcomeKind.FAILED
+        return Verdict(RunState.SCHEDULED, drawn, "again", self.now + SECOND, failed=failed, recovered=not failed)
+
+    @rule(pairs=st.lists(leases, min_size=1, max_size=3), outcome=OUTCOMES)
+    def finish(self, pairs: list[Pair], outcome: Verdict | OutcomeKind) -> None:
+        """Current, stale, repeated, twice in one call: as the leases happen to be."""
+        verdict = self.verdict(outcome)
+
+        async def work(twin: Twin) -> Any:
+            found = [pair[self.twins.pair.index(twin)] for pair in pairs]
+            ended = [Finish(replace(lease), verdict, self.now, self.now) for lease in found]
+            return await twin.store.finish(ended, now=self.now)
+
+        self.both(work)
+
+    @rule(number=st.integers(0, 9), why=st.sampled_from(["by hand", "by another"]))
+    def cancel(self, number: int, why: str) -> None:
+        """One of the runs, live or ended."""
+        names = sorted(set(self.twins.memory.names.values()))
+        if names:
+            name = names[number % len(names)]
+            self.both(lambda twin: twin.store.cancel([twin.id_of(name)], why=why, now=self.now))
+
+    # ── upkeep ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @rule()
+    def expire(self) -> None:
+        async def work(twin: Twin) -> Any:
+            missed = await twin.store.expire(limit=100, now=self.now)
+            await twin.learn()
+            return sorted(map(twin.plain, missed))
+
+        self.both(work)
+
+    @rule(outcome=OUTCOMES)
+    def reap(self, outcome: Verdict | OutcomeKind) -> None:
+        verdict = self.verdict(outcome)
+
+        async def work(twin: Twin) -> Any:
+            found = await twin.store.orphans(limit=100, now=self.now)
+            found.sort(key=lambda lease: lease.lease_id)
+            return await twin.store.reap([(lease, verdict) for lease in found], now=self.now)
+
+        self.both(work)
+
+    @rule(pair=leases)
+    def reap_late(self, pair: Pair) -> None:
+        self.both(lambda twin: twin.bench.reap(pair[self.twins.pair.index(twin)]))
+
+    @rule(age=st.sampled_from([0, 3]), states=st.sampled_from([TERMINAL, frozenset({RunState.SUCCEEDED})]))
+    def prune(self, age: int, states: frozenset[RunState]) -> None:
+        cut = Cut(states, Mark(self.now - age * SECOND, 2**62))
+
+        async def work(twin: Twin) -> Any:
+            return (await twin.store.prune_runs(cut, now=self.now)).runs
+
+        self.both(work)
+
+    @rule()
+    def prune_skips(self) -> None:
+        self.both(lambda twin: twin.store.prune_skips(self.now - SECOND))
+
+    @rule()
+    def recount(self) -> None:
+        """The safety net never catches anything."""
+        assert self.both(lambda twin: twin.store.recount_gates(now=self.now)) == 0
+
+    # ── what always holds ────────────────────────────────────────────────────────────────────────────────────────
+
+    @invariant()
+    def both_are_the_same(self) -> None:
+        self.twins.compare()
+
+    @invariant()
+    def nobody_waits_for_nothing(self) -> None:
+        """Every wait leads to somebody who can end it: a run that is not itself waiting at a gate."""
+        memory = self.twins.memory.memory
+        for run in [run for run in memory.runs.values() if run.blocked_on]:
+            seen, ahead = {run.id}, [run]
+            while ahead:
+                gate = ahead.pop().blocked_on
+                assert gate is not None
+                holders = [memory.runs[one] for one in memory.holders[gate.key]]
+                assert len(holders) >= gate.capacity, f"run {run.id} waits at {gate}, which is open"
+                assert run.id not in {holder.id for holder in holders}, f"run {run.id} waits for itself at {gate}"
+                ahead += [one for one in holders if one.blocked_on and one.id not in seen]
+                seen |= {one.id for one in holders}
+
+
+THOROUGH = 20 if os.environ.get("ONTHEDOT_SOAK") else 1
+
+
+@pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form
+def test_memory_and_sqlite_do_the_same():
+    run_machine(
+        Machine,
+        settings=settings(
+            max_examples=int(os.environ.get("EXAMPLES", 60)) * THOROUGH,
+            stateful_step_count=50,
+            deadline=None,
+            database=None,
+            print_blob=True,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+        ),
+    )

@@ -1,0 +1,169 @@
+"""Two stores side by side: the same call to both, and what came of it in words that do not depend on the store.
+
+Run ids need not be the same (SQLite draws numbers that it may not use), so a run is named by its key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import closing
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from onthedot.errors import OnTheDotError
+from onthedot.job import JobRecord
+from onthedot.run import ArmAnswer, Blocked, Busy, Lease, RunRecord, Skipped
+from onthedot.stores.base import PutJob, ScheduleState, Store
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.testing.contract.workbench import Workbench
+
+T = TypeVar("T")
+FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+Call = Callable[["Twin"], Awaitable[Any]]
+
+
+class Twin:
+    """One of the two: its store, its bench, and the names of its runs."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.bench = Workbench(store)
+        self.names: dict[int, str] = {}
+
+    async def learn(self) -> None:
+        """Note every run by its key."""
+        for run in await self.store.list_runs(limit=100_000):
+            self.names.setdefault(run.id, f"{run.job}/{run.trigger}/{run.slot_at}")
+
+    def id_of(self, name: str) -> int:
+        return next(run_id for run_id, one in reversed(self.names.items()) if one == name)
+
+    def plain(self, value: Any) -> Any:
+        """The value without anything that two stores may choose for themselves."""
+        match value:
+            case Lease():
+                return (
+                    value.lease_id, self.names[value.run_id], value.record.id, value.record.revision, value.due_at,
+                    value.args, value.attempt, value.failures, value.recoveries, value.incarnation, value.reserved_at,
+                    value.armed_at, value.fence,
+                )  # fmt: skip
+            case RunRecord():
+                said = re.sub(r"run (\d+)", lambda found: self.names[int(found[1])], value.reason)
+                rest = [getattr(value, one.name) for one in fields(value) if one.name not in ("id", "reason")]
+                return (self.names[value.id], said, *rest)
+            case Busy() | Blocked() | Skipped():
+                return (type(value).__name__, value.gate, self.names[value.holder])
+            case ScheduleState() | PutJob():  # SQLite tells why a job is paused with the job itself only
+                rest = [self.plain(getattr(value, one.name)) for one in fields(value) if one.name != "record"]
+                return (value.record.id, value.record.revision, value.record.state, *rest)
+            case JobRecord():
+                return tuple(getattr(value, one.name) for one in fields(value))
+            case Exception():
+                return type(value).__name__
+            case dict():
+                return {key: self.plain(one) for key, one in value.items()}
+            case tuple() if hasattr(value, "_fields"):
+                return (type(value).__name__, *map(self.plain, value))
+            case list() | tuple():
+                return [self.plain(one) for one in value]
+            case _ if is_dataclass(value) and not isinstance(value, type):
+                return (type(value).__name__, *(self.plain(getattr(value, one.name)) for one in fields(value)))
+        return value
+
+    async def gates(self) -> tuple[dict[str, set[str]], dict[str, str]]:
+        """Who holds which gate, and who waits at which."""
+        raise NotImplementedError
+
+
+class MemoryTwin(Twin):
+    def __init__(self) -> None:
+        self.memory = MemoryStore()
+        super().__init__(self.memory)
+
+    async def gates(self) -> tuple[dict[str, set[str]], dict[str, str]]:
+        held = {key: {self.names[one] for one in holders} for key, holders in self.memory.holders.items() if holders}
+        runs = self.memory.runs.values()
+        for run in runs:  # its two tables agree
+            listed = {key for key, holders in self.memory.holders.items() if run.id in holders}
+            assert {gate.key for gate in run.gates} == listed
+        return held, {self.names[run.id]: run.blocked_on.key for run in runs if run.blocked_on}
+
+
+class SqliteTwin(Twin):
+    def __init__(self, store: SqliteStore, path: Path) -> None:
+        super().__init__(store)
+        self._path = path
+
+    async def gates(self) -> tuple[dict[str, set[str]], dict[str, str]]:
+        with closing(sqlite3.connect(self._path)) as db:
+            held: dict[str, set[str]] = {}
+            for key, run_id in db.execute("SELECT key, run_id FROM gate_holders"):
+                held.setdefault(key, set()).add(self.names[run_id])
+            blocked = db.execute("SELECT id, blocked_on FROM runs WHERE blocked_on IS NOT NULL").fetchall()
+            return held, {self.names[run_id]: key for run_id, key in blocked}
+
+
+class Twins:
+    """Both, on one loop."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._folder = tempfile.TemporaryDirectory(dir=FAST)
+        path = Path(self._folder.name) / "otd.db"
+        self.memory = MemoryTwin()
+        self.sqlite = SqliteTwin(self.do(SqliteStore.open(path, inline=True)), path)
+        self.pair: tuple[Twin, Twin] = (self.memory, self.sqlite)
+
+    def do(self, call: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(call)
+
+    def close(self) -> None:
+        for twin in self.pair:
+            self.do(twin.store.close())
+        self.loop.close()
+        self._folder.cleanup()
+
+    def turn_to(self, now: int) -> None:
+        for twin in self.pair:
+            twin.bench.now = now
+
+    def both(self, call: Call) -> tuple[Any, Any]:
+        """Make the same call to both; what they said must be the same."""
+        first, second = (self.do(self._ask(twin, call)) for twin in self.pair)
+        plain = [twin.plain(answer) for twin, answer in zip(self.pair, (first, second), strict=True)]
+        assert plain[0] == plain[1], "memory and SQLite answer differently"
+        return first, second
+
+    async def _ask(self, twin: Twin, call: Call) -> Any:
+        try:
+            answer = await call(twin)
+        except OnTheDotError as error:
+            answer = error
+        await twin.learn()
+        return answer
+
+    def compare(self) -> None:
+        """All that can be seen of both is the same."""
+        first, second = (self.do(self._seen(twin)) for twin in self.pair)
+        for what, was in first.items():
+            assert was == second[what], f"memory and SQLite differ in {what}"
+
+    async def _seen(self, twin: Twin) -> dict[str, Any]:
+        seen = {what: twin.plain(value) for what, value in (await twin.bench.everything()).items()}
+        seen["runs"] = twin.plain(await twin.bench.runs())  # in the order in which they are listed
+        seen["attempts"] = sorted(seen["attempts"], key=repr)
+        seen["attempts"] = [[one[2:] for one in of_run] for of_run in seen["attempts"]]  # without the run's number
+        seen["gates"] = await twin.gates()
+        return seen
+
+
+def answered(answers: Iterable[ArmAnswer], kind: type[Any]) -> bool:
+    """Whether all of them are of this kind."""
+    return all(isinstance(answer, kind) for answer in answers)
