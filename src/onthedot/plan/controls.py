@@ -34,15 +34,23 @@ async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings) -
 
 
 async def resume_job(
-    store: Store, job_id: int, *, missed: Missed, clock: Clock, settings: Settings, dry_run: bool = False
+    store: Store,
+    job_id: int,
+    *,
+    missed: Missed,
+    clock: Clock,
+    settings: Settings,
+    overdue: bool = False,
+    dry_run: bool = False,
 ) -> Resumed:
-    """Let a paused job go on; what became of the slots that came meanwhile."""
+    """Let a paused job go on (`overdue`: if its pause is over); what became of the slots that came meanwhile."""
     while True:
         states = await store.schedules_of(job_id)
         windows = resume_windows(
             states, missed=missed, now=clock.now(), lookahead=settings.lookahead, late_after=settings.late_after
         )
+        seen = states[0].record.revision if states else None
         try:
-            return await store.resume(job_id, windows, dry_run=dry_run)
-        except WindowStale:
+            return await store.resume(job_id, windows, expected=seen, overdue=overdue, dry_run=dry_run)
+        except (RevisionConflict, WindowStale):
             continue  # it was edited or resumed meanwhile

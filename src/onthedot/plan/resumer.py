@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onthedot.clock import Clock, Micros
+from onthedot.errors import UnknownJob
 from onthedot.events import Events, JobResumed
 from onthedot.plan.controls import resume_job
 from onthedot.settings import Settings
@@ -24,9 +25,12 @@ class Resumer:
         """One look."""
         del now
         for record in await self._store.due_resumes():
-            resumed = await resume_job(
-                self._store, record.id, missed="none", clock=self._clock, settings=self._settings
-            )
+            try:
+                resumed = await resume_job(
+                    self._store, record.id, missed="none", clock=self._clock, settings=self._settings, overdue=True
+                )
+            except UnknownJob:
+                continue  # somebody has deleted it meanwhile
             skipped = sum(skip.count for skip in resumed.skips)
             self._events.emit(JobResumed(record.job.name, len(resumed.slots), skipped, resumed.released))
         return self._settings.poll_every

@@ -254,13 +254,22 @@ class ControlSlice(Protocol):
         ...
 
     async def resume(
-        self, job_id: int, windows: Sequence[Window] = (), *, dry_run: bool = False, now: Micros | None = None
+        self,
+        job_id: int,
+        windows: Sequence[Window] = (),
+        *,
+        expected: int | None = None,
+        overdue: bool = False,
+        dry_run: bool = False,
+        now: Micros | None = None,
     ) -> Resumed:
         """Let a paused job go on, in one transaction: what the windows say is planned, and held runs are free.
 
         Each window continues from its schedule's watermark (else `WindowStale`, and nothing is written): it holds
         the fates of the slots that came while the job was paused, and of the next moments. With `dry_run` the
-        answer is the same, and nothing is written. A job that is not paused is left alone: an empty answer.
+        answer is the same, and nothing is written. A job that is not paused is left alone: an empty answer; with
+        `overdue` so is one whose pause has no end, or one to come. `expected` is the revision that the windows were
+        computed for (None: whichever is current); another one raises `RevisionConflict` and writes nothing.
         """
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from onthedot.clock import Micros
-from onthedot.errors import UnknownJob, WindowStale
+from onthedot.errors import RevisionConflict, UnknownJob, WindowStale
 from onthedot.job import JobRecord, JobState
 from onthedot.run import RunKey, RunState, is_slot, slot_trigger
 from onthedot.stores.base import CancelAnswer, Hint, Paused, Resumed, Window
@@ -62,12 +62,23 @@ class Control(Jobs):
         run.ready_at = NEVER
 
     async def resume(
-        self, job_id: int, windows: Sequence[Window] = (), *, dry_run: bool = False, now: Micros | None = None
+        self,
+        job_id: int,
+        windows: Sequence[Window] = (),
+        *,
+        expected: int | None = None,
+        overdue: bool = False,
+        dry_run: bool = False,
+        now: Micros | None = None,
     ) -> Resumed:
         now = self.read_clock(now)
         record = self._known(job_id)
-        if record.state is not JobState.PAUSED:
+        if record.state is not JobState.PAUSED or (overdue and not _is_over(record, now)):
             return Resumed(record)
+        if expected not in (None, record.revision):
+            raise RevisionConflict(
+                f"job {job_id}: expected revision {expected}, found {record.revision}; read it again"
+            )
         states = self.schedules[job_id]
         for window in windows:
             state = states.get(window.schedule_id)
@@ -124,5 +135,8 @@ class Control(Jobs):
 
     async def due_resumes(self, *, now: Micros | None = None) -> list[JobRecord]:
         now = self.read_clock(now)
-        paused = [record for record in self.jobs.values() if record.state is JobState.PAUSED]
-        return [record for record in paused if record.paused_until is not None and record.paused_until <= now]
+        return [record for record in self.jobs.values() if record.state is JobState.PAUSED and _is_over(record, now)]
+
+
+def _is_over(record: JobRecord, now: Micros) -> bool:
+    return record.paused_until is not None and record.paused_until <= now

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from onthedot.clock import Micros
-from onthedot.errors import UnknownJob, WindowStale
+from onthedot.errors import RevisionConflict, UnknownJob, WindowStale
 from onthedot.job import JobRecord, JobState
 from onthedot.run import RunState, slot_trigger
 from onthedot.stores.base import CancelAnswer, Hint, Paused, Resumed, Window
@@ -17,7 +17,7 @@ from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.passing import NEVER, ask_to_stop
 from onthedot.stores.sqlite.plan import Planned, without_fated, write_windows
 
-FIND_LIVING = "SELECT revision, state FROM jobs WHERE id = ? AND state <> 'deleted'"
+FIND_LIVING = "SELECT revision, state, pause_reason, paused_until FROM jobs WHERE id = ? AND state <> 'deleted'"
 
 SET_STATE = """
 UPDATE jobs SET state = :state, pause_reason = :reason, paused_until = :until, updated_at = :now WHERE id = :id
@@ -70,20 +70,31 @@ class Control(Jobs):
         row = tx.db.execute(FIND_LIVING, (job_id,)).fetchone()
         if row is None:
             raise UnknownJob(f"job {job_id} does not exist, or not any more")
-        return self.records.find(tx.db, job_id, *row)
+        revision, state, reason, until = row
+        return replace(self.records.find(tx.db, job_id, revision, state), pause_reason=reason, paused_until=until)
 
     def _set_state(self, tx: Transaction, record: JobRecord, now: Micros) -> None:
         values = {"reason": record.pause_reason, "until": record.paused_until, "now": now, "id": record.id}
         tx.db.execute(SET_STATE, {"state": record.state.value, **values})
 
     async def resume(
-        self, job_id: int, windows: Sequence[Window] = (), *, dry_run: bool = False, now: Micros | None = None
+        self,
+        job_id: int,
+        windows: Sequence[Window] = (),
+        *,
+        expected: int | None = None,
+        overdue: bool = False,
+        dry_run: bool = False,
+        now: Micros | None = None,
     ) -> Resumed:
         def work(tx: Transaction) -> Resumed:
             at = self.read_clock(now)
             record = self._living(tx, job_id)
-            if record.state is not JobState.PAUSED:
+            if record.state is not JobState.PAUSED or (overdue and not _is_over(record, at)):
                 return Resumed(record)
+            if expected not in (None, record.revision):
+                found = record.revision
+                raise RevisionConflict(f"job {job_id}: expected revision {expected}, found {found}; read it again")
             _check_watermarks(tx, job_id, windows, at)
             [held] = tx.db.execute(COUNT_HELD, (job_id,)).fetchone()
             active = replace(record, state=JobState.ACTIVE, pause_reason="", paused_until=None)
@@ -128,6 +139,10 @@ class Control(Jobs):
             ]
 
         return await self.look(work)
+
+
+def _is_over(record: JobRecord, now: Micros) -> bool:
+    return record.paused_until is not None and record.paused_until <= now
 
 
 def _stop(tx: Transaction, record: JobRecord, now: Micros) -> Paused:
