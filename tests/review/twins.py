@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sqlite3
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import closing
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,17 +95,19 @@ class MemoryTwin(Twin):
 
 
 class SqliteTwin(Twin):
-    def __init__(self, store: SqliteStore, path: Path) -> None:
+    def __init__(self, store: SqliteStore) -> None:
         super().__init__(store)
-        self._path = path
+        self._sqlite = store
 
     async def gates(self) -> tuple[dict[str, set[str]], dict[str, str]]:
-        with closing(sqlite3.connect(self._path)) as db:
-            held: dict[str, set[str]] = {}
-            for key, run_id in db.execute("SELECT key, run_id FROM gate_holders"):
-                held.setdefault(key, set()).add(self.names[run_id])
-            blocked = db.execute("SELECT id, blocked_on FROM runs WHERE blocked_on IS NOT NULL").fetchall()
-            return held, {self.names[run_id]: key for run_id, key in blocked}
+        held: dict[str, set[str]] = {}
+        for key, run_id in await self._rows("SELECT key, run_id FROM gate_holders"):
+            held.setdefault(key, set()).add(self.names[run_id])
+        blocked = await self._rows("SELECT blocked_on, id FROM runs WHERE blocked_on IS NOT NULL")
+        return held, {self.names[run_id]: key for key, run_id in blocked}
+
+    async def _rows(self, statement: str) -> list[tuple[str, int]]:
+        return await self._sqlite.look(lambda tx: tx.db.execute(statement).fetchall())
 
 
 class Twins:
@@ -118,7 +118,7 @@ class Twins:
         self._folder = tempfile.TemporaryDirectory(dir=FAST)
         path = Path(self._folder.name) / "otd.db"
         self.memory = MemoryTwin()
-        self.sqlite = SqliteTwin(self.do(SqliteStore.open(path, inline=True)), path)
+        self.sqlite = SqliteTwin(self.do(SqliteStore.open(path, inline=True)))
         self.pair: tuple[Twin, Twin] = (self.memory, self.sqlite)
 
     def do(self, call: Coroutine[Any, Any, T]) -> T:
