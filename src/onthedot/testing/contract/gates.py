@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onthedot.job import JobRecord, Limit, Overlap
-from onthedot.run import ArmAnswer, Armed, Blocked, Busy, Gate, GateAsk, Lease, OnBusy, RunState, Skipped
+from onthedot.run import ArmAnswer, Armed, Blocked, Busy, Gate, GateAsk, Gone, Lease, OnBusy, RunState, Skipped
 from onthedot.testing.contract.register import check
 from onthedot.testing.contract.workbench import DEAD, LOST, Workbench, recover, retry
 
@@ -232,6 +232,41 @@ async def check_replace_ends_who_is_in_back_off_at_once(bench: Workbench) -> Non
     assert isinstance(await ask(bench, second, [overlap(record)], REPLACE), Armed)
     run = await bench.run(first.run_id)
     assert (run.state, run.reason) == (RunState.CANCELLED, "replaced")
+
+
+@check
+async def check_leases_of_one_call_meet_at_a_gate_one_after_the_other(bench: Workbench) -> None:
+    """What the first of a call did counts for the second: an attempt that was armed is running, and asked to stop."""
+    record = await gated_job(bench, (10, 20, 30))
+    node = await bench.node()
+    bench.turn(30)
+    first, second, third = await reserved(bench, node, 3)
+    wanted = {lease.lease_id: GateAsk((overlap(record),), REPLACE) for lease in (first, second, third)}
+    answers = await bench.store.arm([replace(first), replace(second), replace(third)], gates=wanted, now=bench.now)
+    assert [type(answer) for answer in answers] == [Armed, Blocked, Blocked]
+    states = [await bench.state(lease.run_id) for lease in (first, second, third)]
+    assert states == [RunState.RUNNING, RunState.SKIPPED, RunState.SCHEDULED]
+    beat = await bench.store.beat(node, ttl=10_000_000_000, now=bench.now)
+    assert beat.cancels == ((first.lease_id, "replaced"),)
+
+
+@check
+async def check_a_run_that_another_of_the_same_call_replaces_is_gone(bench: Workbench) -> None:
+    """Reserved for its next try, it is cancelled by the slot before it in the call, and not armed any more."""
+    record = await gated_job(bench, (10, 20))
+    node = await bench.node()
+    bench.turn(10)
+    [old] = await reserved(bench, node)
+    old = await pass_gate(bench, old, overlap(record))
+    assert await bench.finish(old, retry(20))
+    bench.turn(20)
+    leases = {lease.run_id: lease for lease in await reserved(bench, node, 2)}
+    again = leases.pop(old.run_id)
+    [new] = leases.values()
+    wanted = {lease.lease_id: GateAsk((overlap(record),), REPLACE) for lease in (new, again)}
+    answers = await bench.store.arm([replace(new), replace(again)], gates=wanted, now=bench.now)
+    assert [type(answer) for answer in answers] == [Armed, Gone]
+    assert (await bench.state(new.run_id), await bench.state(old.run_id)) == (RunState.RUNNING, RunState.CANCELLED)
 
 
 @check
