@@ -16,7 +16,7 @@ from onthedot.errors import (
     UnknownHandler,
     UnknownJob,
 )
-from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Retry, Sleep
+from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, Sleep
 from onthedot.retention import Retention
 from onthedot.schedules import at, cron, describe, every, gap, in_, parse
 from onthedot.settings import Settings
@@ -51,6 +51,7 @@ __all__ = [
     "Limit",
     "OnTheDotError",
     "Overlap",
+    "Rate",
     "Retention",
     "Retry",
     "ScheduleError",

@@ -153,6 +153,14 @@ class RunBlocked(NamedTuple):
     holder: int
 
 
+class RunDelayed(NamedTuple):
+    """A due run came faster than its rate allows: it starts at the instant that the rate has given it."""
+
+    lease: Lease
+    gate: str
+    until: Micros
+
+
 class RunSkipped(NamedTuple):
     """A due slot was skipped: an earlier run of the job had not ended."""
 
@@ -214,6 +222,7 @@ Event = (
     | RunRecovered
     | RunMissed
     | RunBlocked
+    | RunDelayed
     | RunSkipped
     | GatesRecounted
     | HistoryPruned

@@ -182,6 +182,33 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, init=False)
+class Rate:
+    """How often runs start across the cluster, evenly spaced: `Rate(100)` in a minute of the job, `Rate(5, "1s",
+    key="tenant")` for each value of that argument, `Rate(5, "1s", name="mail-api")` of all jobs that share the name.
+
+    Up to `burst` may start at once. A run that comes too early is given an instant and starts then; none is skipped.
+    Each attempt counts: a retry takes its turn like any other.
+
+    >>> Rate(10, "1s", burst=3).per
+    datetime.timedelta(seconds=1)
+    """
+
+    most: int
+    per: timedelta
+    burst: int
+    key: str
+    name: str
+
+    def __init__(self, most: int, per: Duration = "1m", *, burst: int = 1, key: str = "", name: str = "") -> None:
+        _check_whole("rate", most, 1, 1_000_000)
+        _check_whole("rate.burst", burst, 1, 1_000_000)
+        for what, value in (("key", key), ("name", name)):
+            if not isinstance(value, str):
+                raise DefinitionError(f"rate.{what}: expected text, got {value!r}")
+        _set(self, most=most, per=parse_duration(per, what="rate.per"), burst=burst, key=key, name=name)
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class CatchUp:
     """Which slots still run after their time: none, the last one, or all within `limit` slots and `window`.
 
@@ -287,6 +314,7 @@ class Job:
     catch_up: CatchUp = CatchUp()
     overlap: Overlap | None = None  # None: wait with schedules, allow without
     concurrency: Limit | None = None
+    rate: Rate | None = None
     retry: Retry = Retry()
     timeout: timedelta | None = None
     max_recoveries: int = 3
@@ -306,7 +334,8 @@ def overlap_of(job: Job) -> Overlap:
 def is_gated(job: Job) -> bool:
     """Whether a run of this job has gates to pass before it starts."""
     overlap = overlap_of(job)
-    return overlap.mode != "allow" or overlap.max_running is not None or job.concurrency is not None
+    limited = job.concurrency is not None or job.rate is not None
+    return limited or overlap.mode != "allow" or overlap.max_running is not None
 
 
 @dataclass(slots=True)

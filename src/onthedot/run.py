@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 
 from onthedot.clock import Micros
 from onthedot.job import JobRecord
+from onthedot.rate import RateGate
 
 
 class RunState(StrEnum):
@@ -146,10 +147,12 @@ class OnBusy(NamedTuple):
 
 
 class GateAsk(NamedTuple):
-    """What `arm` is to do about gates: take these, in this order; if one is held, do this (None: say so only)."""
+    """What `arm` is to do about gates: take these, in this order, and the rate last; if one is held, do this (None: say
+    so only)."""
 
     gates: tuple[Gate, ...]
     on_busy: OnBusy | None = None
+    rate: RateGate | None = None
 
 
 class Armed(NamedTuple):
@@ -170,7 +173,7 @@ class Busy(NamedTuple):
     """The answer of `arm`: not now. Somebody holds the gate; nothing was changed."""
 
     gate: str
-    holder: int  # the id of a run that holds it
+    holder: int  # the id of a run that holds it; 0: it is a rate, which nobody holds
 
 
 class Blocked(NamedTuple):
@@ -180,6 +183,13 @@ class Blocked(NamedTuple):
     holder: int
 
 
+class Delayed(NamedTuple):
+    """The answer of `arm`: at another instant. The reservation is over; the run is due when its rate lets it start."""
+
+    gate: str
+    until: Micros
+
+
 class Skipped(NamedTuple):
     """The answer of `arm`: never. The run is skipped(overlap)."""
 
@@ -187,7 +197,7 @@ class Skipped(NamedTuple):
     holder: int
 
 
-ArmAnswer = Armed | Gone | Busy | Blocked | Skipped
+ArmAnswer = Armed | Gone | Busy | Blocked | Delayed | Skipped
 
 
 @dataclass(frozen=True, slots=True)

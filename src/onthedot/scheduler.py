@@ -75,7 +75,8 @@ class Scheduler:
         """Define a job by decorating its handler: a coroutine or a plain function.
 
         A first parameter named `ctx` receives a `Context`. Options: name (default: the function's), schedule or
-        schedules, args, retry, timeout, catch_up, overlap, concurrency, guarantee, max_recoveries, namespace, owner.
+        schedules, args, retry, timeout, catch_up, overlap, concurrency, rate, guarantee, max_recoveries, namespace,
+        owner.
         """
 
         def define(handler: F) -> F:

@@ -55,6 +55,7 @@ BAD: dict[str, tuple[dict, list[str]]] = {
     "arguments of another kind": ({"args": [1]}, ["args: expected mapping, got list"]),
     "oversized arguments": ({"args": {"a": "x" * LIMIT}}, [f"at most {LIMIT} characters of JSON, got"]),
     "the same schedule twice": ({"schedules": ["@daily", "0 0 * * *", "@daily"]}, ["each to be there once, got 2"]),
+    "rate": ({"rate": 0}, ["rate: expected a whole number from 1 to 1000000, got 0"]),
     "recoveries": ({"max_recoveries": -1}, ["max_recoveries: expected zero or more"]),
 }
 

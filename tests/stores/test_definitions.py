@@ -20,6 +20,7 @@ from onthedot.job import (
     Job,
     Limit,
     Overlap,
+    Rate,
     Retry,
     Sleep,
 )
@@ -45,6 +46,7 @@ FULL = Job(
     catch_up=CatchUp(mode="all", limit=7, window=timedelta(hours=3)),
     overlap=Overlap("wait", max_waiting=5),
     concurrency=Limit(10, key="tenant", name="mail"),
+    rate=Rate(5, timedelta(seconds=2), burst=3, key="tenant", name="mail"),
     retry=Retry(
         attempts=5,
         backoff="linear",

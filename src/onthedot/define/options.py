@@ -9,7 +9,7 @@ from typing import Any, get_args
 from onthedot.define.check import check_job
 from onthedot.duration import parse_duration
 from onthedot.errors import DefinitionError, did_you_mean
-from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Retry, Schedule, Task
+from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, Schedule, Task
 from onthedot.schedules import parse
 
 OPTIONS = (
@@ -22,6 +22,7 @@ OPTIONS = (
     "namespace",
     "overlap",
     "owner",
+    "rate",
     "retry",
     "schedule",
     "schedules",
@@ -101,6 +102,12 @@ def _read_concurrency(value: object) -> Limit:
     return Limit(value)  # type: ignore[arg-type]  # checked there
 
 
+def _read_rate(value: object) -> Rate:
+    if isinstance(value, Rate):
+        return value
+    return Rate(value)  # type: ignore[arg-type]  # checked there
+
+
 def _read_guarantee(value: object) -> Guarantee:
     try:
         return Guarantee(value)  # type: ignore[arg-type]  # its own error is turned into ours
@@ -120,6 +127,7 @@ _READERS = {
     "catch_up": _read_catch_up,
     "overlap": _read_overlap,
     "concurrency": _read_concurrency,
+    "rate": _read_rate,
     "guarantee": _read_guarantee,
     "timeout": _read_timeout,
 }

@@ -16,6 +16,7 @@ from onthedot.events import (
     HandlerStuck,
     LeaseLost,
     RunBlocked,
+    RunDelayed,
     RunMissed,
     RunRecovered,
     RunSkipped,
@@ -43,6 +44,8 @@ def _fields(event: Event) -> dict[str, Any]:
             return {**_lease(lease), **_verdict(verdict)}
         case RunBlocked(lease, gate, holder) | RunSkipped(lease, gate, holder):
             return {**_lease(lease), "gate": gate, "holder": holder}
+        case RunDelayed(lease, gate, until):
+            return {**_lease(lease), "gate": gate, "until_at": iso(until)}
         case HandlerStuck(lease):
             return _lease(lease)
         case RunMissed(run):

@@ -34,6 +34,7 @@ from onthedot.events import (
     NodeJoined,
     NodeLeft,
     RunBlocked,
+    RunDelayed,
     RunMissed,
     RunRecovered,
     RunSkipped,
@@ -161,6 +162,9 @@ class Lines:
             case RunBlocked(lease, _, holder):
                 about = self._about(lease.record.job.name, lease.run_id)
                 return Line(at, "waits", f"{about}for run {holder} to end", "quiet")
+            case RunDelayed(lease, _, until):
+                about = self._about(lease.record.job.name, lease.run_id)
+                return Line(at, "waits", f"{about}for its rate, until {self._moment(until, at)}", "quiet")
             case RunSkipped(lease, _, holder):
                 about = self._about(lease.record.job.name, lease.run_id)
                 return Line(at, "skipped", f"{about}run {holder} of this job has not ended", "warning")
@@ -231,10 +235,10 @@ class Lines:
 
     def _started(self, lease: Lease, started_at: Micros) -> Line:
         about = self._about(lease.record.job.name, lease.run_id)
-        late = started_at - lease.slot_at
+        late = started_at - lease.due_at  # a slot that its rate has delayed is not late
         first_try = not lease.failures and not lease.recoveries
         if first_try and lease.trigger.startswith("schedule:") and late > self._late_after:
-            due = self._moment(lease.slot_at, started_at)
+            due = self._moment(lease.due_at, started_at)
             return Line(started_at, "caught up", f"{about}due {due}, {length(late)} late", "warning")
         notes = [f"{'+' if started_at >= lease.due_at else ''}{length(started_at - lease.due_at)} late"]
         if lease.failures:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from onthedot.clock import Micros
-from onthedot.job import JobRecord, overlap_of
+from onthedot.duration import micros
+from onthedot.job import JobRecord, Limit, Rate, overlap_of
+from onthedot.rate import RateGate
 from onthedot.run import Gate, OnBusy, is_slot
 
 _WAIT = OnBusy("wait")
@@ -26,10 +28,23 @@ def gates_of(record: JobRecord, *, target: str, arguments: Mapping[str, Any]) ->
         gates.append(Gate(f"running:{record.id}:{target}", overlap.max_running))
     limit = record.job.concurrency
     if limit is not None:
-        scope = f"name:{limit.name}" if limit.name else f"job:{record.id}"
-        value = json.dumps(arguments.get(limit.key), sort_keys=True) if limit.key else ""
-        gates.append(Gate(f"limit:{scope}:{value}", limit.most))
+        gates.append(Gate(f"limit:{_scope(limit, record, arguments)}", limit.most))
     return tuple(gates)
+
+
+def rate_of(record: JobRecord, *, arguments: Mapping[str, Any]) -> RateGate | None:
+    """The rate that a run has to keep. It comes after all gates: nobody takes an instant and then waits elsewhere."""
+    rate = record.job.rate
+    if rate is None:
+        return None
+    return RateGate(f"rate:{_scope(rate, record, arguments)}", rate.most, micros(rate.per), rate.burst)
+
+
+def _scope(policy: Limit | Rate, record: JobRecord, arguments: Mapping[str, Any]) -> str:
+    """Who counts together: the runs of a job or of all jobs that share a name, for each value of the key."""
+    scope = f"name:{policy.name}" if policy.name else f"job:{record.id}"
+    value = json.dumps(arguments.get(policy.key), sort_keys=True) if policy.key else ""
+    return f"{scope}:{value}"
 
 
 def on_busy(record: JobRecord, *, trigger: str, slot_at: Micros, now: Micros, late_after: Micros) -> OnBusy:

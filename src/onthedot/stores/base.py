@@ -364,6 +364,12 @@ class RunsSlice(Protocol):
         * otherwise the run is scheduled again and waits at the gate, keeping those before it: `Blocked`. It does not
           expire any more, and is not given out until the gate opens for it.
 
+        The rate comes last, and nobody holds it: it lets the run start at the later of now and its due instant, or
+        names the first instant after that (`onthedot.rate`). Then, without `on_busy`: `Busy`, and nothing is changed.
+        With it: the run is scheduled again, due at that instant, and does not expire any more; of its gates it keeps
+        only the overlap gate: `Delayed`. Armed at its instant or within `rate.grace` of it, it passes without asking
+        again, once, and so does a run that replaces it; a cancel or a skip loses it. Every attempt asks anew.
+
         Every move out of `running` opens the gates that are held only while running, a move to a terminal state
         all of them. An open gate passes, in the same write, to the run that has waited longest by due instant, of
         those whose own capacity leaves room: it holds the gate from then on, and is ready.
@@ -450,7 +456,8 @@ class UpkeepSlice(RetentionSlice, Protocol):
 
     async def recount_gates(self, *, now: Micros | None = None) -> int:
         """The safety net under gates: forget holders that are gone, and pass gates that are open although somebody
-        waits there. How many runs were freed: above zero means that a gate had been left closed by mistake."""
+        waits there. How many runs were freed: above zero means that a gate had been left closed by mistake.
+        Rates whose tat has passed are forgotten, too: they are as good as new."""
         ...
 
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:

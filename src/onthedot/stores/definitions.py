@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from onthedot.duration import micros
-from onthedot.job import Call, CatchUp, Guarantee, Job, Json, Limit, Overlap, Retry, Sleep, Task
+from onthedot.job import Call, CatchUp, Guarantee, Job, Json, Limit, Overlap, Rate, Retry, Sleep, Task
 from onthedot.schedules import from_json, to_json
 
 BUCKETS = 1024
@@ -50,6 +50,7 @@ def encode(job: Job) -> str:
         "catch_up": _changed(_catch_up_to_json(job.catch_up), _CATCH_UP),
         "overlap": _overlap_to_json(job.overlap),
         "concurrency": _limit_to_json(job.concurrency),
+        "rate": _rate_to_json(job.rate),
         "retry": _changed(_retry_to_json(job.retry), _RETRY),
         "timeout_us": None if job.timeout is None else micros(job.timeout),
         "max_recoveries": job.max_recoveries,
@@ -74,6 +75,7 @@ def decode(definition: str) -> Job:
             catch_up=_catch_up_from_json(_CATCH_UP | data.pop("catch_up")),
             overlap=_overlap_from_json(data.pop("overlap")),
             concurrency=_limit_from_json(data.pop("concurrency")),
+            rate=_rate_from_json(data.pop("rate")),
             retry=_retry_from_json(_RETRY | data.pop("retry")),
             timeout=_length(data.pop("timeout_us")),
             max_recoveries=data.pop("max_recoveries"),
@@ -132,6 +134,17 @@ def _limit_from_json(data: dict[str, Any] | None) -> Limit | None:
     return None if data is None else Limit(**data)
 
 
+def _rate_to_json(policy: Rate | None) -> dict[str, Json] | None:
+    if policy is None:
+        return None
+    data = {"most": policy.most, "per_us": micros(policy.per), "burst": policy.burst}
+    return {**data, "key": policy.key, "name": policy.name}
+
+
+def _rate_from_json(data: dict[str, Any] | None) -> Rate | None:
+    return None if data is None else Rate(per=timedelta(microseconds=data.pop("per_us")), **data)
+
+
 def _retry_to_json(policy: Retry) -> dict[str, Json]:
     return {
         "attempts": policy.attempts,
@@ -181,6 +194,7 @@ _DEFAULTS: dict[str, Json] = {
     "catch_up": {},
     "overlap": None,
     "concurrency": None,
+    "rate": None,
     "retry": {},
     "timeout_us": None,
     "max_recoveries": 3,

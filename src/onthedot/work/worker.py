@@ -16,11 +16,11 @@ from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
 from onthedot.cluster.members import Membership
 from onthedot.duration import micros
 from onthedot.errors import NodeExpired, StoreUnavailable
-from onthedot.events import AttemptStarted, Events, HandlerStuck, RunBlocked, RunSkipped
+from onthedot.events import AttemptStarted, Events, HandlerStuck, RunBlocked, RunDelayed, RunSkipped
 from onthedot.ids import Ids
 from onthedot.job import Call, Guarantee, is_gated
 from onthedot.policy import gates, recovery, retry
-from onthedot.run import Armed, Blocked, Busy, GateAsk, Lease, Skipped
+from onthedot.run import Armed, Blocked, Busy, Delayed, GateAsk, Lease, Skipped
 from onthedot.settings import Settings
 from onthedot.stores.base import Ask, Hint, Store
 from onthedot.tasks.registry import Registry, arguments_of
@@ -355,6 +355,8 @@ class Arming:
                     worker.held.add_at(lease.due_at + lead, lease)  # asked again at its instant: only then it counts
                 case Blocked(gate=gate, holder=holder):
                     worker.events.emit(RunBlocked(lease, gate, holder))
+                case Delayed(gate=gate, until=until):
+                    worker.events.emit(RunDelayed(lease, gate, until))
                 case Skipped(gate=gate, holder=holder):
                     worker.events.emit(RunSkipped(lease, gate, holder))
         worker.launch(armed)
@@ -371,8 +373,9 @@ class Arming:
                     answer = gates.on_busy(
                         record, trigger=lease.trigger, slot_at=lease.slot_at, now=now, late_after=late_after
                     )
-                passing = gates.gates_of(record, target=lease.target, arguments=arguments_of(lease))
-                asks[lease.lease_id] = GateAsk(passing, answer)
+                arguments = arguments_of(lease)
+                passing = gates.gates_of(record, target=lease.target, arguments=arguments)
+                asks[lease.lease_id] = GateAsk(passing, answer, gates.rate_of(record, arguments=arguments))
         return asks
 
     def _delay(self, lead: Micros) -> Micros | None:

@@ -58,6 +58,7 @@ class Control(Jobs):
     def _hold_back(self, run: Run) -> None:
         run.state = RunState.SCHEDULED
         run.lease = None
+        run.delayed_under = ""
         run.expires_at = None
         run.ready_at = NEVER
 

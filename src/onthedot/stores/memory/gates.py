@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from onthedot.clock import Micros
-from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, OnBusy, RunState, Skipped, is_slot
+from onthedot.rate import RateGate, next_start, wait_reason
+from onthedot.run import ArmAnswer, Blocked, Busy, Delayed, Gate, GateAsk, OnBusy, RunState, Skipped, is_slot
+from onthedot.stores.base import Hint
 from onthedot.stores.memory.tables import Run, Tables
 
 
@@ -17,7 +19,7 @@ class Gates(Tables):
             if any(held.key == gate.key for held in run.gates):
                 continue
             if len(self.holders[gate.key]) >= gate.capacity and ask.on_busy is not None and gate.until_end:
-                self._clear_the_way(gate, ask.on_busy, now)
+                self._clear_the_way(run, gate, ask.on_busy, now)
             others = self.holders[gate.key]
             if len(others) < gate.capacity:
                 others.add(run.id)
@@ -28,16 +30,49 @@ class Gates(Tables):
                 return Busy(gate.key, min(others))
             else:
                 return self._wait_or_skip(run, ask, place, now)
-        self._keep_only(run, ask.gates)
-        return None
+        closed = None if ask.rate is None else self._keep_rate(run, ask.rate, now, due=ask.on_busy is not None)
+        if isinstance(closed, Busy):
+            self.open_gates(taken, run)
+        else:
+            self._keep_only(run, ask.gates)
+        return closed
 
     def _keep_only(self, run: Run, gates: tuple[Gate, ...]) -> None:
         """Give up what the run was passed under another definition: gates are held in one order, or none."""
         kept = {gate.key for gate in gates}
         self.open_gates([gate for gate in run.gates if gate.key not in kept], run)
 
-    def _clear_the_way(self, gate: Gate, answer: OnBusy, now: Micros) -> None:
-        """Replace: end slots that wait or back off, and ask one that runs to stop. What somebody asked for stays."""
+    def _keep_rate(self, run: Run, gate: RateGate, now: Micros, *, due: bool) -> ArmAnswer | None:
+        """None if the run may start at its instant; else, once it is due, it is given another one."""
+        start = max(now, run.due_at)  # armed ahead, it starts when it is due
+        granted_at = run.granted_at if run.granted_by == gate.key else None
+        instant, tat = next_start(gate, self.rates.get(gate.key), start=start, granted_at=granted_at)
+        if instant > start and not due:
+            return Busy(gate.key, 0)
+        if tat is not None:
+            self.rates[gate.key] = tat
+        return None if instant <= start else self._delay(run, gate, instant)
+
+    def _delay(self, run: Run, gate: RateGate, until: Micros) -> ArmAnswer:
+        """Let a run start at another instant. It gives its places in limits to others meanwhile."""
+        run.delayed_under = run.lease.lease_id if run.lease else ""
+        run.state = RunState.SCHEDULED
+        run.lease = None
+        run.expires_at = None  # who was granted an instant is not missed
+        run.reason = wait_reason(gate, until)
+        run.due_at = run.granted_at = until
+        run.granted_by = gate.key
+        self.wait(run, until)
+        self.open_gates([held for held in run.gates if not held.until_end], run)
+        self.hints.send(Hint("runs", until))
+        return Delayed(gate.key, until)
+
+    def _clear_the_way(self, run: Run, gate: Gate, answer: OnBusy, now: Micros) -> None:
+        """Replace: end slots that wait or back off, and ask one that runs to stop. What somebody asked for stays.
+
+        Who is ended leaves the instant that a rate gave it to the run: slots that come faster than the rate would
+        otherwise replace each other for ever, and none would start.
+        """
         if answer.action != "replace":
             return
         for waiting in self._waiting_slots(gate):
@@ -47,6 +82,8 @@ class Gates(Tables):
             if holder.state is RunState.RUNNING:
                 self.ask_to_stop(holder, "replaced", now)
             else:
+                if run.granted_at is None:
+                    run.granted_at, run.granted_by = holder.granted_at, holder.granted_by
                 holder.reason = "replaced"
                 self.end_run(holder, RunState.CANCELLED, now)
 

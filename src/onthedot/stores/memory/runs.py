@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from onthedot.clock import Micros
 from onthedot.errors import KeyConflict, UnknownJob
 from onthedot.job import JobState, is_gated, task_name
-from onthedot.run import ArmAnswer, Armed, GateAsk, Gone, Lease, NewRun, RunKey, RunState
+from onthedot.run import ArmAnswer, Armed, Delayed, GateAsk, Gone, Lease, NewRun, RunKey, RunState
 from onthedot.stores.base import Ask, Hint, Reserved
 from onthedot.stores.memory.gates import Gates
 from onthedot.stores.memory.tables import Run
@@ -125,6 +125,7 @@ class Runs(Gates):
         return free_at if found is None else min(found, free_at)
 
     def _lease(self, run: Run, lease_id: str, ask: Ask, now: Micros) -> Lease:
+        run.delayed_under = ""
         run.lease = Lease(
             lease_id, run.id, self.jobs[run.key.job_id], run.key.trigger, run.key.slot_at, run.due_at, run.args,
             run.attempt + 1, run.failures, run.recoveries, ask.incarnation, run.created_at, now,
@@ -165,6 +166,8 @@ class Runs(Gates):
 
     def _arm_one(self, lease: Lease, gates: GateAsk | None, now: Micros) -> ArmAnswer:
         run = self.runs.get(lease.run_id)
+        if run is not None and run.granted_at is not None and run.delayed_under == lease.lease_id:
+            return Delayed(run.granted_by, run.granted_at)
         if run is None or run.lease is None or run.lease.lease_id != lease.lease_id:
             return Gone("taken or withdrawn")
         if run.state is RunState.RESERVED:

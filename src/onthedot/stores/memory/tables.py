@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from onthedot.clock import Clock, Micros, SystemClock
 from onthedot.errors import NodeExpired, StateError
 from onthedot.job import JobRecord, JobState
+from onthedot.rate import Tat
 from onthedot.run import (
     DEFAULT_QUEUE,
     MOVES,
@@ -54,6 +55,9 @@ class Run:
     lease: Lease | None = None  # of the present attempt, while reserved or running
     gates: list[Gate] = field(default_factory=list)  # held
     blocked_on: Gate | None = None
+    granted_at: Micros | None = None  # the instant that a rate has handed out, until an attempt has used it
+    granted_by: str = ""  # the key of that rate
+    delayed_under: str = ""  # the lease id of the arm that was answered with it, until the run is reserved again
     cancel_wanted: str | None = None  # why the running attempt is asked to stop
 
 
@@ -91,6 +95,7 @@ class Tables:
         self.waiting: dict[str, list[tuple[Micros, int]]] = defaultdict(list)
         self.holders: dict[str, set[int]] = defaultdict(set)  # of gates, by key
         self.blocked: dict[str, list[tuple[Micros, int]]] = defaultdict(list)  # who waits at them, by due instant
+        self.rates: dict[str, Tat] = {}  # by key; one that is not here has been idle
         self.finished: dict[int, RunRecord] = {}  # in the order in which they ended
         self.finished_keys: dict[int, RunKey] = {}
         self.attempts: dict[int, list[AttemptRecord]] = {}
@@ -161,6 +166,7 @@ class Tables:
         run.failures += verdict.failed
         run.recoveries += verdict.recovered
         run.lease = None
+        run.granted_at, run.granted_by = None, ""
         job_state = self.jobs[run.key.job_id].state
         unwanted = "deleted" if job_state is JobState.DELETED else run.cancel_wanted
         if verdict.state not in TERMINAL and unwanted is not None:

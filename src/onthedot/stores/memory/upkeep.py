@@ -39,7 +39,8 @@ class Upkeep(Tables):
         return True
 
     async def recount_gates(self, *, now: Micros | None = None) -> int:
-        del now
+        now = self.read_clock(now)
+        self.rates = {key: tat for key, tat in self.rates.items() if tat.whole >= now}  # the others have been idle
         for key in list(self.holders):
             self.holders[key].intersection_update(self.runs)
         return sum(self.pass_on(key) for key in list(self.blocked))

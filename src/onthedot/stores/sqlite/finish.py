@@ -28,7 +28,7 @@ TRY_AGAIN = """
 UPDATE runs
 SET state = 'scheduled', due_at = ?, failures = failures + ?, recoveries = recoveries + ?, reason = ?,
     lease_id = NULL, fence = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL, armed_at = NULL,
-    cancel_wanted = NULL,
+    cancel_wanted = NULL, granted_at = NULL, granted_by = NULL,
     ready_at = CASE WHEN EXISTS (SELECT 1 FROM jobs j WHERE j.id = job_id AND j.state = 'paused')
                     THEN 4611686018427387904 ELSE ? END
 WHERE id = ? AND lease_id = ? AND state = 'running'

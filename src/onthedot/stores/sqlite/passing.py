@@ -8,6 +8,7 @@ from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.gates import LEAVE_GATE, TAKE_GATE, leave_gate
 from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.rates import INHERIT_GRANT, keep_rate
 
 NEVER: Micros = 2**62
 """When a blocked run is ready: only an open gate can change that."""
@@ -46,18 +47,26 @@ def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmA
         if lease.run_id in holders:
             continue
         if len(holders) >= gate.capacity and gate.until_end and ask.on_busy and ask.on_busy.action == "replace":
-            _clear_the_way(tx, gate, now)
+            _clear_the_way(tx, lease, gate, now)
             holders = _holders(tx, gate)
         if len(holders) < gate.capacity:
             tx.db.execute(TAKE_GATE, (gate.key, lease.run_id, int(gate.until_end)))
             taken.append(gate)
         elif ask.on_busy is None:
-            tx.db.executemany(LEAVE_GATE, [(one.key, lease.run_id) for one in taken])
+            _give_back(tx, lease, taken)
             return Busy(gate.key, holders[0])
         else:
             return _wait_or_skip(tx, lease, ask, place, holders[0], now)
-    _keep_only(tx, lease.run_id, ask.gates)
-    return None
+    closed = None if ask.rate is None else keep_rate(tx, lease, ask.rate, now, due=ask.on_busy is not None)
+    if isinstance(closed, Busy):
+        _give_back(tx, lease, taken)
+    else:
+        _keep_only(tx, lease.run_id, ask.gates)
+    return closed
+
+
+def _give_back(tx: Transaction, lease: Lease, taken: list[Gate]) -> None:
+    tx.db.executemany(LEAVE_GATE, [(gate.key, lease.run_id) for gate in taken])
 
 
 def _keep_only(tx: Transaction, run_id: int, gates: tuple[Gate, ...]) -> None:
@@ -72,14 +81,19 @@ def _holders(tx: Transaction, gate: Gate) -> list[int]:
     return [run_id for (run_id,) in tx.db.execute(LIST_HOLDERS, (gate.key,))]
 
 
-def _clear_the_way(tx: Transaction, gate: Gate, now: Micros) -> None:
-    """Replace: end slots that wait or back off, and ask one that runs to stop. What somebody asked for stays."""
+def _clear_the_way(tx: Transaction, lease: Lease, gate: Gate, now: Micros) -> None:
+    """Replace: end slots that wait or back off, and ask one that runs to stop. What somebody asked for stays.
+
+    Who is ended leaves the instant that a rate gave it to the run: slots that come faster than the rate would
+    otherwise replace each other for ever, and none would start.
+    """
     for (run_id,) in tx.db.execute(LIST_WAITING_SLOTS, (gate.key,)).fetchall():
         end_waiting(tx, run_id, RunState.SKIPPED, "replaced", now)
     for run_id, is_running in tx.db.execute(LIST_HOLDING_SLOTS, (gate.key,)).fetchall():
         if is_running:
             ask_to_stop(tx, run_id, "replaced", now)
         else:
+            tx.db.execute(INHERIT_GRANT, (run_id, lease.run_id))
             end_waiting(tx, run_id, RunState.CANCELLED, "replaced", now)
 
 

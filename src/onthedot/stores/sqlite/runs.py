@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from onthedot.clock import Micros
 from onthedot.errors import KeyConflict, StoreUnusable, UnknownJob
-from onthedot.run import ArmAnswer, Armed, GateAsk, Gone, Lease, NewRun
+from onthedot.run import ArmAnswer, Armed, Delayed, GateAsk, Gone, Lease, NewRun
 from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.finish import check_moves, move_runs, record_attempts
 from onthedot.stores.sqlite.lane import Transaction
@@ -61,7 +61,8 @@ LIST_HELD = LEASES.format(
 VOID = "UPDATE nodes SET void_below = max(void_below, :below) WHERE incarnation = :incarnation"
 
 FIND_ARMABLE = """
-SELECT r.id, r.lease_id, r.state, r.fence, r.attempt, r.armed_at, j.revision, j.state = 'active'
+SELECT r.id, r.lease_id, r.state, r.fence, r.attempt, r.armed_at, j.revision, j.state = 'active',
+       r.granted_by, r.granted_at
 FROM json_each(:ids) wanted CROSS JOIN runs r ON r.id = wanted.value JOIN jobs j ON j.id = r.job_id
 """
 
@@ -91,6 +92,8 @@ class Stored(NamedTuple):
     armed_at: Micros
     revision: int
     active: int = 1
+    granted_by: str | None = None
+    granted_at: Micros | None = None
 
 
 class Runs(Reserve):
@@ -219,6 +222,8 @@ def _may_arm(lease: Lease, stored: Stored | None) -> bool:
 def _arm_answer(lease: Lease, stored: Stored | None) -> ArmAnswer:
     if stored is None or stored.lease_id != lease.lease_id:
         return Gone("taken or withdrawn")
+    if stored.state == "scheduled" and stored.granted_by is not None and stored.granted_at is not None:
+        return Delayed(stored.granted_by, stored.granted_at)
     if stored.state != "running":
         return Gone("edited" if stored.active else "paused")
     return Armed(stored.fence, stored.attempt, stored.armed_at)

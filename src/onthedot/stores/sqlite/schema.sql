@@ -116,6 +116,15 @@ CREATE TABLE nodes (  -- one row per incarnation
     void_below    INTEGER NOT NULL DEFAULT 0  -- asks with a smaller number give nothing out
 ) STRICT;
 
+CREATE TABLE rates (  -- one row per key that was busy of late
+    key   TEXT PRIMARY KEY,
+    tat   INTEGER NOT NULL,  -- when the next start would come if all were evenly spaced: tat + part/parts
+    part  INTEGER NOT NULL,
+    parts INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX rates_tat ON rates (tat);
+
 CREATE TABLE runs (
     id          INTEGER PRIMARY KEY,  -- in the order of planning, so that neighbours in time are neighbours on disk
     job_id      INTEGER NOT NULL,
@@ -130,7 +139,8 @@ CREATE TABLE runs (
     failures    INTEGER NOT NULL,
     recoveries  INTEGER NOT NULL,
     delayed     INTEGER NOT NULL,     -- 1: the next slot of its fixed delay counts from its end
-    lease_id    TEXT,                 -- from here to armed_at: of the present attempt, NULL while scheduled
+    lease_id    TEXT,                 -- from here to armed_at: of the present attempt, NULL while scheduled (but the
+                                      -- lease id stays while a run that a rate has delayed waits)
     fence       INTEGER,
     incarnation TEXT,
     revision    INTEGER,
@@ -143,6 +153,8 @@ CREATE TABLE runs (
     blocked_on  TEXT,                 -- the gate it waits at: its key, and how it is to be held
     blocked_capacity INTEGER,
     blocked_until_end INTEGER,
+    granted_at  INTEGER,              -- the instant that a rate has handed out, until an attempt has used it
+    granted_by  TEXT,                 -- the key of that rate
     cancel_wanted TEXT,               -- why the running attempt is asked to stop
     origin      INTEGER,              -- the run that this one repeats
     args        TEXT                  -- canonical JSON; NULL: the job's own

@@ -13,6 +13,7 @@ from onthedot.stores.sqlite.finish import check_moves, end_waiting, move_runs, r
 from onthedot.stores.sqlite.gates import recount
 from onthedot.stores.sqlite.history import SHOW_FINISHED, shown
 from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.rates import FORGET_IDLE
 from onthedot.stores.sqlite.runs import LEASES, Runs
 from onthedot.stores.sqlite.tables import lease_has_ended
 from onthedot.verdict import Finish, Verdict
@@ -66,8 +67,11 @@ class Upkeep(Runs):
         return await self.write(work)
 
     async def recount_gates(self, *, now: Micros | None = None) -> int:
-        del now
-        return await self.write(recount)
+        def work(tx: Transaction) -> int:
+            tx.db.execute(FORGET_IDLE, (self.read_clock(now),))
+            return recount(tx)
+
+        return await self.write(work)
 
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:
         def work(tx: Transaction) -> list[RunRecord]:

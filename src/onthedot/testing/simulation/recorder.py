@@ -13,6 +13,7 @@ from onthedot.testing.checker import Journal
 from onthedot.verdict import Finish, Verdict
 
 _ALL = 1_000_000
+_REFUSALS = {"Gone": "gone", "Busy": "busy", "Blocked": "block", "Delayed": "block", "Skipped": "expire"}
 
 
 class Recorder:
@@ -136,7 +137,7 @@ class Recorder:
             if isinstance(answer, Armed):
                 self._note_lease("arm", lease, answer.fence, answer.attempt)
                 continue
-            ev = {"Gone": "gone", "Busy": "busy", "Blocked": "block", "Skipped": "expire"}[type(answer).__name__]
+            ev = _REFUSALS[type(answer).__name__]
             self._note(
                 ev, run=lease.run_id, job_id=lease.record.id, trigger=lease.trigger, slot=lease.slot_at,
                 lease=lease.lease_id, inc=lease.incarnation, state="skipped", reason="overlap",
