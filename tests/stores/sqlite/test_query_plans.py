@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.stores.sqlite import finish, history, jobs, plan, reserve, runs, schema, upkeep
+from onthedot.stores.sqlite import finish, history, jobs, plan, rates, reserve, runs, schema, upkeep
 from onthedot.stores.sqlite.connection import connect, create_file
 
 NOW = 1_000_000
@@ -179,6 +179,14 @@ def test_what_does_not_concern_it_costs_nothing(name, databases):
         (reserve.ARM_NOW, ("l", 1, "i", 1, 1, 1, 1, 1), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
         (runs.ARM, (1, 1, 1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
         (runs.RELEASE, (1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
+        (runs.IS_RESERVED, (1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
+        (
+            rates.DELAY,
+            {"until": 1, "key": "r", "reason": "", "id": 1, "lease_id": "l"},
+            "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)",
+        ),
+        (rates.FIND_TAT, ("r",), "SEARCH rates USING PRIMARY KEY (key=?)"),
+        (rates.FIND_GRANT, (1, "r"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
         (
             jobs.WITHDRAW,
             {"job_id": 1, "edge": NOW, "trigger": "schedule:s"},
@@ -193,6 +201,12 @@ def test_what_does_not_concern_it_costs_nothing(name, databases):
 )
 def test_a_write_finds_its_row_by_key(statement, values, key, databases):
     assert plan_of(databases[0], statement, values) == [key]
+
+
+def test_idle_rates_are_found_by_their_tat(databases):
+    steps = plan_of(databases[0], rates.FORGET_IDLE, (NOW,))
+    assert [step for step in steps if "SCAN" in step] == []
+    assert [step for step in steps if "rates_tat (tat<?)" in step]
 
 
 def test_a_retry_finds_its_row_and_its_job_by_key(databases):

@@ -228,8 +228,8 @@ async def check_who_is_delayed_gives_its_place_in_a_limit_to_others(bench: Workb
 
 @check
 async def check_every_attempt_takes_its_turn(bench: Workbench) -> None:
-    """A retry and a recovery ask like any other run, also when the first attempt had come with a grant."""
-    record, dying = await rated_job(bench, rate=Rate(1, "10s")), await bench.node("dying", ttl=25)
+    """A retry and a recovery ask like any other run, also right after an attempt that had come with a grant."""
+    record, dying = await rated_job(bench), await bench.node("dying", ttl=12)
     first, second = await due_leases(bench, record, dying, 2)
     first = await start(bench, first, SLOW)
     assert await ask(bench, second, SLOW) == Delayed("rate:slow", at(10))
@@ -241,12 +241,19 @@ async def check_every_attempt_takes_its_turn(bench: Workbench) -> None:
     bench.turn(10)
     [second] = await reserved(bench, dying)
     second = await start(bench, second, SLOW)
-    bench.turn(26)
-    assert await bench.reap(second, recover(26))
+    bench.turn(13)
+    assert await bench.reap(second, recover(13))
     living = await bench.node("living")
-    leases = {lease.run_id: lease for lease in await reserved(bench, living)}
-    await start(bench, leases[first.run_id], SLOW)  # granted for 20, six seconds late: good for ten
-    assert await ask(bench, leases[second.run_id], SLOW) == Delayed("rate:slow", at(30))
+    [recovered] = await reserved(bench, living)
+    assert await ask(bench, recovered, SLOW) == Delayed("rate:slow", at(30))
+    bench.turn(20)
+    [again] = await reserved(bench, living)
+    again = await start(bench, again, SLOW)
+    assert await bench.finish(again, retry(21))
+    bench.turn(21)
+    [third] = await reserved(bench, living)
+    assert (third.run_id, third.attempt) == (first.run_id, 3)
+    assert await ask(bench, third, SLOW) == Delayed("rate:slow", at(40))
 
 
 @check
