@@ -179,7 +179,6 @@ def test_what_does_not_concern_it_costs_nothing(name, databases):
         (reserve.ARM_NOW, ("l", 1, "i", 1, 1, 1, 1, 1), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
         (runs.ARM, (1, 1, 1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
         (runs.RELEASE, (1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
-        (runs.IS_RESERVED, (1, "l"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
         (
             rates.DELAY,
             {"until": 1, "key": "r", "reason": "", "id": 1, "lease_id": "l"},
