@@ -10,11 +10,13 @@ from onthedot.errors import (
     KeyConflict,
     OnTheDotError,
     ScheduleError,
+    SlotSettled,
     StateError,
     StoreError,
     StoreUnavailable,
     UnknownHandler,
     UnknownJob,
+    UnknownSlot,
 )
 from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, Sleep
 from onthedot.retention import Retention
@@ -58,11 +60,13 @@ __all__ = [
     "Scheduler",
     "Settings",
     "Sleep",
+    "SlotSettled",
     "StateError",
     "StoreError",
     "StoreUnavailable",
     "UnknownHandler",
     "UnknownJob",
+    "UnknownSlot",
     "at",
     "cron",
     "describe",

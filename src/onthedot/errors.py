@@ -9,6 +9,8 @@
     ├── UnknownHandler         a job names a handler that is not registered here
     ├── KeyConflict            the key was used before, with other arguments
     ├── RevisionConflict       the job was edited by someone else in the meantime
+    ├── UnknownSlot            the schedule has no slot at that instant
+    ├── SlotSettled            the slot has begun, has its fate, or is past: too late to change it
     ├── WindowStale            the caller's window starts after the store's watermark: compute it again
     ├── StoreError             the store could not be read or written
     │   ├── StoreUnavailable   … for now: asking again later is right
@@ -73,8 +75,17 @@ class RevisionConflict(OnTheDotError):
     """The stored job is at another revision than the caller read."""
 
 
+class UnknownSlot(OnTheDotError, LookupError):
+    """No schedule of the job has a slot at that instant."""
+
+
+class SlotSettled(OnTheDotError):
+    """A slot whose fate cannot be given any more: it has begun, it has its fate, or it is past."""
+
+
 class WindowStale(OnTheDotError):
-    """A window of slots that begins after the watermark it would continue from. `now` is the store's clock."""
+    """A window of slots that begins after the watermark it would continue from, or that was computed without an
+    exception of its schedule. `now` is the store's clock."""
 
     def __init__(self, message: str, *, watermark: int, now: int) -> None:
         super().__init__(message)

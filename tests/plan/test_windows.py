@@ -1,5 +1,6 @@
 """From a schedule's state to the window that is recorded."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 import onthedot as otd
 from onthedot.clock import SECOND, to_micros
 from onthedot.job import Call, Job, JobRecord, JobState
-from onthedot.plan.windows import MOST_SLOTS, edit_windows, plan_window
+from onthedot.plan.windows import MOST_SLOTS, edit_windows, plan_window, resume_windows
 from onthedot.schedules import schedule_id
-from onthedot.stores.base import ScheduleState, Slot
+from onthedot.stores.base import FateAhead, ScheduleState, SkipRange, Slot
+from onthedot.stores.exceptions import runs_over, settle
 
 NOW = to_micros(datetime(2026, 6, 1, 12, 0, tzinfo=UTC))
 LATE = 30 * SECOND
@@ -104,3 +106,84 @@ def test_what_a_dropped_schedule_still_owed_is_recorded():
     [skip] = closing.skips
     assert (closing.start, closing.end, closing.slots) == (NOW - 5 * MINUTE, NOW, ())
     assert (skip.count, skip.reason, skip.last) == (5, "edited", NOW)
+
+
+# ── exceptions: slots whose fate was given ahead ─────────────────────────────────────────────────────────────
+
+
+def minutes(*ranges: SkipRange) -> list[tuple[int, int, int, str]]:
+    """Ranges in minutes from now."""
+    return [((one.first - NOW) // MINUTE, (one.last - NOW) // MINUTE, one.count, one.reason) for one in ranges]
+
+
+def excepting(schedule, *fates: FateAhead, watermark=NOW) -> ScheduleState:
+    return replace(state(job(schedule), schedule, watermark=watermark), exceptions=fates)
+
+
+def test_a_slot_that_was_given_its_fate_is_that_skip_and_no_run():
+    every = otd.every("1m")
+    moved = excepting(every, FateAhead(NOW + MINUTE, "moved"), FateAhead(NOW + 2 * MINUTE, "cancelled", recorded=True))
+    window = plan_window(moved, until=NOW + 3 * MINUTE, now=NOW, late_after=LATE)
+    assert window is not None
+    assert [slot.slot_at for slot in window.slots] == [NOW + 3 * MINUTE]
+    assert minutes(*window.skips) == [(1, 1, 1, "moved")]
+    assert settle(window, moved.exceptions) == window
+
+
+def test_what_was_missed_around_it_is_cut_into_parts():
+    """The unrecorded one is an entry of its own, the recorded one has one, and what is no slot only parts the range."""
+    every = otd.every("1m")
+    fates = [FateAhead(NOW - 50 * MINUTE, "moved"), FateAhead(NOW - 30 * MINUTE, "cancelled", recorded=True)]
+    late = excepting(every, *fates, FateAhead(NOW - 20 * MINUTE + 1, "moved"), watermark=NOW - 60 * MINUTE)
+    window = plan_window(late, until=NOW, now=NOW, late_after=LATE)
+    assert window is not None
+    assert minutes(*window.skips) == [
+        (-59, -51, 9, "missed"),
+        (-50, -50, 1, "moved"),
+        (-49, -31, 19, "missed"),
+        (-29, -20, 10, "missed"),
+        (-19, -1, 19, "missed"),
+    ]
+    assert not runs_over(window, late.exceptions)
+
+
+def test_a_year_off_is_counted_around_it_too():
+    every, year = otd.every("1s"), 365 * 86_400
+    off = excepting(every, FateAhead(NOW - 1000 * SECOND, "moved"), watermark=NOW - year * SECOND)
+    window = plan_window(off, until=NOW, now=NOW, late_after=LATE)
+    assert window is not None
+    assert [skip.reason for skip in window.skips] == ["missed", "moved", "missed"]
+    assert sum(skip.count for skip in window.skips) + len(window.slots) == year
+
+
+def test_an_edit_keeps_what_was_given_ahead():
+    every = otd.every("1m")
+    moved = excepting(every, FateAhead(NOW + MINUTE, "moved"))
+    [window] = edit_windows(job(every), {moved.schedule_id: moved}, now=NOW, lookahead=2 * MINUTE, late_after=LATE)
+    assert [slot.slot_at for slot in window.slots] == [NOW + 2 * MINUTE]
+    assert minutes(*window.skips) == [(1, 1, 1, "moved")]
+
+
+@pytest.mark.parametrize(
+    ("missed", "late", "gone"),
+    [
+        ("none", [], [(-5, -4, 2, "paused"), (-3, -3, 1, "moved"), (-2, -1, 2, "paused")]),
+        ("last", [-1], [(-5, -4, 2, "paused"), (-3, -3, 1, "moved"), (-2, -2, 1, "paused")]),
+        ("all", [-5, -4, -2, -1], [(-3, -3, 1, "moved")]),
+    ],
+)
+def test_a_resume_keeps_what_was_given_ahead(missed, late, gone):
+    """It is none of what was missed: neither is it run late, nor does it take the place of one that is."""
+    every = otd.every("1m")
+    fates = [FateAhead(NOW - 3 * MINUTE, "moved"), FateAhead(NOW, "cancelled", recorded=True)]
+    paused = excepting(every, *fates, watermark=NOW - 6 * MINUTE)
+    [window] = resume_windows([paused], missed=missed, now=NOW, lookahead=MINUTE, late_after=LATE)
+    assert [(slot.slot_at - NOW) // MINUTE for slot in window.slots] == [*late, 1]
+    assert minutes(*window.skips) == gone
+
+
+def test_what_a_dropped_schedule_owed_is_recorded_around_it():
+    every, other = otd.every("1m"), otd.every("1h")
+    moved = excepting(every, FateAhead(NOW - 2 * MINUTE, "moved", recorded=True), watermark=NOW - 4 * MINUTE)
+    [_, closing] = edit_windows(job(other), {moved.schedule_id: moved}, now=NOW, lookahead=MINUTE, late_after=LATE)
+    assert minutes(*closing.skips) == [(-3, -3, 1, "edited"), (-1, 0, 2, "edited")]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onthedot.clock import to_micros
 from onthedot.job import Cron, Every
-from onthedot.schedules import check, count_between, next_after, slots
+from onthedot.schedules import check, count_between, last_before, next_after, slots
 from tests.schedules.strategies import crons, everys, schedules
 
 YEAR_2000, YEAR_2100 = (to_micros(datetime(year, 1, 1, tzinfo=UTC)) for year in (2000, 2100))
@@ -41,3 +41,13 @@ def test_run_once_keeps_exactly_the_first_slot_after_the_origin(schedule, origin
         assert list(slots(once, after, origin=origin)) == [first]
     for after in (first, first + 10**12):
         assert list(slots(once, after, origin=origin)) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(schedule=crons | everys, after=moments, origin=moments)
+def test_the_last_before_is_the_one_that_walking_finds(schedule, after, origin):
+    found = list(islice(slots(schedule, after, origin=origin), 5))
+    for number, slot in enumerate(found):
+        earlier = found[number - 1] if number else None
+        assert last_before(schedule, slot, after=after, origin=origin) == earlier
+        assert last_before(schedule, slot + 1, after=after, origin=origin) == slot

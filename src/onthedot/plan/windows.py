@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Literal
 
 from onthedot.clock import Micros, to_micros
 from onthedot.duration import micros
 from onthedot.job import At, CatchUp, Every, FixedDelay, Job, Schedule
 from onthedot.policy import catch_up
-from onthedot.schedules import count_between, next_after, schedule_id, slots
+from onthedot.schedules import count_between, last_before, next_after, schedule_id, slots
 from onthedot.stores.base import ScheduleState, SkipRange, Slot, Window
+from onthedot.stores.exceptions import runs_over, settle
 
 Missed = Literal["none", "last", "all"]
 
@@ -42,7 +43,7 @@ def plan_window(state: ScheduleState, *, until: Micros, now: Micros, late_after:
         missed[0] = replace(missed[0], first=long_gone.first, count=missed[0].count + long_gone.count)
     elif long_gone is not None:
         missed = [long_gone]
-    return Window(
+    window = Window(
         state.schedule_id,
         start=state.watermark,
         end=found.end,
@@ -50,6 +51,34 @@ def plan_window(state: ScheduleState, *, until: Micros, now: Micros, late_after:
         slots=[Slot(*run) for run in found.runs],
         skips=missed,
     )
+    return _around_exceptions(window, schedule, state)
+
+
+def _around_exceptions(window: Window, schedule: Schedule, state: ScheduleState) -> Window:
+    """The window with its ranges cut where a slot was given its fate ahead, and those slots as the skips they are."""
+    if runs_over(window, state.exceptions):
+        window = replace(window, skips=[part for skip in window.skips for part in _cut(skip, schedule, state)])
+    return settle(window, state.exceptions)
+
+
+def _cut(skip: SkipRange, schedule: Schedule, state: ScheduleState) -> Iterator[SkipRange]:
+    """The range in parts, each exception between them by itself if the rule yields it at all."""
+    edge = skip.first - 1
+    for one in state.exceptions:
+        if skip.first <= one.slot_at <= skip.last:
+            yield from _range(schedule, state.origin, edge, one.slot_at - 1, skip.reason)
+            yield from _range(schedule, state.origin, one.slot_at - 1, one.slot_at, one.reason)
+            edge = one.slot_at
+    yield from _range(schedule, state.origin, edge, skip.last, skip.reason)
+
+
+def _range(schedule: Schedule, origin: Micros, after: Micros, until: Micros, reason: str) -> list[SkipRange]:
+    """All slots of a schedule after `after` and up to `until`, as one range; none if there are none."""
+    first = next_after(schedule, after, origin=origin)
+    last = last_before(schedule, until + 1, after=after, origin=origin)
+    if first is None or last is None:
+        return []
+    return [SkipRange(first, last, count_between(schedule, after, until, origin=origin), reason)]
 
 
 def _long_gone(state: ScheduleState, schedule: Schedule, now: Micros, late_after: Micros) -> SkipRange | None:
@@ -89,7 +118,8 @@ def edit_windows(
     for schedule in job.schedules:
         name = schedule_id(schedule)
         origin = known[name].origin if name in known else now
-        windows.append(_first_window(schedule, name, job.catch_up, origin, now, until, late_after))
+        window = _first_window(schedule, name, job.catch_up, origin, now, until, late_after)
+        windows.append(settle(window, known[name].exceptions) if name in known else window)
     kept = {window.schedule_id for window in windows}
     windows.extend(_closing_windows((state for name, state in known.items() if name not in kept), now))
     return windows
@@ -118,7 +148,8 @@ def resume_windows(
     """What becomes of the slots that came while a job was paused, and of its next moments.
 
     `none`: all of them are skipped(paused). `last`: but for the newest. `all`: every one runs (1,000 at most, the
-    newest ones). What runs late has no expiry: somebody has asked for it. A fixed delay goes on by itself.
+    newest ones). What runs late has no expiry: somebody has asked for it. A slot whose fate was given ahead is none of
+    these. A fixed delay goes on by itself.
     """
     windows = []
     for state in states:
@@ -126,22 +157,23 @@ def resume_windows(
         if schedule is None or isinstance(schedule, FixedDelay):
             continue
         past, ahead = _split(slots(schedule, state.watermark, origin=state.origin), now)
+        given = {one.slot_at for one in state.exceptions}
+        excepted, past = [slot for slot in past if slot in given], [slot for slot in past if slot not in given]
         keep = {"none": 0, "last": 1, "all": MOST_SLOTS}[missed]
         late = past[len(past) - min(keep, len(past)) :]
         gone = past[: len(past) - len(late)]
         coming = catch_up.fates(
             ahead, state.record.job.catch_up, until=now + lookahead, now=now, late_after=late_after, most=MOST_SLOTS
         )
-        windows.append(
-            Window(
-                state.schedule_id,
-                start=state.watermark,
-                end=max(coming.end, state.watermark),
-                next_at=coming.next_at,
-                slots=[*(Slot(slot, None) for slot in late), *(Slot(*run) for run in coming.runs)],
-                skips=[SkipRange(gone[0], gone[-1], len(gone), "paused")] if gone else [],
-            )
+        window = Window(
+            state.schedule_id,
+            start=state.watermark,
+            end=max(coming.end, state.watermark),
+            next_at=coming.next_at,
+            slots=[*(Slot(slot, None) for slot in [*excepted, *late]), *(Slot(*run) for run in coming.runs)],
+            skips=[SkipRange(gone[0], gone[-1], len(gone), "paused")] if gone else [],
         )
+        windows.append(_around_exceptions(window, schedule, state))
     return windows
 
 
@@ -162,18 +194,7 @@ def _closing_windows(dropped: Iterable[ScheduleState], now: Micros) -> list[Wind
         schedule = find_schedule(state.record.job, state.schedule_id)
         if schedule is None or isinstance(schedule, FixedDelay) or state.watermark >= now:
             continue
-        windows.append(Window(state.schedule_id, state.watermark, now, None, skips=_owed(state, schedule, now)))
+        owed = _range(schedule, state.origin, state.watermark, now, "edited")
+        window = Window(state.schedule_id, state.watermark, now, None, skips=owed)
+        windows.append(_around_exceptions(window, schedule, state))
     return windows
-
-
-def _owed(state: ScheduleState, schedule: Schedule, now: Micros) -> list[SkipRange]:
-    """All slots of a schedule from its watermark to now, as one range."""
-    first = next_after(schedule, state.watermark, origin=state.origin)
-    if first is None or first > now:
-        return []
-    count = count_between(schedule, state.watermark, now, origin=state.origin)
-    if isinstance(schedule, Every):
-        last = first + (count - 1) * micros(schedule.interval)
-    else:
-        *_, last = takewhile(lambda slot: slot <= now, slots(schedule, state.watermark, origin=state.origin))
-    return [SkipRange(first, last, count, "edited")]

@@ -3,7 +3,7 @@
     build      cron() every() gap() at() in_()      how people make them
     parse      parse() to_text()                    one line of text, and back
     check      check()                              what is refused, and why
-    evaluate   next_after() slots() count_between() what they mean
+    evaluate   next_after() slots() …               what they mean
       cron fields zones                             … on the wall clock, through clock changes
       interval once                                 … in real time
     words      describe()                           the reading, shown back
@@ -17,7 +17,7 @@ cron expression does.
 from onthedot.schedules.build import at, cron, every, gap, in_
 from onthedot.schedules.check import check
 from onthedot.schedules.encode import from_json, to_json
-from onthedot.schedules.evaluate import count_between, next_after, slots
+from onthedot.schedules.evaluate import count_between, last_before, next_after, slots
 from onthedot.schedules.fields import cron_fields
 from onthedot.schedules.identity import schedule_id
 from onthedot.schedules.parse import parse, to_text
@@ -34,6 +34,7 @@ __all__ = [
     "from_json",
     "gap",
     "in_",
+    "last_before",
     "next_after",
     "parse",
     "schedule_id",

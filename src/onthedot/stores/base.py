@@ -19,8 +19,7 @@ Rules for all operations:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Protocol
 
 from onthedot.clock import Clock, Micros
 from onthedot.job import Job, JobRecord
@@ -28,167 +27,24 @@ from onthedot.run import ArmAnswer, AttemptRecord, GateAsk, Lease, NewRun, RunRe
 from onthedot.stores.hints import Hint as Hint
 from onthedot.stores.hints import Hints as Hints
 from onthedot.stores.retention import RetentionSlice
+from onthedot.stores.values import Ask as Ask
+from onthedot.stores.values import Beat as Beat
+from onthedot.stores.values import CancelAnswer as CancelAnswer
+from onthedot.stores.values import Due as Due
+from onthedot.stores.values import Excepted as Excepted
+from onthedot.stores.values import ExceptReason as ExceptReason
+from onthedot.stores.values import FateAhead as FateAhead
+from onthedot.stores.values import Node as Node
+from onthedot.stores.values import Paused as Paused
+from onthedot.stores.values import PutJob as PutJob
+from onthedot.stores.values import Reserved as Reserved
+from onthedot.stores.values import Resumed as Resumed
+from onthedot.stores.values import ScheduleState as ScheduleState
+from onthedot.stores.values import SkipRange as SkipRange
+from onthedot.stores.values import Slot as Slot
+from onthedot.stores.values import Term as Term
+from onthedot.stores.values import Window as Window
 from onthedot.verdict import Finish, Verdict
-
-
-class Slot(NamedTuple):
-    """A slot that is to become a run, and the instant after which it no longer should (None: never)."""
-
-    slot_at: Micros
-    expires_at: Micros | None
-
-
-@dataclass(frozen=True, slots=True)
-class SkipRange:
-    """Slots that will not run: from the first to the last, how many, and why."""
-
-    first: Micros
-    last: Micros
-    count: int
-    reason: str
-
-
-@dataclass(slots=True)
-class Window:
-    """The fates of all slots of one schedule in (start, end].
-
-    `start` is the watermark that the window continues from, `end` the new one. `next_at` is the first slot
-    after `end`; None when there is none, or when it depends on the end of a run that is still open.
-    """
-
-    schedule_id: str
-    start: Micros
-    end: Micros
-    next_at: Micros | None
-    slots: Sequence[Slot] = ()
-    skips: Sequence[SkipRange] = ()
-    delay: Micros | None = None  # for a fixed delay: how long after its run's end the next slot lies
-
-
-@dataclass(slots=True)
-class ScheduleState:
-    """What the store knows of one schedule.
-
-    Every slot up to `watermark` has a fate. `origin` is the instant at which the schedule was created. `next_at`
-    is None for a schedule without further slots, and for a fixed delay while its run is open.
-    """
-
-    record: JobRecord
-    schedule_id: str
-    origin: Micros
-    watermark: Micros
-    next_at: Micros | None
-    last_end: Micros | None
-
-
-class Paused(NamedTuple):
-    """What `pause` did."""
-
-    record: JobRecord
-    withdrawn: int
-    skipped: int
-    held: int
-
-
-class Resumed(NamedTuple):
-    """What `resume` did, or would do: slots that become runs, slots that will not, and held runs that are free."""
-
-    record: JobRecord
-    slots: tuple[Micros, ...] = ()
-    skips: tuple[SkipRange, ...] = ()
-    released: int = 0
-
-
-class CancelAnswer(NamedTuple):
-    """What became of a request to cancel: `cancelled` now, `asked` because it runs, the state that it `ended` in
-    before, or `unknown`."""
-
-    kind: Literal["cancelled", "asked", "ended", "unknown"]
-    state: RunState | None = None
-
-
-class Due(NamedTuple):
-    """Schedules whose next slot lies within the look-ahead, and whether there are more."""
-
-    schedules: list[ScheduleState]
-    more: bool
-
-
-@dataclass(slots=True)
-class PutJob:
-    """What `put_job` did."""
-
-    record: JobRecord
-    change: Literal["created", "changed", "unchanged"]
-    planned: int = 0
-    withdrawn: int = 0
-
-
-@dataclass(slots=True)
-class Ask:
-    """What a worker asks of `reserve`.
-
-    Work already due is reserved and armed at once: one run for each of the free `seats`, and up to `extra` more
-    of the jobs in `quick`, whose runs are so short that they will find a seat in a moment. Work due within
-    `horizon` is reserved ahead, at most `ahead` runs. `lease_ids` must hold `seats + extra + ahead` ids, each
-    never used before.
-    """
-
-    incarnation: str
-    lease_ids: Sequence[str]
-    seats: int
-    ahead: int = 0
-    extra: int = 0
-    quick: frozenset[int] = frozenset()
-    horizon: Micros = 0
-    lapse: Micros = 500_000
-    queues: Sequence[str] = ("default",)
-    tasks: frozenset[str] = frozenset()  # the names of what this worker can do, as `task_name` gives them
-    number: int = 0  # of this ask, growing with each one of its incarnation; see `held`
-
-
-@dataclass(slots=True)
-class Reserved:
-    """What a worker got. `look_again_at` is when something else may become free; None: nothing is waiting."""
-
-    now: Micros
-    armed: list[Lease] = field(default_factory=list)
-    held: list[Lease] = field(default_factory=list)
-    look_again_at: Micros | None = None
-
-
-@dataclass(slots=True)
-class Node:
-    """One registered process. A new incarnation at every boot, so that a reused name inherits nothing."""
-
-    id: str
-    incarnation: str
-    host: str = ""
-    pid: int = 0
-    roles: tuple[str, ...] = ("planner", "worker")
-    registered_at: Micros = 0
-    lease_until: Micros = 0
-    left_at: Micros | None = None
-
-
-class Beat(NamedTuple):
-    """The answer to a heartbeat: the store's clock, the lease's new end, and the running attempts of this
-    incarnation that somebody asks to stop (lease id, why)."""
-
-    now: Micros
-    lease_until: Micros
-    cancels: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(slots=True)
-class Term:
-    """A planner's right to plan one shard until `until`. Numbers only grow."""
-
-    shard: int
-    number: int
-    incarnation: str
-    until: Micros
-
 
 # ── the slices ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -217,7 +73,8 @@ class JobsSlice(Protocol):
         * A dropped schedule's slot runs after store-now are withdrawn unless they were armed; its window's skips
           are recorded if the window starts at its watermark; its row goes.
 
-        A window of a surviving schedule that starts after W raises `WindowStale` and writes nothing.
+        Exceptions (`except_slot`) count as in `plan`. A window of a surviving schedule that starts after W, and one
+        with a range of skips that runs over an exception, raise `WindowStale`, and nothing is written.
 
         Runs of the job that wait at gates are ready again, and those that have a place in a limit and do not run give
         it up: the new definition says where they wait, and how many there may be.
@@ -266,10 +123,39 @@ class ControlSlice(Protocol):
         """Let a paused job go on, in one transaction: what the windows say is planned, and held runs are free.
 
         Each window continues from its schedule's watermark (else `WindowStale`, and nothing is written): it holds
-        the fates of the slots that came while the job was paused, and of the next moments. With `dry_run` the
-        answer is the same, and nothing is written. A job that is not paused is left alone: an empty answer; with
-        `overdue` so is one whose pause has no end, or one to come. `expected` is the revision that the windows were
-        computed for (None: whichever is current); another one raises `RevisionConflict` and writes nothing.
+        the fates of the slots that came while the job was paused, and of the next moments. Exceptions count as in
+        `put_job`, and the answer shows them. With `dry_run` the answer is the same, and nothing is written. A job that
+        is not paused is left alone: an empty answer; with `overdue` so is one whose pause has no end, or one to come.
+        `expected` is the revision that the windows were computed for (None: whichever is current); another one raises
+        `RevisionConflict` and writes nothing.
+        """
+        ...
+
+    async def except_slot(
+        self,
+        job_id: int,
+        schedule_id: str,
+        slot_at: Micros,
+        *,
+        reason: ExceptReason,
+        run: NewRun | None = None,
+        expected: int | None = None,
+        now: Micros | None = None,
+    ) -> Excepted:
+        """Give one slot its fate ahead, in one transaction: skipped for this reason, and `run` in its place, if given.
+
+        A run of the slot that waits and was never armed becomes skipped. A slot that is not planned yet becomes an
+        exception of its schedule: every window that holds it later, whoever computed it and when, records the skip
+        instead of a run. Exceptions survive edits and pauses, and go with their schedule. They are forgotten an hour
+        after the watermark and the store's clock have passed them.
+
+        A fixed delay goes on from here: its next slot counts from the instant of `run`, without one from the slot's
+        own, but not from before now.
+
+        The same again (slot, reason, and the run's key) gives the same answer. `SlotSettled`, and nothing is written,
+        if the slot was armed, has its fate, or is past; or if it is excepted already in another way. `expected` is
+        the revision whose rule yields the slot; another one raises `RevisionConflict`. `UnknownJob` if there is no
+        such job, `UnknownSlot` if it has no such schedule. The run's `key` is not looked at.
         """
         ...
 
@@ -280,9 +166,10 @@ class ControlSlice(Protocol):
         ...
 
     async def cancel(self, run_ids: Sequence[int], *, why: str, now: Micros | None = None) -> list[CancelAnswer]:
-        """Cancel runs, one by one. A waiting one becomes cancelled in this write, and is never armed. A running
-        one is asked to stop, with its node's next beat (asked again, the first reason stays); the verdict of its
-        attempt is final, and there is no other one: scheduled becomes cancelled, for the reason given here."""
+        """Cancel runs, one by one. A waiting one becomes cancelled in this write, and is never armed; a slot that lies
+        ahead becomes an exception, so that no edit plans it anew. A running one is asked to stop, with its node's next
+        beat (asked again, the first reason stays); the verdict of its attempt is final, and there is no other one:
+        scheduled becomes cancelled, for the reason given here."""
         ...
 
     async def due_resumes(self, *, now: Micros | None = None) -> list[JobRecord]:
@@ -304,9 +191,9 @@ class PlanSlice(Protocol):
 
         Fenced by the term: if it is not the current one, or has ended, raises `TermLost` and writes nothing.
         Each window is a compare-and-set on (revision, watermark): False means that someone else was there
-        first, and nothing of that window is written. A run whose key exists already, live or ended, is the same run:
-        a no-op, here and in every other call that takes windows. So a slot that was cancelled ahead stays cancelled.
-        Adjacent ranges of skips with the same reason become one.
+        first, and nothing of that window is written. A run whose key exists already is the same run: a no-op.
+        Adjacent ranges of skips with the same reason become one. A slot that is an exception (`except_slot`) is
+        recorded as the skip that it is; a window with a range that runs over one was computed without it: False.
         """
         ...
 

@@ -4,7 +4,7 @@ Read this first: every other driver does the same in its own language. Nothing h
 One file per slice of the protocol, all over the same `Tables`.
 """
 
-from onthedot.stores.memory.control import Control
+from onthedot.stores.memory.exceptions import Exceptions
 from onthedot.stores.memory.history import History
 from onthedot.stores.memory.nodes import Nodes
 from onthedot.stores.memory.retention import Retention
@@ -12,7 +12,7 @@ from onthedot.stores.memory.runs import Runs
 from onthedot.stores.memory.upkeep import Upkeep
 
 
-class MemoryStore(Control, Runs, Nodes, Upkeep, Retention, History):
+class MemoryStore(Exceptions, Runs, Nodes, Upkeep, Retention, History):
     """All of it in dictionaries."""
 
     async def close(self) -> None:

@@ -9,7 +9,8 @@ from onthedot.clock import Micros
 from onthedot.errors import RevisionConflict, UnknownJob, WindowStale
 from onthedot.job import JobRecord, JobState
 from onthedot.run import RunKey, RunState, is_slot, slot_trigger
-from onthedot.stores.base import CancelAnswer, Hint, Paused, Resumed, Window
+from onthedot.stores.base import CancelAnswer, FateAhead, Hint, Paused, Resumed, Window
+from onthedot.stores.exceptions import settle
 from onthedot.stores.memory.jobs import Jobs
 from onthedot.stores.memory.tables import NEVER, Run
 
@@ -85,6 +86,8 @@ class Control(Jobs):
             state = states.get(window.schedule_id)
             if state is None or state.watermark != window.start:
                 raise WindowStale("the schedule has moved on; read it again", watermark=window.start, now=now)
+            self.check_exceptions(job_id, window, now)
+        windows = [settle(window, states[window.schedule_id].exceptions) for window in windows]
         held = [run for run in self.runs.values() if run.key.job_id == job_id and run.state is RunState.SCHEDULED]
         active = replace(record, state=JobState.ACTIVE, pause_reason="", paused_until=None)
         slots = tuple(
@@ -132,7 +135,15 @@ class Control(Jobs):
             return CancelAnswer("asked", run.state)
         run.reason = why
         self.end_run(run, RunState.CANCELLED, now)
+        if is_slot(run.key.trigger) and run.key.slot_at > now:
+            self._except_ahead(run)
         return CancelAnswer("cancelled", RunState.CANCELLED)
+
+    def _except_ahead(self, run: Run) -> None:
+        """A slot that was cancelled before its time: it stays so, whatever is planned anew."""
+        for state in self.schedules[run.key.job_id].values():
+            if slot_trigger(state.schedule_id) == run.key.trigger:
+                self.note_exception(state, FateAhead(run.key.slot_at, "cancelled", recorded=True))
 
     async def due_resumes(self, *, now: Micros | None = None) -> list[JobRecord]:
         now = self.read_clock(now)

@@ -12,6 +12,7 @@ from onthedot.run import slot_trigger
 from onthedot.schedules import schedule_id
 from onthedot.stores.base import Hint, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import encode
+from onthedot.stores.exceptions import runs_over, settle
 from onthedot.stores.memory.plan import Plan
 
 
@@ -45,6 +46,7 @@ class Jobs(Plan):
     def _check_windows(self, job_id: int, job: Job, windows: Sequence[Window], now: Micros) -> None:
         surviving = self.schedules[job_id].keys() & {schedule_id(schedule) for schedule in job.schedules}
         for window in windows:
+            self.check_exceptions(job_id, window, now)
             edge = self._edge(job_id, window.schedule_id, now)
             if window.schedule_id in surviving and window.start > edge:
                 raise WindowStale(
@@ -53,6 +55,16 @@ class Jobs(Plan):
                     watermark=edge,
                     now=now,
                 )
+
+    def check_exceptions(self, job_id: int, window: Window, now: Micros) -> None:
+        """`WindowStale` if the window was computed without an exception that its schedule has."""
+        state = self.schedules[job_id].get(window.schedule_id)
+        if state is not None and runs_over(window, state.exceptions):
+            raise WindowStale(
+                f"schedule {window.schedule_id!r}: a range of skips runs over an exception; read it again",
+                watermark=state.watermark,
+                now=now,
+            )
 
     def _apply(self, put: PutJob, windows: Sequence[Window], now: Micros) -> None:
         record = put.record
@@ -66,7 +78,7 @@ class Jobs(Plan):
         for dropped in [name for name in stored if name not in kept]:
             closing = given.get(dropped)
             if closing is not None and closing.start == stored[dropped].watermark:
-                self.record_skips(stored[dropped], closing, now)
+                self.record_skips(stored[dropped], settle(closing, stored[dropped].exceptions), now)
             del stored[dropped]
             self.delays.pop((record.id, dropped), None)
             self.armed_to.pop((record.id, slot_trigger(dropped)), None)

@@ -9,7 +9,8 @@ from onthedot.clock import Micros
 from onthedot.errors import TermLost
 from onthedot.job import JobState
 from onthedot.run import RunKey, SkipRecord, slot_trigger
-from onthedot.stores.base import Due, Hint, ScheduleState, Term, Window
+from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, Term, Window
+from onthedot.stores.exceptions import forget_before, recorded_in, runs_over, settle
 from onthedot.stores.memory.tables import Skip, Tables
 
 
@@ -44,6 +45,8 @@ class Plan(Tables):
             return False
         if record.revision != seen.record.revision or record.state is not JobState.ACTIVE:
             return False
+        if runs_over(window, stored.exceptions):
+            return False
         self.apply_window(stored, window, now)
         return True
 
@@ -51,10 +54,12 @@ class Plan(Tables):
         """Insert a window's runs and skips and move the watermark; how many runs are new."""
         before = self.last_run
         trigger = slot_trigger(state.schedule_id)
+        window = settle(window, state.exceptions)
         for slot_at, expires_at in window.slots:
             key = RunKey(state.record.id, trigger, slot_at)
             self.insert(key, due_at=slot_at, now=now, expires_at=expires_at, args=None)
         self.record_skips(state, window, now)
+        self._keep_exceptions(state, window, now)
         state.watermark = window.end
         state.next_at = window.next_at
         if window.slots:
@@ -62,18 +67,30 @@ class Plan(Tables):
         return self.last_run - before
 
     def record_skips(self, state: ScheduleState, window: Window, now: Micros) -> None:
-        """Record ranges; one that continues the schedule's last range, with no run between, makes it longer."""
+        """Record ranges; one that continues the schedule's last range, with nothing between, makes it longer."""
         job_id, job = state.record.id, state.record.job
         edge = window.start
+        fated = [*(slot.slot_at for slot in window.slots), *(one.slot_at for one in state.exceptions)]
         for skip in window.skips:
             entry = SkipRecord(job.name, state.schedule_id, skip.first, skip.last, skip.count, skip.reason, now)
             before = self._last_skip(job_id, state.schedule_id)
-            apart = any(edge < slot.slot_at < skip.first for slot in window.slots)
+            apart = any(edge < slot < skip.first for slot in fated)
             if before is not None and (before.shown.last, before.shown.reason) == (edge, skip.reason) and not apart:
                 self.skips.remove(before)
                 entry = replace(entry, first=before.shown.first, count=before.shown.count + skip.count)
             self.skips.append(Skip(job_id, entry))
             edge = skip.last
+
+    def note_exception(self, state: ScheduleState, fate: FateAhead) -> None:
+        """Remember a slot whose fate was given ahead."""
+        others = [one for one in state.exceptions if one.slot_at != fate.slot_at]
+        state.exceptions = tuple(sorted((*others, fate)))
+
+    def _keep_exceptions(self, state: ScheduleState, window: Window, now: Micros) -> None:
+        """Note which exceptions the window has recorded, and forget those of long ago."""
+        recorded, gone = recorded_in(window, state.exceptions), forget_before(window.end, now)
+        kept = [one for one in state.exceptions if one.slot_at > gone]
+        state.exceptions = tuple(one._replace(recorded=one.recorded or one.slot_at in recorded) for one in kept)
 
     def _last_skip(self, job_id: int, schedule_id: str) -> Skip | None:
         mine = (skip for skip in self.skips if skip.job_id == job_id and skip.shown.schedule_id == schedule_id)

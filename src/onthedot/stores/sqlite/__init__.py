@@ -3,7 +3,7 @@
     schema, migrations/    the tables                    connection   waiting for the lock
     lane                   a thread, group commit        failures     SQLite's errors in our words
     tables                 what all slices stand on      wakeup       hints from process to process
-    jobs plan reserve runs finish nodes upkeep retention history   the protocol, slice by slice
+    jobs plan control excepting reserve runs finish nodes upkeep retention history   the protocol, slice by slice
 
 WAL and synchronous=FULL: what was acknowledged survives `kill -9` and a power cut. A process that is frozen inside
 a write stops the others until it wakes or dies: they are late, never wrong. The file must lie on a local disk.
@@ -16,14 +16,14 @@ from typing import Self
 
 from onthedot.clock import Clock, SystemClock
 from onthedot.errors import StoreError
-from onthedot.stores.sqlite.control import Control
+from onthedot.stores.sqlite.excepting import Excepting
 from onthedot.stores.sqlite.history import History
 from onthedot.stores.sqlite.nodes import Nodes
 from onthedot.stores.sqlite.retention import Retention
 from onthedot.stores.sqlite.upkeep import Upkeep
 
 
-class SqliteStore(Control, Nodes, Upkeep, Retention, History):
+class SqliteStore(Excepting, Nodes, Upkeep, Retention, History):
     """All of it in one SQLite file."""
 
     @classmethod

@@ -10,12 +10,21 @@ from onthedot.errors import RevisionConflict, UnknownJob, WindowStale
 from onthedot.job import JobRecord, JobState
 from onthedot.run import RunState, slot_trigger
 from onthedot.stores.base import CancelAnswer, Hint, Paused, Resumed, Window
+from onthedot.stores.sqlite.exceptions import DELETE_EXCEPTIONS_OF_JOB, Ahead, except_ahead
 from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.gates import stand_aside
-from onthedot.stores.sqlite.jobs import LIST_SCHEDULES, PULL_BACK, WAIT_FOR_END, Jobs, find_edge, withdraw
+from onthedot.stores.sqlite.jobs import (
+    LIST_SCHEDULES,
+    PULL_BACK,
+    WAIT_FOR_END,
+    Jobs,
+    check_exceptions,
+    find_edge,
+    withdraw,
+)
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.passing import NEVER, ask_to_stop
-from onthedot.stores.sqlite.plan import Planned, without_fated, write_windows
+from onthedot.stores.sqlite.plan import Planned, write_windows
 
 FIND_LIVING = "SELECT revision, state, pause_reason, paused_until FROM jobs WHERE id = ? AND state <> 'deleted'"
 
@@ -96,15 +105,15 @@ class Control(Jobs):
                 found = record.revision
                 raise RevisionConflict(f"job {job_id}: expected revision {expected}, found {found}; read it again")
             _check_watermarks(tx, job_id, windows, at)
+            planned = _settled(tx, job_id, windows, at)
             [held] = tx.db.execute(COUNT_HELD, (job_id,)).fetchone()
             active = replace(record, state=JobState.ACTIVE, pause_reason="", paused_until=None)
-            plan = without_fated(tx.db, [Planned(job_id, window, 0) for window in windows], at)
-            slots = tuple(slot.slot_at for _, window, _ in plan for slot in window.slots)
-            answer = Resumed(active, slots, tuple(skip for window in windows for skip in window.skips), held)
+            slots = tuple(slot.slot_at for one in planned for slot in one.window.slots)
+            answer = Resumed(active, slots, tuple(skip for one in planned for skip in one.window.skips), held)
             if not dry_run:
                 self._set_state(tx, active, at)
                 tx.db.execute(LET_GO, (job_id,))
-                write_windows(tx, plan, at)
+                write_windows(tx, planned, at)
                 tx.hints += [Hint("schedules", at), Hint("runs", at)]
             return answer
 
@@ -116,6 +125,7 @@ class Control(Jobs):
             record = self._living(tx, job_id)
             self._set_state(tx, replace(record, state=JobState.DELETED), at)
             tx.db.execute(DELETE_SCHEDULES, (job_id,))
+            tx.db.execute(DELETE_EXCEPTIONS_OF_JOB, (job_id,))
             waiting = tx.db.execute(LIST_WAITING, (job_id,)).fetchall()
             for (run_id,) in waiting:
                 end_waiting(tx, run_id, RunState.CANCELLED, "deleted", at)
@@ -172,6 +182,13 @@ def _check_watermarks(tx: Transaction, job_id: int, windows: Sequence[Window], n
             raise WindowStale("the schedule has moved on; read it again", watermark=window.start, now=now)
 
 
+def _settled(tx: Transaction, job_id: int, windows: Sequence[Window], now: Micros) -> list[Planned]:
+    ahead = Ahead(tx.db)
+    for window in windows:
+        check_exceptions(ahead, job_id, window, now)
+    return [Planned.settled(ahead, job_id, window) for window in windows]
+
+
 def _cancel(tx: Transaction, run_id: int, why: str, now: Micros) -> CancelAnswer:
     row = tx.db.execute(FIND_STATE, {"id": run_id}).fetchone()
     if row is None:
@@ -180,6 +197,7 @@ def _cancel(tx: Transaction, run_id: int, why: str, now: Micros) -> CancelAnswer
     if state is RunState.RUNNING:
         ask_to_stop(tx, run_id, why, now)
         return CancelAnswer("asked", state)
+    except_ahead(tx.db, run_id, now)
     if end_waiting(tx, run_id, RunState.CANCELLED, why, now):
         return CancelAnswer("cancelled", RunState.CANCELLED)
     return CancelAnswer("ended", state)

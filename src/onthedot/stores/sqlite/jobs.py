@@ -15,6 +15,8 @@ from onthedot.run import slot_trigger
 from onthedot.schedules import schedule_id
 from onthedot.stores.base import Hint, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import bucket_of, encode, hash_of
+from onthedot.stores.exceptions import runs_over, settle
+from onthedot.stores.sqlite.exceptions import DELETE_EXCEPTIONS, Ahead
 from onthedot.stores.sqlite.gates import open_gates, stand_aside
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.plan import Plan, Planned, record_skips, write_windows
@@ -175,9 +177,12 @@ class Jobs(Plan):
         return replace(record, state=JobState(shown), pause_reason=reason, paused_until=until)
 
     async def schedules_of(self, job_id: int) -> list[ScheduleState]:
-        return await self.read(
-            lambda tx: [self.schedule_state(tx.db, row) for row in tx.db.execute(LIST_SCHEDULES, (job_id,)).fetchall()]
-        )
+        def work(tx: Transaction) -> list[ScheduleState]:
+            ahead = Ahead(tx.db)
+            rows = tx.db.execute(LIST_SCHEDULES, (job_id,)).fetchall()
+            return [self.schedule_state(tx.db, row, ahead) for row in rows]
+
+        return await self.read(work)
 
 
 def _store(db: sqlite3.Connection, statement: str, record: JobRecord, definition: str) -> None:
@@ -194,7 +199,9 @@ def _store(db: sqlite3.Connection, statement: str, record: JobRecord, definition
 def _check_windows(db: sqlite3.Connection, job_id: int, job: Job, windows: Sequence[Window], now: Micros) -> None:
     stored = {row[1] for row in db.execute(LIST_SCHEDULES, (job_id,))}
     surviving = stored & {schedule_id(schedule) for schedule in job.schedules}
+    ahead = Ahead(db)
     for window in windows:
+        check_exceptions(ahead, job_id, window, now)
         edge = find_edge(db, job_id, window.schedule_id, now)
         if window.schedule_id in surviving and window.start > edge:
             raise WindowStale(
@@ -205,11 +212,22 @@ def _check_windows(db: sqlite3.Connection, job_id: int, job: Job, windows: Seque
             )
 
 
+def check_exceptions(ahead: Ahead, job_id: int, window: Window, now: Micros) -> None:
+    """`WindowStale` if the window was computed without an exception that its schedule has."""
+    if runs_over(window, ahead.of(job_id, window.schedule_id)):
+        raise WindowStale(
+            f"schedule {window.schedule_id!r}: a range of skips runs over an exception; read it again",
+            watermark=window.start,
+            now=now,
+        )
+
+
 def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], now: Micros) -> None:
     """Withdraw what the new definition may no longer want, drop what it no longer has, go on with the rest."""
     db, job_id = tx.db, put.record.id
     kept = [schedule_id(schedule) for schedule in put.record.job.schedules]
     given = {window.schedule_id: window for window in windows}
+    ahead = Ahead(db)
     rows = db.execute(LIST_SCHEDULES, (job_id,)).fetchall()
     stored: dict[str, tuple[Micros, Micros | None]] = {row[1]: (row[3], row[4]) for row in rows}
     for name, (watermark, _) in stored.items():
@@ -219,8 +237,10 @@ def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], no
         if name in kept:
             continue
         if name in given and given[name].start == watermark:
-            record_skips(db, job_id, given[name], now)
+            exceptions = ahead.of(job_id, name)
+            record_skips(db, job_id, settle(given[name], exceptions), now, exceptions)
         db.execute(DELETE_SCHEDULE, (job_id, name))
+        db.execute(DELETE_EXCEPTIONS, {"job_id": job_id, "schedule_id": name})
     for name in dict.fromkeys(kept):
         if name in given and name in stored:
             put.planned += _continue(tx, put.record, given[name], *stored[name], now)
@@ -240,7 +260,7 @@ def _create(tx: Transaction, record: JobRecord, window: Window, now: Micros) -> 
         first = window.slots[0].slot_at if window.slots else window.next_at
         tx.db.execute(SET_NEXT, (first, job_id, window.schedule_id))
         return 0
-    return write_windows(tx, [Planned(job_id, window, int(window.delay is not None))], now)
+    return write_windows(tx, [Planned(job_id, window, int(window.delay is not None))], now)  # new: no exceptions
 
 
 def _continue(
@@ -265,8 +285,8 @@ def _continue(
         return 0  # the planner is behind: it catches up from here under the new rule
     slots = [slot for slot in window.slots if slot.slot_at > edge]
     skips = [skip for skip in window.skips if skip.first > edge]
-    ahead = replace(window, end=max(window.end, edge), slots=slots, skips=skips)
-    return write_windows(tx, [Planned(job_id, ahead, 0)], now)
+    rest = replace(window, end=max(window.end, edge), slots=slots, skips=skips)
+    return write_windows(tx, [Planned.settled(Ahead(tx.db), job_id, rest)], now)
 
 
 def withdraw(tx: Transaction, values: dict[str, object]) -> int:

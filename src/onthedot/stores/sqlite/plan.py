@@ -11,7 +11,9 @@ from onthedot import faults
 from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable, TermLost
 from onthedot.run import DEFAULT_QUEUE, slot_trigger
-from onthedot.stores.base import Due, Hint, ScheduleState, Term, Window
+from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, Term, Window
+from onthedot.stores.exceptions import runs_over, settle
+from onthedot.stores.sqlite.exceptions import Ahead, keep_exceptions
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.nodes import find_term
 from onthedot.stores.sqlite.tables import Tables, take_numbers
@@ -46,21 +48,6 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'scheduled', 0, 0, 0, '')
 ON CONFLICT (job_id, slot_at, trigger, target) DO NOTHING
 """
 
-# A slot that lies ahead may have had its fate all the same: its run was cancelled before its instant, or the clock was
-# set back. As long as neither has happened there is nothing to look for.
-IS_ANY_AHEAD = """
-SELECT EXISTS (SELECT 1 FROM history INDEXED BY history_ahead WHERE slot_at > ended_at)
-    OR EXISTS (SELECT 1 FROM history INDEXED BY history_ended WHERE ended_at > ?)
-"""
-
-LIST_FATED = """
-SELECT slot_at FROM history INDEXED BY history_ahead
-WHERE job_id = :job_id AND trigger = :trigger AND slot_at > :start AND slot_at > ended_at
-UNION
-SELECT slot_at FROM history INDEXED BY history_job_ended
-WHERE job_id = :job_id AND ended_at > :now AND trigger = :trigger AND slot_at > :start
-"""
-
 FIND_LAST_SKIP = """
 SELECT id, first, last, count, reason FROM skips
 WHERE job_id = :job_id AND schedule_id = :schedule_id ORDER BY last DESC LIMIT 1
@@ -86,11 +73,18 @@ class Insert(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A window that is to be written."""
+    """A window that is to be written, and the exceptions that it was settled with."""
 
     job_id: int
     window: Window
     delayed: int  # 1: of a fixed delay
+    exceptions: tuple[FateAhead, ...] = ()
+
+    @classmethod
+    def settled(cls, ahead: Ahead, job_id: int, window: Window, delayed: int = 0) -> Planned:
+        """A window as it is to be written: what was given ahead is no run."""
+        exceptions = ahead.of(job_id, window.schedule_id)
+        return cls(job_id, settle(window, exceptions), delayed, exceptions)
 
 
 class Plan(Tables):
@@ -102,19 +96,21 @@ class Plan(Tables):
 
     def _due(self, db: sqlite3.Connection, until: Micros, limit: int) -> Due:
         due: list[ScheduleState] = []
+        ahead = Ahead(db)
         for row in db.execute(LIST_DUE_SCHEDULES, {"until": until}):
             if len(due) == limit:
                 return Due(due, more=True)
             try:
-                due.append(self.schedule_state(db, row))
+                due.append(self.schedule_state(db, row, ahead))
             except StoreUnusable:
                 continue  # one unreadable definition stops its own job only; reading that job tells why
         return Due(due, more=False)
 
-    def schedule_state(self, db: sqlite3.Connection, row: Sequence[object]) -> ScheduleState:
+    def schedule_state(self, db: sqlite3.Connection, row: Sequence[object], ahead: Ahead) -> ScheduleState:
         job_id, schedule_id, origin, watermark, next_at, last_end, revision, state = row
         record = self.records.find(db, job_id, revision, state)  # type: ignore[arg-type]  # as the schema says
-        return ScheduleState(record, schedule_id, origin, watermark, next_at, last_end)  # type: ignore[arg-type]
+        exceptions = ahead.of(job_id, schedule_id)  # type: ignore[arg-type]
+        return ScheduleState(record, schedule_id, origin, watermark, next_at, last_end, exceptions)  # type: ignore[arg-type]
 
     async def plan(
         self, term: Term, windows: Sequence[tuple[ScheduleState, Window]], *, now: Micros | None = None
@@ -148,13 +144,15 @@ def _set(
     moved: dict[tuple[int, str], Micros] = {}  # by earlier windows of the same batch
     taken: list[Planned] = []
     answers = []
+    ahead = Ahead(tx.db)
     for (seen, window), stored in zip(windows, found, strict=True):
         key = (seen.record.id, window.schedule_id)
         accepted = stored is not None and moved.get(key, stored[0]) == window.start
+        accepted = accepted and not runs_over(window, ahead.of(*key))
         answers.append(accepted)
         if accepted and stored is not None:
             moved[key] = window.end
-            taken.append(Planned(seen.record.id, window, stored[1]))
+            taken.append(Planned.settled(ahead, seen.record.id, window, stored[1]))
     _insert_windows(tx, taken, now)
     faults.point("plan.in_transaction")
     _move_watermarks(tx.db, taken)
@@ -168,29 +166,18 @@ def write_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> i
     return inserted
 
 
-def without_fated(db: sqlite3.Connection, windows: Sequence[Planned], now: Micros) -> Sequence[Planned]:
-    """The windows without slots whose run has ended already: such a slot has had its fate."""
-    if not db.execute(IS_ANY_AHEAD, (now,)).fetchone()[0]:
-        return windows
-    return [planned._replace(window=_without_fated(db, planned.job_id, planned.window, now)) for planned in windows]
-
-
-def _without_fated(db: sqlite3.Connection, job_id: int, window: Window, now: Micros) -> Window:
-    values = {"job_id": job_id, "trigger": slot_trigger(window.schedule_id), "start": window.start, "now": now}
-    fated = {slot_at for (slot_at,) in db.execute(LIST_FATED, values)}
-    return replace(window, slots=[slot for slot in window.slots if slot.slot_at not in fated]) if fated else window
-
-
 def _insert_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> int:
     runs = [
         Insert(job_id, slot_trigger(window.schedule_id), slot_at, expires_at, delayed=delayed)
-        for job_id, window, delayed in without_fated(tx.db, windows, now)
+        for job_id, window, delayed, _ in windows
         for slot_at, expires_at in window.slots
     ]
     # In the order of their instants: what is due together lies together, which triples the rate of a drain.
     runs.sort(key=lambda run: run.due_at)
-    for job_id, window, _ in windows:
-        record_skips(tx.db, job_id, window, now)
+    for job_id, window, _, exceptions in windows:
+        record_skips(tx.db, job_id, window, now, exceptions)
+        if exceptions:
+            keep_exceptions(tx.db, job_id, window, exceptions, now)
     if not runs:
         return 0
     tx.hints.append(Hint("runs", runs[0].due_at))
@@ -199,7 +186,7 @@ def _insert_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) ->
 
 def _move_watermarks(db: sqlite3.Connection, windows: Sequence[Planned]) -> None:
     db.executemany(
-        MOVE_WATERMARK, [(window.end, window.next_at, job_id, window.schedule_id) for job_id, window, _ in windows]
+        MOVE_WATERMARK, [(window.end, window.next_at, job_id, window.schedule_id) for job_id, window, *_ in windows]
     )
 
 
@@ -213,16 +200,19 @@ def insert_runs(db: sqlite3.Connection, runs: Sequence[Insert], now: Micros) -> 
     return ids, db.executemany(INSERT_RUN, rows).rowcount
 
 
-def record_skips(db: sqlite3.Connection, job_id: int, window: Window, now: Micros) -> None:
-    """Record ranges; one that continues the schedule's last range, with no run between, makes it longer."""
+def record_skips(
+    db: sqlite3.Connection, job_id: int, window: Window, now: Micros, exceptions: Sequence[FateAhead] = ()
+) -> None:
+    """Record ranges; one that continues the schedule's last range, with nothing between, makes it longer."""
     edge = window.start
+    fated = [*(slot.slot_at for slot in window.slots), *(one.slot_at for one in exceptions)]
     for skip in window.skips:
         values = {
             "job_id": job_id, "schedule_id": window.schedule_id, "now": now,
             "first": skip.first, "last": skip.last, "count": skip.count, "reason": skip.reason,
         }  # fmt: skip
         before = db.execute(FIND_LAST_SKIP, values).fetchone()
-        apart = any(edge < slot.slot_at < skip.first for slot in window.slots)
+        apart = any(edge < slot < skip.first for slot in fated)
         if before is not None and (before[2], before[4]) == (edge, skip.reason) and not apart:
             db.execute(DELETE_SKIP, (before[0],))  # written anew: the longer range is the newest entry
             values |= {"first": before[1], "count": before[3] + skip.count}

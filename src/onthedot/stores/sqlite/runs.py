@@ -100,7 +100,7 @@ class Runs(Reserve):
     """See `RunsSlice`."""
 
     async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
-        return await self.write(lambda tx: _submit(tx, runs, self.read_clock(now)))
+        return await self.write(lambda tx: submit_runs(tx, runs, self.read_clock(now)))
 
     async def held(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
         def work(tx: Transaction) -> list[Lease]:
@@ -136,7 +136,8 @@ class Runs(Reserve):
         return await self.write(lambda tx: _finish(tx, finishes))
 
 
-def _submit(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
+def submit_runs(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
+    """Insert runs, or find those that have these keys; their ids."""
     db = tx.db
     wanted = {run.job_id for run in runs}
     known = dict(db.execute(LIST_KNOWN_JOBS, {"ids": json.dumps(list(wanted))}).fetchall())
@@ -159,10 +160,10 @@ def _submit(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
 def _submit_keyed(tx: Transaction, run: NewRun, now: Micros) -> int:
     """One run, which may have been submitted before under its key."""
     if not run.key:
-        return _submit(tx, [run], now)[0]
+        return submit_runs(tx, [run], now)[0]
     known = tx.db.execute(FIND_KEY, (run.job_id, run.key)).fetchone()
     if known is None:
-        [run_id] = _submit(tx, [replace(run, key="")], now)
+        [run_id] = submit_runs(tx, [replace(run, key="")], now)
         tx.db.execute(INSERT_KEY, (run.job_id, run.key, run_id, run.args, now))
         return run_id
     run_id, args = known

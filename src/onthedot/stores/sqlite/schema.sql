@@ -25,6 +25,16 @@ CREATE TABLE daily_counts (  -- what is left of history once it has been pruned
     PRIMARY KEY (job_id, day, state)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE exceptions (  -- slots whose fate was given ahead
+    job_id      INTEGER NOT NULL,
+    schedule_id TEXT NOT NULL,
+    slot_at     INTEGER NOT NULL,
+    reason      TEXT NOT NULL,
+    recorded    INTEGER NOT NULL,  -- 1: the ledger has its entry, a skipped run or a skip
+    run_id      INTEGER,           -- the run that takes its place
+    PRIMARY KEY (job_id, schedule_id, slot_at)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE gate_holders (
     key       TEXT NOT NULL,
     run_id    INTEGER NOT NULL,
@@ -56,8 +66,6 @@ CREATE TABLE history (  -- finished runs
     error      TEXT,
     result     TEXT
 ) STRICT;
-
-CREATE INDEX history_ahead ON history (job_id, trigger, slot_at) WHERE slot_at > ended_at;
 
 CREATE INDEX history_ended ON history (ended_at);
 
@@ -180,7 +188,6 @@ CREATE TABLE schedules (
     last_end    INTEGER,           -- when the last run of a fixed delay ended
     delay       INTEGER,           -- of a fixed delay
     armed_to    INTEGER,           -- the newest slot whose run ended before its own instant
-    exceptions  TEXT,              -- JSON: slots whose fate was given ahead
     PRIMARY KEY (job_id, schedule_id)
 ) STRICT, WITHOUT ROWID;
 

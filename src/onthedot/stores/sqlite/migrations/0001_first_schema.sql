@@ -53,13 +53,22 @@ CREATE TABLE schedules (
     last_end    INTEGER,           -- when the last run of a fixed delay ended
     delay       INTEGER,           -- of a fixed delay
     armed_to    INTEGER,           -- the newest slot whose run ended before its own instant
-    exceptions  TEXT,              -- JSON: slots whose fate was given ahead
     PRIMARY KEY (job_id, schedule_id)
 ) STRICT, WITHOUT ROWID;
 
 -- The planner: what is due next, in order, with the shard to be told from the index alone. `next_at` comes first
 -- because one shard is the rule on SQLite; led by the bucket, one look would be 1,024 range scans and a sort.
 CREATE INDEX schedules_due ON schedules (next_at, job_id, schedule_id, bucket) WHERE next_at IS NOT NULL;
+
+CREATE TABLE exceptions (  -- slots whose fate was given ahead
+    job_id      INTEGER NOT NULL,
+    schedule_id TEXT NOT NULL,
+    slot_at     INTEGER NOT NULL,
+    reason      TEXT NOT NULL,
+    recorded    INTEGER NOT NULL,  -- 1: the ledger has its entry, a skipped run or a skip
+    run_id      INTEGER,           -- the run that takes its place
+    PRIMARY KEY (job_id, schedule_id, slot_at)
+) STRICT, WITHOUT ROWID;
 
 -- ── what is going on: live runs only ────────────────────────────────────────────────────────────────────────────
 
@@ -172,9 +181,6 @@ CREATE INDEX history_job_ended ON history (job_id, ended_at);
 -- submit, asked again: the same run, also when it has ended. Slots need no such index, they have their watermark.
 -- The instant first: what ends together was due together (5 more pages per commit of 200 runs; led by the job, 56).
 CREATE INDEX history_submitted ON history (slot_at, job_id, trigger) WHERE trigger NOT GLOB 'schedule:*';
-
--- plans and edits: runs that ended before their own instant, cancelled by hand. Few, and none on the way of a drain.
-CREATE INDEX history_ahead ON history (job_id, trigger, slot_at) WHERE slot_at > ended_at;
 
 CREATE TABLE attempts (  -- ended attempts, with their five instants
     run_id      INTEGER NOT NULL,
