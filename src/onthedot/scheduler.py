@@ -27,10 +27,11 @@ from onthedot.events import Events, Subscriber
 from onthedot.ids import Ids, RandomIds
 from onthedot.job import Call, Job, JobRecord
 from onthedot.plan.controls import resume_job
+from onthedot.plan.moving import To, except_next
 from onthedot.plan.windows import Missed
 from onthedot.run import NewRun, RunRecord, manual_trigger, submit_trigger
 from onthedot.settings import Settings
-from onthedot.stores.base import CancelAnswer, Paused, Resumed, Store
+from onthedot.stores.base import CancelAnswer, Excepted, Paused, Resumed, Store
 from onthedot.tasks.registry import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -198,6 +199,56 @@ class Scheduler:
         async def work(store: Store) -> CancelAnswer:
             [answer] = await store.cancel([run_id], why=why)
             return answer
+
+        return await self._running().on_store(work)
+
+    async def skip_next(self, job: str, *, slot: datetime | None = None) -> Excepted:
+        """Leave out the next slot of a job, of whichever schedule; or the one that `slot` names.
+
+        The slot is skipped(cancelled), whatever is edited or paused until then; all others stay as they are. One that
+        has begun is left alone: `SlotSettled`. Called twice, it leaves out two; with `slot` it is the same one.
+
+        >>> import asyncio, onthedot as otd
+        >>> sched = otd.Scheduler("memory:")
+        >>> @sched.job(schedule=otd.cron("0 9 1 1 *"))
+        ... async def report() -> None: ...
+        >>> async def main() -> None:
+        ...     async with sched:
+        ...         skipped = await sched.skip_next("report")
+        ...         print(f"{skipped.slot:%d %B %H:%M}", skipped.reason, skipped.run_id)
+        >>> asyncio.run(main())
+        01 January 09:00 cancelled None
+        """
+        return await self._except(job, slot, None)
+
+    async def move_next(self, job: str, *, to: To, slot: datetime | None = None) -> Excepted:
+        """Run the next slot of a job at another instant; or the slot that `slot` names. Which one, and the run's id.
+
+        `to` is an instant; or a timedelta or text like "+2h", counted from the slot; or "now". ISO text without an
+        offset is in the schedule's own zone. The slot is skipped(moved), and a run by hand takes its place in the same
+        write. A slot that has begun is left alone: `SlotSettled`. A fixed delay goes on from the new instant. Called
+        twice, it moves two slots; with `slot` the second call says where the first one went.
+
+        >>> import asyncio, onthedot as otd
+        >>> sched = otd.Scheduler("memory:")
+        >>> @sched.job(schedule=otd.cron("0 9 1 1 *"))
+        ... async def report() -> None: ...
+        >>> async def main() -> None:
+        ...     async with sched:
+        ...         moved = await sched.move_next("report", to="+2h")
+        ...         run = await sched.get_run(moved.run_id)
+        ...         print(f"{moved.slot:%H:%M}", moved.reason, (run.due_at - moved.slot_at) // 1_000_000)
+        >>> asyncio.run(main())
+        09:00 moved 7200
+        """
+        return await self._except(job, slot, to)
+
+    async def _except(self, job: str, slot: datetime | None, to: To | None) -> Excepted:
+        trigger = manual_trigger(self._ids.token())
+
+        async def work(store: Store) -> Excepted:
+            job_id = (await self._stored(store, job)).id
+            return await except_next(store, job_id, slot=slot, to=to, trigger=trigger, clock=self._clock)
 
         return await self._running().on_store(work)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from onthedot.run import TERMINAL, RunState
+from onthedot.run import TERMINAL, RunState, is_slot
 from onthedot.verdict import Verdict
 
 Key = tuple[str, int]  # trigger and slot: there is one job only
@@ -75,6 +75,7 @@ class Model:
         self.nodes: dict[str, Node] = {}
         self.pruned: dict[int, Run] = {}
         self.watermark = start
+        self.given: dict[int, tuple[str, int | None]] = {}  # slots with a fate given ahead: the reason, and the run
 
     def add(self, run_id: int, key: Key, expires_at: int | None) -> None:
         """A new run under this id; or the one that had the key already, and then the id must be the same."""
@@ -137,6 +138,22 @@ class Model:
             self.runs[run_id].state = RunState.SKIPPED
         return missed
 
+    def may_except(self, trigger: str, slot: int, reason: str, asked: Key | None, now: int) -> bool:
+        """Whether a slot may be given this fate; `asked` is the key of the run in its place."""
+        if slot in self.given:
+            return self.given[slot] == (reason, None if asked is None else self.keys.get(asked, 0))
+        run = self.runs.get(self.keys.get((trigger, slot), 0))
+        if run is not None and run.state not in TERMINAL:
+            return not run.attempts
+        return slot > max(self.watermark, now)
+
+    def except_slot(self, trigger: str, slot: int, reason: str, run_id: int | None) -> None:
+        if slot not in self.given and (trigger, slot) in self.keys:
+            skipped = self.runs[self.keys[trigger, slot]]
+            skipped.let_go()
+            skipped.state = RunState.SKIPPED
+        self.given[slot] = (reason, run_id)
+
     def run(self, run_id: int) -> Run:
         """A run, also one that was pruned: a lease may be older."""
         return self.runs.get(run_id) or self.pruned[run_id]
@@ -145,7 +162,7 @@ class Model:
         """Of runs that ended long enough ago, those in these states go; slots only at or below the watermark."""
         going = {i for i in ended if self.runs[i].state in states}
         settled = min(now, self.watermark)
-        going = {i for i in going if self.runs[i].key[0].startswith("submit:") or self.runs[i].key[1] <= settled}
+        going = {i for i in going if not is_slot(self.runs[i].key[0]) or self.runs[i].key[1] <= settled}
         for run_id in going:
             self.pruned[run_id] = self.runs.pop(run_id)
             del self.keys[self.pruned[run_id].key]

@@ -29,10 +29,10 @@ from hypothesis.stateful import (
 )
 
 from onthedot.clock import SECOND
-from onthedot.errors import NodeExpired, TermLost
+from onthedot.errors import NodeExpired, SlotSettled, TermLost
 from onthedot.retention import Cut, Mark
-from onthedot.run import TERMINAL, Armed, Lease, NewRun, RunRecord, RunState, submit_trigger
-from onthedot.stores.base import Node, SkipRange, Slot, Store, Window
+from onthedot.run import TERMINAL, Armed, Lease, NewRun, RunRecord, RunState, manual_trigger, submit_trigger
+from onthedot.stores.base import ExceptReason, Node, SkipRange, Slot, Store, Window
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing.contract.workbench import DEAD, LOST, START, SUCCESS, Workbench, every, window
@@ -116,10 +116,28 @@ class Machine(RuleBasedStateMachine):
         assert accepted == [bool(off)]
         if off:
             self.model.watermark = end
-            for slot in slots:
+            for slot in [slot for slot in slots if slot.slot_at not in self.model.given]:
                 seconds = (slot.slot_at - START) / SECOND
                 run = self.do(self.bench.slot_run(self.record, seconds))
                 self.model.add(run.id, (SLOT, slot.slot_at), slot.expires_at)
+
+    @rule(place=st.integers(-2, 3), moved=st.booleans(), due=st.integers(0, 1))
+    def except_slot(self, place: int, moved: bool, due: int) -> None:
+        """Give a slot its fate ahead, planned or not; too late, or twice, as it happens."""
+        slot = max(START + STEP, self.model.watermark + place * STEP)
+        key = (manual_trigger(str(slot)), START + due * SECOND)
+        reason: ExceptReason = "moved" if moved else "cancelled"
+        run = NewRun(self.record.id, *key) if moved else None
+        call = self.store.except_slot(self.record.id, "s", slot, reason=reason, run=run, now=self.now)
+        if not self.model.may_except(SLOT, slot, reason, key if moved else None, self.now):
+            with pytest.raises(SlotSettled):
+                self.do(call)
+            return
+        answer = self.do(call)
+        if answer.run_id is not None:
+            self.model.add(answer.run_id, key, None)
+        assert (answer.slot_at, answer.reason, answer.run_id is not None) == (slot, reason, moved)
+        self.model.except_slot(SLOT, slot, reason, answer.run_id)
 
     @rule()
     def plan_after_resigning(self) -> None:
@@ -301,6 +319,9 @@ class Machine(RuleBasedStateMachine):
             covering = [skip for skip in skips if skip.first <= slot <= skip.last]
             assert len(covering) + (slot in planned) == 1
         assert sum(skip.count for skip in skips) + len(planned) == (state.watermark - START) // STEP
+        assert {one.slot_at: (one.reason, one.run_id) for one in state.exceptions} == self.model.given
+        by_reason = {skip.first: skip.reason for skip in skips if skip.count == 1}
+        assert all(by_reason.get(slot, reason) == reason for slot, (reason, _) in self.model.given.items())
 
 
 class MemoryMachine(Machine):
