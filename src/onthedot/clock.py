@@ -16,6 +16,9 @@ Micros = int
 SECOND: Micros = 1_000_000
 MILLISECOND: Micros = 1_000
 
+NEVER: Micros = 2**62
+"""Later than every instant, and still an integer that SQL and arithmetic can carry."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_MICROSECOND = timedelta(microseconds=1)
 

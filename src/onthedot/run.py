@@ -59,9 +59,12 @@ LIVE: frozenset[RunState] = frozenset(MOVES) - TERMINAL
 DEFAULT_QUEUE = "default"
 
 
+SLOT_PREFIX = "schedule:"
+
+
 def slot_trigger(schedule_id: str) -> str:
     """The trigger of a run that a schedule asked for."""
-    return f"schedule:{schedule_id}"
+    return SLOT_PREFIX + schedule_id
 
 
 def submit_trigger(token: str) -> str:
@@ -76,7 +79,12 @@ def manual_trigger(token: str) -> str:
 
 def is_slot(trigger: str) -> bool:
     """Whether a schedule asked for the run."""
-    return trigger.startswith("schedule:")
+    return trigger.startswith(SLOT_PREFIX)
+
+
+def schedule_of(trigger: str) -> str:
+    """The id of the schedule that asked for the run."""
+    return trigger.removeprefix(SLOT_PREFIX)
 
 
 class RunKey(NamedTuple):

@@ -45,7 +45,7 @@ from onthedot.events import (
     TermWon,
 )
 from onthedot.observe.text import count, length, moment, plain, span, time_of_day
-from onthedot.run import Lease, RunRecord, RunState
+from onthedot.run import Lease, RunRecord, RunState, is_slot
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 Tone = Literal["plain", "quiet", "good", "warning", "bad"]
@@ -237,7 +237,7 @@ class Lines:
         about = self._about(lease.record.job.name, lease.run_id)
         late = started_at - lease.due_at  # a slot that its rate has delayed is not late
         first_try = not lease.failures and not lease.recoveries
-        if first_try and lease.trigger.startswith("schedule:") and late > self._late_after:
+        if first_try and is_slot(lease.trigger) and late > self._late_after:
             due = self._moment(lease.due_at, started_at)
             return Line(started_at, "caught up", f"{about}due {due}, {length(late)} late", "warning")
         notes = [f"{'+' if started_at >= lease.due_at else ''}{length(started_at - lease.due_at)} late"]

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
 from onthedot import faults
-from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
+from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
 from onthedot.cluster.members import Membership
 from onthedot.duration import micros
 from onthedot.errors import NodeExpired, StoreUnavailable
@@ -31,7 +31,6 @@ from onthedot.work.pace import ArmLead, Pace
 from onthedot.work.reservations import Reservations
 
 _RECHECK = SECOND  # no timer trusts the clock for longer: it may be set
-_NEVER: Micros = 2**62
 _UNTRUSTED = 20 * MILLISECOND
 
 
@@ -239,7 +238,7 @@ class Reserving:
         ask = self._ask(now)
         if ask is None:
             return settings.poll_every
-        self._look_at = _NEVER  # whatever we are told from here on is news
+        self._look_at = NEVER  # whatever we are told from here on is news
         sent = worker.clock.steady()
         try:
             reserved = await worker.store.reserve(ask)
@@ -255,7 +254,7 @@ class Reserving:
             self._on_held()
         if reserved.armed:
             worker.launch(reserved.armed)
-        self._look_at = _NEVER if reserved.look_again_at is None else reserved.look_again_at
+        self._look_at = NEVER if reserved.look_again_at is None else reserved.look_again_at
         if self._look_at > reserved.now:
             return min(self._look_at - reserved.now, settings.poll_every)
         # More is free already. If we got something, ask on; if not, we have no room, and are woken when we do.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from onthedot.clock import NEVER
 from onthedot.stores.sqlite import finish, history, jobs, plan, rates, reserve, runs, schema, upkeep
 from onthedot.stores.sqlite.connection import connect, create_file
 
@@ -210,6 +211,6 @@ def test_idle_rates_are_found_by_their_tat(databases):
 
 def test_a_retry_finds_its_row_and_its_job_by_key(databases):
     """Two look-ups by key: the run, and whether its job is paused."""
-    steps = plan_of(databases[0], finish.TRY_AGAIN, (1, 0, 0, "", 1, 1, "l"))
+    steps = plan_of(databases[0], finish.TRY_AGAIN, (1, 0, 0, "", NEVER, 1, 1, "l"))
     assert [step for step in steps if "SCAN" in step] == []
     assert len([step for step in steps if "INTEGER PRIMARY KEY" in step]) == 2

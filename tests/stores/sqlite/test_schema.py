@@ -11,6 +11,7 @@ from onthedot.errors import StoreUnusable
 from onthedot.stores import migrating
 from onthedot.stores.migrating import Migration
 from onthedot.stores.sqlite import SqliteStore, schema
+from onthedot.stores.sqlite.triggers import IS_NO_SLOT
 
 REGENERATE = "the way to write the snapshot anew is in onthedot/stores/sqlite/schema.py"
 
@@ -21,6 +22,12 @@ async def test_a_new_database_is_what_the_snapshot_says(store, path):
     db = sqlite3.connect(path)
     assert schema.dump(db) == kept
     db.close()
+
+
+def test_the_schema_tells_slots_by_the_same_words():
+    """Else the index of submitted runs would serve nobody, and a finished submit be made again."""
+    [index] = [line for line in schema.snapshot().splitlines() if "history_submitted" in line]
+    assert index.endswith(f"WHERE {IS_NO_SLOT};")
 
 
 async def test_opening_again_changes_nothing(path):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from onthedot.clock import Micros
+from onthedot.clock import NEVER, Micros
 from onthedot.errors import RevisionConflict, UnknownJob, WindowStale
 from onthedot.job import JobRecord, JobState
 from onthedot.run import RunKey, RunState, is_slot, slot_trigger
 from onthedot.stores.base import CancelAnswer, FateAhead, Hint, Paused, Resumed, Window
 from onthedot.stores.exceptions import settle
 from onthedot.stores.memory.jobs import Jobs
-from onthedot.stores.memory.tables import NEVER, Run
+from onthedot.stores.memory.tables import Run
 
 
 class Control(Jobs):

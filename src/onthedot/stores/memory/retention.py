@@ -8,7 +8,7 @@ from itertools import islice
 
 from onthedot.clock import Micros
 from onthedot.retention import Crowded, Cut, DailyCount, Mark, Pruned, PrunedNodes, day_of
-from onthedot.run import RunKey, RunRecord, RunState, is_slot
+from onthedot.run import RunKey, RunRecord, RunState, is_slot, schedule_of
 from onthedot.stores.base import ScheduleState
 from onthedot.stores.memory.tables import Skip, Tables
 
@@ -43,7 +43,7 @@ class Retention(Tables):
         return key.slot_at <= (now if schedule is None else min(now, schedule.watermark))
 
     def _schedule_of(self, key: RunKey) -> ScheduleState | None:
-        return self.schedules.get(key.job_id, {}).get(key.trigger.removeprefix("schedule:"))
+        return self.schedules.get(key.job_id, {}).get(schedule_of(key.trigger))
 
     def _forget(self, run: RunRecord) -> None:
         """Remove a run, its attempts and its key, and count it."""

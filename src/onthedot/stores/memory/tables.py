@@ -11,7 +11,7 @@ import heapq
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from onthedot.clock import Clock, Micros, SystemClock
+from onthedot.clock import NEVER, Clock, Micros, SystemClock
 from onthedot.errors import NodeExpired, StateError
 from onthedot.job import JobRecord, JobState
 from onthedot.rate import Tat
@@ -31,7 +31,6 @@ from onthedot.run import (
 from onthedot.stores.base import Hint, Hints, Node, ScheduleState, Term
 from onthedot.verdict import Finish, Verdict
 
-NEVER: Micros = 2**62
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
 
 

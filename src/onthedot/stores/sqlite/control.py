@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from onthedot.clock import Micros
+from onthedot.clock import NEVER, Micros
 from onthedot.errors import RevisionConflict, UnknownJob, WindowStale
 from onthedot.job import JobRecord, JobState
 from onthedot.run import RunState, slot_trigger
@@ -23,8 +23,9 @@ from onthedot.stores.sqlite.jobs import (
     withdraw,
 )
 from onthedot.stores.sqlite.lane import Transaction
-from onthedot.stores.sqlite.passing import NEVER, ask_to_stop
+from onthedot.stores.sqlite.passing import ask_to_stop
 from onthedot.stores.sqlite.plan import Planned, write_windows
+from onthedot.stores.sqlite.triggers import with_slots
 
 FIND_LIVING = "SELECT revision, state, pause_reason, paused_until FROM jobs WHERE id = ? AND state <> 'deleted'"
 
@@ -34,9 +35,7 @@ UPDATE jobs SET state = :state, pause_reason = :reason, paused_until = :until, u
 
 FIND_DELAY = "SELECT delay FROM schedules WHERE job_id = ? AND schedule_id = ?"
 
-LIST_DUE_SLOTS = """
-SELECT id FROM runs WHERE job_id = ? AND state <> 'running' AND attempt = 0 AND trigger GLOB 'schedule:*'
-"""
+LIST_DUE_SLOTS = with_slots("SELECT id FROM runs WHERE job_id = ? AND state <> 'running' AND attempt = 0 AND {is_slot}")
 
 LIST_WAITING = "SELECT id FROM runs WHERE job_id = ? AND state <> 'running'"
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from onthedot.clock import Micros
 from onthedot.stores.base import FateAhead, Window
 from onthedot.stores.exceptions import forget_before, recorded_in
+from onthedot.stores.sqlite.triggers import with_slots
 
 # Most stores have none: one look at an empty table per call, and done.
 ARE_THERE_EXCEPTIONS = "SELECT EXISTS (SELECT 1 FROM exceptions)"
@@ -30,12 +31,12 @@ DELETE_EXCEPTIONS = "DELETE FROM exceptions WHERE job_id = :job_id AND schedule_
 DELETE_EXCEPTIONS_OF_JOB = "DELETE FROM exceptions WHERE job_id = ?"
 
 # A slot that is cancelled before its time: it stays so, whatever is planned anew.
-EXCEPT_AHEAD = """
+EXCEPT_AHEAD = with_slots("""
 INSERT OR REPLACE INTO exceptions (job_id, schedule_id, slot_at, reason, recorded)
 SELECT r.job_id, s.schedule_id, r.slot_at, 'cancelled', 1
-FROM runs r JOIN schedules s ON s.job_id = r.job_id AND r.trigger = 'schedule:' || s.schedule_id
+FROM runs r JOIN schedules s ON s.job_id = r.job_id AND r.trigger = {slot_trigger}
 WHERE r.id = :id AND r.state <> 'running' AND r.slot_at > :now
-"""
+""")
 
 
 class Ahead:

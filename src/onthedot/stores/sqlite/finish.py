@@ -11,12 +11,13 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from onthedot import faults
-from onthedot.clock import Micros
+from onthedot.clock import NEVER, Micros
 from onthedot.errors import StateError
-from onthedot.run import MOVES, TERMINAL, RunState
+from onthedot.run import MOVES, TERMINAL, RunState, schedule_of
 from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.gates import open_gates
 from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.triggers import with_slots
 from onthedot.verdict import Finish, Verdict
 
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
@@ -30,7 +31,7 @@ SET state = 'scheduled', due_at = ?, failures = failures + ?, recoveries = recov
     lease_id = NULL, fence = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL, armed_at = NULL,
     cancel_wanted = NULL, granted_at = NULL, granted_by = NULL,
     ready_at = CASE WHEN EXISTS (SELECT 1 FROM jobs j WHERE j.id = job_id AND j.state = 'paused')
-                    THEN 4611686018427387904 ELSE ? END
+                    THEN ? ELSE ? END
 WHERE id = ? AND lease_id = ? AND state = 'running'
 """
 
@@ -69,10 +70,10 @@ RETURNING next_at
 """
 
 # A run that ended before its own instant (it was armed far ahead): no later edit may plan that slot again.
-REMEMBER_ARMED = """
+REMEMBER_ARMED = with_slots("""
 UPDATE schedules SET armed_to = max(coalesce(armed_to, 0), ?)
-WHERE job_id = ? AND 'schedule:' || schedule_id = ?
-"""
+WHERE job_id = ? AND {slot_trigger} = ?
+""")
 
 MOVE_TO_HISTORY = """
 INSERT INTO history (id, job_id, state, slot_at, due_at, attempts, failures, recoveries, created_at, ended_at,
@@ -149,7 +150,7 @@ def _next_try(finish: Finish) -> tuple[object, ...]:
     lease, verdict, _, _ = finish
     due_at = verdict.due_at
     failed, recovered = int(verdict.failed), int(verdict.recovered)
-    return (due_at, failed, recovered, verdict.reason, due_at, lease.run_id, lease.lease_id)
+    return (due_at, failed, recovered, verdict.reason, NEVER, due_at, lease.run_id, lease.lease_id)
 
 
 def _ended_run(finish: Finish) -> tuple[object, ...]:
@@ -181,7 +182,7 @@ def record_attempts(db: sqlite3.Connection, finishes: Sequence[Finish]) -> None:
 
 def reopen(tx: Transaction, job_id: int, trigger: str, ended_at: Micros) -> None:
     """Let a fixed delay go on, now that its run has ended."""
-    values = {"job_id": job_id, "schedule_id": trigger.removeprefix("schedule:"), "ended_at": ended_at}
+    values = {"job_id": job_id, "schedule_id": schedule_of(trigger), "ended_at": ended_at}
     for (next_at,) in tx.db.execute(REOPEN, values).fetchall():
         tx.hints.append(Hint("schedules", next_at))
 

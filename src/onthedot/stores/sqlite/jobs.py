@@ -21,6 +21,7 @@ from onthedot.stores.sqlite.gates import open_gates, stand_aside
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.plan import Plan, Planned, record_skips, write_windows
 from onthedot.stores.sqlite.tables import take_numbers
+from onthedot.stores.sqlite.triggers import with_slots
 
 FIND_JOB = """
 SELECT id, revision, state, created_at FROM jobs
@@ -97,14 +98,14 @@ SELECT j.id, j.revision, j.state, j.pause_reason, j.paused_until,
              AND EXISTS (SELECT 1 FROM schedules s WHERE s.job_id = j.id)
              AND NOT EXISTS (SELECT 1 FROM schedules s WHERE s.job_id = j.id AND s.next_at IS NOT NULL)
              AND NOT EXISTS (SELECT 1 FROM schedules s JOIN runs r ON r.job_id = s.job_id
-                             AND r.trigger = 'schedule:' || s.schedule_id WHERE s.job_id = j.id)
+                             AND r.trigger = {slot_trigger} WHERE s.job_id = j.id)
             THEN 'exhausted' ELSE j.state END
 FROM jobs j {wanted}
 """
 
-SHOW_JOB = _SHOWN.format(wanted="WHERE j.namespace = ? AND j.name = ? AND j.state <> 'deleted'")
+SHOW_JOB = with_slots(_SHOWN, wanted="WHERE j.namespace = ? AND j.name = ? AND j.state <> 'deleted'")
 
-LIST_JOBS = _SHOWN.format(wanted="WHERE j.state <> 'deleted' ORDER BY j.namespace, j.name LIMIT ?")
+LIST_JOBS = with_slots(_SHOWN, wanted="WHERE j.state <> 'deleted' ORDER BY j.namespace, j.name LIMIT ?")
 
 
 class Jobs(Plan):

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from onthedot.clock import Micros
+from onthedot.clock import NEVER, Micros
 from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, RunState, Skipped
 from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.gates import LEAVE_GATE, TAKE_GATE, leave_gate
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.rates import INHERIT_GRANT, keep_rate
-
-NEVER: Micros = 2**62
-"""When a blocked run is ready: only an open gate can change that."""
+from onthedot.stores.sqlite.triggers import with_slots
 
 LIST_HOLDERS = "SELECT run_id FROM gate_holders WHERE key = ? ORDER BY run_id"
 
 LIST_GATES_OF = "SELECT key FROM gate_holders INDEXED BY gate_holders_run WHERE run_id = ?"
 
-LIST_HOLDING_SLOTS = """
+LIST_HOLDING_SLOTS = with_slots("""
 SELECT g.run_id, r.state = 'running' FROM gate_holders g JOIN runs r ON r.id = g.run_id
-WHERE g.key = ? AND r.trigger GLOB 'schedule:*'
-"""
+WHERE g.key = ? AND r.{is_slot}
+""")
 
 # Who asked first tells why.
 ASK_TO_STOP = "UPDATE runs SET cancel_wanted = coalesce(cancel_wanted, ?) WHERE id = ? AND state = 'running'"
 
-LIST_WAITING_SLOTS = """
-SELECT id FROM runs INDEXED BY runs_blocked WHERE blocked_on = ? AND trigger GLOB 'schedule:*'
-"""
+LIST_WAITING_SLOTS = with_slots("SELECT id FROM runs INDEXED BY runs_blocked WHERE blocked_on = ? AND {is_slot}")
 
-# Who waits at a gate is not missed: it does not expire any more.
+# Who waits at a gate is not missed: it does not expire any more. It is never ready; only an open gate changes that.
 BLOCK = """
 UPDATE runs
 SET state = 'scheduled', ready_at = :never, blocked_on = :key, blocked_capacity = :capacity,

@@ -9,16 +9,17 @@ from typing import NamedTuple
 
 from onthedot.clock import Micros
 from onthedot.retention import Crowded, Cut, DailyCount, Mark, Pruned, PrunedNodes, day_of
-from onthedot.run import RunState, is_slot
+from onthedot.run import RunState, is_slot, schedule_of
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables
+from onthedot.stores.sqlite.triggers import with_slots
 
 # Finished runs in the order in which they ended, as far as one call looks. The last column: the run's slot is settled
 # for good, because it lies in the past and its schedule has gone on beyond it, or is gone.
 _ENDED = """
 SELECT h.ended_at, h.id, h.job_id, h.state, h.trigger, h.slot_at, h.attempts,
-       h.trigger NOT GLOB 'schedule:*' OR h.slot_at <= min(:now, coalesce(
-           (SELECT s.watermark FROM schedules s WHERE s.job_id = h.job_id AND s.schedule_id = substr(h.trigger, 10)),
+       {is_no_slot} OR h.slot_at <= min(:now, coalesce(
+           (SELECT s.watermark FROM schedules s WHERE s.job_id = h.job_id AND s.schedule_id = {schedule_of}),
            :now))
 FROM history h INDEXED BY {index}
 WHERE {wanted}
@@ -29,10 +30,10 @@ ORDER BY h.ended_at, h.id LIMIT :limit
 _SAME_INSTANT = "h.ended_at = :after AND h.id > :after_id AND h.id <= :last_id"
 _LATER = "h.ended_at > :after AND h.ended_at <= :until AND NOT (+h.ended_at = :until AND h.id > :until_id)"
 
-LIST_ENDED = tuple(_ENDED.format(index="history_ended", wanted=wanted) for wanted in (_SAME_INSTANT, _LATER))
+LIST_ENDED = tuple(with_slots(_ENDED, index="history_ended", wanted=wanted) for wanted in (_SAME_INSTANT, _LATER))
 
 LIST_ENDED_OF_JOB = tuple(
-    _ENDED.format(index="history_job_ended", wanted=f"h.job_id = :job_id AND {wanted}")
+    with_slots(_ENDED, index="history_job_ended", wanted=f"h.job_id = :job_id AND {wanted}")
     for wanted in (_SAME_INSTANT, _LATER)
 )
 
@@ -183,7 +184,7 @@ def _forget(db: sqlite3.Connection, runs: Sequence[Ended]) -> None:
     armed: dict[tuple[int, str], Micros] = {}
     for run in runs:
         if run.attempts and is_slot(run.trigger):
-            key = (run.job_id, run.trigger.removeprefix("schedule:"))
+            key = (run.job_id, schedule_of(run.trigger))
             armed[key] = max(armed.get(key, run.slot_at), run.slot_at)
     db.executemany(REMEMBER_ARMED, [(slot_at, *key) for key, slot_at in armed.items()])
 

@@ -9,16 +9,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from onthedot.clock import Micros
+from onthedot.clock import NEVER, Micros
 from onthedot.errors import KeyConflict, StoreUnusable, UnknownJob
 from onthedot.run import ArmAnswer, Armed, Delayed, GateAsk, Gone, Lease, NewRun
 from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.finish import check_moves, move_runs, record_attempts
 from onthedot.stores.sqlite.lane import Transaction
-from onthedot.stores.sqlite.passing import NEVER, pass_gates
+from onthedot.stores.sqlite.passing import pass_gates
 from onthedot.stores.sqlite.plan import Insert, insert_runs
 from onthedot.stores.sqlite.reserve import Reserve
 from onthedot.stores.sqlite.tables import check_lease, take_numbers
+from onthedot.stores.sqlite.triggers import with_slots
 from onthedot.verdict import Finish
 
 LIST_KNOWN_JOBS = """
@@ -28,13 +29,13 @@ SELECT j.id, j.state FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.va
 FIND_RUN = "SELECT id FROM runs WHERE job_id = ? AND slot_at = ? AND trigger = ? AND target = ''"
 
 # Submitted before, and ended since: the answer got lost, or somebody asks for the same thing twice.
-LIST_ENDED = """
+LIST_ENDED = with_slots("""
 SELECT wanted.key, h.id
 FROM json_each(:runs) wanted CROSS JOIN history h INDEXED BY history_submitted
   ON h.job_id = json_extract(wanted.value, '$[0]') AND h.slot_at = json_extract(wanted.value, '$[1]')
  AND h.trigger = json_extract(wanted.value, '$[2]')
-WHERE h.trigger NOT GLOB 'schedule:*'
-"""
+WHERE {is_no_slot}
+""")
 
 FIND_KEY = "SELECT run_id, args FROM submit_keys WHERE job_id = ? AND key = ?"
 

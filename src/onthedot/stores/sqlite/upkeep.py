@@ -16,6 +16,7 @@ from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.rates import FORGET_IDLE
 from onthedot.stores.sqlite.runs import LEASES, Runs
 from onthedot.stores.sqlite.tables import lease_has_ended
+from onthedot.stores.sqlite.triggers import with_slots
 from onthedot.verdict import Finish, Verdict
 
 # Steps from holder to holder through the index, so that it costs as much as there are living nodes, not as there
@@ -41,11 +42,11 @@ IS_RUNNING = "SELECT 1 FROM runs WHERE id = ? AND lease_id = ? AND incarnation =
 # For good: from here on this incarnation cannot renew its lease.
 END_NODE = "UPDATE nodes SET ended = 1, reaped = reaped + 1 WHERE incarnation = ?"
 
-LIST_MISSED = """
-SELECT id, trigger GLOB 'schedule:*' FROM runs INDEXED BY runs_expiring
+LIST_MISSED = with_slots("""
+SELECT id, {is_slot} FROM runs INDEXED BY runs_expiring
 WHERE expires_at <= :now AND (state = 'scheduled' OR (state = 'reserved' AND ready_at <= :now))
 ORDER BY expires_at LIMIT :limit
-"""
+""")
 
 
 class Upkeep(Runs):
