@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from click.testing import Result
 
 Call = Callable[..., Result]
@@ -63,4 +65,32 @@ def test_reading_changes_nothing(call: Call, database: Path):
     before = database.read_bytes()
     assert call("jobs", "--db", database).exit_code == 0
     assert call("runs", "--db", database).exit_code == 0
+    assert database.read_bytes() == before
+    assert [path.name for path in database.parent.iterdir() if path.name.startswith(database.name)] == [database.name]
+
+
+@pytest.mark.parametrize(
+    ("pragma", "message"),
+    [
+        (
+            "user_version = 0",
+            "expected schema 1, got 0: an older onthedot wrote it; 'onthedot up' brings it up to date",
+        ),
+        ("user_version = 99", "expected schema 1 or older, got 99: a newer onthedot wrote it; upgrade this one"),
+        ("application_id = 7", "expected a database of onthedot or an empty file, got one of another program"),
+    ],
+)
+@pytest.mark.parametrize("command", ["jobs", "runs"])
+def test_a_database_of_another_version_is_left_as_it_is(
+    call: Call, database: Path, command: str, pragma: str, message: str
+):
+    """One line, and nothing is migrated: whoever runs it decides when."""
+    db = sqlite3.connect(database)
+    db.execute(f"PRAGMA {pragma}")
+    db.close()
+    before = database.read_bytes()
+    result = call(command, "--db", database)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
     assert database.read_bytes() == before

@@ -1,4 +1,4 @@
-"""Open a store in order to read it: what is not there is not created."""
+"""Open a store in order to read it: what is not there is not created, and what is there is not changed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_store(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
 
 
 async def _read(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
-    store = await open_store(url)
+    store = await open_store(url, read_only=True)
     try:
         return await read(store)
     finally:

@@ -23,8 +23,8 @@ def sqlite_path(url: str) -> Path | None:
     return Path(rest.removeprefix("///"))
 
 
-async def open_store(url: str, *, clock: Clock | None = None) -> Store:
-    """Open the store that the URL names: `memory:` or `sqlite:///file.db`."""
+async def open_store(url: str, *, clock: Clock | None = None, read_only: bool = False) -> Store:
+    """Open the store that the URL names: `memory:` or `sqlite:///file.db`. `read_only`: nothing is made or migrated."""
     scheme, colon, rest = url.partition(":")
     if scheme not in SCHEMES or not colon:
         raise DefinitionError(
@@ -39,4 +39,4 @@ async def open_store(url: str, *, clock: Clock | None = None) -> Store:
         return MemoryStore(clock)
     from onthedot.stores.sqlite import SqliteStore
 
-    return await SqliteStore.open(path, clock=clock)
+    return await SqliteStore.open(path, clock=clock, read_only=read_only)

@@ -90,3 +90,16 @@ def test_a_gap_in_the_numbers_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(migrating, "files", lambda driver: tmp_path)
     with pytest.raises(ValueError, match=r"without a gap, got \[1, 3\]"):
         migrating.load("some.driver")
+
+
+async def test_a_store_for_reading_makes_nothing_and_writes_nothing(path):
+    with pytest.raises(StoreUnusable, match="expected the path of a database, found none"):
+        await SqliteStore.open(path, read_only=True)
+    assert not path.exists()
+    writing = await SqliteStore.open(path)
+    reading = await SqliteStore.open(path, read_only=True)
+    assert await reading.list_jobs() == []
+    with pytest.raises(StoreUnusable, match="opened for reading only"):
+        await reading.pause(1, reason="")
+    await reading.close()
+    await writing.close()

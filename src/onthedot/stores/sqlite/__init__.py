@@ -27,14 +27,17 @@ class SqliteStore(Excepting, Nodes, Upkeep, Retention, History):
     """All of it in one SQLite file."""
 
     @classmethod
-    async def open(cls, path: str | Path, *, clock: Clock | None = None, inline: bool = False) -> Self:
+    async def open(
+        cls, path: str | Path, *, clock: Clock | None = None, inline: bool = False, read_only: bool = False
+    ) -> Self:
         """Open the file, creating it (for this user only) and bringing its tables up to date.
 
         With `inline` every call runs at once on the calling thread, by the same code: for event loops whose time
-        is virtual, where an answer from another thread would come at no time at all. `StoreUnusable` for what is
-        not a database of ours, `StoreUnavailable` for one that is locked for 5 s; either says what to do.
+        is virtual, where an answer from another thread would come at no time at all. With `read_only` the file must
+        be there with the newest schema, is left as it is, and only what people ask for is answered. `StoreUnusable`
+        for what is not a database of ours, `StoreUnavailable` for one that is locked for 5 s; either says what to do.
         """
-        store = cls(str(path), clock or SystemClock(), inline=inline)
+        store = cls(str(path), clock or SystemClock(), inline=inline, read_only=read_only)
         try:
             await store.connect()
         except StoreError:

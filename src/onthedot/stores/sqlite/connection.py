@@ -72,9 +72,16 @@ def create_file(path: str) -> None:
         ) from error
 
 
-def _check_file(path: str) -> None:
+def find_file(path: str) -> None:
+    """`StoreUnusable` unless there is a file at that path."""
+    if path in REFUSED or not os.path.exists(path):
+        raise StoreUnusable(f"{path!r}: expected the path of a database, found none; name one that is there")
     if not os.path.isfile(path):
         raise StoreUnusable(f"{path}: expected a file, got a folder or a device; name a file in it")
+
+
+def _check_file(path: str) -> None:
+    find_file(path)
     if not (os.access(path, os.R_OK | os.W_OK) and os.access(os.path.dirname(path) or ".", os.W_OK | os.X_OK)):
         raise StoreUnusable(f"{path}: expected a file and a folder that this user may write; change their rights")
 

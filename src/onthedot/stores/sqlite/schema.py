@@ -30,6 +30,17 @@ def prepare(db: sqlite3.Connection, path: str) -> None:
         _apply(db, path, step, newest=len(steps))
 
 
+def check_current(db: sqlite3.Connection, path: str) -> None:
+    """`StoreUnusable` unless the database has the newest schema already. Nothing is changed."""
+    newest = len(migrating.load(DRIVER))
+    found = patiently(lambda: _look(db, path, newest=newest))
+    if found < newest:
+        raise StoreUnusable(
+            f"{path}: expected schema {newest}, got {found}: an older onthedot wrote it; "
+            "'onthedot up' brings it up to date when it starts"
+        )
+
+
 def _look(db: sqlite3.Connection, path: str, *, newest: int) -> int:
     """The version, from one snapshot: another process may be making the tables at this moment."""
     db.execute("BEGIN")

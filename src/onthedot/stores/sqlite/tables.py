@@ -15,9 +15,9 @@ from onthedot.job import JobRecord, JobState
 from onthedot.stores.base import Hint, Hints
 from onthedot.stores.definitions import Unreadable, decode
 from onthedot.stores.hints import HintKind
-from onthedot.stores.sqlite.connection import REFUSED, connect, create_file
+from onthedot.stores.sqlite.connection import REFUSED, connect, create_file, find_file
 from onthedot.stores.sqlite.lane import Lane, Transaction, do_nothing
-from onthedot.stores.sqlite.schema import prepare
+from onthedot.stores.sqlite.schema import check_current, prepare
 from onthedot.stores.sqlite.wakeup import Wakeup
 
 T = TypeVar("T")
@@ -41,24 +41,25 @@ WHERE v.job_id = :job_id AND v.revision = :revision
 class Tables:
     """The state behind every slice."""
 
-    def __init__(self, path: str, clock: Clock, *, inline: bool) -> None:
+    def __init__(self, path: str, clock: Clock, *, inline: bool, read_only: bool = False) -> None:
         self.clock = clock
         self.hints = Hints()
         self.records = Records()
         name = os.path.abspath(path) if path not in REFUSED else path  # the working directory may change
+        self._read_only = read_only
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writer = Lane(
-            name, lambda: _open_for_writing(name), self.records.forget, self.hints,
+            name, lambda: _open_for_writing(name, read_only), self.records.forget, self.hints,
             together=TOGETHER, inline=inline, wakeup=Wakeup(self._pass_on),
         )  # fmt: skip
         self._reader = Lane(
-            name, lambda: connect(name, writing=False), self.records.forget, self.hints, together=1, inline=inline
+            name, lambda: _open_for_reading(name, read_only), self.records.forget, self.hints, together=1, inline=inline
         )
 
     async def connect(self) -> None:
-        """Open the file now, on the thread that will write it. Hints of other processes come on this loop."""
+        """Open the file now, on the thread that will use it. Hints of other processes come on this loop."""
         self._loop = asyncio.get_running_loop()
-        await self._writer.run(do_nothing)
+        await (self._reader if self._read_only else self._writer).run(do_nothing)
 
     def _pass_on(self, kinds: Sequence[HintKind]) -> None:
         """Other processes have sent hints: send them here too. On the writer's thread."""
@@ -98,11 +99,30 @@ class Tables:
         await self._writer.close()
 
 
-def _open_for_writing(path: str) -> sqlite3.Connection:
+def _open_for_writing(path: str, read_only: bool) -> sqlite3.Connection:
+    if read_only:
+        raise StoreUnusable(f"{path}: expected a store that may be written, got one that was opened for reading only")
     create_file(path)
     db = connect(path, writing=True)
     try:
         prepare(db, path)
+    except (sqlite3.Error, StoreUnusable):
+        db.close()
+        raise
+    return db
+
+
+def _open_for_reading(path: str, read_only: bool) -> sqlite3.Connection:
+    """A connection beside the writer's; or the only one, and then nobody has looked at the schema yet.
+
+    Not SQLite's own read-only mode: that leaves its side files behind when nobody else has the database open.
+    """
+    if read_only:
+        find_file(path)
+    db = connect(path, writing=False)
+    try:
+        if read_only:
+            check_current(db, path)
     except (sqlite3.Error, StoreUnusable):
         db.close()
         raise
