@@ -14,7 +14,19 @@ from pathlib import Path
 import pytest
 
 from onthedot.clock import NEVER
-from onthedot.stores.sqlite import finish, history, jobs, plan, rates, reserve, runs, schema, upkeep
+from onthedot.stores.sqlite import (
+    excepting,
+    exceptions,
+    finish,
+    history,
+    jobs,
+    plan,
+    rates,
+    reserve,
+    runs,
+    schema,
+    upkeep,
+)
 from onthedot.stores.sqlite.connection import connect, create_file
 
 NOW = 1_000_000
@@ -60,6 +72,19 @@ QUESTIONS = {
         runs.LIST_ENDED,
         {"runs": json.dumps([(1, NOW, "submit:x")])},
         ["SEARCH h USING COVERING INDEX history_submitted (slot_at=? AND job_id=? AND trigger=?)"],
+    ),
+    "the exceptions of a schedule": (
+        exceptions.LIST_EXCEPTIONS,
+        (1, "s"),
+        ["SEARCH exceptions USING PRIMARY KEY (job_id=? AND schedule_id=?)"],
+    ),
+    "the run in a slot's place, asked again": (
+        excepting.FIND_ASKED,
+        {"job_id": 1, "due_at": NOW, "trigger": "submit:x"},
+        [
+            "SEARCH runs USING COVERING INDEX runs_key (job_id=? AND slot_at=? AND trigger=? AND target=?)",
+            "SEARCH history USING COVERING INDEX history_submitted (slot_at=? AND job_id=? AND trigger=?)",
+        ],
     ),
     "the edge of an edit": (
         jobs.FIND_EDGE,
@@ -114,6 +139,9 @@ def fill(db: sqlite3.Connection, beside: int) -> None:
     )
     old = [(10_000_000 + n, n % 20 + 1, n, n % 1000, f"submit:{n}") for n in range(beside)]
     db.executemany(insert_history, [*old, (1, 1, NOW, 7, "submit:x")])
+    given = [(n % 20 + 1, f"s{n}", n) for n in range(beside)]
+    insert_exception = "INSERT INTO exceptions VALUES (?, ?, ?, 'moved', 0, NULL)"
+    db.executemany(insert_exception, [*given, *((1, "s", NOW + number) for number in range(5))])
     db.execute("COMMIT")
 
 

@@ -15,6 +15,7 @@ from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.plan import record_skips
 from onthedot.stores.sqlite.runs import submit_runs
+from onthedot.stores.sqlite.triggers import with_slots
 
 FIND_SCHEDULE = "SELECT watermark, delay FROM schedules WHERE job_id = ? AND schedule_id = ?"
 
@@ -23,11 +24,12 @@ FIND_SLOT_RUN = "SELECT id, state, attempt FROM runs WHERE job_id = ? AND slot_a
 HAS_OPEN_RUN = "SELECT 1 FROM runs WHERE job_id = ? AND trigger = ?"
 
 # Live, or ended: the same key is the same run.
-FIND_ASKED = """
+FIND_ASKED = with_slots("""
 SELECT id FROM runs WHERE job_id = :job_id AND slot_at = :due_at AND trigger = :trigger AND target = ''
 UNION ALL
-SELECT id FROM history WHERE slot_at = :due_at AND job_id = :job_id AND trigger = :trigger
-"""
+SELECT id FROM history INDEXED BY history_submitted
+WHERE slot_at = :due_at AND job_id = :job_id AND trigger = :trigger AND {is_no_slot}
+""")
 
 COUNT_FROM = """
 UPDATE schedules SET watermark = max(watermark, :slot_at), last_end = :since, next_at = :since + delay

@@ -13,13 +13,12 @@ from itertools import islice
 from typing import Any
 
 from onthedot import faults
-from onthedot.clock import Micros
+from onthedot.clock import NEVER, Micros
 from onthedot.errors import StoreUnusable
 from onthedot.run import Lease, RunState
 from onthedot.stores.base import Ask, Reserved
 from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.lane import Transaction
-from onthedot.stores.sqlite.passing import NEVER
 from onthedot.stores.sqlite.plan import NORMAL
 from onthedot.stores.sqlite.tables import Tables, check_lease, take_numbers
 

@@ -217,6 +217,25 @@ async def check_exceptions_go_with_their_schedule(bench: Workbench) -> None:
 
 
 @check
+async def check_what_a_dropped_schedule_owed_has_one_entry(bench: Workbench) -> None:
+    """Its closing window names the two slots; the one that was planned has its entry, the skipped run, already."""
+    record = await bench.define(slots=(10, 20, 30))
+    await cancel(bench, record, 20)
+    await move(bench, record, 70, to=200)
+    await bench.store.pause(record.id, reason="", now=bench.now)
+    bench.turn(75)
+    owed = [
+        skip(10, 10, 1, "edited"),
+        skip(20, 20, 1, "cancelled"),
+        skip(30, 60, 4, "edited"),
+        skip(70, 70, 1, "edited"),
+    ]
+    await bench.put(bench.job(), window(0, 75, skips=owed))
+    assert await skips(bench) == [(10, 10, 1, "edited"), (30, 60, 4, "edited"), (70, 70, 1, "moved")]
+    assert (await bench.slot_run(record, 20)).reason == "cancelled"
+
+
+@check
 async def check_exceptions_are_forgotten_an_hour_later(bench: Workbench) -> None:
     """With the window that leaves them behind; not while the watermark or the clock could come back to them."""
     record, node = await bench.define(slots=(10, 20)), await bench.node()
