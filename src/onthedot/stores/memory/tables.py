@@ -247,6 +247,7 @@ class Tables:
         for heir, gate in self.waiters(key):
             if len(holders) < gate.capacity:
                 heir.blocked_on = None
+                heir.reason = ""
                 heir.gates.append(gate)
                 holders.add(heir.id)
                 self.wait(heir, heir.due_at)

@@ -33,9 +33,11 @@ FORGET_GONE = "DELETE FROM gate_holders WHERE NOT EXISTS (SELECT 1 FROM runs r W
 
 LIST_WAITED_FOR = "SELECT DISTINCT blocked_on FROM runs INDEXED BY runs_blocked WHERE blocked_on IS NOT NULL"
 
-UNBLOCK = "UPDATE runs SET blocked_on = NULL, ready_at = due_at WHERE id = ?"
+UNBLOCK = "UPDATE runs SET blocked_on = NULL, reason = '', ready_at = due_at WHERE id = ?"
 
-UNBLOCK_JOB = "UPDATE runs SET blocked_on = NULL, ready_at = due_at WHERE job_id = ? AND blocked_on IS NOT NULL"
+UNBLOCK_JOB = """
+UPDATE runs SET blocked_on = NULL, reason = '', ready_at = due_at WHERE job_id = ? AND blocked_on IS NOT NULL
+"""
 
 LIST_UNUSED_PLACES = """
 SELECT g.run_id, g.key FROM gate_holders g JOIN runs r ON r.id = g.run_id

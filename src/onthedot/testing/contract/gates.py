@@ -105,6 +105,22 @@ async def check_an_open_gate_has_passed_before_anyone_else_can_take_it(bench: Wo
 
 
 @check
+async def check_who_waits_says_for_whom_and_only_as_long_as_it_does(bench: Workbench) -> None:
+    """People are shown why a run does not start; once the gate is its own, that is not true any more."""
+    record, node = await gated_job(bench), await bench.node()
+    first, second = await bench.submit(record), await bench.submit(record)
+    one, two = await reserved(bench, node, 2)
+    one = await pass_gate(bench, one, overlap(record))
+    assert isinstance(await ask(bench, two, [overlap(record)], WAIT), Blocked)
+    assert (await bench.run(second)).reason == f"waits for run {first}"
+    assert await bench.finish(one)
+    assert (await bench.run(second)).reason == ""
+    [two] = await reserved(bench, node)
+    await pass_gate(bench, two, overlap(record))
+    assert (await bench.run(second)).reason == ""
+
+
+@check
 async def check_an_overlap_gate_is_held_through_back_off(bench: Workbench) -> None:
     """A run that will be tried again keeps its overlap gate, and passes it again without asking anyone."""
     record, node = await gated_job(bench), await bench.node()
