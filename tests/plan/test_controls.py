@@ -65,21 +65,6 @@ def done(fates) -> list[int]:
     return [second for second, (state, _) in fates.items() if state == "succeeded"]
 
 
-def test_paused_five_seconds_before_a_slot_and_resumed_three_later(open_store):
-    """Nothing is lost: the slot is there again, and runs at its instant."""
-
-    async def scenario(harness, job_id):
-        await harness.advance("25s")
-        await harness.store.pause(job_id, reason="lunch")
-        await harness.advance("3s")
-        await resume(harness, job_id)
-        await harness.advance("17s")
-
-    _, fates, ranges, _ = play(scenario, open_store)
-    assert done(fates) == [10, 20, 30, 40]
-    assert ranges == []
-
-
 @pytest.mark.parametrize(
     ("missed", "runs", "skipped"),
     [
@@ -132,19 +117,6 @@ def test_a_pause_survives_a_restart_with_another_definition(open_store):
     record, fates, _, _ = play(scenario, open_store)
     assert (record.state, record.pause_reason, record.revision) == ("paused", "by hand", 2)
     assert done(fates) == [10]
-
-
-@pytest.mark.parametrize("before", [5, 1])
-def test_an_edit_shortly_before_a_slot_loses_and_doubles_nothing(before, open_store):
-    async def scenario(harness, job_id):
-        await harness.advance(30 - before)
-        await harness.stop()
-        await harness.start(every_ten_seconds(timeout="5s"))
-        await harness.advance(15)
-
-    _, fates, ranges, _ = play(scenario, open_store)
-    assert done(fates) == [10, 20, 30, 40] if before == 1 else [10, 20, 30]
-    assert ranges == []
 
 
 def test_deleting_ends_the_rhythm(open_store):

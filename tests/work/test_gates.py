@@ -8,7 +8,6 @@ import pytest
 import onthedot as otd
 from onthedot.clock import SECOND, to_micros
 from onthedot.events import AttemptEnded, RunBlocked, RunSkipped
-from onthedot.run import NewRun
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
@@ -61,18 +60,13 @@ def fates(runs) -> dict:
     }
 
 
-def test_wait_lets_one_slot_wait_and_skips_the_others_at_their_instants(open_store):
-    """Every minute, five minutes long: the next slot waits, the ones between are skipped, each when it is due."""
+def test_who_waits_and_who_is_skipped_is_told_at_its_instant(open_store):
+    """Every minute, five minutes long. The fates are in the table of tests/scenarios."""
     runs, events = watch(every_minute(300), open_store, 12)
-    found = fates(runs)
-    assert found[1] == ("succeeded", "", 60)
-    assert found[2] == ("succeeded", "", 360)  # waited for the first to end, at minute 6
-    assert [found[minute][:2] for minute in (3, 4, 5)] == [("skipped", "overlap")] * 3
-    assert found[6][:2] in (("skipped", "overlap"), ("succeeded", ""), ("running", ""))
     skipped = [event for event in events if isinstance(event, RunSkipped)]
     ended = {run.slot_at: run.ended_at for run in runs if run.state == "skipped"}
+    assert len(skipped) == len(ended) > 3
     assert all(0 <= ended_at - slot_at < SECOND for slot_at, ended_at in ended.items())
-    assert len(skipped) == len(ended)
     assert next(event.holder for event in events if isinstance(event, RunBlocked)) == runs[0].id
 
 
@@ -110,82 +104,6 @@ def test_replace(open_store):
     assert all(start is not None and 0 <= start - 60 * minute < 1 for minute, start in enumerate(starts, 1))
     [first] = [event for event in events if isinstance(event, AttemptEnded)][:1]
     assert (first.finish.verdict.state, first.finish.verdict.reason) == ("cancelled", "replaced")
-
-
-def test_back_off_holds_the_overlap_gate(open_store):
-    sched = otd.Scheduler("memory:", settings=otd.Settings(poll_every=30 * SECOND))
-
-    @sched.job(name="job", schedule=otd.every("1m"), overlap="skip", retry=otd.Retry(2, delay="90s", jitter=False))
-    async def job(ctx: otd.Context) -> None:
-        if ctx.attempt == 1 and ctx.scheduled_at.minute == 1:
-            raise OSError("once")
-
-    found = fates(watch(sched, open_store, 4.5)[0])
-    assert found[1] == ("succeeded", "", 150)  # its second try
-    assert found[2] == ("skipped", "overlap", None)
-    assert found[3] == ("succeeded", "", 180)
-
-
-def test_all_workers_down_for_ten_minutes(open_store):
-    """After the outage the last slot is caught up, and the rhythm goes on."""
-    sched = every_minute(5)
-
-    async def main():
-        harness = Harness(START, store=open_store)
-        await harness.start(sched)
-        await harness.advance("150s")
-        await harness.crash()
-        await harness.advance("10m")
-        await harness.start(sched)
-        await harness.advance("100s")
-        runs, skips = await harness.runs("job"), await harness.skips("job")
-        await harness.stop()
-        await harness.store.close()
-        return runs, skips
-
-    runs, skips = run_virtual(main())
-    found = fates(runs)
-    done = [minute for minute, fate in found.items() if fate[0] == "succeeded"]
-    assert done == [1, 2, 12, 13, 14]
-    missed = sum(skip.count for skip in skips) + sum(fate[:2] == ("skipped", "missed") for fate in found.values())
-    assert missed == 9
-
-
-def test_a_limit_by_key_does_not_keep_others_waiting(open_store):
-    """Limit 10 with 100 waiting, beside another key that starts at once."""
-    sched = otd.Scheduler("memory:", settings=otd.Settings(seats=64))
-    running: dict[str, int] = {}
-    most: dict[str, int] = {}
-    starts: list[str] = []
-
-    @sched.job(name="job", concurrency=otd.Limit(10, key="tenant"))
-    async def job(tenant: str) -> None:
-        starts.append(tenant)
-        running[tenant] = running.get(tenant, 0) + 1
-        most[tenant] = max(most.get(tenant, 0), running[tenant])
-        await asyncio.sleep(2)
-        running[tenant] -= 1
-
-    async def main():
-        harness = Harness(START, store=open_store)
-        await harness.start(sched)
-        record = await harness.store.get_job("job")
-        assert record is not None
-        now = harness.clock.now()
-        many = [NewRun(record.id, f"submit:{n}", now, '{"tenant":"big"}') for n in range(100)]
-        await harness.store.submit([*many, NewRun(record.id, "submit:x", now, '{"tenant":"small"}')])
-        await harness.advance("1s")
-        assert starts.count("big") == 10
-        assert starts.count("small") == 1
-        await harness.advance("30s")
-        runs = await harness.runs("job")
-        await harness.stop()
-        await harness.store.close()
-        return runs
-
-    runs = run_virtual(main())
-    assert {run.state for run in runs} == {"succeeded"}
-    assert most == {"big": 10, "small": 1}
 
 
 @pytest.mark.parametrize(

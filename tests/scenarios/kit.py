@@ -1,0 +1,302 @@
+"""Scenarios as data: what the job is, what happens when, and the exact fate of every slot and every submitted run.
+
+Each runs with real engines in virtual time, on nodes of the simulator: a killed node writes nothing more, and a call's
+answer can be lost. Seconds count from noon. Starts are what the handlers themselves noted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import onthedot as otd
+from onthedot.clock import SECOND, Clock, to_micros
+from onthedot.job import Job
+from onthedot.plan.controls import put_job, resume_job
+from onthedot.run import NewRun, RunRecord, is_slot
+from onthedot.stores.base import Store
+from onthedot.tasks.registry import Registry
+from onthedot.testing import VirtualClock
+from onthedot.testing.checker import RULES, Journal, check
+from onthedot.testing.simulation.cable import CALLER
+from onthedot.testing.simulation.chance import Chance
+from onthedot.testing.simulation.faults import Fault, Weather
+from onthedot.testing.simulation.loop import ClusterLoop
+from onthedot.testing.simulation.node import Node, lengths
+from onthedot.testing.simulation.recorder import Recorder
+
+NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+T0 = to_micros(NOON)
+JOB = "job"
+FOREVER = 1e9
+CLEAR_SKY = Weather(lost=0.0, hints_lost=0.0, slow=0.0, latency=0.0)
+SETTINGS = otd.Settings()
+
+OpenStore = Callable[[Clock], Store | Awaitable[Store]]
+Work = Callable[[otd.Context], Awaitable[None]]
+
+
+class At(NamedTuple):
+    """At this second, this is done: the name of a verb of `World`, and what it is given."""
+
+    second: float
+    verb: str
+    given: tuple[Any, ...] = ()
+    options: Mapping[str, Any] = {}
+
+
+def at(second: float, verb: str, *given: Any, **options: Any) -> At:
+    """A line of a script."""
+    return At(second, verb, given, options)
+
+
+class Between(NamedTuple):
+    """A start that a drawn back-off has delayed."""
+
+    first: float
+    last: float
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, int | float) and self.first <= other <= self.last
+
+    def __hash__(self) -> int:
+        raise TypeError("a range of seconds is compared, and never looked up")
+
+
+class Fate(NamedTuple):
+    """What became of a run: its state, the reason that is recorded with it, and the seconds of its starts."""
+
+    state: str
+    reason: str
+    starts: list[Any]
+    attempts: int
+
+
+def ran(*starts: float | Between) -> Fate:
+    """It succeeded, with its last start."""
+    return Fate("succeeded", "", list(starts), len(starts))
+
+
+def skipped(reason: str) -> Fate:
+    return Fate("skipped", reason, [], 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One line of the table. `fates` are those of all slots up to `until` and of all submitted runs, by the second of
+    the slot or by the name that the script gave to the run; `ranges` the slots that were skipped when they were
+    planned: (first, last, how many, why)."""
+
+    job: Mapping[str, Any] = field(default_factory=dict)
+    takes: float = 0.0
+    fails: tuple[tuple[float, int], ...] = ()  # (slot, attempt) that raise
+    nodes: str = "a"
+    settings: otd.Settings = SETTINGS
+    script: tuple[At, ...] = ()
+    until: float
+    fates: Mapping[Any, Fate]
+    ranges: tuple[tuple[float, float, int, str], ...] = ()
+    unjudged: tuple[str, ...] = ()  # rules of the checker that do not know of what the script does
+
+
+class World:
+    """A store, its nodes, and what somebody may do to them."""
+
+    def __init__(self, scenario: Scenario, loop: ClusterLoop, open_store: OpenStore) -> None:
+        self.scenario = scenario
+        self.loop = loop
+        self.clock = VirtualClock(loop, NOON)
+        self.journal = Journal(lambda: (self.clock.now(), self.clock.steady(), CALLER.get()))
+        self._edits = 0  # a definition is told from another by its mark
+        self.registry, self.definition = self._program(scenario.job)
+        self.names: dict[int, str] = {}
+        self._open = open_store
+        self._nodes = {name: number for number, name in enumerate("abc")}
+        self.nodes: dict[str, Node] = {}
+
+    async def open(self) -> None:
+        opened = self._open(self.clock)
+        self.raw: Store = await opened if isinstance(opened, Awaitable) else opened
+        self.store: Any = Recorder(self.raw, self.journal)
+        self.raw.hints.listen(self._spread)
+        self.journal.add("nemesis", "begin", seed="scenario", settings=lengths(self.scenario.settings))
+
+    def _spread(self, hint: Any) -> None:
+        for node in self.nodes.values():
+            if node.boot is not None:
+                node.boot.cable.hear(hint)
+
+    def _program(self, options: Mapping[str, Any]) -> tuple[Registry, Job]:
+        """The job with its handler, which notes what it sees."""
+        sched = otd.Scheduler("memory:", settings=self.scenario.settings)
+        failing = set(self.scenario.fails)
+
+        async def handle(ctx: otd.Context, mark: int, tenant: str = "") -> None:
+            slot = to_micros(ctx.scheduled_at)
+            seen = {"run": ctx.run_id, "job": JOB, "slot": slot, "attempt": ctx.attempt, "fence": ctx.fence}
+            seen |= {"mark": mark, "tenant": tenant}
+            self.journal.add("job", "start", **seen)
+            outcome = "cancelled"
+            try:
+                await asyncio.sleep(self.scenario.takes)
+                outcome = "failed"
+                if ((slot - T0) / SECOND, ctx.attempt) in failing:
+                    raise OSError("as the table says")
+                outcome = "done"
+            finally:
+                self.journal.add("job", "end", **seen, outcome=outcome)
+
+        self._edits += 1
+        sched.job(**{"name": JOB, "args": {"mark": self._edits}, **options})(handle)
+        return sched.registry, sched.jobs[JOB]
+
+    # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def boot(self, name: str, *, works: bool = True) -> None:
+        """Start a node that has the job and its handler, or one that only plans."""
+
+        def program() -> tuple[Registry, list[Job]]:
+            return (self.registry, [self.definition]) if works else (Registry(), [])
+
+        settings = replace(self.scenario.settings, node_id=name)
+        if name not in self.nodes:
+            node = Node(
+                self._nodes[name], "scenario", self.loop, self.store, self.journal, settings, program, self._strike
+            )
+            node.weather = CLEAR_SKY
+            self.nodes[name] = node
+        self.nodes[name].start()
+        await asyncio.sleep(0.001)  # calls take no time here: it has started
+        assert self.nodes[name].up
+
+    async def kill(self, name: str, length: float = FOREVER) -> None:
+        """kill -9; it boots again after `length`."""
+        self.nodes[name].kill(length)
+
+    async def kill_at(self, name: str, op: str, length: float = FOREVER) -> None:
+        """kill -9 when the node's next call of this name has been done, and before its answer."""
+        self.nodes[name].armed.append(Fault(0.0, "crash", 0, length, op=op, when="after"))
+
+    async def lose_answer(self, name: str, op: str) -> None:
+        """The node's next call of this name is done, and its answer lost."""
+        self.nodes[name].armed.append(Fault(0.0, "deaf", 0, 0.001, op=op, when="after"))
+
+    def _strike(self, node: Node, fault: Fault) -> None:
+        if fault.kind == "crash":
+            node.kill(fault.length)
+            return
+        node.broken[fault.kind] = fault.amount
+        self.loop.call_later(fault.length, node.broken.pop, fault.kind, None)
+
+    # ── what people ask for ──────────────────────────────────────────────────────────────────────────────────
+
+    async def job_id(self) -> int:
+        record = await self.raw.get_job(JOB)
+        assert record is not None
+        return record.id
+
+    async def put(self, **options: Any) -> None:
+        """Create or edit the job."""
+        self.registry, self.definition = self._program({**self.scenario.job, **options})
+        await put_job(self.store, self.definition, clock=self.clock, settings=self.scenario.settings)
+
+    async def pause(self) -> None:
+        await self.store.pause(await self.job_id(), reason="by hand")
+
+    async def resume(self, missed: Any = "none") -> None:
+        await resume_job(
+            self.store, await self.job_id(), missed=missed, clock=self.clock, settings=self.scenario.settings
+        )
+
+    async def submit(self, *names: str, key: str = "", trigger: str = "submit", tenant: str = "") -> None:
+        """Ask for runs that are due now; what the script calls them."""
+        args = json.dumps({"mark": self._edits, "tenant": tenant}) if tenant else None
+        job_id, now = await self.job_id(), self.clock.now()
+        runs = await self.store.submit([NewRun(job_id, f"{trigger}:{name}", now, args, key) for name in names])
+        for run, name in zip(runs, names, strict=True):
+            self.names.setdefault(run, name)
+
+    # ── what came of it ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def fates(self) -> dict[float | str, Fate]:
+        """Every slot up to the end, and every submitted run."""
+        found: dict[float | str, Fate] = {}
+        for run in sorted(await self.raw.list_runs(job=JOB, limit=10_000), key=lambda run: run.id):
+            second = (run.slot_at - T0) / SECOND
+            if not is_slot(run.trigger) or second <= self.scenario.until:
+                name = second if is_slot(run.trigger) else self.names[run.id]
+                assert name not in found, f"{name} has two fates"
+                found[name] = self._fate(run)
+        return found
+
+    def _fate(self, run: RunRecord) -> Fate:
+        noted = [event for event in self.journal.events if event["ev"] == "start" and event["run"] == run.id]
+        starts = [(event["t_store"] - T0) / SECOND for event in noted]
+        return Fate(run.state.value, run.reason, starts, run.attempts)
+
+    def most_at_once(self) -> dict[str, int]:
+        """By tenant: how many attempts ran side by side at the most."""
+        running: Counter[str] = Counter()
+        most: Counter[str] = Counter()
+        for event in self.journal.events:
+            if event["src"] == "job":
+                running[event["tenant"]] += 1 if event["ev"] == "start" else -1
+                most[event["tenant"]] = max(most[event["tenant"]], running[event["tenant"]])
+        return dict(most)
+
+    async def ranges(self) -> tuple[tuple[float, float, int, str], ...]:
+        skips = sorted(await self.raw.list_skips(job=JOB, limit=10_000), key=lambda skip: skip.first)
+        return tuple(((skip.first - T0) / SECOND, (skip.last - T0) / SECOND, skip.count, skip.reason) for skip in skips)
+
+
+def play(scenario: Scenario, open_store: OpenStore) -> tuple[World, dict[float | str, Fate], tuple[Any, ...]]:
+    """Run a scenario to its end."""
+    loop = ClusterLoop(Chance("scenario order"))
+    world = World(scenario, loop, open_store)
+
+    async def main() -> tuple[dict[float | str, Fate], tuple[Any, ...]]:
+        await world.open()
+        for name in scenario.nodes:
+            await world.boot(name)
+        for step in scenario.script:
+            await _until(world, step.second)
+            await getattr(world, step.verb)(*step.given, **step.options)
+        await _until(world, scenario.until)
+        found = await world.fates(), await world.ranges()
+        world.journal.close()
+        for node in world.nodes.values():
+            node.kill(FOREVER)
+        await world.raw.close()
+        return found
+
+    try:
+        fates, ranges = loop.run_until_complete(main())
+    finally:
+        loop.bury_all()
+        loop.close()
+    assert not loop.trouble, loop.trouble
+    return world, fates, ranges
+
+
+async def _until(world: World, second: float) -> None:
+    await asyncio.sleep(max(0.0, second - world.loop.time()))
+
+
+def judge(scenario: Scenario, open_store: OpenStore) -> World:
+    """Every fate is as the table says, and the history breaks no rule."""
+    world, fates, ranges = play(scenario, open_store)
+    wrong = [
+        f"{name}: expected {scenario.fates.get(name)}, found {fates.get(name)}"
+        for name in {**scenario.fates, **fates}
+        if scenario.fates.get(name) != fates.get(name)
+    ]
+    assert not wrong, "\n".join(wrong)
+    assert ranges == scenario.ranges, f"expected {scenario.ranges}, found {ranges}"
+    found = check(world.journal.events, only=[rule for rule in RULES if rule not in scenario.unjudged])
+    assert not found, "\n".join(map(str, found))
+    return world
