@@ -30,6 +30,7 @@ POINTS: dict[str, str] = {
     "reap.before_write": "orphans are found, nothing is written",
     "reap.in_transaction": "an orphan's attempt is recorded, its run has not moved",
     "expire.before_write": "missed runs are about to be skipped",
+    "expire.in_transaction": "missed runs are found, none of them is skipped yet",
     "prune.before_write": "a step of pruning is about to be written",
     "stop.draining": "a stopping node waits for its attempts",
     "stop.before_leave": "all attempts have ended, the node has not left",

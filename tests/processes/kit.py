@@ -184,6 +184,12 @@ class Cluster(crash.Victims):
         finally:
             db.close()
 
+    def held_by(self, node: Process) -> list[tuple[Any, ...]]:
+        """The runs that are reserved or running under a node's name: (id, state)."""
+        return self.look(
+            "SELECT r.id, r.state FROM runs r JOIN nodes n ON n.incarnation = r.incarnation WHERE n.id = ?", node.name
+        )
+
     def entries(self, event: str) -> list[dict[str, Any]]:
         """The journal's lines of one kind, in order."""
         text = self.journal.read_text() if self.journal.exists() else ""

@@ -23,6 +23,7 @@ from onthedot.events import (
     LeaseLost,
     NodeFenced,
     NodeLeft,
+    RunMissed,
     RunRecovered,
     StoreTrouble,
     TermEnded,
@@ -32,7 +33,7 @@ from onthedot.settings import Settings
 from onthedot.tasks.context import Context
 from tests.crash import victim
 
-STEADY, DEEP, PING = "steady", "deep", "ping"
+STEADY, DEEP, PING, NAP, NAP_ONCE = "steady", "deep", "ping", "nap", "nap_once"
 DEEP_SECONDS = 1.5
 
 
@@ -85,7 +86,37 @@ def quiet(database: Path, journal: Journal, name: str, lease: float) -> otd.Sche
     return sched
 
 
-PROGRAMS: dict[str, Callable[[Path, Journal, str, float], otd.Scheduler]] = {"busy": busy, "quiet": quiet}
+def naps(database: Path, journal: Journal, name: str, lease: float) -> otd.Scheduler:
+    """Jobs that somebody else submits: they sleep for as long as they are told, but only the first time."""
+    sched = otd.Scheduler(f"sqlite:///{database}", settings=settings(name, lease))
+
+    async def nap(ctx: Context, seconds: float) -> None:
+        journal.attempt("start", ctx)
+        try:
+            await asyncio.sleep(seconds if ctx.attempt == 1 else 0)
+        except asyncio.CancelledError:
+            journal.attempt("stopped", ctx)
+            raise
+        journal.attempt("end", ctx)
+
+    sched.job(name=NAP, args={"seconds": 0.0})(nap)
+    sched.job(name=NAP_ONCE, args={"seconds": 0.0}, guarantee="at_most_once")(nap)
+    return sched
+
+
+def naps_in_a_hurry(database: Path, journal: Journal, name: str, lease: float) -> otd.Scheduler:
+    """The same, on a node that waits for a second only when it stops."""
+    sched = naps(database, journal, name, lease)
+    sched.settings = replace(sched.settings, grace=SECOND)
+    return sched
+
+
+PROGRAMS: dict[str, Callable[[Path, Journal, str, float], otd.Scheduler]] = {
+    "busy": busy,
+    "quiet": quiet,
+    "naps": naps,
+    "naps_in_a_hurry": naps_in_a_hurry,
+}
 
 
 def tell(event: Event) -> None:
@@ -98,6 +129,8 @@ def tell(event: Event) -> None:
             about = finish.lease.run_id
         case RunRecovered(lease=lease):
             about = lease.run_id
+        case RunMissed(run=run):
+            about = run.id
         case StoreTrouble(service=service, error=error):
             about = f"{service}: {error}"
         case NodeLeft():
@@ -128,11 +161,11 @@ async def submit(sched: otd.Scheduler, journal: Journal, stop: asyncio.Event) ->
 async def main(database: Path, journal_at: Path, name: str, program: str, lease: float) -> None:
     stop, quietly = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
-    loop.add_signal_handler(signal.SIGUSR1, quietly.set)
     journal = Journal(journal_at, name)
     sched = PROGRAMS[program](database, journal, name, lease)
     sched.subscribe(tell)
+    loop.add_signal_handler(signal.SIGTERM, lambda: sched.stop_now() if stop.is_set() else stop.set())
+    loop.add_signal_handler(signal.SIGUSR1, quietly.set)
     async with sched:
         say("ready")
         errands = asyncio.create_task(submit(sched, journal, quietly)) if program == "busy" else None

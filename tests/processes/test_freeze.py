@@ -80,10 +80,10 @@ def is_locked(nodes: Cluster) -> bool:
     return False
 
 
-def freeze_at(nodes: Cluster, point: str) -> Frozen:
+def freeze_at(nodes: Cluster, point: str, *, program: str = "busy") -> Frozen:
     """A node that has stopped itself at a named point, outside a write."""
     for number in range(TRIES):
-        process = nodes.boot(f"{point}#{number}", lease=LEASE, stop_point=point)
+        process = nodes.boot(f"{point}#{number}", program=program, lease=LEASE, stop_point=point)
         fault = process.wait_frozen()
         if not is_locked(nodes):
             [[incarnation]] = nodes.look("SELECT incarnation FROM nodes WHERE id = ?", process.name)

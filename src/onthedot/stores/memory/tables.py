@@ -229,6 +229,7 @@ class Tables:
         for run in waiting:
             if run.blocked_on is not None:
                 run.blocked_on = None
+                run.reason = ""
                 self.wait(run, run.due_at)
         for run in waiting:
             self.open_gates([gate for gate in run.gates if not gate.until_end], run)

@@ -78,6 +78,7 @@ class Upkeep(Runs):
         def work(tx: Transaction) -> list[RunRecord]:
             at = self.read_clock(now)
             missed = tx.db.execute(LIST_MISSED, {"now": at, "limit": limit}).fetchall()
+            faults.point("expire.in_transaction")
             return [_expire(tx, run_id, "missed" if is_slot else "expired", at) for run_id, is_slot in missed]
 
         return await self.write(work)

@@ -1,0 +1,87 @@
+"""What real processes leave behind, as a history that the checker reads: their file, and the jobs' own journal."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from onthedot.run import TERMINAL
+from onthedot.stores.definitions import encode
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.testing.checker import Event, Violation, check
+from onthedot.testing.simulation.node import lengths
+from tests.processes.kit import Cluster
+from tests.processes.node import settings
+
+# What a file and a journal can show. The others need every write of the store, which nobody notes here.
+RULES = ("S1", "S2", "S3", "S5", "S6", "S7", "S8", "S9", "S16", "S18", "matching by key", "matching by time")
+_FOR_EVER = 2**62
+_FAILED = ("failed", "timed_out")
+
+
+async def judged(nodes: Cluster) -> list[Violation]:
+    """Every rule that the history of these processes breaks."""
+    return check(await history_of(nodes), only=RULES)
+
+
+async def history_of(nodes: Cluster) -> list[Event]:
+    """The events of all runs, in the order of their instants; what the store did comes before what a job noted then."""
+    store = await SqliteStore.open(nodes.database)
+    try:
+        found = [(0, 0, _event("nemesis", "begin", settings=lengths(settings("", 2.0))))]
+        ids: dict[tuple[str, str], int] = {}
+        for record in await store.list_jobs():
+            job = record.job
+            ids[job.namespace, job.name] = record.id
+            edit = {"job": job.name, "job_id": record.id, "rev": record.revision, "change": "created", "marks": {}}
+            found.append((0, 1, _event("store", "edit", definition=encode(job), **edit)))
+        for run in await store.list_runs(limit=1_000_000):
+            attempts = await store.list_attempts(run.id)
+            found += _of_run(run, ids[run.namespace, run.job], attempts)
+    finally:
+        await store.close()
+    joined = {event["inc"] for _, _, event in found if "inc" in event}
+    found += [(0, 2, _event("store", "join", inc=name, ttl=_FOR_EVER)) for name in joined]
+    found += _of_journal(nodes)
+    ordered = sorted(found, key=lambda entry: entry[:2])
+    return [event | {"seq": seq, "t_store": at, "t_mono": at} for seq, (at, _, event) in enumerate(ordered, 1)]
+
+
+def _event(src: str, ev: str, **facts: Any) -> Event:
+    return {"src": src, "ev": ev, "node": "", **facts}
+
+
+def _of_run(run: Any, job_id: int, attempts: list[Any]) -> list[tuple[int, int, Event]]:
+    key = {"run": run.id, "job_id": job_id, "trigger": run.trigger, "slot": run.slot_at}
+    found = [(run.created_at, 3, _event("store", "submit", **key, due=run.slot_at, body=None))]
+    failures = recoveries = 0
+    for number, one in enumerate(attempts, 1):
+        lease = {"lease": one.lease_id, "attempt": one.attempt, "inc": one.node}
+        counts = {"failures": failures, "recoveries": recoveries}
+        armed = _event("store", "arm", **key, **lease, **counts, fence=one.fence, due=one.due_at, rev=one.revision)
+        found.append((one.armed_at, 4, armed))
+        failed, lost = one.outcome in _FAILED, one.outcome == "lost"
+        failures, recoveries = failures + failed, recoveries + lost
+        state = str(run.state) if number == len(attempts) and run.state in TERMINAL else "scheduled"
+        verdict = {"state": state, "outcome": one.outcome, "due": 0, "failed": failed, "recovered": lost}
+        ended = _event("store", "finish", run=run.id, **lease, **verdict, ok=True, ended=one.ended_at)
+        found.append((one.ended_at, 6, ended))
+    if run.state in ("skipped", "cancelled") and not attempts:
+        found.append((run.ended_at, 6, _event("store", "expire", **key, state=str(run.state), reason=run.reason)))
+    counted = {"attempts": run.attempts, "failures": run.failures, "recoveries": run.recoveries}
+    final = _event("api", "final", run=run.id, state=str(run.state), recorded=len(attempts), **counted)
+    return [*found, (_FOR_EVER, 7, final)]
+
+
+def _of_journal(nodes: Cluster) -> list[tuple[int, int, Event]]:
+    found = []
+    for line in nodes.journal.read_text().splitlines():
+        entry = json.loads(line)
+        if entry["event"] in ("start", "end", "stopped"):
+            seen = {name: entry[name] for name in ("run", "job", "slot", "attempt", "fence")} | {"mark": 0}
+            if entry["event"] == "start":
+                found.append((entry["at"], 5, _event("job", "start", **seen)))
+            else:
+                outcome = "done" if entry["event"] == "end" else "cancelled"
+                found.append((entry["at"], 5, _event("job", "end", **seen, outcome=outcome)))
+    return found

@@ -1,0 +1,56 @@
+"""What the checker is given of real processes is enough to find them out."""
+
+from __future__ import annotations
+
+from onthedot.ids import SeededIds
+from onthedot.job import Call, Guarantee, Job, task_name
+from onthedot.run import NewRun, RunState
+from onthedot.stores.base import Ask, Node
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.verdict import Finish, OutcomeKind, Verdict
+from tests.crash.victim import Journal
+from tests.processes.history import judged
+from tests.processes.kit import SECOND, Cluster, now
+
+
+async def one_run(nodes: Cluster) -> dict[str, object]:
+    """A run that has succeeded, by the store; and what its handler would note."""
+    store, ids = await SqliteStore.open(nodes.database), SeededIds(1)
+    job = Job(name="job", task=Call(handler="job"), guarantee=Guarantee.AT_MOST_ONCE)
+    put = await store.put_job(job)
+    await store.submit([NewRun(put.record.id, "submit:1", now() - SECOND)])
+    await store.register(Node("n", "inc"), ttl=60 * SECOND)
+    [lease] = (await store.reserve(Ask("inc", ids.leases(1), 1, tasks=frozenset({task_name(job.task)})))).armed
+    began = now()
+    assert await store.finish([Finish(lease, Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED), began, began + 5)])
+    await store.close()
+    return {
+        "job": "job", "run": lease.run_id, "attempt": 1, "fence": lease.fence, "slot": lease.slot_at, "at": began + 1,
+    }  # fmt: skip
+
+
+async def broken(tmp_path, *noted: str, **other: int) -> set[str]:
+    """The rules that are broken when the handler has noted this."""
+    nodes = Cluster(tmp_path)
+    seen = await one_run(nodes)
+    journal = Journal(nodes.journal)
+    for event in noted:
+        journal.note(event, **(seen | other))
+    return {violation.rule for violation in await judged(nodes)}
+
+
+async def test_an_honest_history_breaks_nothing(tmp_path):
+    assert await broken(tmp_path, "start", "end") == set()
+
+
+async def test_a_second_start_is_found(tmp_path):
+    assert await broken(tmp_path, "start", "end", "start", "end") == {"S5", "S9"}
+
+
+async def test_a_success_without_an_end_is_found(tmp_path):
+    assert await broken(tmp_path, "start") == {"matching by key", "matching by time"}
+
+
+async def test_an_early_start_is_found(tmp_path):
+    early = now() - 3 * SECOND
+    assert {"S2", "S3"} <= await broken(tmp_path, "start", "end", at=early)

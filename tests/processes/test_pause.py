@@ -1,0 +1,65 @@
+"""Paused and resumed by one process, while others plan and execute: when the call returns, nothing more is armed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onthedot.clock import SystemClock
+from onthedot.plan.controls import resume_job
+from onthedot.plan.windows import Missed
+from tests.crash.kit import gather_evidence
+from tests.crash.victim import ALWAYS
+from tests.processes import verdicts
+from tests.processes.client import client
+from tests.processes.kit import cluster, now
+from tests.processes.node import settings
+
+LEASE = 15.0
+LENGTH = 0.7  # seconds: of seven slots
+
+
+@pytest.mark.slow
+async def test_nothing_is_armed_between_pause_and_resume(tmp_path):
+    modes: tuple[Missed, ...] = ("none", "last", "all")
+    pauses = []
+    with cluster(tmp_path) as nodes:
+        nodes.boot_all("a", "b", lease=LEASE)
+        async with client(nodes) as asking:
+            job_id = await asking.job_id(ALWAYS)
+            for missed in modes:
+                nodes.wait_for_start(ALWAYS, since=now())
+                paused = await asking.store.pause(job_id, reason="from elsewhere")
+                acknowledged = now()
+                assert paused.withdrawn > 0
+                await asyncio.sleep(LENGTH)  # the pause itself
+                asked = now()
+                resumed = await resume_job(
+                    asking.store, job_id, missed=missed, clock=SystemClock(), settings=settings("", LEASE)
+                )
+                pauses.append((missed, acknowledged, asked, resumed))
+            nodes.wait_for_start(ALWAYS, since=now())
+        nodes.settle()
+        evidence = await gather_evidence(nodes)
+    verdicts.check_all(evidence, nodes.faults, lease=LEASE, lost=False)
+    runs = {run.slot_at: run for run in evidence.runs.values() if run.job == ALWAYS}
+    ahead = [begun for _, begun, _, _ in pauses[1:]] + [2**62]  # a later pause withdraws what lies beyond it
+    for (missed, acknowledged, asked, resumed), until in zip(pauses, ahead, strict=True):
+        during = [
+            attempt
+            for run in runs.values()
+            for attempt in evidence.attempts[run.id]
+            if acknowledged < attempt.armed_at < asked
+        ]
+        assert during == [], f"armed while paused: {during}"
+        late = [slot for slot in resumed.slots if slot <= asked]
+        skipped = sum(skip.count for skip in resumed.skips)
+        slots = len([slot for slot in runs if acknowledged < slot <= asked]) + skipped
+        assert slots >= 6, "too short a pause to show anything"
+        assert {"none": not late, "last": len(late) == 1, "all": not skipped}[missed], (missed, late, skipped)
+        assert {slot for slot in resumed.slots if slot < until} <= runs.keys()
+        ends = [(str(runs[slot].state), runs[slot].reason) for slot in late]
+        # Those of the last 30 s count as on time: the job's overlap lets one of them wait at a time.
+        assert set(ends) <= ({("succeeded", "")} if missed == "last" else {("succeeded", ""), ("skipped", "overlap")})
+        assert missed == "none" or ("succeeded", "") in ends
