@@ -94,6 +94,7 @@ class Tables:
         self.waiting: dict[str, list[tuple[Micros, int]]] = defaultdict(list)
         self.holders: dict[str, set[int]] = defaultdict(set)  # of gates, by key
         self.blocked: dict[str, list[tuple[Micros, int]]] = defaultdict(list)  # who waits at them, by due instant
+        self.widest: dict[str, int] = {}  # the largest capacity that anyone who waits there goes by
         self.rates: dict[str, Tat] = {}  # by key; one that is not here has been idle
         self.finished: dict[int, RunRecord] = {}  # in the order in which they ended
         self.finished_keys: dict[int, RunKey] = {}
@@ -213,7 +214,8 @@ class Tables:
 
     def waiters(self, key: str) -> list[tuple[Run, Gate]]:
         """Who waits at a gate, and how each wants to hold it, in the order in which it will pass to them."""
-        runs = [self.runs[run_id] for _, run_id in sorted(self.blocked.get(key, ())) if run_id in self.runs]
+        entries = sorted(set(self.blocked.get(key, ())))  # who was freed and waits again is in it twice
+        runs = [self.runs[run_id] for _, run_id in entries if run_id in self.runs]
         return [(run, run.blocked_on) for run in runs if run.blocked_on is not None and run.blocked_on.key == key]
 
     def block(self, run: Run, gate: Gate) -> None:
@@ -221,6 +223,7 @@ class Tables:
         run.blocked_on = gate
         run.ready_at = NEVER
         heapq.heappush(self.blocked[gate.key], (run.due_at, run.id))
+        self.widest[gate.key] = max(gate.capacity, self.widest.get(gate.key, 0))
 
     def stand_aside(self, job_id: int) -> None:
         """Runs of the job that wait at gates are ready again, and places that others could use are given up: what
@@ -244,24 +247,33 @@ class Tables:
     def pass_on(self, key: str) -> int:
         """An open gate passes to those who have waited longest, as far as there is room by their own capacity: they
         hold it from now on, and are ready. How many."""
-        holders, passed = self.holders[key], 0
-        for heir, gate in self.waiters(key):
-            if len(holders) < gate.capacity:
-                heir.blocked_on = None
-                heir.reason = ""
-                heir.gates.append(gate)
-                holders.add(heir.id)
-                self.wait(heir, heir.due_at)
-                self.hints.send(Hint("runs", heir.due_at))
-                passed += 1
+        holders, line, passed = self.holders[key], self.blocked[key], 0
+        aside: list[tuple[Micros, int]] = []
+        while line and len(holders) < self.widest.get(key, 0):
+            entry = heapq.heappop(line)
+            heir = self.runs.get(entry[1])
+            if heir is None or heir.blocked_on is None or heir.blocked_on.key != key:
+                continue  # it waits here no more
+            if len(holders) >= heir.blocked_on.capacity:
+                aside.append(entry)
+                continue
+            holders.add(heir.id)
+            heir.gates.append(heir.blocked_on)
+            heir.blocked_on = None
+            heir.reason = ""
+            self.wait(heir, heir.due_at)
+            self.hints.send(Hint("runs", heir.due_at))
+            passed += 1
+        for entry in aside:
+            heapq.heappush(line, entry)
         self._tidy(key)
         return passed
 
     def _tidy(self, key: str) -> None:
         """Forget gates that nobody holds or waits for: there may be one for every value of an argument."""
-        self.blocked[key] = [(run.due_at, run.id) for run, _ in self.waiters(key)]
         if not self.blocked[key]:
             del self.blocked[key]
+            self.widest.pop(key, None)
         if not self.holders[key]:
             del self.holders[key]
 
