@@ -28,6 +28,7 @@ from onthedot.stores.sqlite import (
     upkeep,
 )
 from onthedot.stores.sqlite.connection import connect, create_file
+from onthedot.stores.sqlite.passing import NEVER
 
 NOW = 1_000_000
 
@@ -198,6 +199,28 @@ def test_a_question_reads_its_range(name, databases):
 def test_what_does_not_concern_it_costs_nothing(name, databases):
     statement, values, _ = QUESTIONS[name]
     few, many = (steps_of(db, statement, values) for db in databases)
+    assert many <= few * 1.1
+
+
+def test_who_waits_at_a_gate_costs_nothing_when_the_next_run_is_looked_for(tmp_path):
+    """Thousands may wait at one gate, and every look for work asks when to look again."""
+    path = str(tmp_path / "waiting.db")
+    create_file(path)
+    db = connect(path, writing=True)
+    schema.prepare(db, path)
+    fill(db, 10)
+    values = {"queue": "default", "priority": 0, "now": NOW, "never": NEVER}
+    few = steps_of(db, reserve.LIST_LATER, values)
+    insert = (
+        "INSERT INTO runs (id, job_id, state, queue, priority, slot_at, due_at, ready_at, attempt, failures,"
+        " recoveries, delayed, created_at, trigger, target, reason, blocked_on, blocked_capacity, blocked_until_end)"
+        " VALUES (?, 1, 'scheduled', 'default', 0, 1, 1, ?, 0, 0, 0, 0, 0, ?, '', '', 'gate', 1, 0)"
+    )
+    db.execute("BEGIN")
+    db.executemany(insert, [(100_000 + number, NEVER, f"submit:w{number}") for number in range(2_000)])
+    db.execute("COMMIT")
+    many = steps_of(db, reserve.LIST_LATER, values)
+    db.close()
     assert many <= few * 1.1
 
 

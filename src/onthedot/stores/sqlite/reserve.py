@@ -19,6 +19,7 @@ from onthedot.run import Lease, RunState
 from onthedot.stores.base import Ask, Reserved
 from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.passing import NEVER
 from onthedot.stores.sqlite.plan import NORMAL
 from onthedot.stores.sqlite.tables import Tables, check_lease, take_numbers
 
@@ -42,8 +43,8 @@ ORDER BY r.ready_at, r.id
 LIST_DUE_RUNS = _CANDIDATES.format(due="r.ready_at <= :now")
 LIST_AHEAD = _CANDIDATES.format(due="r.ready_at > :now AND r.ready_at <= :until AND r.state = 'scheduled'")
 
-# What will be ready later, in order; read until the first row that settles the matter. Who is held, or waits at a
-# gate, is not: it is never ready by itself.
+# What will be ready later, in order; read until the first row that settles the matter. Not those that wait at a gate or
+# are held by a pause: they are ready never, stand together at the end of the index, and there may be thousands.
 LIST_LATER = """
 SELECT ready_at, state = 'reserved', incarnation FROM runs INDEXED BY runs_ready
 WHERE queue = :queue AND priority = :priority AND state <> 'running' AND ready_at > :now AND ready_at < :never
