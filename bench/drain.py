@@ -110,12 +110,18 @@ async def drain_file(what: str, path: Path, run_ids: list[int], *, nodes: int = 
 
 
 async def drain(
-    what: str, store: Store, run_ids: list[int], *, before: dict[RunState, int] | None = None, nodes: int = 1
+    what: str,
+    store: Store,
+    run_ids: list[int],
+    *,
+    before: dict[RunState, int] | None = None,
+    nodes: int = 1,
+    counter: Counter | None = None,
 ) -> Drained:
     """Let a scheduler work off these runs, and see that each was executed once and is in history once."""
     ended = dict(before or {})
     ended.pop(RunState.SCHEDULED, None)
-    counter = Counter(len(run_ids))
+    counter = counter or Counter(len(run_ids))
     sched = counter.scheduler(store)
     commits_before = commits_of(store)
     began = time.perf_counter()

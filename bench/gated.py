@@ -1,0 +1,117 @@
+"""Gated: how fast runs are worked off that have to pass a gate, beside the same runs without one.
+
+Overlap: a hundred jobs that do not overlap themselves, so a hundred runs at a time. Limit: one job with ten tenants,
+ten runs at a time of each. One key: the same with one tenant, where all the others wait. Both sides are ours, from
+`start()` until `stop()` has returned; bare has the same jobs and arguments, and no gates. More runs than the gates let
+pass must never be seen at once. There is no budget yet: the figures are printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter as Tally
+from collections.abc import Callable
+from pathlib import Path
+
+import onthedot as otd
+from bench import drain
+from bench.nodes import JOB, Counter, open_store, wall
+from bench.results import BenchFailed, Result, ratio
+from bench.rounds import Plan, alternate
+from onthedot.ids import SeededIds
+from onthedot.job import Call, Job, JobRecord
+from onthedot.run import NewRun, submit_trigger
+from onthedot.stores.base import Store
+
+RUNS = {"overlap": 5_000, "limit": 5_000, "one key": 2_000}
+JOBS = 100
+MOST = 10  # runs of a tenant at a time
+TENANTS = {"limit": 10, "one key": 1}
+
+_FILL_BATCH = 5_000
+
+
+def run(plan: Plan) -> list[Result]:
+    """Memory and SQLite, each with every kind of gates."""
+    return [_on(plan, store, kind) for store in ("memory", "sqlite") for kind in RUNS]
+
+
+def _on(plan: Plan, store: str, kind: str) -> Result:
+    what, count = f"gated {store} {kind}", plan.count(RUNS[kind])
+
+    def side(name: str, closed: bool) -> Callable[[int], float]:
+        def measure(number: int) -> float:
+            path = None if store == "memory" else plan.folder / f"{kind} {name}{number}.db"
+            return asyncio.run(_drain(f"{what}, {name}", path, kind, closed, count, plan.seed + number))
+
+        return measure
+
+    pairs = alternate(plan, side("bare", closed=False), side("ours", closed=True))
+    return ratio(what, pairs, unit="runs/s", note=f"{_WORDS[kind]}; bare = no gates")
+
+
+_WORDS = {
+    "overlap": f"{JOBS} jobs that wait for themselves",
+    "limit": f"{TENANTS['limit']} tenants, {MOST} at a time of each",
+    "one key": f"one tenant, {MOST} at a time",
+}
+
+
+async def _drain(what: str, path: Path | None, kind: str, closed: bool, count: int, seed: int) -> float:
+    store = await open_store(path)
+    run_ids = await _fill(store, kind, closed, count, seed)
+    await store.close()
+    store = store if path is None else await open_store(path)
+    counter = GatedCounter(count)
+    drained = await drain.drain(what, store, run_ids, counter=counter)
+    await store.close()
+    if closed:
+        counter.check(what, 1 if kind == "overlap" else MOST)
+    return drained.rate
+
+
+def _jobs(kind: str, closed: bool) -> list[Job]:
+    if kind in TENANTS:
+        limit = otd.Limit(MOST, key="tenant") if closed else None
+        return [Job(name=f"{JOB} limited", task=Call(handler=JOB), concurrency=limit)]
+    overlap = otd.Overlap("wait" if closed else "allow")
+    return [Job(name=f"{JOB} {number}", task=Call(handler=JOB), overlap=overlap) for number in range(JOBS)]
+
+
+async def _fill(store: Store, kind: str, closed: bool, count: int, seed: int) -> list[int]:
+    """Submit the runs, one after the other, long ago; jobs and tenants take turns."""
+    ids = SeededIds(seed)
+    records = [(await store.put_job(job)).record for job in _jobs(kind, closed)]
+    first = wall() - count - 1_000_000
+
+    def new(number: int) -> NewRun:
+        record: JobRecord = records[number % len(records)]
+        group = number % TENANTS.get(kind, JOBS)
+        return NewRun(record.id, submit_trigger(ids.token()), first + number, json.dumps({"tenant": group}))
+
+    run_ids: list[int] = []
+    for start in range(0, count, _FILL_BATCH):
+        run_ids += await store.submit([new(number) for number in range(start, min(count, start + _FILL_BATCH))])
+    return run_ids
+
+
+class GatedCounter(Counter):
+    """Counts also how many of a tenant are there at once. Each handler lets the others in before it ends."""
+
+    def __init__(self, expected: int) -> None:
+        super().__init__(expected)
+        self._inside: Tally[int] = Tally()
+        self._most = 0
+
+    async def handle(self, ctx: otd.Context, tenant: int = -1) -> None:
+        self._inside[tenant] += 1
+        self._most = max(self._most, self._inside[tenant])
+        await asyncio.sleep(0)
+        self._inside[tenant] -= 1
+        await super().handle(ctx)
+
+    def check(self, what: str, most: int) -> None:
+        """No gate let more than so many pass at once."""
+        if self._most > most:
+            raise BenchFailed(f"{what}: {self._most} runs at once behind a gate for {most}")
