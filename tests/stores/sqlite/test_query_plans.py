@@ -28,7 +28,6 @@ from onthedot.stores.sqlite import (
     upkeep,
 )
 from onthedot.stores.sqlite.connection import connect, create_file
-from onthedot.stores.sqlite.passing import NEVER
 
 NOW = 1_000_000
 

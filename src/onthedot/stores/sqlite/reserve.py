@@ -19,7 +19,6 @@ from onthedot.run import Lease, RunState
 from onthedot.stores.base import Ask, Reserved
 from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.lane import Transaction
-from onthedot.stores.sqlite.passing import NEVER
 from onthedot.stores.sqlite.plan import NORMAL
 from onthedot.stores.sqlite.tables import Tables, check_lease, take_numbers
 
