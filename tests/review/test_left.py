@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from onthedot.job import Call, Limit, Overlap
-from onthedot.run import Armed, Blocked, Gate, NewRun, RunState, submit_trigger
-from onthedot.testing.contract.workbench import Workbench, at
+from onthedot.run import Armed, Blocked, Gate, RunState
+from onthedot.testing.contract.workbench import Workbench
 from tests.review.asking import REPLACE, WAIT, X, ask, overlap, reserved, with_answer
 
 
@@ -27,20 +27,6 @@ async def test_a_place_does_not_go_to_a_run_that_nobody_can_start(bench: Workben
     await bench.submit(others, 2)
     [lease] = await reserved(bench, node)  # of a worker that knows `work` only
     assert isinstance((await ask(bench, (lease, [X], WAIT)))[0], Armed)
-
-
-@pytest.mark.xfail(strict=True, reason="arm forgets every expiry at a closed gate, also one that somebody asked for")
-async def test_a_submitted_run_that_waits_at_a_gate_expires_when_it_was_told_to(bench: Workbench):
-    """submit(expires=…): a run that has not started by then is skipped."""
-    record, node = await bench.define(concurrency=Limit(1, name="x")), await bench.node()
-    await bench.submit(record)
-    new = NewRun(record.id, submit_trigger("k"), at(0), expires_at=at(5))
-    [told] = await bench.store.submit([new], now=bench.now)
-    leases = await reserved(bench, node)
-    _, two = await ask(bench, *((lease, [X], WAIT) for lease in leases))
-    assert isinstance(two, Blocked)
-    bench.turn(6)
-    assert await bench.expire() == [told]
 
 
 @pytest.mark.xfail(strict=True, reason="the store cannot tell a caught-up slot from one on time")

@@ -242,14 +242,15 @@ class RunsSlice(Protocol):
 
         Gates are taken in the order given, which must be the same for all callers. At one that is held:
 
-        * without `on_busy`: `Busy`, and nothing is changed, gates taken on the way included.
+        * without `on_busy`: `Busy`, and nothing is changed, gates taken on the way included. Nor is an overlap gate
+          taken then while another run of the job and target is due earlier and has not begun: that one is first.
         * at an overlap gate (`until_end`) with action skip, or with wait when `max_waiting` slot runs wait there
           already: the run moves to skipped(overlap), `Skipped`.
         * at an overlap gate with action replace: a slot run that holds it in back-off is cancelled(replaced) at
           once, and the gate is taken; one that runs is asked to stop, as by `cancel`. Slot runs that wait there are
           skipped(replaced). What was submitted is never replaced.
         * otherwise the run is scheduled again and waits at the gate, keeping those before it: `Blocked`. It does not
-          expire any more, and is not given out until the gate opens for it.
+          expire any more (if it is a slot), and is not given out until the gate opens for it.
 
         The rate comes last, and nobody holds it: it lets the run start at the later of now and its due instant, or
         names the first instant after that (`onthedot.rate`). Then, without `on_busy`: `Busy`, and nothing is changed.

@@ -36,7 +36,7 @@ class Control(Jobs):
             delay = self.delays.get((job_id, state.schedule_id))
             if delay is not None:
                 self._await_end(state, delay, edge)
-        waiting = [run for run in self.runs.values() if run.key.job_id == job_id and run.state is not RunState.RUNNING]
+        waiting = [run for run in self.of_job[job_id].values() if run.state is not RunState.RUNNING]
         missed = [run for run in waiting if is_slot(run.key.trigger) and not run.attempt]
         for run in missed:
             self.skip(run, "paused", now)
@@ -88,7 +88,7 @@ class Control(Jobs):
                 raise WindowStale("the schedule has moved on; read it again", watermark=window.start, now=now)
             self.check_exceptions(job_id, window, now)
         windows = [settle(window, states[window.schedule_id].exceptions) for window in windows]
-        held = [run for run in self.runs.values() if run.key.job_id == job_id and run.state is RunState.SCHEDULED]
+        held = [run for run in self.of_job[job_id].values() if run.state is RunState.SCHEDULED]
         active = replace(record, state=JobState.ACTIVE, pause_reason="", paused_until=None)
         slots = tuple(
             slot.slot_at
@@ -114,7 +114,7 @@ class Control(Jobs):
         self._replace(replace(record, state=JobState.DELETED, updated_at=now))
         self.schedules[job_id].clear()
         del self.names[record.job.namespace, record.job.name]
-        waiting = [run for run in self.runs.values() if run.key.job_id == job_id and run.state is not RunState.RUNNING]
+        waiting = [run for run in self.of_job[job_id].values() if run.state is not RunState.RUNNING]
         for run in waiting:
             run.reason = "deleted"
             self.end_run(run, RunState.CANCELLED, now)

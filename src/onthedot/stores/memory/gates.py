@@ -18,6 +18,10 @@ class Gates(Tables):
         for place, gate in enumerate(ask.gates):
             if any(held.key == gate.key for held in run.gates):
                 continue
+            earlier = self._earlier(run) if gate.until_end and ask.on_busy is None else None
+            if earlier is not None:
+                self.open_gates(taken, run)
+                return Busy(gate.key, earlier)
             if len(self.holders[gate.key]) >= gate.capacity and ask.on_busy is not None and gate.until_end:
                 self._clear_the_way(run, gate, ask.on_busy, now)
             others = self.holders[gate.key]
@@ -36,6 +40,23 @@ class Gates(Tables):
         else:
             self._keep_only(run, ask.gates)
         return closed
+
+    def _earlier(self, run: Run) -> int | None:
+        """A run of the same job that is due before this one, and has not begun: it is first at their gate."""
+        earlier = [
+            (other.due_at, other.id)
+            for other in self.of_job[run.key.job_id].values()
+            if other.due_at < run.due_at
+            and other.key.target == run.key.target
+            and other.state is not RunState.RUNNING
+        ]
+        return min(earlier)[1] if earlier else None
+
+    def _not_missed(self, run: Run) -> None:
+        """A slot that waits at a gate, or was granted an instant, is not missed. An expiry that somebody asked for
+        counts whatever keeps the run waiting."""
+        if is_slot(run.key.trigger):
+            run.expires_at = None
 
     def _keep_only(self, run: Run, gates: tuple[Gate, ...]) -> None:
         """Give up what the run was passed under another definition: gates are held in one order, or none."""
@@ -58,7 +79,7 @@ class Gates(Tables):
         run.delayed_under = run.lease.lease_id if run.lease else ""
         run.state = RunState.SCHEDULED
         run.lease = None
-        run.expires_at = None  # who was granted an instant is not missed
+        self._not_missed(run)
         run.reason = wait_reason(gate, until)
         run.due_at = run.granted_at = until
         run.granted_by = gate.key
@@ -98,7 +119,7 @@ class Gates(Tables):
         self._keep_only(run, ask.gates[:place])
         run.state = RunState.SCHEDULED
         run.lease = None
-        run.expires_at = None  # who waits at a gate is not missed
+        self._not_missed(run)
         run.reason = f"waits for run {holder}"
         self.block(run, gate)
         return Blocked(gate.key, holder)

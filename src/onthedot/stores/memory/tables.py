@@ -89,6 +89,7 @@ class Tables:
         self.schedules: dict[int, dict[str, ScheduleState]] = {}
         self.delays: dict[tuple[int, str], Micros] = {}  # of schedules with a fixed delay
         self.runs: dict[int, Run] = {}
+        self.of_job: dict[int, dict[int, Run]] = defaultdict(dict)  # the same, by job
         self.keys: dict[RunKey, int] = {}
         self.submit_keys: dict[tuple[int, str], tuple[int, str | None]] = {}  # run id and arguments, by job and key
         self.waiting: dict[str, list[tuple[Micros, int]]] = defaultdict(list)
@@ -124,7 +125,7 @@ class Tables:
             return known
         self.last_run += 1
         run = Run(self.last_run, key, DEFAULT_QUEUE, due_at, due_at, expires_at, args, now)
-        self.runs[run.id] = run
+        self.runs[run.id] = self.of_job[key.job_id][run.id] = run
         self.keys[key] = run.id
         if self.jobs[key.job_id].state is JobState.PAUSED:
             run.ready_at, run.expires_at = NEVER, None  # held until the job is resumed, and not expiring
@@ -139,11 +140,11 @@ class Tables:
 
     def runs_of(self, job_id: int, trigger: str) -> list[Run]:
         """The live runs of one schedule."""
-        return [run for run in self.runs.values() if run.key.job_id == job_id and run.key.trigger == trigger]
+        return [run for run in self.of_job[job_id].values() if run.key.trigger == trigger]
 
     def withdraw(self, run: Run) -> None:
         """Remove a live run as if it had never been planned. Its gates open."""
-        del self.runs[run.id]
+        del self.runs[run.id], self.of_job[run.key.job_id][run.id]
         del self.keys[run.key]
         self.open_gates(list(run.gates), run)
 
@@ -187,7 +188,7 @@ class Tables:
 
     def end_run(self, run: Run, state: RunState, ended_at: Micros, *, finish: Finish | None = None) -> None:
         """Move a run to history: the one way into a terminal state. Its key stays taken, its gates open."""
-        del self.runs[run.id]
+        del self.runs[run.id], self.of_job[run.key.job_id][run.id]
         self.open_gates(list(run.gates), run)
         job = self.jobs[run.key.job_id].job
         lease, verdict, started_at = (finish.lease, finish.verdict, finish.started_at) if finish else (None, None, 0)
@@ -228,7 +229,7 @@ class Tables:
     def stand_aside(self, job_id: int) -> None:
         """Runs of the job that wait at gates are ready again, and places that others could use are given up: what
         they may hold, and where they have to wait, is decided anew when they are armed."""
-        waiting = [run for run in self.runs.values() if run.key.job_id == job_id and run.state is not RunState.RUNNING]
+        waiting = [run for run in self.of_job[job_id].values() if run.state is not RunState.RUNNING]
         for run in waiting:
             if run.blocked_on is not None:
                 run.blocked_on = None

@@ -25,14 +25,23 @@ ASK_TO_STOP = "UPDATE runs SET cancel_wanted = coalesce(cancel_wanted, ?) WHERE 
 
 LIST_WAITING_SLOTS = with_slots("SELECT id FROM runs INDEXED BY runs_blocked WHERE blocked_on = ? AND {is_slot}")
 
-# Who waits at a gate is not missed: it does not expire any more. It is never ready; only an open gate changes that.
-BLOCK = """
+# A run of the same job that is due before this one, and has not begun: it is first at their gate.
+FIND_EARLIER = """
+SELECT other.id FROM runs mine JOIN runs other
+  ON other.job_id = mine.job_id AND other.due_at < mine.due_at AND other.target = mine.target
+ AND other.state <> 'running'
+WHERE mine.id = :id ORDER BY other.due_at, other.id LIMIT 1
+"""
+
+# A slot that waits at a gate is not missed, and does not expire any more. It is never ready: only an open gate helps.
+BLOCK = with_slots("""
 UPDATE runs
 SET state = 'scheduled', ready_at = :never, blocked_on = :key, blocked_capacity = :capacity,
-    blocked_until_end = :until_end, reason = :reason, expires_at = NULL,
+    blocked_until_end = :until_end, reason = :reason,
+    expires_at = CASE WHEN {is_slot} THEN NULL ELSE expires_at END,
     lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
 WHERE id = :id AND lease_id = :lease_id AND state = 'reserved'
-"""
+""")
 
 
 def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmAnswer | None:
@@ -42,6 +51,11 @@ def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmA
         holders = _holders(tx, gate)
         if lease.run_id in holders:
             continue
+        if gate.until_end and ask.on_busy is None:
+            earlier = tx.db.execute(FIND_EARLIER, {"id": lease.run_id}).fetchone()
+            if earlier is not None:
+                _give_back(tx, lease, taken)
+                return Busy(gate.key, earlier[0])
         if len(holders) >= gate.capacity and gate.until_end and ask.on_busy and ask.on_busy.action == "replace":
             _clear_the_way(tx, lease, gate, now)
             holders = _holders(tx, gate)

@@ -8,6 +8,7 @@ from onthedot.run import ArmAnswer, Busy, Delayed, Lease
 from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.gates import open_gates
 from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.triggers import with_slots
 
 FIND_TAT = "SELECT tat, part, parts FROM rates WHERE key = ?"
 
@@ -15,14 +16,14 @@ SET_TAT = "INSERT OR REPLACE INTO rates (key, tat, part, parts) VALUES (?, ?, ?,
 
 FIND_GRANT = "SELECT granted_at FROM runs WHERE id = ? AND granted_by = ?"
 
-# Who was granted an instant is not missed: it does not expire any more. Its lease id stays until it is reserved again,
-# so that an arm whose answer was lost is answered the same.
-DELAY = """
+# A slot that was granted an instant is not missed, and does not expire any more. Its lease id stays until it is reserved
+# again, so that an arm whose answer was lost is answered the same.
+DELAY = with_slots("""
 UPDATE runs
 SET state = 'scheduled', due_at = :until, ready_at = :until, granted_at = :until, granted_by = :key, reason = :reason,
-    expires_at = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
+    expires_at = CASE WHEN {is_slot} THEN NULL ELSE expires_at END, incarnation = NULL, revision = NULL, reserved_at = NULL
 WHERE id = :id AND lease_id = :lease_id AND state = 'reserved'
-"""
+""")
 
 # Who is replaced leaves its instant to who comes after it.
 INHERIT_GRANT = """

@@ -5,9 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onthedot.job import JobRecord, Limit, Overlap
-from onthedot.run import ArmAnswer, Armed, Blocked, Busy, Gate, GateAsk, Gone, Lease, OnBusy, RunState, Skipped
+from onthedot.run import (
+    ArmAnswer,
+    Armed,
+    Blocked,
+    Busy,
+    Gate,
+    GateAsk,
+    Gone,
+    Lease,
+    NewRun,
+    OnBusy,
+    RunState,
+    Skipped,
+    submit_trigger,
+)  # fmt: skip
 from onthedot.testing.contract.register import check
-from onthedot.testing.contract.workbench import DEAD, LOST, Workbench, recover, retry
+from onthedot.testing.contract.workbench import DEAD, LOST, Workbench, at, recover, retry
 
 WAIT, WAIT_ONE, SKIP, REPLACE = OnBusy("wait"), OnBusy("wait", 1), OnBusy("skip"), OnBusy("replace")
 
@@ -341,3 +355,31 @@ async def check_a_recount_frees_nobody_while_gates_are_in_order(bench: Workbench
     assert await bench.store.recount_gates(now=bench.now) == 0
     [lease] = await reserved(bench, node, 9)
     assert lease.run_id == two.run_id
+
+
+@check
+async def check_a_later_slot_does_not_take_the_gate_before_an_earlier_one(bench: Workbench) -> None:
+    """Armed ahead of its instant, a slot leaves the overlap gate to the one that is due before it, on whichever node."""
+    record = await gated_job(bench, (1, 2))
+    one, two = await bench.node("one"), await bench.node("two")
+    [early] = (await bench.reserve(one, ahead=1, horizon=5, lapse=1000)).held
+    [late] = (await bench.reserve(two, ahead=1, horizon=5, lapse=1000)).held
+    async with bench.nothing_written():
+        assert await ask(bench, late, [overlap(record)]) == Busy(overlap(record).key, early.run_id)
+    assert isinstance(await ask(bench, early, [overlap(record)]), Armed)
+    assert await ask(bench, late, [overlap(record)]) == Busy(overlap(record).key, early.run_id)
+
+
+@check
+async def check_an_expiry_that_was_asked_for_counts_at_a_gate(bench: Workbench) -> None:
+    """A slot that waits is not missed; a submitted run that was to start by an instant, or not at all, is skipped."""
+    record, node = await gated_job(bench), await bench.node()
+    await bench.submit(record)
+    new = NewRun(record.id, submit_trigger("k"), at(0), expires_at=at(5))
+    [told] = await bench.store.submit([new], now=bench.now)
+    one, two = await reserved(bench, node, 2)
+    await pass_gate(bench, one, overlap(record))
+    assert isinstance(await ask(bench, two, [overlap(record)], WAIT), Blocked)
+    bench.turn(6)
+    assert await bench.expire() == [told]
+    assert await bench.state(told) is RunState.SKIPPED
