@@ -7,28 +7,38 @@ they tell of; `start` and `end` by the job itself: **the job is the oracle, not 
 | src | ev | beside the above |
 |---|---|---|
 | nemesis | begin | `settings` (lengths in µs), `seed` |
-| nemesis | nemesis | `fault`: what was done to whom |
+| nemesis | nemesis | `fault`: what was done; `on` whom, `kind`, `length` (µs) |
 | nemesis | heal, over | from `heal` on nothing is broken; `over` is the last line |
 | worker | boot, exit | `how` (exit: crash, stopped, failed) |
 | worker | broken | `error`: a service ended with an error that is not the store's: always a bug |
 | store | edit | `job`, `job_id`, `rev`, `change`, `definition`, `marks`: schedule → [before, after] |
-| store | plan | `job_id`, `schedule`, `rev`, `start`, `end`, `slots`, `term` (0: by an edit) |
+| store | pause | `job_id`, `until`, `marks`, `answer`: [withdrawn, skipped, held] |
+| store | resume, preview | `job_id`, `marks`, `slots`, `skips`, `released` (its answer), `windows`; preview: dry |
+| store | delete | `job_id`, `answer` |
+| store | plan | `job_id`, `schedule`, `rev`, `start`, `end`, `slots`, `term` (0: by an edit or a resume) |
 | store | skip | `job_id`, `schedule`, `after`, `first`, `last`, `count`, `reason`; comes before its `plan` or `edit` |
-| store | withdraw | `run`, `job_id`, `trigger`, `slot`; comes before its `edit` |
-| store | submit | `run`, `job_id`, `trigger`, `slot`, `body` |
+| store | withdraw, hold | `run`, `job_id`, `trigger`, `slot`; come before their `edit` or `pause` |
+| store | cancel | `run`, `kind` (the answer), `state`, `why`, `ended`; also what a delete or another slot has ended |
+| store | submit | `run`, `job_id`, `trigger`, `slot`, `body`, `key`, `expires`; a trigger by hand as well |
+| store | conflict | `job_id`, `key`, `body`: a submit that was refused |
 | store | reserve, arm | `run`, `job_id`, `trigger`, `slot`, `lease`, `attempt`, `fence`, `inc`, `due`, `rev`, |
-| | | `failures`, `recoveries`; reserve: `until` |
-| store | gone, busy, block | `run`, `lease`, `inc`: an `arm` that was refused; block: the run waits at a gate |
+| | | `failures`, `recoveries`; reserve: `until`; arm: `gates`: [key, capacity, until the end] |
+| store | gone, busy, block | `run`, `lease`, `inc`: an `arm` that was refused; block: the run waits at `gate`, which |
+| | | `holder` has, after taking those before it in `gates` |
+| store | recount | `freed`: gates had been left closed |
 | store | release | `run`, `lease`, `ok` |
 | store | finish, reap | `run`, `lease`, `attempt`, `inc`, `ok`, `state`, `outcome`, `due`, `failed`, `recovered`, |
-| | | `ended` |
-| store | expire | `run`, `job_id`, `trigger`, `slot`, `state`, `reason` |
-| store | join, beat, leave | `inc`, `ttl` |
+| | | `ended`; `sent`: the verdict's own state |
+| store | expire | `run`, `job_id`, `trigger`, `slot`, `state`, `reason`; at a gate: `gate`, `holder` |
+| store | prune, pruned | `run`; after them, for the whole call: `answer`, `runs` (or `skips`), |
+| | | `counted`: [job, state, count] |
+| store | join, beat, leave | `inc`, `ttl`; beat: `cancels`: [lease, why] |
 | store | elect, resign | `inc`, `term`, `shard`, `until`; elect: won or renewed |
 | store | pass | a planner looked for schedules |
 | job | start, end | `run`, `job`, `slot`, `attempt`, `fence`, `mark`; end: `outcome` (done, failed, cancelled) |
 | api | ack | `key`, `run`: a submit has returned to its caller |
 | api | read | `run`, `state` ("" if there is none) |
+| api | rollup | `counted`: all that is left of what was pruned, at the end |
 | api | final | for every run, at the end: `state`, `attempts`, `failures`, `recoveries`, `recorded` (rows) |
 """
 

@@ -89,7 +89,8 @@ def s7_fenced_finish(history: History) -> Iterator[tuple[int, str]]:
                     f"but it is {before.name} under {before.lease or 'no lease'}"
                 ),
             )
-        if not event["ok"] and event["ev"] == "finish" and (holds(before, event) or again):
+        forgotten = history.pruned.get(run.id, event["seq"]) < event["seq"]  # with the run go its leases
+        if not event["ok"] and event["ev"] == "finish" and (holds(before, event) or (again and not forgotten)):
             yield event["seq"], f"the rightful finish of run {run.id} was refused"
     for final in history.by["final"]:
         known = history.runs.get(final["run"])
@@ -103,7 +104,8 @@ def s8_terminal_absorbs(history: History) -> Iterator[tuple[int, str]]:
     for run, event, before, after in history.steps():
         if not before.terminal:
             continue
-        if event["ev"] in ("reserve", "arm", "expire", "withdraw"):
+        ended = event["ev"] == "cancel" and event["kind"] == "cancelled"
+        if ended or event["ev"] in ("reserve", "arm", "expire", "withdraw", "block", "hold"):
             yield event["seq"], f"{event['ev']} of run {run.id}, which is {before.name}"
         elif event["ev"] in ("finish", "reap", "release") and event["ok"]:
             repeated = (event["lease"], event.get("outcome")) in before.ended

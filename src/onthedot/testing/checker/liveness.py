@@ -8,6 +8,7 @@ from itertools import pairwise
 from onthedot.duration import micros
 from onthedot.job import Job
 from onthedot.run import RunState
+from onthedot.testing.checker import gates
 from onthedot.testing.checker.model import History, Run
 
 Finding = tuple[int, str]
@@ -40,13 +41,23 @@ def l1_terminal(history: History) -> Iterator[Finding]:
         job = history.job_of(run)
         if job is None or not run.events:
             continue
-        due = max((event["due"] for event in run.events if event.get("due")), default=0) or (run.key or (0, "", 0))[2]
-        by = max(from_here, due + SLACK) + _own_time(job, longest)
+        last = run.events[-1]
+        if last["ev"] == "block" or (run.key and history.paused(run.key[0], history.events[-1]["seq"] + 1)):
+            continue  # who waits at a gate is judged by L4; what is held by nobody
+        by = max(from_here, _free_at(history, run) + SLACK) + _own_time(job, longest)
         ended = next((event for event, _, after in run.steps() if after.terminal), None)
         at = history.end if ended is None else ended["t_store"]
         if at > by or (ended is None and history.end >= by):
             seq = history.events[-1]["seq"] if ended is None else ended["seq"]
             yield seq, f"run {run.id} of {job.name} is {run.last.name}; it had to be over by {by}, {at - by} µs ago"
+
+
+def _free_at(history: History, run: Run) -> int:
+    """When nothing kept a run from being executed any more: it is due, its gates have opened, its job goes on."""
+    due = max((event["due"] for event in run.events if event.get("due")), default=0) or (run.key or (0, "", 0))[2]
+    passed = max((after["t_store"] for event, after in pairwise(run.events) if event["ev"] == "block"), default=0)
+    resumed = history.resumed_at(run.key[0], history.events[-1]["seq"]) if run.key else 0
+    return max(due, passed, resumed)
 
 
 def l2_leader(history: History) -> Iterator[Finding]:
@@ -72,21 +83,24 @@ def l3_on_time(history: History) -> Iterator[Finding]:
     calm = recovered_by(history)
     for run in history.runs.values():
         first = next((event for event in run.events if event["ev"] in ("reserve", "arm")), None)
-        if first is None or first["due"] < calm or not run.starts or _was_blocked(run):
+        if first is None or first["due"] < calm or not run.starts or _was_blocked(history, run):
             continue
         known = [event["t_store"] for event in run.events if event["ev"] == "submit"]
-        allowed = max(first["due"], min(known, default=0)) + ON_TIME
+        resumed = history.resumed_at(first["job_id"], run.starts[0]["seq"])
+        allowed = max(first["due"], min(known, default=0), resumed) + ON_TIME
         late = run.starts[0]["t_store"] - allowed
         if late > 0:
             yield run.starts[0]["seq"], f"run {run.id} started {late + ON_TIME} µs late, and nothing was broken"
 
 
-def _was_blocked(run: Run) -> bool:
-    return any(event["ev"] == "block" for event in run.events)
+def _was_blocked(history: History, run: Run) -> bool:
+    """Whether it met a closed gate, so that its start hung on another's end."""
+    return any(event["ev"] == "block" for event in run.events) or run.id in history.busy
 
 
 def l4_no_orphans(history: History) -> Iterator[Finding]:
-    """Nothing stays running under a lease that ended two reaper periods ago."""
+    """Nothing stays running under a lease that ended two reaper periods ago, and nothing blocked on a free gate."""
+    yield from gates.l4_free_gates(history, calm=None if history.healed is None else recovered_by(history))
     if history.healed is None:
         return
     patience = 2 * history.settings["reap_every"] + SLACK

@@ -13,7 +13,9 @@ from onthedot.run import RunState
 from onthedot.stores.definitions import decode
 from onthedot.testing.checker.history import Event
 
-_OF_RUNS = frozenset({"submit", "withdraw", "reserve", "arm", "block", "release", "finish", "reap", "expire"})
+_OF_RUNS = frozenset(
+    {"submit", "withdraw", "reserve", "arm", "block", "hold", "release", "finish", "reap", "expire", "cancel", "prune"}
+)
 _TERMINAL = frozenset({"succeeded", "dead", "cancelled", "lost", "skipped"})
 
 Key = tuple[int, str, int]
@@ -79,13 +81,16 @@ def follow(state: State, event: Event) -> State:
                 state, name=RunState.RUNNING, lease=event["lease"], inc=event["inc"], attempt=event["attempt"],
                 armed_at=event["t_store"],
             )  # fmt: skip
-        case "release" | "block":
-            mine = event.get("ok", True) and state.name == RunState.RESERVED and state.lease == event["lease"]
+        case "release" | "block" | "hold":
+            mine = event.get("ok", True) and state.name == RunState.RESERVED
+            mine = mine and state.lease == event.get("lease", state.lease)
             return replace(state, name=RunState.SCHEDULED, lease="", inc="") if mine else state
         case "finish" | "reap":
             return _ended(state, event) if event["ok"] and holds(state, event) else state
         case "expire":
             return replace(state, name=event["state"], lease="", inc="")
+        case "cancel" if event["kind"] == "cancelled":
+            return replace(state, name=RunState.CANCELLED, lease="", inc="")
         case "withdraw":
             return replace(state, name="withdrawn", lease="", inc="")
     return state
@@ -124,6 +129,14 @@ class Incarnation:
         return -1 if place < 0 else sum(self.beats[place])
 
 
+@dataclass(slots=True)
+class Pause:
+    """From when to when a job was paused: seq and store time; without an end, it still is (or was deleted)."""
+
+    began: tuple[int, int]
+    ended: tuple[int, int] | None = None
+
+
 class History:
     """All of it."""
 
@@ -132,6 +145,9 @@ class History:
         self.runs: dict[int, Run] = {}
         self.incarnations: defaultdict[str, Incarnation] = defaultdict(Incarnation)
         self.revisions: defaultdict[int, list[tuple[int, int, Job]]] = defaultdict(list)  # (seq, revision, job)
+        self.pauses: defaultdict[int, list[Pause]] = defaultdict(list)
+        self.deleted: dict[int, int] = {}  # job id → seq
+        self.pruned: dict[int, int] = {}  # run → seq
         self.by: defaultdict[str, list[Event]] = defaultdict(list)
         for event in events:
             self.by[event["ev"]].append(event)
@@ -139,7 +155,7 @@ class History:
 
     def _index(self, event: Event) -> None:
         ev = event["ev"]
-        if ev in _OF_RUNS:
+        if ev in _OF_RUNS and event.get("kind") != "unknown":
             run = self.runs.setdefault(event["run"], Run(event["run"]))
             run.events.append(event)
             if run.key is None and "trigger" in event:
@@ -153,9 +169,24 @@ class History:
             incarnation.seqs.append(event["seq"])
         elif ev == "edit":
             self.revisions[event["job_id"]].append((event["seq"], event["rev"], decode(event["definition"])))
+        elif ev in ("pause", "resume", "delete"):
+            self._control(event)
+        if ev == "prune":
+            self.pruned[event["run"]] = event["seq"]
         if ev == "leave" or (ev == "reap" and event["ok"]):
             incarnation = self.incarnations[event["inc"]]
             incarnation.ended = incarnation.ended or (event["seq"], event["t_store"])
+
+    def _control(self, event: Event) -> None:
+        job_id, here = event["job_id"], (event["seq"], event["t_store"])
+        open_pause = self.pauses[job_id][-1] if self.pauses[job_id] else None
+        if open_pause is not None and open_pause.ended is None:
+            if event["ev"] == "resume":
+                open_pause.ended = here
+        elif event["ev"] == "pause":
+            self.pauses[job_id].append(Pause(here))
+        if event["ev"] == "delete":
+            self.deleted[job_id] = event["seq"]
 
     # ── what rules ask for ───────────────────────────────────────────────────────────────────────────────────
 
@@ -175,10 +206,17 @@ class History:
         """The store time of the last line."""
         return int(self.events[-1]["t_store"]) if self.events else 0
 
+    @cached_property
+    def busy(self) -> set[int]:
+        """Runs that were told, a little before their instant, that their gate is closed."""
+        return {event["run"] for event in self.by["busy"]}
+
     def job(self, job_id: int, seq: int) -> tuple[int, Job] | None:
         """The revision and the definition that were current just before `seq`."""
-        known = [(revision, job) for at, revision, job in self.revisions[job_id] if at < seq]
-        return known[-1] if known else None
+        for at, revision, job in reversed(self.revisions[job_id]):
+            if at < seq:
+                return revision, job
+        return None
 
     def job_of(self, run: Run) -> Job | None:
         """The newest definition of a run's job."""
@@ -189,6 +227,24 @@ class History:
         """Whether the run's job has promised at most one start all along."""
         jobs = [] if run.key is None else [job for _, _, job in self.revisions.get(run.key[0], [])]
         return bool(jobs) and all(job.guarantee is Guarantee.AT_MOST_ONCE for job in jobs)
+
+    def paused(self, job_id: int, seq: int) -> bool:
+        """Whether a job was paused just before `seq`."""
+        return any(
+            pause.began[0] < seq and (pause.ended is None or pause.ended[0] >= seq) for pause in self.pauses[job_id]
+        )
+
+    def resumed_at(self, job_id: int, seq: int) -> int:
+        """When a job was last resumed before `seq`, by the store's clock; 0: never."""
+        ends = [pause.ended[1] for pause in self.pauses[job_id] if pause.ended is not None and pause.ended[0] < seq]
+        return max(ends, default=0)
+
+    @cached_property
+    def moves(self) -> list[tuple[Event, Run, State, State]]:
+        """Every event of every run with the state before and after it, in the order in which they happened."""
+        found = [(event, run, before, after) for run, event, before, after in self.steps()]
+        found.sort(key=lambda move: move[0]["seq"])
+        return found
 
     def steps(self) -> Iterator[tuple[Run, Event, State, State]]:
         """Every event of every run with the state before and after it."""

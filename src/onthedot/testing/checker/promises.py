@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from onthedot.run import RunState
@@ -68,6 +69,8 @@ def s15_revision(history: History) -> Iterator[Finding]:
     """Each attempt ran the revision that was current when it was armed: by its row, and by what the job itself saw."""
     for run in history.runs.values():
         marks: dict[int, object] = {}
+        given = next((event["body"] for event in run.events if event["ev"] == "submit"), None)
+        body = json.loads(given) if given else {}
         for event, before, after in run.steps():
             if event["ev"] != "arm" or before == after:
                 continue
@@ -75,7 +78,7 @@ def s15_revision(history: History) -> Iterator[Finding]:
             if known is None or known[0] != event["rev"]:
                 yield event["seq"], f"run {run.id} was armed with revision {event['rev']}, which was not current"
             elif "mark" in known[1].args:
-                marks[event["attempt"]] = known[1].args["mark"]
+                marks[event["attempt"]] = body.get("mark", known[1].args["mark"])
         for start in run.starts:
             expected = marks.get(start["attempt"], start["mark"])
             if start["mark"] != expected:
@@ -116,13 +119,16 @@ def s18_durable(history: History) -> Iterator[Finding]:
     for read in history.by["read"]:
         run = history.runs.get(read["run"])
         states = [] if run is None else [after for event, _, after in run.steps() if event["seq"] < read["seq"]]
-        if states and not _same(states[-1].name, read["state"]):
+        if history.pruned.get(read["run"], read["seq"]) < read["seq"]:
+            if read["state"]:
+                yield read["seq"], f"run {read['run']} was pruned, and is read as {read['state']}"
+        elif states and not _same(states[-1].name, read["state"]):
             yield read["seq"], f"run {read['run']} was read as {read['state'] or 'missing'}, it is {states[-1].name}"
     finals = {final["run"]: final for final in history.by["final"]}
     for run in history.runs.values() if finals else ():
         last, final = run.last, finals.get(run.id)
         if final is None:
-            if last.name != "withdrawn":
+            if last.name != "withdrawn" and run.id not in history.pruned:
                 yield history.events[-1]["seq"], f"run {run.id} is {last.name}, and no longer there"
             continue
         counted = final["attempts"], final["failures"], final["recoveries"]
@@ -141,20 +147,30 @@ def _same(by_history: str, shown: str) -> bool:
 
 
 def s19_idempotent(history: History) -> Iterator[Finding]:
-    """The same key gives the same run, and the same body, however often it is submitted."""
-    runs: dict[str, int] = {}
-    bodies: dict[str, object] = {}
+    """The same trigger, or the same key of the same job, gives the same run, and the same body, however often it is
+    submitted, for as long as the run is kept; another body is refused, and only that."""
+    first: dict[str, Event] = {}
     for event in history.events:
-        if event["ev"] == "submit":
-            key = f"{event['job_id']}/{event['trigger']}"
-            if runs.setdefault(key, event["run"]) != event["run"]:
-                yield event["seq"], f"{key} is run {runs[key]} and run {event['run']}"
-            if bodies.setdefault(key, event["body"]) != event["body"]:
-                yield event["seq"], f"{key} was accepted with another body"
-        elif event["ev"] == "ack":
-            key = str(event["key"])
-            if runs.setdefault(key, event["run"]) != event["run"]:
-                yield event["seq"], f"{key} was answered with run {runs[key]} and run {event['run']}"
+        match event["ev"]:
+            case "submit":
+                names = [f"{event['job_id']}/{event['trigger']}"]
+                names += [f"{event['job_id']}/key {event['key']}"] if event.get("key") else []
+                for name in names:
+                    known = first.setdefault(name, event)
+                    if known["run"] != event["run"]:
+                        yield event["seq"], f"{name} is run {known['run']} and run {event['run']}"
+                    if known["body"] != event["body"]:
+                        yield event["seq"], f"{name} was accepted with another body"
+            case "conflict":
+                known = first.get(f"{event['job_id']}/key {event['key']}", event)
+                if known["body"] == event["body"]:
+                    yield event["seq"], f"key {event['key']} was refused, and nobody used it with another body"
+            case "ack":
+                known = first.get(str(event["key"]), event)
+                if known["run"] != event["run"]:
+                    yield event["seq"], f"{event['key']} was answered with run {known['run']} and run {event['run']}"
+            case "prune":
+                first = {name: known for name, known in first.items() if known["run"] != event["run"]}
 
 
 def no_bugs(history: History) -> Iterator[Finding]:

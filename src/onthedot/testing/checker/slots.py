@@ -69,6 +69,7 @@ class _Ledger:
     watermark: int
     fates: dict[int, str] = field(default_factory=dict)
     last_end: int | None = None
+    withdrawn: list[int] = field(default_factory=list)  # by the pause that is being told
 
     def slots(self, after: int, until: int) -> list[int]:
         return list(takewhile(until.__ge__, slots(self.rule, after, origin=self.origin)))
@@ -97,7 +98,16 @@ class _Books:
                 case "arm" if event["trigger"].startswith("schedule:"):
                     name = event["job_id"], event["trigger"].partition(":")[2]
                     self._newest_armed[name] = max(self._newest_armed[name], event["slot"])
-                case "finish" | "reap" | "expire" if event.get("ok", True):
+                case "pause":
+                    for what in self._pause(event):
+                        yield event["seq"], what
+                case "resume":
+                    for what in self._resume(event):
+                        yield event["seq"], what
+                case "delete":
+                    for name in [name for name in self._ledgers if name[0] == event["job_id"]]:
+                        del self._ledgers[name]
+                case "finish" | "reap" | "expire" | "cancel" if event.get("ok", True):
                     self._end(event)
 
     # ── fates ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -106,14 +116,20 @@ class _Books:
         """Part of an edit: what becomes of it is judged when the edit itself comes."""
         if event["ev"] == "withdraw":
             ledger = self._ledgers.get((event["job_id"], event["trigger"].partition(":")[2]))
-            if ledger is not None:
-                ledger.fates.pop(event["slot"], None)
+            if ledger is not None and event["slot"] in ledger.fates:
+                del ledger.fates[event["slot"]]
+                ledger.withdrawn.append(event["slot"])
             return
         self._skips[event["job_id"], event["schedule"]].append(event)
 
     def _end(self, event: Event) -> None:
-        run = self._history.runs[event["run"]]
-        if run.key is None or event["state"] == "scheduled":
+        run = self._history.runs.get(event["run"])
+        if (
+            run is None
+            or run.key is None
+            or event["state"] == "scheduled"
+            or event.get("kind", "cancelled") != "cancelled"
+        ):
             return
         ledger = self._ledgers.get((run.key[0], run.key[1].partition(":")[2]))
         if ledger is not None and isinstance(ledger.rule, FixedDelay):
@@ -202,10 +218,45 @@ class _Books:
     def _moved(self, ledger: _Ledger, name: tuple[int, str], start: int, end: int) -> Iterator[str]:
         """By this edit, every slot in (start, end] has its fate, by the new rule, and no slot after it has one."""
         yield from self._record(ledger, name, [])
+        ledger.withdrawn.clear()
         ledger.watermark = end
         if not isinstance(ledger.rule, FixedDelay):
             fated = [slot for slot in ledger.fates if slot > start]
             yield from _compare(name, ledger.slots(start, end), fated)
+
+    # ── pauses ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _pause(self, event: Event) -> Iterator[str]:
+        """The watermark goes back to now, or to the newest armed slot, and what lies beyond it has no fate any more."""
+        for schedule, (before, after) in event["marks"].items():
+            name = event["job_id"], schedule
+            ledger, mark = self._ledgers[name], after["watermark"]
+            if before["watermark"] != ledger.watermark:
+                yield f"the watermark of {name[0]}/{schedule} was {before['watermark']}, not {ledger.watermark}"
+            edge = max(event["t_store"], self._newest_armed[name])
+            if not min(before["watermark"], edge) <= mark <= before["watermark"]:
+                yield f"a pause moved the watermark of {name[0]}/{schedule} from {before['watermark']} to {mark}"
+            lost = [slot for slot in ledger.withdrawn if slot <= mark]
+            if lost and not isinstance(ledger.rule, FixedDelay):
+                yield f"a pause withdrew {len(lost)} slots of {name[0]}/{schedule} for good, first {lost[0]}"
+            ledger.withdrawn.clear()
+            ledger.watermark = mark
+            if not isinstance(ledger.rule, FixedDelay):
+                yield from _compare(name, [], [slot for slot in ledger.fates if slot > mark])
+
+    def _resume(self, event: Event) -> Iterator[str]:
+        """By this resume, every slot of the pause and of the next moments has its fate."""
+        for schedule, (before, after) in event["marks"].items():
+            name = event["job_id"], schedule
+            ledger = self._ledgers[name]
+            known = set(ledger.fates)
+            yield from self._record(ledger, name, [])
+            if before["watermark"] != ledger.watermark:
+                yield f"a resume of {name[0]}/{schedule} went on from {before['watermark']}, not {ledger.watermark}"
+            if not isinstance(ledger.rule, FixedDelay):
+                expected = ledger.slots(ledger.watermark, after["watermark"])
+                yield from _compare(name, expected, [slot for slot in ledger.fates if slot not in known])
+            ledger.watermark = after["watermark"]
 
     def _dropped(self, name: tuple[int, str], event: Event) -> Iterator[str]:
         ledger = self._ledgers.pop(name)
