@@ -29,7 +29,7 @@ def ended(story: Story, at: float = 61, **facts: Any) -> Story:
 
 def block(story: Story, at: float, gate: list[Any], **facts: Any) -> Story:
     story.lease(at, "reserve", **TWO | {"fence": 0, "until": round((at + 0.5) * S)})
-    of = {"run": 2, "job_id": 1, "trigger": "submit:x", "slot": 60 * S, "lease": "l2", "inc": "A"}
+    of: dict[str, Any] = {"run": 2, "job_id": 1, "trigger": "submit:x", "slot": 60 * S, "lease": "l2", "inc": "A"}
     return story.add(at, "block", **of | {"gate": gate[0], "holder": 1, "gates": [gate]} | facts)
 
 
@@ -38,7 +38,14 @@ def second(story: Story, at: float, gate: list[Any]) -> Story:
 
 
 def skipped(story: Story, at: float, holder: int, run: int = 3) -> Story:
-    of = {"run": run, "job_id": 1, "trigger": TRIGGER, "slot": 120 * S, "state": "skipped", "reason": "overlap"}
+    of: dict[str, Any] = {
+        "run": run,
+        "job_id": 1,
+        "trigger": TRIGGER,
+        "slot": 120 * S,
+        "state": "skipped",
+        "reason": "overlap",
+    }
     return story.add(at, "expire", **of, gate=OVERLAP[0], holder=holder, ended=round(at * S))
 
 
@@ -69,13 +76,14 @@ def resume(story: Story, at: float, slots: list[int], before: int = 62, after: i
 
 
 def preview(story: Story, at: float, slots: list[int]) -> Story:
-    answer = {"slots": [slot * S for slot in slots], "skips": [], "released": 0}
+    answer: dict[str, Any] = {"slots": [slot * S for slot in slots], "skips": [], "released": 0}
     return story.add(at, "preview", job_id=1, marks={}, windows=[[SCHEDULE, 62 * S, 125 * S]], **answer)
 
 
 def pruned(story: Story, at: float, counted: list[Any], **facts: Any) -> Story:
     story.events = [event for event in story.events if event["ev"] != "final"]
-    story.add(at, "prune", run=1).add(at, "pruned", **{"answer": 1, "runs": [1], "counted": counted} | facts)
+    answer: dict[str, Any] = {"answer": 1, "runs": [1], "counted": counted}
+    story.add(at, "prune", run=1).add(at, "pruned", **answer | facts)
     return story.add(at, "rollup", "api", counted=counted)
 
 
@@ -95,7 +103,7 @@ def overlapping(*faults: dict[str, Any]) -> Story:
         story.add(61, "nemesis", "nemesis", **fault)
     story.verdict(74, "reap", state="lost", outcome="lost").add(74, "join", inc="B", ttl=15 * S)
     story.lease(75, "arm", **TWO | {"lease": "l3", "inc": "B"}, gates=[OVERLAP])
-    seen = {"run": 2, "job": "job", "slot": 60 * S, "attempt": 1, "fence": 2, "mark": 0}
+    seen: dict[str, Any] = {"run": 2, "job": "job", "slot": 60 * S, "attempt": 1, "fence": 2, "mark": 0}
     return story.add(75, "start", "job", node="b#1", **seen).job(80, "end", outcome="done").verdict(80, ok=False)
 
 

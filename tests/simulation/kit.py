@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import onthedot as otd
+from onthedot.clock import SECOND
 from onthedot.define.options import build_job
 from onthedot.job import Call
-from onthedot.testing.simulation import CALM, Behaviour, Scenario, Workload
+from onthedot.settings import Settings
+from onthedot.testing.simulation import CALM, Action, Behaviour, Scenario, Workload
+from onthedot.testing.simulation.cluster import brief
 from onthedot.testing.simulation.faults import Fault, from_json
 
 FAULTS = Path(__file__).parent / "faults"
@@ -29,9 +34,49 @@ def busy() -> Workload:
     return Workload(jobs, behaviours, edits, ())
 
 
+def gated() -> Workload:
+    """Jobs that meet closed gates all the time, and people who pause, cancel, resume, delete and submit with keys."""
+    policies: dict[str, dict[str, Any]] = {
+        "waits": {"overlap": otd.Overlap("wait", max_waiting=2)},
+        "skips": {"overlap": "skip"},
+        "replaces": {"overlap": "replace"},
+        "limited": {"overlap": "allow", "concurrency": otd.Limit(1), "guarantee": "at_most_once"},
+        "shares": {"overlap": "allow", "concurrency": otd.Limit(1, name="shared"), "retry": otd.Retry(3, delay="2s")},
+        "shares_too": {"overlap": "allow", "concurrency": otd.Limit(1, name="shared")},
+        "seldom": {"overlap": "skip", "schedule": otd.every("30s")},
+    }
+    jobs, behaviours = {}, {}
+    for number, (name, options) in enumerate(policies.items()):
+        given = {"schedule": otd.every(f"{7 + number}s"), "args": {"mark": 0, "tenant": ""}} | options
+        jobs[name] = build_job(Call(handler=name), given | {"name": name})
+        behaviours[name] = Behaviour(0.1, 1.0) if name == "seldom" else Behaviour(6.0, 11.0, 0.2)
+    return Workload(jobs, behaviours, (), tuple(_asked(sorted(jobs))))
+
+
+def _asked(names: list[str]) -> Iterator[Action]:
+    """From the beginning to the end, so that some of it comes when nothing is broken any more."""
+    for number in range(23):
+        at, job = 20.0 + 30 * number, names[number % len(names)]
+        yield Action(at, "pause", number % 3, job)
+        yield Action(at + 20, "resume", number % 3, job, missed=("none", "last", "all")[number % 3], preview=True)
+        yield Action(at + 1, "cancel", (number + 1) % 3, "", luck=0.0)
+        yield Action(at + 2, "submit", number % 3, names[(number + 3) % len(names)], key=f"k{number}", tenant="t")
+        yield Action(at + 28, "submit", number % 3, names[(number + 3) % len(names)], key=f"k{number}", tenant="t")
+    yield Action(205.0, "delete", 0, "waits")
+    yield Action(215.0, "put", 0, "waits")
+
+
 def directed(name: str) -> Scenario:
-    """A scenario of a committed fault file: calm but for its faults, twelve minutes."""
-    return Scenario(seed=name, minutes=12, weather=CALM, workload=busy(), faults=tuple(read(name)))
+    """A scenario of a committed fault file: calm but for its faults, twelve minutes. Files with `gates` in their names
+    are for jobs with gates."""
+    scenario = Scenario(
+        seed=name, minutes=12, weather=CALM, workload=busy(), faults=tuple(read(name)),
+        settings=Settings(seats=8, ahead=8),
+    )  # fmt: skip
+    if "gates" not in name:
+        return scenario
+    short = replace(scenario.settings, retention=brief(120 * SECOND), prune_every=20 * SECOND)
+    return replace(scenario, workload=gated(), settings=short)
 
 
 def read(name: str) -> list[Fault]:

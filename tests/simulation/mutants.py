@@ -17,6 +17,7 @@ from onthedot.run import RunState
 from onthedot.stores.base import Window
 from onthedot.stores.memory import MemoryStore
 from onthedot.verdict import Finish
+from tests.simulation import control_mutants
 
 
 class NoFenceOnFinish(MemoryStore):
@@ -186,6 +187,8 @@ def _mutant(rules: str, faults: str, **how) -> Mutant:
     return Mutant(frozenset(rules.split()), faults, **how)
 
 
+DYING, LOST = "gates-whose-holders-die", "gates-whose-answers-are-lost"
+
 MUTANTS = {
     "no fence on finish": _mutant("S7", "frozen-with-an-outcome", store=NoFenceOnFinish),
     "finish counts twice": _mutant("S16 S18", "answers-of-finish-lost", store=FinishCountsTwice),
@@ -199,4 +202,17 @@ MUTANTS = {
     "edit hides misses": _mutant("S4", "edited-while-all-are-down", store=EditHidesMisses),
     "reserve takes the reserved": _mutant("S5", "frozen-with-an-outcome", store=ReservesTheReserved),
     "no catch-up": _mutant("S4", "edited-while-all-are-down", build=no_catch_up),
+    "gate freed twice": _mutant("S5 S11", LOST, store=control_mutants.GateFreedTwice),
+    "gate not freed on reap": _mutant("L4", DYING, store=control_mutants.GateKeptOnReap),
+    "hand-over lets two through": _mutant("S5 S11", LOST, store=control_mutants.TwoLetThrough),
+    "skip although the gate is free": _mutant("S11", DYING, store=control_mutants.SkipsAtAnOpenGate),
+    "replaces what was submitted": _mutant("S11", LOST, store=control_mutants.ReplacesWhatWasAskedFor),
+    "pause lets the planner go on": _mutant("S14", LOST, store=control_mutants.PlannerIgnoresPauses),
+    "pause lets reservations be armed": _mutant("S14", DYING, store=control_mutants.PausedRunsAreArmed),
+    "cancel is forgotten": _mutant("S13", LOST, store=control_mutants.CancelForgotten),
+    "cancel is lost with its node": _mutant("S13", DYING, store=control_mutants.CancelLostOnReap),
+    "resume plans a slot twice": _mutant("S1 S4", LOST, store=control_mutants.ResumePlansTwice),
+    "key forgotten after the finish": _mutant("S19", LOST, store=control_mutants.KeyForgotten),
+    "prune counts nothing": _mutant("S17", LOST, store=control_mutants.PruneCountsNothing),
+    "prune comes too early": _mutant("S17", LOST, store=control_mutants.PrunesTooEarly),
 }

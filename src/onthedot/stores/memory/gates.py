@@ -46,9 +46,7 @@ class Gates(Tables):
         earlier = [
             (other.due_at, other.id)
             for other in self.of_job[run.key.job_id].values()
-            if other.due_at < run.due_at
-            and other.key.target == run.key.target
-            and other.state is not RunState.RUNNING
+            if other.due_at < run.due_at and other.key.target == run.key.target and other.state is not RunState.RUNNING
         ]
         return min(earlier)[1] if earlier else None
 

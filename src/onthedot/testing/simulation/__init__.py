@@ -7,8 +7,9 @@
 or `python -m onthedot.testing.simulation --seed 7`.
 """
 
+from onthedot.testing.simulation.actions import Action
 from onthedot.testing.simulation.cluster import Outcome, Scenario, simulate
 from onthedot.testing.simulation.faults import CALM, Fault, Weather
-from onthedot.testing.simulation.workload import Action, Behaviour, Workload
+from onthedot.testing.simulation.workload import Behaviour, Workload
 
 __all__ = ["CALM", "Action", "Behaviour", "Fault", "Outcome", "Scenario", "Weather", "Workload", "simulate"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,7 @@ from onthedot.clock import SECOND, Clock
 from onthedot.engine import Engine
 from onthedot.errors import StoreUnavailable
 from onthedot.job import Job
-from onthedot.run import NewRun, submit_trigger
+from onthedot.retention import HOUR, Retention
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
@@ -24,18 +25,38 @@ from onthedot.testing.checker import Event, Journal, Violation, check, digest
 from onthedot.testing.clock import VirtualClock
 from onthedot.testing.simulation import faults as fault_schedules
 from onthedot.testing.simulation import workload as workloads
+from onthedot.testing.simulation.actions import Action, Client
 from onthedot.testing.simulation.cable import CALLER
 from onthedot.testing.simulation.chance import Chance
 from onthedot.testing.simulation.faults import CALM, Fault, Weather
 from onthedot.testing.simulation.jobs import registry
 from onthedot.testing.simulation.loop import PROCESS, ClusterLoop
-from onthedot.testing.simulation.node import Build, Node, lengths
+from onthedot.testing.simulation.node import Boot, Build, Node, lengths
 from onthedot.testing.simulation.recorder import Recorder
-from onthedot.testing.simulation.workload import Action, Workload
+from onthedot.testing.simulation.workload import Workload
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 WORKDAY = 7_200.0  # seconds: work is drawn for so long at least, so that a shorter run is a part of the longer one
 SETTLE = 420.0  # seconds without faults at the end: longer than every bound of the liveness rules
+
+KEPT = 600 * SECOND
+
+
+def brief(kept: int = KEPT) -> Retention:
+    """So short that an hour sees runs go. Nobody may ask for this, since verdicts are repeated and results asked for
+    up to an hour later; here nothing is cut off for nearly as long."""
+    found = Retention(age=HOUR, failures_age=HOUR)
+    object.__setattr__(found, "age", kept)
+    object.__setattr__(found, "failures_age", 2 * kept)
+    return found
+
+
+def usual_settings() -> Settings:
+    """Production's, but few seats, and fewer looks behind the hints: idle polling is most of what an hour costs."""
+    return Settings(
+        seats=8, ahead=8, retention=brief(), poll_every=2 * SECOND, expire_every=4 * SECOND, prune_every=120 * SECOND
+    )
+
 
 OpenStore = Callable[[Clock], Store | Awaitable[Store]]
 
@@ -53,7 +74,7 @@ class Scenario:
     weather: Weather = field(default_factory=Weather)
     faults: tuple[Fault, ...] | None = None
     workload: Workload | None = None
-    settings: Settings = field(default_factory=lambda: Settings(seats=8, ahead=8))
+    settings: Settings = field(default_factory=usual_settings)
 
     @property
     def faulty_seconds(self) -> float:
@@ -105,12 +126,16 @@ def simulate(scenario: Scenario, *, store: OpenStore = MemoryStore, build: Build
     """Run a scenario to its end and check its history."""
     loop = ClusterLoop(Chance(f"{scenario.seed} order"))
     cluster = Cluster(scenario.filled(), loop, store, build)
+    collects = gc.isenabled()
+    gc.disable()  # a tenth of the time; and when it runs is nothing that a seed decides
     try:
         loop.run_until_complete(cluster.run())
         calls = sum(node.calls for node in cluster.nodes)
     finally:
         loop.bury_all()
         loop.close()
+        if collects:
+            gc.enable()
     events = cluster.journal.events
     return Outcome(cluster.scenario, events, check(events), loop.steps, calls)
 
@@ -184,7 +209,8 @@ class Cluster:
     def _strike(self, node: Node, fault: Fault) -> None:
         where = f" at {fault.op}" if fault.op else ""
         told = f"{fault.kind}{where} for {fault.length} s" + (f" ({fault.amount})" if fault.amount else "")
-        self.journal.add("nemesis", "nemesis", fault=told, on=node.name)
+        length = round(fault.length * SECOND)
+        self.journal.add("nemesis", "nemesis", fault=told, on=node.name, kind=fault.kind, length=length)
         match fault.kind:
             case "crash":
                 node.kill(fault.length)
@@ -192,6 +218,8 @@ class Cluster:
                 node.freeze(fault.length)
             case "stop":
                 node.stop(fault.length)
+            case "step":
+                self.clock.step(round(fault.amount * SECOND))
             case "skew":
                 node.clock.skew = round(fault.amount * SECOND)
                 self._later(fault.length, setattr, node.clock, "skew", 0)
@@ -218,41 +246,28 @@ class Cluster:
     def _ask(self, action: Action) -> None:
         """On the node that was meant, or on the next one that is up; if none is, the caller goes away."""
         order = [*self.nodes[action.node :], *self.nodes[: action.node]]
-        boot = next((node.boot for node in order if node.up), None)
-        if boot is None:
+        node = next((node for node in order if node.up), None)
+        if node is None or node.boot is None:
             return
+        boot = node.boot
         context = copy_context()
         context.run(PROCESS.set, boot.process)
         context.run(CALLER.set, boot.process.name)
-        boot.tasks.append(self.loop.create_task(self._perform(action, boot.engine), context=context))
+        task = self._put(action, boot.engine) if action.kind == "put" else self._client(boot, node).perform(action)
+        boot.tasks.append(self.loop.create_task(task, context=context))
 
-    async def _perform(self, action: Action, engine: Engine) -> None:
-        """As a client would: what was not answered is asked again."""
-        trigger = submit_trigger(f"{action.job}-{action.at}")
-        due_at = self.clock.now() + round(action.delay * SECOND)
+    def _client(self, boot: Boot, node: Node) -> Client:
+        return Client(boot.engine.store, node.clock, self.scenario.settings, self.journal, self._submitted)
+
+    async def _put(self, action: Action, engine: Engine) -> None:
+        """Deploy the program's version of one job, as it was when that was asked for."""
         for attempt in range(20):
             try:
-                await self._perform_once(action, engine, trigger, due_at)
+                await engine.put_job(self._work.version(action.at)[action.job])
             except StoreUnavailable:
                 await asyncio.sleep(0.2 * (attempt + 1))
             else:
                 return
-
-    async def _perform_once(self, action: Action, engine: Engine, trigger: str, due_at: int) -> None:
-        store = engine.store
-        match action.kind:
-            case "put":
-                await engine.put_job(self._work.version(action.at)[action.job])
-            case "submit":
-                record = await store.get_job(action.job)
-                if record is None:
-                    return
-                [run] = await store.submit([NewRun(record.id, trigger, due_at)])
-                self.journal.add("api", "ack", key=f"{record.id}/{trigger}", run=run)
-                self._submitted.append(run)
-            case "read":
-                if self._submitted:
-                    await store.get_run(self._submitted[-1 - int(action.at) % min(9, len(self._submitted))])
 
     async def _final(self, store: Store) -> None:
         """Pull every plug, and read what is there."""
@@ -265,6 +280,8 @@ class Cluster:
                 "api", "final", run=run.id, state=str(run.state), attempts=run.attempts, failures=run.failures,
                 recoveries=run.recoveries, recorded=len(recorded),
             )  # fmt: skip
+        counted = [[row.job, str(row.state), row.count] for row in await store.list_daily_counts(limit=1_000_000)]
+        self.journal.add("api", "rollup", counted=counted)
         self.journal.add("nemesis", "over")
         self.journal.close()
         await store.close()

@@ -11,6 +11,7 @@
 | slow | for `length` calls take up to `amount` seconds each way, and may be done although their caller has died |
 | skew | its clock is set `amount` seconds off, for `length` |
 | drift | its steady clock goes `amount` ppm too fast, for `length` |
+| step | the store's clock is set `amount` seconds forward, or back, and with it what all nodes take it to be |
 | late | for `length`, calls are given up by their caller and done up to `amount` seconds later |
 
 With `op`, a fault strikes when the node's next call of that name after `at` is about to be sent (`when` "before"), or
@@ -25,10 +26,11 @@ from typing import Any
 
 from onthedot.testing.simulation.chance import Chance
 
-KINDS = ("crash", "freeze", "stop", "cut", "deaf", "flaky", "slow", "skew", "drift", "late")
+KINDS = ("crash", "freeze", "stop", "cut", "deaf", "flaky", "slow", "skew", "drift", "late", "step")
 OPS = (
     *("finish", "finish", "finish", "arm", "arm", "reserve", "reserve", "plan", "plan", "reap", "reap"),
     *("beat", "put_job", "held", "renew", "campaign", "submit", "expire", "orphans", "release", "leave", "register"),
+    *("pause", "resume", "cancel", "delete_job", "prune_runs", "expire", "recount_gates"),
 )
 LATE_OPS = (
     "plan",
@@ -86,7 +88,7 @@ def from_json(text: str) -> list[Fault]:
     return [Fault(**({"length": 0.0} | row)) for row in rows]
 
 
-# How often each kind is drawn.
+# How often each kind is drawn. A store's clock that jumps is left to those who ask for it.
 _WEIGHTS = {
     "crash": 5,
     "freeze": 6,
@@ -110,8 +112,15 @@ _LENGTHS = {
     "drift": (30.0, 300.0),
     "skew": (30.0, 300.0),
     "late": (0.001, 0.001),
+    "step": (0.001, 0.001),
 }
-_AMOUNTS = {"slow": (0.05, 4.0), "drift": (-300.0, 300.0), "skew": (-400.0, 400.0), "late": (0.1, 6.0)}
+_AMOUNTS = {
+    "slow": (0.05, 4.0),
+    "drift": (-300.0, 300.0),
+    "skew": (-400.0, 400.0),
+    "late": (0.1, 6.0),
+    "step": (-20.0, 20.0),
+}
 
 
 def generate(seed: str, *, nodes: int, seconds: float, every: float, extra: tuple[str, ...] = ()) -> list[Fault]:

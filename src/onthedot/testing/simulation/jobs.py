@@ -29,7 +29,8 @@ def registry(seed: str, workload: Workload, journal: Journal) -> Registry:
 
 
 def _handler(seed: str, name: str, behaviour: Behaviour, journal: Journal) -> Handler:
-    async def handle(ctx: Context, mark: int) -> None:
+    async def handle(ctx: Context, mark: int, tenant: str = "") -> None:
+        del tenant  # it is for limits by its value
         slot = to_micros(ctx.scheduled_at)
         seen = {"run": ctx.run_id, "job": name, "slot": slot, "attempt": ctx.attempt, "fence": ctx.fence, "mark": mark}
         journal.add("job", "start", **seen)

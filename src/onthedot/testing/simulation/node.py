@@ -25,6 +25,7 @@ from onthedot.testing.simulation.clocks import NodeClock
 from onthedot.testing.simulation.faults import CALM, Fault, Weather
 from onthedot.testing.simulation.loop import PROCESS, ClusterLoop, Process
 from onthedot.testing.simulation.recorder import Recorder
+from onthedot.testing.simulation.workload import LONGEST
 
 Build = Callable[..., Engine]
 
@@ -204,4 +205,5 @@ class Node:
 def lengths(settings: Settings) -> dict[str, int]:
     """What the checker must know of the settings, in µs."""
     names = ("node_ttl", "beat_every", "term_ttl", "reap_every", "plan_every", "poll_every", "lookahead", "lapse")
-    return {name: getattr(settings, name) for name in names} | {"longest": 5 * SECOND}
+    kept = {"kept": settings.retention.age or 0, "kept_failures": settings.retention.failures_age or 0}
+    return {name: getattr(settings, name) for name in names} | kept | {"longest": round(LONGEST * SECOND)}

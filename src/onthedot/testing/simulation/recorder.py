@@ -2,86 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onthedot.errors import KeyConflict
 from onthedot.job import Job
-from onthedot.run import LIVE, Armed, Lease, NewRun, RunRecord, slot_trigger
-from onthedot.stores.base import Ask, Beat, Due, Node, PutJob, Reserved, ScheduleState, Store, Term, Window
+from onthedot.run import LIVE, Armed, Blocked, GateAsk, Lease, NewRun, RunRecord, RunState, Skipped, is_slot
+from onthedot.stores.base import Ask, Beat, Due, Node, PutJob, Reserved, ScheduleState, Term, Window
 from onthedot.stores.definitions import encode
-from onthedot.testing.checker import Journal
+from onthedot.testing.simulation.control_recorder import ControlRecorder
 from onthedot.verdict import Finish, Verdict
 
 _ALL = 1_000_000
-_REFUSALS = {"Gone": "gone", "Busy": "busy", "Blocked": "block", "Delayed": "block", "Skipped": "expire"}
 
 
-class Recorder:
-    """A store that tells the journal what it did. What it does not know by name it passes on."""
-
-    def __init__(self, store: Store, journal: Journal) -> None:
-        self._store = store
-        self._journal = journal
-        if store.clock is None:
-            raise TypeError(f"expected a store on this machine's clock, got {store!r}")
-        self.clock = store.clock
-        self.hints = store.hints
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def _note(self, ev: str, **facts: Any) -> None:
-        self._journal.add("store", ev, **facts)
+class Recorder(ControlRecorder):
+    """A store that tells the journal what it did."""
 
     # ── definitions ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def put_job(self, job: Job, windows: Sequence[Window] = (), **options: Any) -> PutJob:
-        before = await self._look(job)
+        before = await self._look(self._last_of(job))
         put = await self._store.put_job(job, windows, **options)
         if put.change != "unchanged":
-            self._note_edit(job, put, before, await self._look(job))
+            job_id, revision = put.record.id, put.record.revision
+            self._names[job_id] = job.name, job.namespace
+            after = await self._look(job_id)
+            await self._note_gone(job_id, before.runs, after.runs)
+            marks = self._note_plans(job_id, revision, before, after)
+            self._note(
+                "edit", job=job.name, job_id=job_id, rev=revision, change=put.change, definition=encode(job),
+                marks=marks,
+            )  # fmt: skip
         return put
 
-    async def _look(self, job: Job) -> tuple[dict[int, RunRecord], dict[str, Any], list[Any]]:
-        """What an edit may change: the live runs, the marks of the schedules, the skips."""
-        stored = await self._store.get_job(job.name, namespace=job.namespace)
-        if stored is None:
-            return {}, {}, []
-        runs = await self._store.list_runs(job=job.name, namespace=job.namespace, states=LIVE, limit=_ALL)
-        states = await self._store.schedules_of(stored.id)
-        skips = await self._store.list_skips(job=job.name, namespace=job.namespace, limit=_ALL)
-        marks = {state.schedule_id: {"origin": state.origin, "watermark": state.watermark} for state in states}
-        return {run.id: run for run in runs}, marks, skips
-
-    def _note_edit(self, job: Job, put: PutJob, before: Any, after: Any) -> None:
-        (runs, marks, skips), (runs_now, marks_now, skips_now) = before, after
-        job_id, revision = put.record.id, put.record.revision
-        for run in sorted(runs.keys() - runs_now.keys()):
-            gone = runs[run]
-            self._note("withdraw", run=run, job_id=job_id, trigger=gone.trigger, slot=gone.slot_at)
-        known = {(skip.schedule_id, skip.first, skip.reason): skip for skip in skips}
-        for skip in sorted(skips_now, key=lambda skip: (skip.schedule_id, skip.first)):
-            old = known.get((skip.schedule_id, skip.first, skip.reason))
-            if old is None or old.count != skip.count:
-                self._note_skip(job_id, skip.schedule_id, skip, old.last if old else 0, old.count if old else 0)
-        new = [runs_now[run] for run in sorted(runs_now.keys() - runs.keys())]
-        for schedule in sorted(marks_now):
-            slots = [run.slot_at for run in new if run.trigger == slot_trigger(schedule)]
-            mark = marks_now[schedule]
-            self._note(
-                "plan", job_id=job_id, schedule=schedule, rev=revision, slots=slots, term=0,
-                start=mark["origin"], end=mark["watermark"],
-            )  # fmt: skip
-        both = {name: [marks.get(name), marks_now.get(name)] for name in sorted(marks | marks_now)}
-        self._note(
-            "edit", job=job.name, job_id=job_id, rev=revision, change=put.change, definition=encode(job), marks=both
-        )
-
-    def _note_skip(self, job_id: int, schedule: str, skip: Any, after: int = 0, before: int = 0) -> None:
-        self._note(
-            "skip", job_id=job_id, schedule=schedule, after=after, first=skip.first, last=skip.last,
-            count=skip.count - before, reason=skip.reason,
-        )  # fmt: skip
+    def _last_of(self, job: Job) -> int:
+        """The id of the job of that name that is there, or was there last; 0: there never was one."""
+        named = [number for number, name in self._names.items() if name == (job.name, job.namespace)]
+        return max(named, default=0)
 
     # ── plans and submits ────────────────────────────────────────────────────────────────────────────────────
 
@@ -105,11 +63,16 @@ class Recorder:
         return answers
 
     async def submit(self, runs: Sequence[NewRun], **options: Any) -> list[int]:
-        ids = await self._store.submit(runs, **options)
+        try:
+            ids = await self._store.submit(runs, **options)
+        except KeyConflict:
+            for run in runs:
+                self._note("conflict", job_id=run.job_id, key=run.key, body=run.args)
+            raise
         for run, number in zip(runs, ids, strict=True):
             self._note(
                 "submit", run=number, job_id=run.job_id, trigger=run.trigger, slot=run.due_at, due=run.due_at,
-                body=run.args,
+                body=run.args, key=run.key, expires=run.expires_at,
             )  # fmt: skip
         return ids
 
@@ -128,22 +91,66 @@ class Recorder:
             until = max(lease.due_at, reserved.now) + ask.lapse
             self._note_lease("reserve", lease, lease.fence, lease.attempt, until=until)
         for lease in reserved.armed:
-            self._note_lease("arm", lease, lease.fence, lease.attempt)
+            self._note_lease("arm", lease, lease.fence, lease.attempt, gates=[])
         return reserved
 
-    async def arm(self, leases: Sequence[Lease], **options: Any) -> list[Any]:
-        answers: list[Any] = list(await self._store.arm(leases, **options))
+    async def arm(
+        self, leases: Sequence[Lease], *, gates: Mapping[str, GateAsk] | None = None, **options: Any
+    ) -> list[Any]:
+        asks = gates or {}
+        replacing = [lease for lease in leases if _replaces(asks.get(lease.lease_id))]
+        before = await self._live(replacing)
+        answers: list[Any] = list(await self._store.arm(leases, gates=gates, **options))
+        live = await self._live(replacing)
+        told = {lease.run_id for lease, answer in zip(leases, answers, strict=True) if _closed(answer)}
+        for lease in replacing:
+            others = _of(lease, {number: run for number, run in before.items() if number not in told})
+            await self._note_gone(lease.record.id, others, live)
+            told |= others.keys()  # once, whoever else replaces here
+        waiting: dict[int, RunRecord] = {}  # who was let wait by this call, and may be replaced by a later one of it
         for lease, answer in zip(leases, answers, strict=True):
+            ask = asks.get(lease.lease_id)
+            if _replaces(ask):
+                replaced = {number: run for number, run in _of(lease, waiting).items() if number not in live}
+                await self._note_gone(lease.record.id, replaced, live)
+                waiting = {number: run for number, run in waiting.items() if number not in replaced}
             if isinstance(answer, Armed):
-                self._note_lease("arm", lease, answer.fence, answer.attempt)
+                taken = [list(gate) for gate in ask.gates] if ask is not None else []
+                self._note_lease("arm", lease, answer.fence, answer.attempt, gates=taken)
                 continue
-            ev = _REFUSALS[type(answer).__name__]
-            self._note(
-                ev, run=lease.run_id, job_id=lease.record.id, trigger=lease.trigger, slot=lease.slot_at,
-                lease=lease.lease_id, inc=lease.incarnation, state="skipped", reason="overlap",
-                ended=self.clock.now(),
-            )  # fmt: skip
+            await self._note_refusal(lease, answer, ask)
+            if isinstance(answer, Blocked) and lease.run_id in before:
+                waiting[lease.run_id] = before[lease.run_id]
         return answers
+
+    async def _live(self, leases: Sequence[Lease]) -> dict[int, RunRecord]:
+        """The live runs of the jobs of these leases."""
+        found: dict[int, RunRecord] = {}
+        for job in {lease.record.job.name: lease.record.job for lease in leases}.values():
+            runs = await self._store.list_runs(job=job.name, namespace=job.namespace, states=LIVE, limit=_ALL)
+            found |= {run.id: run for run in runs}
+        return found
+
+    async def _note_refusal(self, lease: Lease, answer: Any, ask: GateAsk | None) -> None:
+        of = {
+            "run": lease.run_id, "job_id": lease.record.id, "trigger": lease.trigger, "slot": lease.slot_at,
+            "lease": lease.lease_id, "inc": lease.incarnation,
+        }  # fmt: skip
+        match answer:
+            case Skipped(gate=gate, holder=holder):
+                self._ended.add(lease.run_id)
+                self._note(
+                    "expire", **of, state="skipped", reason="overlap", gate=gate, holder=holder,
+                    ended=self.clock.now(),
+                )  # fmt: skip
+            case Blocked(gate=gate, holder=holder):
+                found = [[one.key, one.capacity, one.until_end] for one in ask.gates] if ask is not None else []
+                self._note("block", **of, gate=gate, holder=holder, gates=found)
+                held_by = await self._store.get_run(holder) if _replaces(ask) and gate.startswith("overlap:") else None
+                if held_by is not None and held_by.state is RunState.RUNNING and is_slot(held_by.trigger):
+                    self._note("cancel", run=holder, kind="asked", state=str(RunState.RUNNING), why="replaced")
+            case _:
+                self._note({"Gone": "gone", "Busy": "busy", "Delayed": "release"}[type(answer).__name__], **of, ok=True)
 
     async def release(self, leases: Sequence[Lease], **options: Any) -> list[bool]:
         answers = await self._store.release(leases, **options)
@@ -154,25 +161,33 @@ class Recorder:
     async def finish(self, finishes: Sequence[Finish], **options: Any) -> list[bool]:
         answers = await self._store.finish(finishes, **options)
         for finish, ok in zip(finishes, answers, strict=True):
-            self._note_verdict("finish", finish.lease, finish.verdict, ok, finish.ended_at)
+            await self._note_verdict("finish", finish.lease, finish.verdict, ok, finish.ended_at)
         return answers
 
     async def reap(self, verdicts: Sequence[tuple[Lease, Verdict]], **options: Any) -> list[bool]:
         answers = await self._store.reap(verdicts, **options)
         for (lease, verdict), ok in zip(verdicts, answers, strict=True):
-            self._note_verdict("reap", lease, verdict, ok, self.clock.now())
+            await self._note_verdict("reap", lease, verdict, ok, self.clock.now())
         return answers
 
-    def _note_verdict(self, ev: str, lease: Lease, verdict: Verdict, ok: bool, ended: int) -> None:
+    async def _note_verdict(self, ev: str, lease: Lease, verdict: Verdict, ok: bool, ended: int) -> None:
+        """A verdict of scheduled may have become another: the run's job is deleted, or somebody has cancelled it."""
+        state = verdict.state
+        if ok and state is RunState.SCHEDULED:
+            stored = await self._store.get_run(lease.run_id)
+            state = state if stored is None or stored.state is not RunState.CANCELLED else stored.state
+        if ok and state is not RunState.SCHEDULED:
+            self._ended.add(lease.run_id)
         self._note(
             ev, run=lease.run_id, lease=lease.lease_id, attempt=lease.attempt, inc=lease.incarnation, ok=ok,
-            state=str(verdict.state), outcome=str(verdict.outcome), due=verdict.due_at, failed=verdict.failed,
-            recovered=verdict.recovered, ended=ended,
+            state=str(state), sent=str(verdict.state), outcome=str(verdict.outcome), due=verdict.due_at,
+            failed=verdict.failed, recovered=verdict.recovered, ended=ended,
         )  # fmt: skip
 
     async def expire(self, **options: Any) -> list[RunRecord]:
         missed = await self._store.expire(**options)
         for run in missed:
+            self._ended.add(run.id)
             job = await self._store.get_job(run.job, namespace=run.namespace)
             self._note(
                 "expire", run=run.id, job_id=job.id if job else 0, trigger=run.trigger, slot=run.slot_at,
@@ -194,7 +209,7 @@ class Recorder:
 
     async def beat(self, incarnation: str, *, ttl: int, **options: Any) -> Beat:
         beat = await self._store.beat(incarnation, ttl=ttl, **options)
-        self._note("beat", inc=incarnation, ttl=ttl)
+        self._note("beat", inc=incarnation, ttl=ttl, cancels=[list(cancel) for cancel in beat.cancels])
         return beat
 
     async def leave(self, incarnation: str, **options: Any) -> None:
@@ -219,3 +234,15 @@ class Recorder:
         if ok:
             self._note("resign", inc=term.incarnation, term=term.number, shard=term.shard, until=self.clock.now())
         return ok
+
+
+def _of(lease: Lease, runs: dict[int, RunRecord]) -> dict[int, RunRecord]:
+    return {number: run for number, run in runs.items() if run.job == lease.record.job.name}
+
+
+def _closed(answer: Any) -> bool:
+    return isinstance(answer, Blocked | Skipped)
+
+
+def _replaces(ask: GateAsk | None) -> bool:
+    return ask is not None and ask.on_busy is not None and ask.on_busy.action == "replace"

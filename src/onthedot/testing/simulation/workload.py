@@ -1,4 +1,4 @@
-"""What the cluster is asked to do, as data: jobs of all policies, submits, edits."""
+"""What the cluster is asked to do, as data: jobs of all policies, and what people and programs do to them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from onthedot.define.options import build_job
-from onthedot.job import Backoff, Call, CatchUp, Job, Retry
+from onthedot.job import Backoff, Call, CatchUp, Job, Limit, Overlap, Retry
 from onthedot.schedules import at, cron, every, gap
+from onthedot.testing.simulation.actions import Action, draw_actions
 from onthedot.testing.simulation.chance import Chance
 
-LONGEST = 5.0  # seconds: how long a handler runs at the most
+LONGEST = 20.0  # seconds: how long a handler runs at the most
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +22,6 @@ class Behaviour:
     shortest: float = 0.0
     longest: float = 1.0
     failing: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """Something that a person or a program asks of a node, `at` seconds after the beginning.
-
-    kind: submit (with `delay`), put (the job's next definition), read (a run that was submitted before).
-    """
-
-    at: float
-    kind: str
-    node: int
-    job: str
-    delay: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,39 +45,69 @@ def generate(seed: str, *, start: datetime, nodes: int, seconds: float, jobs: in
     program = {job.name: job for job, _ in defined}
     behaviours = {job.name: behaviour for job, behaviour in defined}
     edits = _edits(chance, program, seconds)
-    return Workload(program, behaviours, edits, _actions(chance, program, edits, nodes, seconds))
+    puts = [(at, job.name) for at, job in edits]
+    return Workload(program, behaviours, edits, draw_actions(seed, sorted(program), puts, nodes, seconds))
 
 
 _BACKOFFS: tuple[Backoff, ...] = ("fixed", "linear", "exponential")
 _CATCH_UPS = (CatchUp("last"), CatchUp("none"), CatchUp("all", limit=5, window="10m"), CatchUp("all", limit=100))
+_OVERLAPS = (
+    *(None, Overlap("wait"), Overlap("wait", max_waiting=3), Overlap("wait", max_waiting=0), Overlap("skip")),
+    *(Overlap("allow"), Overlap("allow", max_running=2), Overlap("replace"), Overlap("replace"), Overlap("skip")),
+)
+_CROWDED = (
+    *(Overlap("wait", max_waiting=3), Overlap("replace"), Overlap("skip"), Overlap("allow", max_running=1)),
+    Overlap("wait"),
+)
+_LIMITS = (Limit(1), Limit(1, key="tenant"), Limit(1, name="shared"), Limit(1, name="shared"), Limit(2))
 
 
 def _job(chance: Chance, number: int, start: datetime, seconds: float) -> tuple[Job, Behaviour]:
+    """Every fifth finds its gates closed most of the time: it takes about as long as its interval."""
     name = f"job{number:02}"
-    options: dict[str, Any] = {"name": name, "args": {"mark": 0}, "catch_up": chance.choice(_CATCH_UPS)}
-    options["schedules"] = _schedules(chance, number, start, seconds)
+    crowded = number % 5 == 3
+    options: dict[str, Any] = {
+        "name": name,
+        "args": {"mark": 0, "tenant": "own"},
+        "catch_up": chance.choice(_CATCH_UPS),
+    }
+    if crowded:
+        options["schedules"] = [every(f"{18 + chance.whole(20)}s")]
+        options["overlap"] = _CROWDED[(number // 5 + chance.whole(2)) % len(_CROWDED)]
+    else:
+        options["schedules"] = _schedules(chance, number, start, seconds)
+        options["overlap"] = chance.choice(_OVERLAPS)
+    if number % 4 == 1 or chance.fraction() < 0.2:
+        options["concurrency"] = chance.choice(_LIMITS)
     failing = 0.0
     if number % 4 == 3:
         options["guarantee"] = "at_most_once"
     elif chance.fraction() < 0.5:
-        backoff: Backoff = chance.choice(_BACKOFFS)
-        options["retry"] = Retry(2 + chance.whole(3), backoff=backoff, delay="2s", max_delay="10s")
+        options["retry"] = _retry(chance)
         failing = chance.between(0.05, 0.4)
     if chance.fraction() < 0.3:
-        options["timeout"] = f"{chance.between(0.5, 4):.2f}s"
-    longest = chance.choice((0.0, 0.02, 1.0, 4.0, LONGEST, LONGEST))
-    behaviour = Behaviour(min(longest, chance.between(0, 1.0)), longest, failing)
-    return build_job(Call(handler=name), options), behaviour
+        options["timeout"] = f"{chance.between(10, 25) if crowded else chance.between(0.5, 4):.2f}s"
+    longest = LONGEST if crowded else chance.choice((0.0, 0.02, 1.0, 4.0, 5.0, 10.0))
+    shortest = 8.0 if crowded else min(longest, chance.between(0, 1.0))
+    given = {option: value for option, value in options.items() if value is not None}
+    return build_job(Call(handler=name), given), Behaviour(shortest, longest, failing)
+
+
+def _retry(chance: Chance) -> Retry:
+    """Some with a back-off that lasts over the next slot."""
+    if chance.fraction() < 0.3:
+        return Retry(2, backoff="fixed", delay="20s", max_delay="20s", jitter=False)
+    return Retry(2 + chance.whole(3), backoff=chance.choice(_BACKOFFS), delay="2s", max_delay="10s")
 
 
 def _schedules(chance: Chance, number: int, start: datetime, seconds: float) -> list[Any]:
     match number % 10:
         case 0:
-            return [cron(f"*/{1 + chance.whole(3)} * * * *")]
+            return [cron(f"*/{2 + chance.whole(3)} * * * *")]
         case 1:
-            return [every(f"{20 + chance.whole(60)}s"), every(f"{60 + chance.whole(90)}s", id="second")]
+            return [every(f"{80 + chance.whole(60)}s"), every(f"{120 + chance.whole(90)}s", id="second")]
         case 2:
-            return [gap(f"{15 + chance.whole(120)}s")]
+            return [gap(f"{30 + chance.whole(120)}s")]
         case 3:
             return [cron(f"{chance.whole(60)} */{1 + chance.whole(3)} * * * *", tz="Europe/Berlin", id="named")]
         case 4:
@@ -99,7 +116,7 @@ def _schedules(chance: Chance, number: int, start: datetime, seconds: float) -> 
         case 5:
             return []
         case _:
-            return [every(f"{60 + chance.whole(300)}s")]
+            return [every(f"{180 + chance.whole(300)}s")]
 
 
 def _edits(chance: Chance, program: dict[str, Job], seconds: float) -> tuple[tuple[float, Job], ...]:
@@ -111,7 +128,7 @@ def _edits(chance: Chance, program: dict[str, Job], seconds: float) -> tuple[tup
     while when < seconds:
         mark += 1
         old = newest[chance.choice(sorted(newest))]
-        changes: dict[str, Any] = {"args": {"mark": mark}}
+        changes: dict[str, Any] = {"args": {"mark": mark, "tenant": "own"}}
         if chance.fraction() < 0.5 and old.schedules and old.name[-1] not in "25":
             changes["schedules"] = _other_schedules(chance, old)
         newest[old.name] = replace(old, **changes)
@@ -124,17 +141,3 @@ def _other_schedules(chance: Chance, old: Job) -> tuple[Any, ...]:
     if len(old.schedules) > 1 and chance.fraction() < 0.5:
         return old.schedules[1:]
     return (*old.schedules[:-1], every(f"{30 + chance.whole(200)}s", id="edited"))
-
-
-def _actions(
-    chance: Chance, program: dict[str, Job], edits: tuple[tuple[float, Job], ...], nodes: int, seconds: float
-) -> tuple[Action, ...]:
-    found = [Action(at + chance.between(0, 20), "put", chance.whole(nodes), job.name) for at, job in edits]
-    names = sorted(program)
-    when = chance.between(0, 120)
-    while when < seconds:
-        delay = chance.choice((0.0, 0.0, chance.between(0, 5), chance.between(5, 60)))
-        found.append(Action(round(when, 3), "submit", chance.whole(nodes), chance.choice(names), round(delay, 3)))
-        found.append(Action(round(when + chance.between(0, 60), 3), "read", chance.whole(nodes), ""))
-        when += chance.between(0, 120)
-    return tuple(sorted(found, key=lambda action: (action.at, action.kind, action.job)))

@@ -1,0 +1,188 @@
+"""What people and programs ask of the cluster: drawn as data, and performed as a client would."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onthedot.clock import SECOND, Clock
+from onthedot.errors import KeyConflict, StoreUnavailable, UnknownJob
+from onthedot.job import JobRecord
+from onthedot.plan.controls import resume_job
+from onthedot.plan.windows import Missed
+from onthedot.run import LIVE, NewRun, manual_trigger, submit_trigger
+from onthedot.settings import Settings
+from onthedot.stores.base import Store
+from onthedot.testing.checker import Journal
+from onthedot.testing.simulation.chance import Chance
+
+_MISSED: tuple[Missed, ...] = ("none", "last", "all")
+_TENANTS = ("t1", "t2")
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that a person or a program asks of a node, `at` seconds after the beginning.
+
+    | kind | what is asked |
+    |---|---|
+    | submit, trigger | a run, after `delay`, with `tenant`, under `key`, to be skipped when `expires` seconds late |
+    | put | the job's next definition |
+    | read, cancel | one of the newest submitted runs; one of the runs that are live |
+    | pause | for `delay` seconds (0: until somebody resumes it) |
+    | resume | with `missed`; `preview`: asked what it would do first |
+    | delete | the job ends; a `put`, or a node that boots, creates it anew |
+
+    `luck`, in [0, 1), chooses among what is there.
+    """
+
+    at: float
+    kind: str
+    node: int
+    job: str
+    delay: float = 0.0
+    key: str = ""
+    tenant: str = ""
+    expires: float = 0.0
+    missed: Missed = "none"
+    preview: bool = False
+    luck: float = 0.0
+
+
+# ── drawing ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def draw_actions(
+    seed: str, names: Sequence[str], puts: Sequence[tuple[float, str]], nodes: int, seconds: float
+) -> tuple[Action, ...]:
+    """Some 150 actions an hour. Each kind has its own source of chance: more of one shifts nothing in another."""
+    chance = Chance(f"{seed} actions")
+    found = [Action(at + chance.between(0, 20), "put", chance.whole(nodes), name) for at, name in puts]
+    found += _submits(Chance(f"{seed} submits"), names, nodes, seconds)
+    found += _controls(Chance(f"{seed} controls"), names, nodes, seconds)
+    return tuple(sorted(found, key=lambda action: (action.at, action.kind, action.job)))
+
+
+def _submits(chance: Chance, names: Sequence[str], nodes: int, seconds: float) -> list[Action]:
+    found: list[Action] = []
+    used: list[Action] = []  # with a key
+    when = chance.between(0, 100)
+    while when < seconds:
+        delay = chance.choice((0.0, 0.0, chance.between(0, 5), chance.between(5, 60)))
+        expires = chance.choice((0.0, 0.0, chance.between(0.5, 30)))
+        kind = "trigger" if chance.fraction() < 0.2 else "submit"
+        facts: dict[str, Any] = {"job": chance.choice(names), "tenant": chance.choice(("", *_TENANTS))}
+        if kind == "submit" and chance.fraction() < 0.5:
+            if used and chance.fraction() < 0.6:
+                known = chance.choice(used[-5:])
+                facts = {"job": known.job, "key": known.key, "tenant": known.tenant}
+                if chance.fraction() < 0.25:
+                    facts["tenant"] = "another"
+            else:
+                facts["key"] = f"k{len(found)}"
+        action = Action(
+            round(when, 3), kind, chance.whole(nodes), delay=round(delay, 3), expires=round(expires, 3), **facts
+        )
+        found.append(action)
+        if action.key and action.tenant != "another":
+            used.append(action)
+        found.append(
+            Action(round(when + chance.between(0, 60), 3), "read", chance.whole(nodes), "", luck=chance.fraction())
+        )
+        when += chance.between(0, 100)
+    return found
+
+
+def _controls(chance: Chance, names: Sequence[str], nodes: int, seconds: float) -> list[Action]:
+    found = []
+    when = chance.between(0, 120)
+    while when < seconds:
+        at, node, job, luck = round(when, 3), chance.whole(nodes), chance.choice(names), chance.fraction()
+        later = round(when + chance.between(5, 180), 3)
+        draw = chance.fraction()
+        if draw < 0.5:
+            found.append(Action(at, "cancel", node, "", luck=luck))
+        elif draw < 0.9:
+            length = round(chance.between(2, 120), 3) if luck < 0.3 else 0.0
+            found.append(Action(at, "pause", node, job, delay=length))
+            missed, preview = chance.choice(_MISSED), chance.fraction() < 0.5
+            found.append(Action(later, "resume", chance.whole(nodes), job, missed=missed, preview=preview))
+        else:
+            found.append(Action(at, "delete", node, job))
+            found.append(Action(later, "put", chance.whole(nodes), job))
+        when += chance.between(0, 120)
+    return found
+
+
+# ── performing ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Client:
+    """Somebody who asks a node for things, and asks again what was not answered."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings, journal: Journal, submitted: list[int]) -> None:
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._journal = journal
+        self._submitted = submitted
+
+    async def perform(self, action: Action) -> None:
+        """Until it is answered; for about a minute."""
+        due_at = self._clock.now() + round((0 if action.kind == "pause" else action.delay) * SECOND)
+        for attempt in range(20):
+            try:
+                await self._once(action, due_at)
+            except StoreUnavailable:
+                await asyncio.sleep(0.2 * (attempt + 1))
+            except (UnknownJob, KeyConflict):
+                return  # deleted meanwhile, or refused: an answer as well
+            else:
+                return
+
+    async def _once(self, action: Action, due_at: int) -> None:
+        match action.kind:
+            case "read":
+                if self._submitted:
+                    newest = self._submitted[-9:]
+                    await self._store.get_run(newest[int(action.luck * len(newest))])
+                return
+            case "cancel":
+                live = await self._store.list_runs(states=LIVE, limit=8)
+                if live:
+                    await self._store.cancel([live[int(action.luck * len(live))].id], why="by hand")
+                return
+        record = await self._store.get_job(action.job)
+        if record is not None:
+            await self._of_job(action, record, due_at)
+
+    async def _of_job(self, action: Action, record: JobRecord, due_at: int) -> None:
+        store = self._store
+        match action.kind:
+            case "submit" | "trigger":
+                await self._submit(action, record, due_at)
+            case "pause":
+                until = self._clock.now() + round(action.delay * SECOND) if action.delay else None
+                await store.pause(record.id, reason="by hand", until=until)
+            case "resume":
+                for dry_run in (True, False) if action.preview else (False,):
+                    await resume_job(
+                        store, record.id, missed=action.missed, clock=self._clock, settings=self._settings,
+                        dry_run=dry_run,
+                    )  # fmt: skip
+            case "delete":
+                await store.delete_job(record.id)
+
+    async def _submit(self, action: Action, record: JobRecord, due_at: int) -> None:
+        token = f"{action.job}-{action.at}"
+        trigger = manual_trigger(token) if action.kind == "trigger" else submit_trigger(token)
+        args = dict(record.job.args) | {"mark": -1, "tenant": action.tenant} if action.tenant else None
+        text = None if args is None else json.dumps(args, sort_keys=True, separators=(",", ":"))
+        expires_at = due_at + round(action.expires * SECOND) if action.expires else None
+        [run] = await self._store.submit([NewRun(record.id, trigger, due_at, text, action.key, expires_at)])
+        name = f"key {action.key}" if action.key else trigger
+        self._journal.add("api", "ack", key=f"{record.id}/{name}", run=run)
+        self._submitted.append(run)
