@@ -25,8 +25,7 @@ class GateFreedTwice(MemoryStore):
         again = any(a.lease_id == finish.lease.lease_id for a in self.attempts.get(finish.lease.run_id, ()))
         for gate in self.once_held.pop(finish.lease.lease_id, ()) if again else ():
             self.holders[gate.key].clear()
-            for heir in self.waiters(gate)[: gate.capacity]:
-                self.pass_to(heir, gate)
+            self.pass_on(gate.key)
         return super()._finish_one(finish)
 
 
@@ -53,8 +52,13 @@ class TwoLetThrough(MemoryStore):
     def open_gates(self, gates, run):
         super().open_gates(gates, run)
         for gate in gates:
-            for heir in self.waiters(gate):
-                self.pass_to(heir, gate)
+            holders = set(self.holders[gate.key])
+            while self.waiters(gate.key):
+                self.holders[gate.key].clear()
+                self.pass_on(gate.key)
+                holders |= self.holders[gate.key]
+            if holders:
+                self.holders[gate.key] = holders
 
 
 class SkipsAtAnOpenGate(MemoryStore):
@@ -70,8 +74,8 @@ class SkipsAtAnOpenGate(MemoryStore):
 class ReplacesWhatWasAskedFor(MemoryStore):
     """A slot that replaces ends whoever holds the gate, also what somebody has submitted."""
 
-    def _clear_the_way(self, gate, answer, now):
-        super()._clear_the_way(gate, answer, now)
+    def _clear_the_way(self, run, gate, answer, now):
+        super()._clear_the_way(run, gate, answer, now)
         for holder in [self.runs[run_id] for run_id in self.holders[gate.key]] if answer.action == "replace" else ():
             if holder.state is RunState.RUNNING:
                 holder.cancel_wanted = "replaced"
@@ -139,16 +143,16 @@ class CancelLostOnReap(MemoryStore):
     def _reap_one(self, lease, verdict, now):
         run = self.runs.get(lease.run_id)
         if run is not None:
-            run.cancel_wanted = ""
+            run.cancel_wanted = None
         return super()._reap_one(lease, verdict, now)
 
 
 class ResumePlansTwice(MemoryStore):
     """A resume plans its slots, and leaves the watermark where the pause had put it."""
 
-    async def resume(self, job_id, windows=(), *, dry_run=False, now=None):
+    async def resume(self, job_id, windows=(), *, expected=None, overdue=False, dry_run=False, now=None):
         marks = {name: (state.watermark, state.next_at) for name, state in self.schedules[job_id].items()}
-        resumed = await super().resume(job_id, windows, dry_run=dry_run, now=now)
+        resumed = await super().resume(job_id, windows, expected=expected, overdue=overdue, dry_run=dry_run, now=now)
         for window in windows if not dry_run else ():
             state = self.schedules[job_id][window.schedule_id]
             state.watermark, _ = marks[window.schedule_id]

@@ -70,6 +70,7 @@ class _Ledger:
     fates: dict[int, str] = field(default_factory=dict)
     last_end: int | None = None
     withdrawn: list[int] = field(default_factory=list)  # by the pause that is being told
+    ahead: set[int] = field(default_factory=set)  # slots whose fate was given before their time: it stays
 
     def slots(self, after: int, until: int) -> list[int]:
         return list(takewhile(until.__ge__, slots(self.rule, after, origin=self.origin)))
@@ -132,7 +133,11 @@ class _Books:
         ):
             return
         ledger = self._ledgers.get((run.key[0], run.key[1].partition(":")[2]))
-        if ledger is not None and isinstance(ledger.rule, FixedDelay):
+        if ledger is None:
+            return
+        if event["ev"] == "cancel" and run.key[2] > event["t_store"]:
+            ledger.ahead.add(run.key[2])
+        if isinstance(ledger.rule, FixedDelay):
             ledger.last_end = event["ended"]
 
     def _record(self, ledger: _Ledger, name: tuple[int, str], planned: list[int]) -> Iterator[str]:
@@ -170,7 +175,7 @@ class _Books:
         known = set(ledger.fates)
         yield from self._record(ledger, name, event["slots"])
         expected = ledger.slots(ledger.watermark, event["end"])
-        yield from _compare(name, expected, [slot for slot in ledger.fates if slot not in known])
+        yield from _compare(name, expected, [slot for slot in ledger.fates if slot not in known], ledger.ahead)
         ledger.watermark = event["end"]
 
     def _fixed_delay(self, ledger: _Ledger, event: Event) -> Iterator[str]:
@@ -222,7 +227,7 @@ class _Books:
         ledger.watermark = end
         if not isinstance(ledger.rule, FixedDelay):
             fated = [slot for slot in ledger.fates if slot > start]
-            yield from _compare(name, ledger.slots(start, end), fated)
+            yield from _compare(name, ledger.slots(start, end), fated, ledger.ahead)
 
     # ── pauses ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -242,7 +247,7 @@ class _Books:
             ledger.withdrawn.clear()
             ledger.watermark = mark
             if not isinstance(ledger.rule, FixedDelay):
-                yield from _compare(name, [], [slot for slot in ledger.fates if slot > mark])
+                yield from _compare(name, [], [slot for slot in ledger.fates if slot > mark], ledger.ahead)
 
     def _resume(self, event: Event) -> Iterator[str]:
         """By this resume, every slot of the pause and of the next moments has its fate."""
@@ -255,7 +260,7 @@ class _Books:
                 yield f"a resume of {name[0]}/{schedule} went on from {before['watermark']}, not {ledger.watermark}"
             if not isinstance(ledger.rule, FixedDelay):
                 expected = ledger.slots(ledger.watermark, after["watermark"])
-                yield from _compare(name, expected, [slot for slot in ledger.fates if slot not in known])
+                yield from _compare(name, expected, [slot for slot in ledger.fates if slot not in known], ledger.ahead)
             ledger.watermark = after["watermark"]
 
     def _dropped(self, name: tuple[int, str], event: Event) -> Iterator[str]:
@@ -268,8 +273,8 @@ class _Books:
                 yield f"an edit dropped {name[0]}/{name[1]} with {len(owed)} slots without a fate, first {owed[0]}"
 
 
-def _compare(name: tuple[int, str], expected: list[int], found: list[int]) -> Iterator[str]:
-    missing, strange = set(expected) - set(found), set(found) - set(expected)
+def _compare(name: tuple[int, str], expected: list[int], found: list[int], ahead: set[int]) -> Iterator[str]:
+    missing, strange = set(expected) - set(found) - ahead, set(found) - set(expected) - ahead
     if missing:
         yield f"{len(missing)} slots of {name[0]}/{name[1]} have no fate, first {min(missing)}"
     if strange:
