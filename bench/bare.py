@@ -24,7 +24,6 @@ from onthedot.settings import Settings
 from onthedot.stores.base import Ask, Node, Store
 from onthedot.stores.sqlite.connection import begin, commit, connect
 from onthedot.stores.sqlite.finish import END_RUN, INSERT_ATTEMPT, INSERT_HISTORY
-from onthedot.stores.sqlite.plan import NORMAL
 from onthedot.stores.sqlite.reserve import ARM_NOW, LIST_DUE_RUNS
 from onthedot.stores.sqlite.tables import take_numbers
 from onthedot.verdict import Finish, OutcomeKind, Verdict
@@ -105,13 +104,13 @@ async def drain_sqlite(path: Path, seed: int) -> tuple[float, list[int]]:
 
 def _take(db: sqlite3.Connection, ids: SeededIds) -> list[Taken]:
     now = wall()
-    values = {"now": now, "queue": "default", "priority": NORMAL, "tasks": json.dumps(sorted(TASKS))}
+    values = {"now": now, "route": "default", "priority": 1, "bonus": 0, "tasks": json.dumps(sorted(TASKS))}
     rows = list(islice(db.execute(LIST_DUE_RUNS, values), BATCH))
     if not rows:
         return []
     leases = zip(ids.leases(len(rows)), take_numbers(db, "fence", len(rows)), strict=True)
-    taken = [(*row[:15], *lease, now) for row, lease in zip(rows, leases, strict=True)]  # without `gated`, the last
-    arms = [(row[15], row[16], _INCARNATION, row[3], now, now, row[9] + 1, row[1]) for row in taken]
+    taken = [(*row[:16], *lease, now) for row, lease in zip(rows, leases, strict=True)]  # without rank and `gated`
+    arms = [(row[16], row[17], _INCARNATION, row[3], now, now, row[9] + 1, row[1]) for row in taken]
     db.executemany(ARM_NOW, arms)
     return taken
 
@@ -119,14 +118,14 @@ def _take(db: sqlite3.Connection, ids: SeededIds) -> list[Taken]:
 def _finish(db: sqlite3.Connection, taken: Sequence[Taken], started_at: Micros, ended_at: Micros) -> None:
     if not taken:
         return
-    ended = db.executemany(END_RUN, [(row[1], row[15]) for row in taken]).rowcount
+    ended = db.executemany(END_RUN, [(row[1], row[16]) for row in taken]).rowcount
     assert ended == len(taken), "a bare loop has no rivals"
     history, attempts = [], []
     for (_, run_id, job_id, revision, _, trigger, slot_at, due_at, args, attempt, failures, recoveries, created_at,
-         target, queue, lease_id, fence, armed_at) in taken:  # fmt: skip
+         target, queue, priority, lease_id, fence, armed_at) in taken:  # fmt: skip
         history.append((
             run_id, job_id, "succeeded", slot_at, due_at, attempt + 1, failures, recoveries, created_at, armed_at,
-            started_at, ended_at, queue, trigger, target, "", args, None, None,
+            started_at, ended_at, queue, priority, trigger, target, "", args, None, None,
         ))  # fmt: skip
         attempts.append((
             run_id, attempt + 1, lease_id, fence, _INCARNATION, revision, "succeeded", None, due_at, armed_at,

@@ -37,10 +37,11 @@ WITH RECURSIVE numbers (n, at) AS (
 
 INSERT_FINISHED = f"""
 INSERT INTO history (id, job_id, state, slot_at, due_at, attempts, failures, recoveries, created_at, armed_at,
-                     started_at, ended_at, queue, trigger, target, reason, args, error, result)
+                     started_at, ended_at, queue, priority, trigger, target, reason, args, error,
+                     result)
 {_NUMBERS}
 SELECT n, 1 + n % :jobs, iif(n % 50, 'succeeded', 'dead'), at, at, 1, n % 50 = 0, 0, at - 30000000, at - 5000,
-       at + 700, at + 20700, 'default',
+       at + 700, at + 20700, 'default', 1,
        iif(n % 2, 'schedule:0f1e2d3c4b5a6978', 'submit:' || lower(hex(randomblob(16)))), '',
        iif(n % 50, '', 'failed'), iif(n % 2, NULL, '{{"order":' || n || ',"tenant":"t' || n % 500 || '"}}'),
        iif(n % 50, NULL, 'ConnectionResetError: [Errno 104] Connection reset by peer'),

@@ -34,10 +34,11 @@ _NAME = "bulk-0"  # stands for the name of each job in the one definition that a
 _NUMBERS = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)"
 
 INSERT_JOBS = f"""
-INSERT INTO jobs (id, namespace, name, owner, state, revision, task, gated, definition_hash, created_at, updated_at)
+INSERT INTO jobs (id, namespace, name, owner, state, revision, task, queue, route, priority, share, gated,
+                  definition_hash, created_at, updated_at)
 {_NUMBERS}
-SELECT n, 'default', printf('bulk-%07d', n), 'team-' || n % 50, 'active', 1, 'call:bulk', 0, lower(hex(randomblob(32))),
-       :now, :now
+SELECT n, 'default', printf('bulk-%07d', n), 'team-' || n % 50, 'active', 1, 'call:bulk',
+       'default', 'default', 1, '', 0, lower(hex(randomblob(32))), :now, :now
 FROM numbers
 """  # noqa: S608 - constants of this file
 

@@ -142,8 +142,10 @@ async def test_an_unreadable_definition_of_a_running_run_does_not_end_every_engi
         await sched.submit("work", delay="1h")
     db = sqlite3.connect(path)
     db.execute(
-        "INSERT INTO jobs (id, namespace, name, owner, state, revision, task, gated, definition_hash, created_at,"
-        " updated_at) SELECT 99, namespace, 'theirs', owner, state, 1, 'call:theirs', 0, '', 0, 0 FROM jobs"
+        "INSERT INTO jobs (id, namespace, name, owner, state, revision, task, queue, route, priority, share, gated,"
+        " definition_hash, created_at, updated_at) "
+        "SELECT 99, namespace, 'theirs', owner, state, 1, 'call:theirs', queue, route, priority, share, 0, '', 0, 0 "
+        "FROM jobs"
     )
     db.execute('INSERT INTO job_revisions VALUES (99, 1, \'{"name":"theirs","new_key":1}\', 0)')
     db.execute(

@@ -17,11 +17,13 @@ from onthedot.cluster.fencing import SelfFencing
 from onthedot.cluster.leadership import Leadership
 from onthedot.cluster.members import Membership
 from onthedot.cluster.offset import StoreClock
+from onthedot.cluster.probing import Probing
 from onthedot.errors import StoreUnavailable
 from onthedot.events import DrainBegun, Events, JobPut, NodeLeft, StoreTrouble
 from onthedot.ids import Ids
 from onthedot.job import Job, JobRecord
 from onthedot.loop import Driver, Loop, Service
+from onthedot.plan.assigner import Assigner
 from onthedot.plan.controls import put_job
 from onthedot.plan.planner import Planner
 from onthedot.plan.resumer import Resumer
@@ -71,11 +73,13 @@ class Engine:
     def _wire(self) -> dict[str, Driver]:
         worker = self._worker
         reserving = Reserving(worker, on_held=lambda: drivers["arming"].wake())
+        assigner = Assigner(self.store, self._leadership, self._settings, self.events)
         services: list[Service] = [
             self._membership,
             SelfFencing(self._membership, self.clock, self.events, worker.stop_running),
             self._leadership,
             self._planner,
+            assigner,
             reserving,
             Arming(worker, on_room=lambda: drivers["worker"].wake()),
             self._finisher,
@@ -84,14 +88,18 @@ class Engine:
             Pruner(self.store, self._leadership, self._settings, self.events),
             Resumer(self.store, self.clock, self._settings, self.events),
             GateRecount(self.store, self.events),
+            Probing(self.store, self._leadership, self._settings, self.events),
         ]
         drivers = {service.name: self._loop.add(service) for service in services}
+        self._membership.tasks = worker.tasks
         self._membership.on_fenced(worker.fenced)
         self._membership.on_cancel(worker.cancel)
 
         def heed(hint: Hint) -> None:
             if self._planner.wants(hint):
                 drivers["planner"].wake()
+            if assigner.wants(hint):
+                drivers["assigner"].wake()
             if reserving.wants(hint):
                 drivers["worker"].wake()
             if self._membership.wants(hint):

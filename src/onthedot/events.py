@@ -59,6 +59,35 @@ class ClockStepped(NamedTuple):
     ahead: Micros
 
 
+class NodeLate(NamedTuple):
+    """Another node has missed two beats; its runs are taken from it when its lease ends, then."""
+
+    node_id: str
+    incarnation: str
+    lease_until: Micros
+
+
+class NodeBack(NamedTuple):
+    """A node that was late has beaten again."""
+
+    node_id: str
+    incarnation: str
+
+
+class NodeDraining(NamedTuple):
+    """Somebody has asked this node to take no more work, or to go on."""
+
+    node_id: str
+    draining: bool
+
+
+class RunsPlaced(NamedTuple):
+    """The leader has chosen workers for runs; for some it found none yet."""
+
+    placed: int
+    waiting: int
+
+
 class TermWon(NamedTuple):
     """This node plans from now on."""
 
@@ -210,6 +239,10 @@ Event = (
     | NodeCutOff
     | ClockOff
     | ClockStepped
+    | NodeLate
+    | NodeBack
+    | NodeDraining
+    | RunsPlaced
     | TermWon
     | TermEnded
     | JobPut

@@ -6,6 +6,7 @@ policy is decided in `policy/`, and text or code becomes a `Job` in `define/`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from typing import Any, Literal, get_args
 
 from onthedot.duration import Duration, parse_duration
 from onthedot.errors import DefinitionError
+from onthedot.route import DEFAULT_QUEUE, Priority, for_leader, on_node, route_name
 
 Json = Any  # None, bool, int, float, str, lists and string-keyed dicts of these; checked in `define/arguments.py`
 
@@ -318,6 +320,36 @@ class Job:
     retry: Retry = Retry()
     timeout: timedelta | None = None
     max_recoveries: int = 3
+    queue: str = DEFAULT_QUEUE
+    priority: Priority = "normal"
+    labels: frozenset[str] = frozenset()  # what a worker must offer
+    on: Literal["any", "all"] = "any"  # all: each slot runs once on every worker that serves the queue
+    share: str = ""  # the argument by whose value its queue is shared, if that is shared fairly
+    assignment: Literal["worker", "leader"] = "worker"  # who finds a place for a run: workers take, or the leader gives
+
+
+def share_of(job: Job, args: str | None) -> str:
+    """Whose share a run with these arguments (canonical JSON; None: the job's own) is taken from.
+
+    >>> share_of(Job(name="j", task=Call(handler="j"), share="tenant"), '{"tenant":"t1"}')
+    't1'
+    """
+    if not job.share:
+        return ""
+    value = (json.loads(args) if args is not None else job.args).get(job.share)
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def route_of(job: Job, target: str = "") -> str:
+    """Where runs of this job wait; those with a target, for the node of that name.
+
+    >>> route_of(Job(name="j", task=Call(handler="j"), queue="mail", labels=frozenset({"gpu"})))
+    'mail\\tgpu'
+    """
+    if target:
+        return on_node(target)
+    route = route_name(job.queue, job.labels)
+    return for_leader(route) if job.assignment == "leader" else route
 
 
 def overlap_of(job: Job) -> Overlap:

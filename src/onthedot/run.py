@@ -22,6 +22,8 @@ from typing import Literal, NamedTuple
 from onthedot.clock import Micros
 from onthedot.job import JobRecord
 from onthedot.rate import RateGate
+from onthedot.route import DEFAULT_QUEUE as DEFAULT_QUEUE
+from onthedot.route import Priority
 
 
 class RunState(StrEnum):
@@ -55,8 +57,6 @@ MOVES: dict[RunState, frozenset[RunState]] = {
 
 TERMINAL: frozenset[RunState] = frozenset(state for state, moves in MOVES.items() if not moves)
 LIVE: frozenset[RunState] = frozenset(MOVES) - TERMINAL
-
-DEFAULT_QUEUE = "default"
 
 
 SLOT_PREFIX = "schedule:"
@@ -134,6 +134,7 @@ class Lease:
     fence: int = 0
     target: str = ""
     queue: str = DEFAULT_QUEUE
+    level: int = 1  # of its priority
 
 
 class Gate(NamedTuple):
@@ -229,6 +230,9 @@ class RunRecord:
     ended_at: Micros | None = None
     error: str | None = None
     result: str | None = None
+    queue: str = DEFAULT_QUEUE
+    priority: Priority = "normal"
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,10 @@ class Settings:
     """The most rows that one call to the store touches."""
     queues: tuple[str, ...] = ("default",)
     """The queues this worker serves."""
+    labels: tuple[str, ...] = ()
+    """What this worker offers to jobs that need it, such as `gpu` or `region=eu`."""
+    assign_most: int = 64
+    """K: how many runs the leader gives to one worker, of jobs whose worker it chooses."""
 
     lookahead: Micros = 30 * SECOND
     """How far ahead of their due instants runs are planned. Longer than a term, so that a dead leader's

@@ -38,6 +38,10 @@ LINES = [
     "12:00:00.000  clock      this machine's clock is 1 m 30 s behind the store's; runs start on time, its logs do not "
     "tell the time; set it",
     "12:00:00.000  clock      it has jumped 6 m 40 s ahead; planning waits a moment",
+    "12:00:00.000  silent     node two has missed two beats; its lease ends at 12:00:06",
+    "12:00:00.000  back       node two beats again",
+    "12:00:00.000  drains     node one was asked to take no more work",
+    "12:00:00.000  placed     3 runs with workers that the leader chose; 1 run found none yet",
     "12:00:00.000  leads      this node plans from now on (term 4)",
     "12:00:00.000  follows    this node no longer plans (term 4 ended)",
     "12:00:00.000  job        import          created, revision 1; 6 runs planned, 0 withdrawn",

@@ -162,10 +162,10 @@ def no_catch_up(*args, **kwargs) -> Engine:
     engine = Engine(*args, **kwargs)
     windows = engine._planner._windows
 
-    def patched(schedules, until, now):
+    def patched(schedules, until, now, places):
         planner.plan_window = forgets_the_past  # type: ignore[attr-defined]
         try:
-            return windows(schedules, until, now)
+            return windows(schedules, until, now, places)
         finally:
             planner.plan_window = plan_window  # type: ignore[attr-defined]
 

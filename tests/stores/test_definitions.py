@@ -58,6 +58,12 @@ FULL = Job(
     ),
     timeout=timedelta(minutes=20),
     max_recoveries=1,
+    queue="mail",
+    priority="critical",
+    labels=frozenset({"gpu", "region=eu"}),
+    on="all",
+    share="tenant",
+    assignment="leader",
 )
 
 

@@ -36,6 +36,9 @@ class Leadership:
         if isinstance(self._clock, StoreClock) and self._clock.uncertainty > UNSURE_BEYOND:
             await self.resign()  # whoever does not know what time it is must not plan
             return self._settings.renew_every
+        if self._membership.draining:
+            await self.resign()
+            return self._settings.renew_every
         if (term := self.term) is not None:
             renewed = await self._store.renew(term, ttl=self._settings.term_ttl)
             if renewed is None and self.term is not None:

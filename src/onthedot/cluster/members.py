@@ -14,7 +14,7 @@ from onthedot import faults
 from onthedot.clock import Clock, Micros
 from onthedot.cluster.offset import TELL_BEYOND, StoreClock
 from onthedot.errors import NodeExpired
-from onthedot.events import ClockOff, Events, NodeFenced, NodeJoined
+from onthedot.events import ClockOff, Events, NodeDraining, NodeFenced, NodeJoined
 from onthedot.ids import Ids
 from onthedot.settings import Settings
 from onthedot.stores.base import Beat, Hint, Node, Store
@@ -42,6 +42,8 @@ class Membership:
         self.deadline: Micros = 0  # on the steady clock: until then this node counts on its lease
         self._fenced: list[OnFenced] = []
         self._on_cancel: OnCancel | None = None
+        self.tasks: frozenset[str] = frozenset()  # what this node's program can do
+        self.draining = False
         self.node_id = settings.node_id or f"{socket.gethostname()}-{ids.token()[:8]}"
         self.incarnation = ""
 
@@ -65,7 +67,11 @@ class Membership:
     async def join(self) -> None:
         """Register under a new incarnation."""
         incarnation = self._ids.token()
-        node = Node(self.node_id, incarnation, host=socket.gethostname(), pid=os.getpid())
+        settings = self._settings
+        node = Node(
+            self.node_id, incarnation, socket.gethostname(), os.getpid(), queues=settings.queues,
+            labels=settings.labels, tasks=tuple(sorted(self.tasks)), seats=settings.seats,
+        )  # fmt: skip
         sent = self._clock.steady()
         beat = await self._store.register(node, ttl=self._settings.node_ttl)
         self.incarnation = incarnation
@@ -78,6 +84,9 @@ class Membership:
         del now
         try:
             beat = await self._beat()
+            if beat.draining != self.draining:
+                self.draining = beat.draining
+                self._events.emit(NodeDraining(self.node_id, beat.draining))
             if beat.cancels and self._on_cancel is not None:
                 self._on_cancel(beat.cancels)
         except NodeExpired:

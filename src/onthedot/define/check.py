@@ -9,12 +9,15 @@ from datetime import timedelta
 from onthedot.define.arguments import encode_arguments
 from onthedot.duration import LONGEST
 from onthedot.errors import DefinitionError
-from onthedot.job import Guarantee, Job, Sleep
+from onthedot.job import FixedDelay, Guarantee, Job, Sleep
+from onthedot.route import PRIORITIES
 from onthedot.schedules import check as check_schedule
 from onthedot.schedules import schedule_id
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
 _MOST_SCHEDULES = 100
+_LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/=-]{0,99}")
+_MOST_LABELS = 20
 
 
 def check_job(job: Job) -> None:
@@ -23,6 +26,7 @@ def check_job(job: Job) -> None:
         *_name_problems(job),
         *_schedule_problems(job),
         *_guarantee_problems(job),
+        *_placement_problems(job),
         *_length_problems("timeout", job.timeout),
     ]
     if isinstance(job.task, Sleep) and not timedelta(0) <= job.task.duration <= LONGEST:
@@ -42,7 +46,7 @@ def check_job(job: Job) -> None:
 def _name_problems(job: Job) -> list[str]:
     return [
         f"{what}: expected letters, digits, '_', '-', '.' or ':', at most 100 of them, got {value!r}"
-        for what, value in (("name", job.name), ("namespace", job.namespace))
+        for what, value in (("name", job.name), ("namespace", job.namespace), ("queue", job.queue))
         if not _NAME.fullmatch(value)
     ]
 
@@ -73,6 +77,30 @@ def _guarantee_problems(job: Job) -> list[str]:
         f"retry.attempts: expected 1 with guarantee 'at_most_once', got {job.retry.attempts}; "
         "a retry is a second execution: drop it, or choose 'at_least_once'"
     ]
+
+
+def _placement_problems(job: Job) -> list[str]:
+    problems = [
+        f"{what}: expected one of {', '.join(map(repr, choices))}, got {value!r}"
+        for what, value, choices in (
+            ("priority", job.priority, PRIORITIES),
+            ("on", job.on, ("any", "all")),
+            ("assignment", job.assignment, ("worker", "leader")),
+        )
+        if value not in choices
+    ]
+    problems += [
+        f"labels: expected letters, digits, '_', '-', '.', ':', '/' or '=', at most 100 of them, got {label!r}"
+        for label in sorted(job.labels)
+        if not _LABEL.fullmatch(label)
+    ]
+    if len(job.labels) > _MOST_LABELS:
+        problems.append(f"labels: expected at most {_MOST_LABELS}, got {len(job.labels)}")
+    if job.on == "all" and any(isinstance(schedule, FixedDelay) for schedule in job.schedules):
+        problems.append("on: expected 'any' with a fixed delay, got 'all'; its nodes would end at different times")
+    if job.on == "all" and job.assignment == "leader":
+        problems.append("assignment: expected 'worker' with on='all', got 'leader'; each node has its own run already")
+    return problems
 
 
 def _length_problems(what: str, length: timedelta | None) -> list[str]:

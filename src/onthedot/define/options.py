@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, get_args
 
@@ -14,30 +14,36 @@ from onthedot.schedules import parse
 
 OPTIONS = (
     "args",
+    "assignment",
     "catch_up",
     "concurrency",
     "guarantee",
+    "labels",
     "max_recoveries",
     "name",
     "namespace",
+    "on",
     "overlap",
     "owner",
+    "priority",
+    "queue",
     "rate",
     "retry",
     "schedule",
     "schedules",
+    "share",
     "timeout",
 )
 """Every option of a job."""
+
+_PLAIN = ("args", "assignment", "max_recoveries", "namespace", "on", "owner", "priority", "queue", "share")
 
 
 def build_job(task: Task, options: Mapping[str, Any]) -> Job:
     """A job from its task and options. Every problem is reported at once, and nothing is half defined."""
     name = options.get("name", "")
     problems = [f"unknown option {key!r}{did_you_mean(key, OPTIONS)}" for key in options if key not in OPTIONS]
-    fields: dict[str, Any] = {
-        key: options[key] for key in ("args", "max_recoveries", "namespace", "owner") if key in options
-    }
+    fields: dict[str, Any] = {key: options[key] for key in _PLAIN if key in options}
     for key, read in _READERS.items():
         if options.get(key) is not None:
             try:
@@ -55,7 +61,7 @@ def build_job(task: Task, options: Mapping[str, Any]) -> Job:
 
 
 def _type_problems(fields: Mapping[str, Any]) -> list[str]:
-    expected = {"args": Mapping, "max_recoveries": int, "namespace": str, "owner": str}
+    expected = {"args": Mapping, "max_recoveries": int, "namespace": str, "owner": str, "queue": str, "share": str}
     return [
         f"{key}: expected {kind.__name__.lower()}, got {type(fields[key]).__name__} {fields[key]!r}"
         for key, kind in expected.items()
@@ -116,11 +122,17 @@ def _read_guarantee(value: object) -> Guarantee:
         raise DefinitionError(f"guarantee: expected one of {known}, got {value!r}") from None
 
 
+def _read_labels(value: object) -> frozenset[str]:
+    if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(one, str) for one in value):
+        raise DefinitionError(f"labels: expected a list of texts such as ['gpu', 'region=eu'], got {value!r}")
+    return frozenset(value)
+
+
 def _read_timeout(value: Any) -> timedelta:
     return parse_duration(value, what="timeout")
 
 
-_READERS = {
+_READERS: dict[str, Callable[[Any], Any]] = {
     "schedule": lambda value: (_read_schedule(value),),
     "schedules": _read_schedules,
     "retry": _read_retry,
@@ -129,6 +141,7 @@ _READERS = {
     "concurrency": _read_concurrency,
     "rate": _read_rate,
     "guarantee": _read_guarantee,
+    "labels": _read_labels,
     "timeout": _read_timeout,
 }
 _FIELDS = {"schedule": "schedules"}

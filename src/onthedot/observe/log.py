@@ -29,15 +29,19 @@ from onthedot.events import (
     JobPut,
     JobResumed,
     LeaseLost,
+    NodeBack,
     NodeCutOff,
+    NodeDraining,
     NodeFenced,
     NodeJoined,
+    NodeLate,
     NodeLeft,
     RunBlocked,
     RunDelayed,
     RunMissed,
     RunRecovered,
     RunSkipped,
+    RunsPlaced,
     RunsPlanned,
     SlotsSkipped,
     StoreTrouble,
@@ -194,6 +198,22 @@ class Lines:
             case ClockStepped():
                 return Line(
                     at, "clock", f"it has jumped {length(event.ahead)} ahead; planning waits a moment", "warning"
+                )
+            case NodeLate():
+                gone = f"its lease ends at {self._moment(event.lease_until, at)}"
+                return Line(at, "silent", f"node {plain(event.node_id)} has missed two beats; {gone}", "warning")
+            case NodeBack():
+                return Line(at, "back", f"node {plain(event.node_id)} beats again", "quiet")
+            case NodeDraining(draining=True):
+                return Line(at, "drains", f"node {plain(event.node_id)} was asked to take no more work", "warning")
+            case NodeDraining():
+                return Line(
+                    at, "drains", f"node {plain(event.node_id)} was asked to go on: it takes work again", "quiet"
+                )
+            case RunsPlaced():
+                left = f"; {count(event.waiting, 'run')} found none yet" if event.waiting else ""
+                return Line(
+                    at, "placed", f"{count(event.placed, 'run')} with workers that the leader chose{left}", "quiet"
                 )
             case NodeLeft(abandoned=0):
                 return Line(at, "left", f"node {plain(event.node_id)}", "quiet")

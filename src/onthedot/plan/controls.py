@@ -8,7 +8,9 @@ from __future__ import annotations
 from onthedot.clock import Clock
 from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
 from onthedot.job import Job
-from onthedot.plan.windows import Missed, edit_windows, resume_windows
+from onthedot.plan.places import living_places
+from onthedot.plan.windows import Missed, aimed, edit_windows, resume_windows
+from onthedot.policy.placement import targets
 from onthedot.settings import Settings
 from onthedot.stores.base import PutJob, Resumed, Store
 from onthedot.stores.definitions import encode
@@ -25,8 +27,10 @@ async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings) -
             return await store.put_job(job, windows)
         if stored is not None and encode(stored.job) == encode(job):
             return PutJob(stored, "unchanged")
+        places = await living_places(store, now) if job.on == "all" else []
         known = {} if stored is None else {s.schedule_id: s for s in await store.schedules_of(stored.id)}
         windows = edit_windows(job, known, now=now, lookahead=settings.lookahead, late_after=settings.late_after)
+        windows = [aimed(window, targets(job, places)) for window in windows]
         try:
             return await store.put_job(job, windows, expected=stored.revision if stored else 0)
         except (RevisionConflict, WindowStale):
@@ -45,11 +49,14 @@ async def resume_job(
 ) -> Resumed:
     """Let a paused job go on (`overdue`: if its pause is over); what became of the slots that came meanwhile."""
     while True:
-        states = await store.schedules_of(job_id)
+        states, now = await store.schedules_of(job_id), clock.now()
         windows = resume_windows(
-            states, missed=missed, now=clock.now(), lookahead=settings.lookahead, late_after=settings.late_after
+            states, missed=missed, now=now, lookahead=settings.lookahead, late_after=settings.late_after
         )
         seen = states[0].record.revision if states else None
+        if states and states[0].record.job.on == "all":
+            aims = targets(states[0].record.job, await living_places(store, now))
+            windows = [aimed(window, aims) for window in windows]
         try:
             return await store.resume(job_id, windows, expected=seen, overdue=overdue, dry_run=dry_run)
         except (RevisionConflict, WindowStale):

@@ -12,7 +12,9 @@ from onthedot.clock import SECOND, Clock, Micros
 from onthedot.cluster.leadership import Leadership
 from onthedot.errors import TermLost
 from onthedot.events import ClockStepped, Events, RunsPlanned, SlotsSkipped
-from onthedot.plan.windows import plan_window
+from onthedot.plan.places import living_places
+from onthedot.plan.windows import aimed, plan_window
+from onthedot.policy.placement import Place, targets
 from onthedot.settings import Settings
 from onthedot.stores.base import Hint, ScheduleState, Store, Term, Window
 
@@ -70,14 +72,16 @@ class Planner:
             return LOOK_TWICE
         until = now + self._settings.lookahead
         due = await self._store.due_schedules(until=until, limit=self._settings.batch, shard=term.shard)
-        windows, more = self._windows(due.schedules, until, now)
+        everywhere = any(state.record.job.on == "all" for state in due.schedules)
+        places = await living_places(self._store, now) if everywhere else []
+        windows, more = self._windows(due.schedules, until, now, places)
         if not windows or not await self._write(term, windows):
             return self._settings.plan_every
         behind = any(window.next_at is not None and window.next_at <= until for _, window in windows)
         return 0 if due.more or more or behind else self._settings.plan_every
 
     def _windows(
-        self, schedules: list[ScheduleState], until: Micros, now: Micros
+        self, schedules: list[ScheduleState], until: Micros, now: Micros, places: list[Place]
     ) -> tuple[list[tuple[ScheduleState, Window]], bool]:
         """The windows of one pass, and whether schedules are left for the next: the engine must not be kept busy."""
         windows: list[tuple[ScheduleState, Window]] = []
@@ -87,6 +91,7 @@ class Planner:
                 return windows, True
             window = plan_window(state, until=until, now=now, late_after=self._settings.late_after)
             if window is not None:
+                window = aimed(window, targets(state.record.job, places))
                 windows.append((state, window))
                 slots += len(window.slots) + sum(skip.count for skip in window.skips)
         return windows, False

@@ -81,6 +81,15 @@ def _range(schedule: Schedule, origin: Micros, after: Micros, until: Micros, rea
     return [SkipRange(first, last, count_between(schedule, after, until, origin=origin), reason)]
 
 
+def aimed(window: Window, targets: tuple[str, ...]) -> Window:
+    """The window with one run of each slot for each target; where there is none, its slots are skipped(no_node)."""
+    if targets or not window.slots:
+        return replace(window, targets=targets or ("",))
+    first, last = window.slots[0].slot_at, window.slots[-1].slot_at
+    nobody = SkipRange(first, last, len(window.slots), "no_node")
+    return replace(window, slots=(), skips=[*window.skips, nobody])
+
+
 def _long_gone(state: ScheduleState, schedule: Schedule, now: Micros, late_after: Micros) -> SkipRange | None:
     """The slots of an interval that have expired for certain, counted instead of walked: a year off is one step."""
     if not isinstance(schedule, Every) or schedule.run_once:

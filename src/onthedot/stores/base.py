@@ -26,6 +26,10 @@ from onthedot.job import Job, JobRecord
 from onthedot.run import ArmAnswer, AttemptRecord, GateAsk, Lease, NewRun, RunRecord, RunState, SkipRecord
 from onthedot.stores.hints import Hint as Hint
 from onthedot.stores.hints import Hints as Hints
+from onthedot.stores.queues import Placement as Placement
+from onthedot.stores.queues import PlacementSlice, QueuesSlice
+from onthedot.stores.queues import Queue as Queue
+from onthedot.stores.queues import Unplaced as Unplaced
 from onthedot.stores.retention import RetentionSlice
 from onthedot.stores.values import Ask as Ask
 from onthedot.stores.values import Beat as Beat
@@ -211,10 +215,12 @@ class RunsSlice(Protocol):
     async def reserve(self, ask: Ask, *, now: Micros | None = None) -> Reserved:
         """Take work for a worker: due work reserved and armed in one write, future work reserved ahead.
 
-        Earliest ready first. Ready is what is scheduled, from its due instant on, and what somebody reserved but
-        did not arm within `lapse` of the later of its due instant and its reservation, from then on. What has
-        expired is not given out. Due runs of jobs with gates (`is_gated`) are reserved only, and come back in `held`:
-        gates are taken in `arm`, and only there.
+        Ready is what is scheduled, from its due instant on, and what somebody reserved but did not arm within `lapse`
+        of the later of its due instant and its reservation, from then on. It is taken from the routes that the worker
+        can serve (`route.py`), in the order of the instant since when it is ready less its priority's `BONUS`; work
+        ahead, in the order of its due instants. What has expired is not given out, nor what waits in a paused queue,
+        and nothing to a node that drains. Due runs of jobs with gates (`is_gated`) are reserved only, and come back in
+        `held`: gates are taken in `arm`, and only there.
 
         `look_again_at` is now if due work was left for want of seats; else the earliest of: another's
         reservation lapses; the next run enters the horizon (with no room ahead: is due).
@@ -305,6 +311,15 @@ class NodesSlice(Protocol):
         to the reaper."""
         ...
 
+    async def drain(self, node_id: str, *, draining: bool = True, now: Micros | None = None) -> int:
+        """Ask the living incarnations of a node to take no more work, or to go on; how many there are. From the answer
+        on `reserve` gives them nothing, and they learn of it with their next beat."""
+        ...
+
+    async def probe(self, *, now: Micros | None = None) -> None:
+        """Ask every node to beat now, by a hint."""
+        ...
+
     async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
         """Incarnations, newest first."""
         ...
@@ -387,7 +402,10 @@ class HistorySlice(Protocol):
         ...
 
 
-class Store(JobsSlice, ControlSlice, PlanSlice, RunsSlice, NodesSlice, UpkeepSlice, HistorySlice, Protocol):
+class Store(
+    JobsSlice, ControlSlice, PlanSlice, QueuesSlice, PlacementSlice, RunsSlice, NodesSlice, UpkeepSlice, HistorySlice,
+    Protocol,
+):  # fmt: skip
     """The whole protocol."""
 
     hints: Hints

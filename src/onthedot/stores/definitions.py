@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from onthedot.duration import micros
 from onthedot.job import Call, CatchUp, Guarantee, Job, Json, Limit, Overlap, Rate, Retry, Sleep, Task
+from onthedot.route import DEFAULT_QUEUE, PRIORITIES
 from onthedot.schedules import from_json, to_json
 
 BUCKETS = 1024
@@ -54,6 +55,12 @@ def encode(job: Job) -> str:
         "retry": _changed(_retry_to_json(job.retry), _RETRY),
         "timeout_us": None if job.timeout is None else micros(job.timeout),
         "max_recoveries": job.max_recoveries,
+        "queue": job.queue,
+        "priority": job.priority,
+        "labels": sorted(job.labels),
+        "on": job.on,
+        "share": job.share,
+        "assignment": job.assignment,
     }
     return json.dumps(
         _changed(data, _DEFAULTS), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -79,6 +86,12 @@ def decode(definition: str) -> Job:
             retry=_retry_from_json(_RETRY | data.pop("retry")),
             timeout=_length(data.pop("timeout_us")),
             max_recoveries=data.pop("max_recoveries"),
+            queue=data.pop("queue"),
+            priority=PRIORITIES[PRIORITIES.index(data.pop("priority"))],
+            labels=frozenset(data.pop("labels")),
+            on=data.pop("on"),
+            share=data.pop("share"),
+            assignment=data.pop("assignment"),
             **data,  # nothing is left, or an unknown key is refused here
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -198,4 +211,10 @@ _DEFAULTS: dict[str, Json] = {
     "retry": {},
     "timeout_us": None,
     "max_recoveries": 3,
+    "queue": DEFAULT_QUEUE,
+    "priority": "normal",
+    "labels": [],
+    "on": "any",
+    "share": "",
+    "assignment": "worker",
 }

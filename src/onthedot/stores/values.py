@@ -44,6 +44,7 @@ class Window:
     slots: Sequence[Slot] = ()
     skips: Sequence[SkipRange] = ()
     delay: Micros | None = None  # for a fixed delay: how long after its run's end the next slot lies
+    targets: tuple[str, ...] = ("",)  # one run of each slot for each of these nodes; "": for anybody
 
 
 ExceptReason = Literal["moved", "cancelled"]
@@ -152,6 +153,7 @@ class Ask:
     horizon: Micros = 0
     lapse: Micros = 500_000
     queues: Sequence[str] = ("default",)
+    labels: frozenset[str] = frozenset()  # what this worker offers
     tasks: frozenset[str] = frozenset()  # the names of what this worker can do, as `task_name` gives them
     number: int = 0  # of this ask, growing with each one of its incarnation; see `held`
 
@@ -175,6 +177,11 @@ class Node:
     host: str = ""
     pid: int = 0
     roles: tuple[str, ...] = ("planner", "worker")
+    queues: tuple[str, ...] = ()  # that its worker serves
+    labels: tuple[str, ...] = ()  # that it offers
+    tasks: tuple[str, ...] = ()  # that it can do
+    seats: int = 0
+    draining: bool = False  # somebody has asked it to take no more work
     registered_at: Micros = 0
     lease_until: Micros = 0
     left_at: Micros | None = None
@@ -182,11 +189,12 @@ class Node:
 
 class Beat(NamedTuple):
     """The answer to a heartbeat: the store's clock, the lease's new end, and the running attempts of this
-    incarnation that somebody asks to stop (lease id, why)."""
+    incarnation that somebody asks to stop (lease id, why). `draining`: it is to take no more work."""
 
     now: Micros
     lease_until: Micros
     cancels: tuple[tuple[str, str], ...] = ()
+    draining: bool = False
 
 
 @dataclass(slots=True)

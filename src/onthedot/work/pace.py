@@ -1,4 +1,4 @@
-"""What a worker has learnt about its own speed: which jobs are quick, and how long `arm` takes."""
+"""What a worker has learnt about its own speed: which jobs are quick, how long `arm` takes, and whether it is late."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from onthedot.clock import MILLISECOND, Micros
 
 _BUDGET = 50 * MILLISECOND  # how much work may wait on this node, armed, for a seat
 _MOST_JOBS = 1_000  # remembered at a time: a node's memory must not grow with the number of jobs
+_LATE = 50 * MILLISECOND  # a start that is later than this was held up here
 _WEIGHT = 0.2  # of the newest duration in a job's mean
 
 
@@ -53,3 +54,19 @@ class ArmLead:
         self._recent.append(took)
         slow = sorted(self._recent)[int(len(self._recent) * 0.99)]
         self.micros = min(self._longest, max(self._shortest, 2 * slow))
+
+
+class Ahead:
+    """How many runs a worker may hold for later. A node whose starts run late holds half as many, so that others get
+    them; each batch that is on time gives one back."""
+
+    def __init__(self, most: int) -> None:
+        self._limit = most
+        self.most = most
+
+    def note(self, late: Micros) -> None:
+        """A batch that was held for its instant started so long after it."""
+        if late > _LATE:
+            self.most = max(1, self.most // 2)
+        else:
+            self.most = min(self._limit, self.most + 1)

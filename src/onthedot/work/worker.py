@@ -27,7 +27,7 @@ from onthedot.tasks.registry import Registry, arguments_of
 from onthedot.verdict import Finish, Outcome, OutcomeKind, Verdict
 from onthedot.work.attempt import Attempt, Runner, never_begun
 from onthedot.work.finisher import Finisher
-from onthedot.work.pace import ArmLead, Pace
+from onthedot.work.pace import Ahead, ArmLead, Pace
 from onthedot.work.reservations import Reservations
 
 _RECHECK = SECOND  # no timer trusts the clock for longer: it may be set
@@ -57,6 +57,7 @@ class Worker:
         self.held = Reservations()
         self.arming: dict[str, Lease] = {}  # by lease id: on their way to be armed, or armed without our knowing
         self.pace = Pace(settings.batch)
+        self.ahead = Ahead(min(settings.ahead, settings.seats))
         self.stopping = False
         self._registry = registry
         self._finisher = finisher
@@ -121,6 +122,7 @@ class Worker:
         if due_at:
             attempts = [attempt for attempt in attempts if attempt in self._unfired]
             self._unfired.difference_update(attempts)
+            self.ahead.note(-wait)
         for kind, runner in self._runners.items():
             mine = [attempt for attempt in attempts if self._kind(attempt.lease) == kind]
             if mine:
@@ -263,9 +265,11 @@ class Reserving:
     def _ask(self, now: Micros) -> Ask | None:
         worker, settings = self._worker, self._worker.settings
         seats = worker.free_seats
+        if worker.membership.draining:
+            return None
         if not worker.membership.trusted or (not seats and self._look_at <= now):
             return None  # what is due would find no seat: whoever has one may take it
-        ahead = max(0, min(settings.ahead, settings.seats) - len(worker.held))
+        ahead = max(0, worker.ahead.most - len(worker.held))
         extra = worker.pace.beyond_seats(worker.running) if seats else 0
         self._asked += 1
         return Ask(
@@ -278,6 +282,7 @@ class Reserving:
             settings.horizon,
             settings.lapse,
             settings.queues,
+            frozenset(settings.labels),
             worker.tasks,
             self._asked,
         )

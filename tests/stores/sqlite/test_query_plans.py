@@ -40,13 +40,18 @@ QUESTIONS = {
     ),
     "reserve what is due": (
         reserve.LIST_DUE_RUNS,
-        {"queue": "default", "priority": 0, "now": NOW, "tasks": '["call:work"]'},
-        ["SEARCH r USING INDEX runs_ready (queue=? AND priority=? AND ready_at<?)"],
+        {"route": "default", "priority": 1, "bonus": 0, "now": NOW, "tasks": '["call:work"]'},
+        ["SEARCH r USING INDEX runs_ready (route=? AND priority=? AND ready_at<?)"],
     ),
     "reserve ahead": (
         reserve.LIST_AHEAD,
-        {"queue": "default", "priority": 0, "now": NOW, "until": NOW + 10, "tasks": '["call:work"]'},
-        ["SEARCH r USING INDEX runs_ready (queue=? AND priority=? AND ready_at>? AND ready_at<?)"],
+        {"route": "default", "priority": 1, "bonus": 0, "now": NOW, "until": NOW + 10, "tasks": '["call:work"]'},
+        ["SEARCH r USING INDEX runs_ready (route=? AND priority=? AND ready_at>? AND ready_at<?)"],
+    ),
+    "the next line with a run in it": (
+        reserve.NEXT_LINE,
+        {"route": "default", "priority": -1, "end": "default\n"},
+        ["SEARCH runs USING INDEX runs_ready ((route,priority)>(?,?) AND route<?)"],
     ),
     "expire": (
         upkeep.LIST_MISSED,
@@ -107,19 +112,22 @@ SORTED_BY_HAND = {"orphans", "held"}  # few rows, from several holders or in the
 def fill(db: sqlite3.Connection, beside: int) -> None:
     """Five rows of interest to each question, and `beside` that are none of its business."""
     db.execute("BEGIN")
-    insert_job = "INSERT INTO jobs VALUES (?, 'default', ?, '', 'active', 1, 'call:work', 0, '', 0, 0, '', NULL)"
+    insert_job = (
+        "INSERT INTO jobs VALUES (?, 'default', ?, '', 'active', 1, 'call:work', 'default', 'default', 1, '', 0,"
+        " '', 0, 0, '', NULL)"
+    )
     db.executemany(insert_job, [(number, str(number)) for number in range(1, 21)])
     insert_schedule = (
         "INSERT INTO schedules (job_id, schedule_id, bucket, origin, watermark, next_at) VALUES (?,?,0,0,0,?)"
     )
     later = [(number % 20 + 1, f"s{number}", NOW + 1 + number) for number in range(beside)]
     db.executemany(insert_schedule, [*later, *((number, "due", number) for number in range(1, 6))])
-    db.execute("INSERT INTO nodes VALUES (1, 'dead', 'n', '', 0, '[]', 0, 5, 5, NULL, 0, 0, 0)")
-    db.execute("INSERT INTO nodes VALUES (2, 'alive', 'n', '', 0, '[]', 0, 5, ?, NULL, 0, 0, 0)", (NOW * 10,))
+    db.execute("INSERT INTO nodes VALUES (1, 'dead', 'n', '', 0, '[]', '{}', 0, 0, 5, 5, NULL, 0, 0, 0)")
+    db.execute("INSERT INTO nodes VALUES (2, 'alive', 'n', '', 0, '[]', '{}', 0, 0, 5, ?, NULL, 0, 0, 0)", (NOW * 10,))
     insert_run = (
-        "INSERT INTO runs (id, job_id, state, queue, priority, slot_at, due_at, ready_at, expires_at, attempt, "
-        "failures, recoveries, delayed, incarnation, lease_id, created_at, trigger, target, reason, revision) "
-        "VALUES (?, ?, ?, 'default', 0, ?, ?, ?, ?, 0, 0, 0, ?, ?, 'l', 0, ?, '', '', 1)"
+        "INSERT INTO runs (id, job_id, state, queue, route, share, priority, slot_at, due_at, ready_at, expires_at, "
+        "attempt, failures, recoveries, delayed, incarnation, lease_id, created_at, trigger, target, reason, revision) "
+        "VALUES (?, ?, ?, 'default', 'default', '', 1, ?, ?, ?, ?, 0, 0, 0, ?, ?, 'l', 0, ?, '', '', 1)"
     )
     rows: list[tuple[object, ...]] = []
     for number in range(beside):  # planned for later, running on a living node
@@ -135,7 +143,8 @@ def fill(db: sqlite3.Connection, beside: int) -> None:
     db.executemany(insert_run, rows)
     insert_history = (
         "INSERT INTO history (id, job_id, state, slot_at, due_at, attempts, failures, recoveries, created_at, ended_at,"
-        " queue, trigger, target, reason) VALUES (?, ?, 'succeeded', ?, 0, 1, 0, 0, 0, ?, 'default', ?, '', '')"
+        " queue, priority, trigger, target, reason) "
+        "VALUES (?, ?, 'succeeded', ?, 0, 1, 0, 0, 0, ?, 'default', 1, ?, '', '')"
     )
     old = [(10_000_000 + n, n % 20 + 1, n, n % 1000, f"submit:{n}") for n in range(beside)]
     db.executemany(insert_history, [*old, (1, 1, NOW, 7, "submit:x")])
@@ -208,12 +217,13 @@ def test_who_waits_at_a_gate_costs_nothing_when_the_next_run_is_looked_for(tmp_p
     db = connect(path, writing=True)
     schema.prepare(db, path)
     fill(db, 10)
-    values = {"queue": "default", "priority": 0, "now": NOW, "never": NEVER}
+    values = {"route": "default", "priority": 1, "now": NOW, "never": NEVER}
     few = steps_of(db, reserve.LIST_LATER, values)
     insert = (
-        "INSERT INTO runs (id, job_id, state, queue, priority, slot_at, due_at, ready_at, attempt, failures,"
-        " recoveries, delayed, created_at, trigger, target, reason, blocked_on, blocked_capacity, blocked_until_end)"
-        " VALUES (?, 1, 'scheduled', 'default', 0, 1, 1, ?, 0, 0, 0, 0, 0, ?, '', '', 'gate', 1, 0)"
+        "INSERT INTO runs (id, job_id, state, queue, route, share, priority, slot_at, due_at, ready_at, attempt,"
+        " failures, recoveries, delayed, created_at, trigger, target, reason, blocked_on, blocked_capacity,"
+        " blocked_until_end)"
+        " VALUES (?, 1, 'scheduled', 'default', 'default', '', 1, 1, 1, ?, 0, 0, 0, 0, 0, ?, '', '', 'gate', 1, 0)"
     )
     db.execute("BEGIN")
     db.executemany(insert, [(100_000 + number, NEVER, f"submit:w{number}") for number in range(2_000)])

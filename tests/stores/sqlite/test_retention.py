@@ -63,7 +63,8 @@ QUESTIONS = {
 }
 INSERT = (
     "INSERT INTO history (id, job_id, state, slot_at, due_at, attempts, failures, recoveries, created_at, ended_at, "
-    "queue, trigger, target, reason) VALUES (?, ?, 'succeeded', 0, 0, 1, 0, 0, 0, ?, 'default', 'schedule:s', '', '')"
+    "queue, priority, trigger, target, reason) "
+    "VALUES (?, ?, 'succeeded', 0, 0, 1, 0, 0, 0, ?, 'default', 1, 'schedule:s', '', '')"
 )
 
 

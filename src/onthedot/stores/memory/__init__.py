@@ -7,12 +7,13 @@ One file per slice of the protocol, all over the same `Tables`.
 from onthedot.stores.memory.exceptions import Exceptions
 from onthedot.stores.memory.history import History
 from onthedot.stores.memory.nodes import Nodes
+from onthedot.stores.memory.queues import Queues
 from onthedot.stores.memory.retention import Retention
 from onthedot.stores.memory.runs import Runs
 from onthedot.stores.memory.upkeep import Upkeep
 
 
-class MemoryStore(Exceptions, Runs, Nodes, Upkeep, Retention, History):
+class MemoryStore(Exceptions, Queues, Runs, Nodes, Upkeep, Retention, History):
     """All of it in dictionaries."""
 
     async def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from onthedot.route import PRIORITIES
 from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.memory.tables import Run, Tables
 
@@ -35,7 +36,8 @@ class History(Tables):
         armed_at = run.lease.armed_at if run.lease and run.lease.armed_at else None
         return RunRecord(
             run.id, job.name, job.namespace, run.key.trigger, run.key.slot_at, run.due_at, run.state, run.reason,
-            run.attempt, run.failures, run.recoveries, run.created_at, armed_at,
+            run.attempt, run.failures, run.recoveries, run.created_at, armed_at, queue=run.queue,
+            priority=PRIORITIES[run.level], target=run.key.target,
         )  # fmt: skip
 
     async def get_run(self, run_id: int) -> RunRecord | None:

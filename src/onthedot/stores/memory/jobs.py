@@ -37,6 +37,8 @@ class Jobs(Plan):
             put = PutJob(replace(old, revision=old.revision + 1, job=job, updated_at=now), "changed")
         self.jobs[put.record.id] = put.record
         self.names[job.namespace, job.name] = put.record.id
+        if old is not None:
+            self.reroute(old.id)
         self.stand_aside(put.record.id)
         self._apply(put, windows, now)
         self.hints.send(Hint("schedules", now))

@@ -37,7 +37,7 @@ class Nodes(Tables):
             for run in self.runs.values()
             if run.cancel_wanted is not None and run.lease and run.lease.incarnation == incarnation
         )
-        return Beat(now, row.node.lease_until, cancels)
+        return Beat(now, row.node.lease_until, cancels, row.node.draining)
 
     async def leave(self, incarnation: str, *, now: Micros | None = None) -> None:
         now = self.read_clock(now)
@@ -56,6 +56,20 @@ class Nodes(Tables):
                 term.until = min(term.until, now)
         self.hints.send(Hint("runs", now))
         self.hints.send(Hint("terms", now))
+
+    async def drain(self, node_id: str, *, draining: bool = True, now: Micros | None = None) -> int:
+        now = self.read_clock(now)
+        living = [
+            row for row in self.nodes.values()
+            if row.node.id == node_id and not row.ended and row.node.lease_until > now
+        ]  # fmt: skip
+        for row in living:
+            row.node.draining = draining
+        self.hints.send(Hint("cancels", now))
+        return len(living)
+
+    async def probe(self, *, now: Micros | None = None) -> None:
+        self.hints.send(Hint("cancels", self.read_clock(now)))
 
     async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
         return [replace(row.node) for row in reversed(self.nodes.values())][:limit]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from onthedot.clock import Micros
-from onthedot.errors import TermLost
 from onthedot.job import JobState
 from onthedot.run import RunKey, SkipRecord, slot_trigger
 from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, Term, Window
@@ -33,9 +32,7 @@ class Plan(Tables):
         self, term: Term, windows: Sequence[tuple[ScheduleState, Window]], *, now: Micros | None = None
     ) -> list[bool]:
         now = self.read_clock(now)
-        current = self.terms.get(term.shard)
-        if current is None or current.number != term.number or current.until <= now:
-            raise TermLost(f"term {term.number} of shard {term.shard} is over; campaign again before planning")
+        self.check_term(term, now)
         return [self._plan_one(seen, window, now) for seen, window in windows]
 
     def _plan_one(self, seen: ScheduleState, window: Window, now: Micros) -> bool:
@@ -56,8 +53,9 @@ class Plan(Tables):
         trigger = slot_trigger(state.schedule_id)
         window = settle(window, state.exceptions)
         for slot_at, expires_at in window.slots:
-            key = RunKey(state.record.id, trigger, slot_at)
-            self.insert(key, due_at=slot_at, now=now, expires_at=expires_at, args=None)
+            for target in window.targets:
+                key = RunKey(state.record.id, trigger, slot_at, target)
+                self.insert(key, due_at=slot_at, now=now, expires_at=expires_at, args=None)
         self.record_skips(state, window, now)
         self._keep_exceptions(state, window, now)
         state.watermark = window.end

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from onthedot.clock import Micros
 from onthedot.errors import KeyConflict, UnknownJob
 from onthedot.job import JobState, is_gated, task_name
+from onthedot.route import BONUS, RANK_AT_ONCE, is_shared, lines_of, read_route
 from onthedot.run import ArmAnswer, Armed, Delayed, GateAsk, Gone, Lease, NewRun, RunKey, RunState
 from onthedot.stores.base import Ask, Hint, Reserved
 from onthedot.stores.memory.gates import Gates
@@ -54,12 +55,13 @@ class Runs(Gates):
         now = self.read_clock(now)
         self.check_lease(ask.incarnation, now)
         reserved = Reserved(now)
-        if ask.number < self.nodes[ask.incarnation].void_below:
+        row = self.nodes[ask.incarnation]
+        if ask.number < row.void_below or row.node.draining:
             return reserved
         lease_ids = iter(ask.lease_ids)
         passed_over: list[Run] = []
         seats, extra, ahead = ask.seats, ask.extra, ask.ahead
-        for run in self._ready(ask.queues):
+        for run in self._ready(ask, now):
             due, near = run.ready_at <= now, run.ready_at <= now + ask.horizon
             if near and not self._may_take(run, ask, now):
                 passed_over.append(run)
@@ -84,25 +86,84 @@ class Runs(Gates):
                 if not due and look is not None and run.ready_at - lead >= look:
                     break  # nothing behind it can be had any earlier
         for run in passed_over:
-            heapq.heappush(self.waiting[run.queue], (run.ready_at, run.id))
+            self.line_up(run)
         return reserved
 
-    def _ready(self, queues: Sequence[str]) -> Iterator[Run]:
-        """Take runs out of the heaps, earliest first."""
+    def _ready(self, ask: Ask, now: Micros) -> Iterator[Run]:
+        """Take runs out of the heaps: those that are due, by age and priority; then the others, by instant."""
+        self._give_ranks(ask, now)
+        lines = self._lines(ask)
+        fair = [route for route in self.ranked if read_route(route).queue in ask.queues and self._serves(route, ask)]
+        aside: list[Run] = []
         while True:
-            heads = [(self.waiting[queue][0], queue) for queue in queues if self._drop_stale(queue)]
+            heads: list[tuple[tuple[bool, Micros, int], list[tuple[int, int]]]] = [
+                (_rank(self.waiting[line][0], line, now), self.waiting[line])
+                for line in lines
+                if self._drop_stale(line)
+            ]
+            for route in fair:
+                head = self._first_ranked(route, now, aside)
+                if head is not None:
+                    heads.append(((False, head.ready_at - BONUS[head.level], head.id), self.ranked[route]))
             if not heads:
-                return
-            _, run_id = heapq.heappop(self.waiting[min(heads)[1]])
+                break
+            _, run_id = heapq.heappop(min(heads)[1])
             yield self.runs[run_id]
+        for run in aside:
+            self.line_up(run)
 
-    def _drop_stale(self, queue: str) -> bool:
-        """Whether the queue has an entry, once those that no longer match their run are gone from its head."""
-        heap = self.waiting[queue]
+    def _first_ranked(self, route: str, now: Micros, aside: list[Run]) -> Run | None:
+        """The ready run with the lowest rank; those that somebody has reserved are put aside."""
+        heap = self.ranked[route]
+        while heap:
+            rank, run_id = heap[0]
+            run = self.runs.get(run_id)
+            if run is not None and run.rank == rank and run.state is not RunState.RUNNING:
+                if run.ready_at <= now:
+                    return run
+                aside.append(run)
+            heapq.heappop(heap)
+        return None
+
+    def _give_ranks(self, ask: Ask, now: Micros) -> None:
+        """Runs that are due in queues that are shared fairly get their turns, earliest due first."""
+        for route, level in self._lines(ask):
+            queue = self.queues.get(read_route(route).queue)
+            if queue is None or queue.weights is None or not is_shared(route):
+                continue
+            heap = self.waiting[route, level]
+            for _ in range(RANK_AT_ONCE):
+                if not self._drop_stale((route, level)) or heap[0][0] > now:
+                    break
+                run = self.runs[heapq.heappop(heap)[1]]
+                self.give_rank(run)
+                self.line_up(run)
+
+    def _lines(self, ask: Ask) -> list[tuple[str, int]]:
+        """The heaps that this worker may look into."""
+        ranges = lines_of(ask.queues, self.nodes[ask.incarnation].node.id, ask.incarnation)
+        return [
+            (route, level)
+            for (route, level), heap in self.waiting.items()
+            if heap and any(low <= route < high for low, high in ranges) and self._serves(route, ask)
+        ]
+
+    def _serves(self, route: str, ask: Ask) -> bool:
+        queue, labels = read_route(route)
+        return labels <= ask.labels and not self.is_paused(queue)
+
+    def _drop_stale(self, line: tuple[str, int]) -> bool:
+        """Whether there is an entry, once those that no longer match their run are gone from the head."""
+        heap = self.waiting[line]
         while heap:
             ready_at, run_id = heap[0]
             run = self.runs.get(run_id)
-            if run is not None and run.ready_at == ready_at and run.state is not RunState.RUNNING:
+            if (
+                run is not None
+                and run.ready_at == ready_at
+                and run.state is not RunState.RUNNING
+                and (run.route, run.level) == line
+            ):
                 return True
             heapq.heappop(heap)
         return False
@@ -111,6 +172,8 @@ class Runs(Gates):
         record = self.jobs[run.key.job_id]
         if run.expires_at is not None and run.expires_at <= now:
             return False  # missed: `expire` will say so
+        if self.is_paused(run.queue):
+            return False
         return task_name(record.job.task) in ask.tasks
 
     def _look_again(self, found: Micros | None, run: Run, ask: Ask, lead: Micros, now: Micros) -> Micros | None:
@@ -126,9 +189,12 @@ class Runs(Gates):
 
     def _lease(self, run: Run, lease_id: str, ask: Ask, now: Micros) -> Lease:
         run.delayed_under = ""
+        if run.rank is not None:
+            self.virtual_time[run.queue] = max(self.virtual_time[run.queue], run.rank)
         run.lease = Lease(
             lease_id, run.id, self.jobs[run.key.job_id], run.key.trigger, run.key.slot_at, run.due_at, run.args,
-            run.attempt + 1, run.failures, run.recoveries, ask.incarnation, run.created_at, now,
+            run.attempt + 1, run.failures, run.recoveries, ask.incarnation, run.created_at, now, target=run.key.target,
+            queue=run.queue, level=run.level,
         )  # fmt: skip
         return run.lease
 
@@ -173,7 +239,7 @@ class Runs(Gates):
         if run.state is RunState.RESERVED:
             if self.jobs[run.key.job_id].revision != lease.record.revision:
                 return Gone("edited")
-            if self.jobs[run.key.job_id].state is not JobState.ACTIVE:
+            if self.jobs[run.key.job_id].state is not JobState.ACTIVE or self.is_paused(run.queue):
                 return Gone("paused")
             closed = self.pass_gates(run, gates, now) if gates is not None else None
             if closed is not None:
@@ -211,3 +277,9 @@ class Runs(Gates):
             return True
         recorded = self.attempts.get(lease.run_id, ())
         return any(a.lease_id == lease.lease_id and a.outcome == finish.verdict.outcome for a in recorded)
+
+
+def _rank(entry: tuple[Micros, int], line: tuple[str, int], now: Micros) -> tuple[bool, Micros, int]:
+    """Which of the first runs of two lines is taken first."""
+    ready_at, run_id = entry
+    return (False, ready_at - BONUS[line[1]], run_id) if ready_at <= now else (True, ready_at, run_id)

@@ -12,11 +12,11 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from onthedot.clock import NEVER, Clock, Micros, SystemClock
-from onthedot.errors import NodeExpired, StateError
-from onthedot.job import JobRecord, JobState
+from onthedot.errors import NodeExpired, StateError, TermLost
+from onthedot.job import JobRecord, JobState, route_of, share_of
 from onthedot.rate import Tat
+from onthedot.route import PRIORITIES, is_shared, level_of, next_turn, ranked, unranked
 from onthedot.run import (
-    DEFAULT_QUEUE,
     MOVES,
     TERMINAL,
     AttemptRecord,
@@ -28,7 +28,7 @@ from onthedot.run import (
     SkipRecord,
     slot_trigger,
 )
-from onthedot.stores.base import Hint, Hints, Node, ScheduleState, Term
+from onthedot.stores.base import Hint, Hints, Node, Queue, ScheduleState, Term
 from onthedot.verdict import Finish, Verdict
 
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
@@ -40,6 +40,8 @@ class Run:
 
     id: int
     key: RunKey
+    route: str
+    level: int
     queue: str
     due_at: Micros
     ready_at: Micros
@@ -58,6 +60,8 @@ class Run:
     granted_by: str = ""  # the key of that rate
     delayed_under: str = ""  # the lease id of the arm that was answered with it, until the run is reserved again
     cancel_wanted: str | None = None  # why the running attempt is asked to stop
+    share: str = ""
+    rank: int | None = None  # in a queue that is shared fairly, once it is due
 
 
 @dataclass(slots=True)
@@ -92,7 +96,11 @@ class Tables:
         self.of_job: dict[int, dict[int, Run]] = defaultdict(dict)  # the same, by job
         self.keys: dict[RunKey, int] = {}
         self.submit_keys: dict[tuple[int, str], tuple[int, str | None]] = {}  # run id and arguments, by job and key
-        self.waiting: dict[str, list[tuple[Micros, int]]] = defaultdict(list)
+        self.waiting: dict[tuple[str, int], list[tuple[Micros, int]]] = defaultdict(list)  # by route and level
+        self.queues: dict[str, Queue] = {}  # those that somebody has changed
+        self.ranked: dict[str, list[tuple[int, int]]] = defaultdict(list)  # rank and run, by route
+        self.turns: dict[tuple[str, str, int], int] = {}  # by queue, share and level: where the last turn ends
+        self.virtual_time: Counter[str] = Counter()  # by queue
         self.holders: dict[str, set[int]] = defaultdict(set)  # of gates, by key
         self.blocked: dict[str, list[tuple[Micros, int]]] = defaultdict(list)  # who waits at them, by due instant
         self.widest: dict[str, int] = {}  # the largest capacity that anyone who waits there goes by
@@ -118,25 +126,69 @@ class Tables:
         if row is None or row.ended or row.node.lease_until <= now:
             raise NodeExpired(f"incarnation {incarnation}: its lease has ended; register a new one to go on")
 
+    def check_term(self, term: Term, now: Micros) -> None:
+        """`TermLost` unless this is its shard's current term."""
+        current = self.terms.get(term.shard)
+        if current is None or current.number != term.number or current.until <= now:
+            raise TermLost(f"term {term.number} of shard {term.shard} is over; campaign again before planning")
+
     def insert(self, key: RunKey, *, due_at: Micros, now: Micros, expires_at: Micros | None, args: str | None) -> int:
         """A new run, or the one that has this key already, live or ended."""
         known = self.keys.get(key)
         if known is not None:
             return known
         self.last_run += 1
-        run = Run(self.last_run, key, DEFAULT_QUEUE, due_at, due_at, expires_at, args, now)
+        job = self.jobs[key.job_id].job
+        run = Run(
+            self.last_run, key, route_of(job, key.target), level_of(job.priority), job.queue, due_at, due_at,
+            expires_at, args, now, share=share_of(job, args),
+        )  # fmt: skip
         self.runs[run.id] = self.of_job[key.job_id][run.id] = run
         self.keys[key] = run.id
         if self.jobs[key.job_id].state is JobState.PAUSED:
             run.ready_at, run.expires_at = NEVER, None  # held until the job is resumed, and not expiring
         else:
+            if due_at <= now:
+                self.give_rank(run)
             self.wait(run, due_at)
         return run.id
 
     def wait(self, run: Run, ready_at: Micros) -> None:
         """Let the run be found from `ready_at` on."""
         run.ready_at = ready_at
-        heapq.heappush(self.waiting[run.queue], (ready_at, run.id))
+        self.line_up(run)
+
+    def give_rank(self, run: Run) -> None:
+        """A run is due: if its queue is shared fairly, it gets its turn."""
+        queue = self.queues.get(run.queue)
+        if queue is None or queue.weights is None or run.rank is not None or not is_shared(run.route):
+            return
+        share = (queue.name, run.share, run.level)
+        weight = queue.weights.get(run.share, 1)
+        turn = next_turn(self.virtual_time[queue.name], self.turns.get(share, 0), weight, run.level)
+        self.turns[share] = turn.end
+        run.rank, run.route = turn.start, ranked(run.route)
+
+    def line_up(self, run: Run) -> None:
+        """Put a run where workers look for it."""
+        if run.rank is None:
+            heapq.heappush(self.waiting[run.route, run.level], (run.ready_at, run.id))
+        else:
+            heapq.heappush(self.ranked[run.route], (run.rank, run.id))
+
+    def reroute(self, job_id: int) -> None:
+        """A job was edited: its runs go on where and how it says now."""
+        job = self.jobs[job_id].job
+        for run in self.runs.values():
+            if run.key.job_id == job_id:
+                run.rank = None
+                run.route, run.level, run.queue = route_of(job, run.key.target), level_of(job.priority), job.queue
+                if run.state is not RunState.RUNNING and run.ready_at != NEVER:
+                    self.wait(run, run.ready_at)
+
+    def is_paused(self, queue: str) -> bool:
+        """Whether somebody has stopped this queue."""
+        return queue in self.queues and self.queues[queue].paused_at is not None
 
     def runs_of(self, job_id: int, trigger: str) -> list[Run]:
         """The live runs of one schedule."""
@@ -180,6 +232,7 @@ class Tables:
         self.open_gates([gate for gate in run.gates if not gate.until_end], run)
         run.state = RunState.SCHEDULED
         run.due_at = verdict.due_at
+        run.route, run.rank = unranked(run.route), None
         if job_state is JobState.PAUSED:
             run.ready_at = NEVER
             return
@@ -197,6 +250,7 @@ class Tables:
             run.id, job.name, job.namespace, run.key.trigger, run.key.slot_at, run.due_at, state, run.reason,
             run.attempt, run.failures, run.recoveries, run.created_at, lease.armed_at if lease else None,
             started_at or None, ended_at, verdict.error if verdict else None, verdict.result if verdict else None,
+            run.queue, PRIORITIES[run.level], run.key.target,
         )  # fmt: skip
         if self.delays:
             self._reopen(run, ended_at)

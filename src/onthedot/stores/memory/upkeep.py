@@ -49,9 +49,16 @@ class Upkeep(Tables):
         now = self.read_clock(now)
         missed = [run for run in self.runs.values() if self._is_missed(run, now)][:limit]
         for run in missed:
-            run.reason = "missed" if is_slot(run.key.trigger) else "expired"
+            run.reason = self._why_missed(run, now)
             self.end_run(run, RunState.SKIPPED, now)
         return [self.finished[run.id] for run in missed]
+
+    def _why_missed(self, run: Run, now: Micros) -> str:
+        if not is_slot(run.key.trigger):
+            return "expired"
+        target = run.key.target
+        living = [row.node.id for row in self.nodes.values() if not row.ended and row.node.lease_until > now]
+        return "missed" if not target or target in living else "node_gone"
 
     def _is_missed(self, run: Run, now: Micros) -> bool:
         if run.expires_at is None or run.expires_at > now:

@@ -19,11 +19,12 @@ from onthedot.errors import StoreError
 from onthedot.stores.sqlite.excepting import Excepting
 from onthedot.stores.sqlite.history import History
 from onthedot.stores.sqlite.nodes import Nodes
+from onthedot.stores.sqlite.queues import Queues
 from onthedot.stores.sqlite.retention import Retention
 from onthedot.stores.sqlite.upkeep import Upkeep
 
 
-class SqliteStore(Excepting, Nodes, Upkeep, Retention, History):
+class SqliteStore(Excepting, Queues, Nodes, Upkeep, Retention, History):
     """All of it in one SQLite file."""
 
     @classmethod

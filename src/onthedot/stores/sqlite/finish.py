@@ -30,6 +30,7 @@ UPDATE runs
 SET state = 'scheduled', due_at = ?, failures = failures + ?, recoveries = recoveries + ?, reason = ?,
     lease_id = NULL, fence = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL, armed_at = NULL,
     cancel_wanted = NULL, granted_at = NULL, granted_by = NULL,
+    route = CASE WHEN rank IS NULL THEN route ELSE substr(route, 2) END, rank = NULL,
     ready_at = CASE WHEN EXISTS (SELECT 1 FROM jobs j WHERE j.id = job_id AND j.state = 'paused')
                     THEN ? ELSE ? END
 WHERE id = ? AND lease_id = ? AND state = 'running'
@@ -44,8 +45,8 @@ WHERE j.state = 'deleted' OR r.cancel_wanted IS NOT NULL
 
 INSERT_HISTORY = """
 INSERT INTO history (id, job_id, state, slot_at, due_at, attempts, failures, recoveries, created_at, armed_at,
-                     started_at, ended_at, queue, trigger, target, reason, args, error, result)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                     started_at, ended_at, queue, priority, trigger, target, reason, args, error, result)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 INSERT_ATTEMPT = """
@@ -77,9 +78,9 @@ WHERE job_id = ? AND {slot_trigger} = ?
 
 MOVE_TO_HISTORY = """
 INSERT INTO history (id, job_id, state, slot_at, due_at, attempts, failures, recoveries, created_at, ended_at,
-                     queue, trigger, target, reason, origin, args)
+                     queue, priority, trigger, target, reason, origin, args)
 SELECT id, job_id, :state, slot_at, due_at, attempt, failures, recoveries, created_at, :now,
-       queue, trigger, target, :reason, origin, args
+       queue, priority, trigger, target, :reason, origin, args
 FROM runs WHERE id = :id AND state <> 'running'
 RETURNING job_id, trigger
 """
@@ -158,7 +159,7 @@ def _ended_run(finish: Finish) -> tuple[object, ...]:
     return (
         lease.run_id, lease.record.id, verdict.state.value, lease.slot_at, lease.due_at, lease.attempt,
         lease.failures + verdict.failed, lease.recoveries + verdict.recovered, lease.created_at, lease.armed_at,
-        started_at or None, ended_at, lease.queue, lease.trigger, lease.target, verdict.reason, lease.args,
+        started_at or None, ended_at, lease.queue, lease.level, lease.trigger, lease.target, verdict.reason, lease.args,
         verdict.error, verdict.result,
     )  # fmt: skip
 

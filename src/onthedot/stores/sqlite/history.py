@@ -6,20 +6,22 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from onthedot.route import PRIORITIES
 from onthedot.run import LIVE, TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables
 
 _LIVE = """
 SELECT r.id, j.name, j.namespace, r.trigger, r.slot_at, r.due_at, r.state, r.reason, r.attempt, r.failures,
-       r.recoveries, r.created_at, r.armed_at
+       r.recoveries, r.created_at, r.armed_at, NULL, NULL, NULL, NULL, r.queue, r.priority, r.target
 FROM {source}
 WHERE {wanted}
 """
 
 _FINISHED = """
 SELECT h.id, j.name, j.namespace, h.trigger, h.slot_at, h.due_at, h.state, h.reason, h.attempts, h.failures,
-       h.recoveries, h.created_at, h.armed_at, h.started_at, h.ended_at, h.error, h.result
+       h.recoveries, h.created_at, h.armed_at, h.started_at, h.ended_at, h.error, h.result,
+       h.queue, h.priority, h.target
 FROM {source}
 WHERE {wanted}
 """
@@ -68,7 +70,7 @@ FROM skips s JOIN jobs j ON j.id = s.job_id
 WHERE j.namespace = :namespace AND (:job IS NULL OR j.name = :job) ORDER BY s.id DESC LIMIT :limit
 """
 
-_STATE, _ENDED_AT = 6, 14  # where they stand in a run's row
+_STATE, _ENDED_AT, _PRIORITY = 6, 14, 18  # where they stand in a run's row
 
 COUNT_RUNS = """
 SELECT state, count(*) FROM runs GROUP BY state UNION ALL SELECT state, count(*) FROM history GROUP BY state
@@ -132,4 +134,5 @@ def shown(row: Sequence[Any]) -> RunRecord:
     """A run for people, from a row of this file's statements."""
     run = list(row)
     run[_STATE] = RunState(run[_STATE])
+    run[_PRIORITY] = PRIORITIES[run[_PRIORITY]]
     return RunRecord(*run)

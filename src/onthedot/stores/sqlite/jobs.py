@@ -10,7 +10,8 @@ from dataclasses import replace
 from onthedot import faults
 from onthedot.clock import Micros
 from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
-from onthedot.job import Job, JobRecord, JobState, is_gated, task_name
+from onthedot.job import Job, JobRecord, JobState, is_gated, route_of, task_name
+from onthedot.route import level_of
 from onthedot.run import slot_trigger
 from onthedot.schedules import schedule_id
 from onthedot.stores.base import Hint, PutJob, ScheduleState, Window
@@ -29,14 +30,24 @@ WHERE namespace = :namespace AND name = :name AND state <> 'deleted'
 """
 
 INSERT_JOB = """
-INSERT INTO jobs (id, namespace, name, owner, state, revision, task, gated, definition_hash, created_at, updated_at)
-VALUES (:id, :namespace, :name, :owner, :state, :revision, :task, :gated, :hash, :now, :now)
+INSERT INTO jobs (id, namespace, name, owner, state, revision, task, queue, route, priority, share, gated,
+                  definition_hash, created_at, updated_at)
+VALUES (:id, :namespace, :name, :owner, :state, :revision, :task, :queue, :route, :priority, :share, :gated,
+        :hash, :now, :now)
 """
 
 UPDATE_JOB = """
 UPDATE jobs
-SET owner = :owner, revision = :revision, task = :task, gated = :gated, definition_hash = :hash, updated_at = :now
+SET owner = :owner, revision = :revision, task = :task, queue = :queue, route = :route, priority = :priority,
+    share = :share, gated = :gated, definition_hash = :hash, updated_at = :now
 WHERE id = :id AND revision = :revision - 1
+"""
+
+# Its runs go on where and how it says now.
+REROUTE = """
+UPDATE runs
+SET queue = :queue, route = CASE target WHEN '' THEN :route ELSE route END, priority = :priority, rank = NULL
+WHERE job_id = :id
 """
 
 INSERT_REVISION = """
@@ -191,10 +202,13 @@ def _store(db: sqlite3.Connection, statement: str, record: JobRecord, definition
     values = {
         "id": record.id, "namespace": job.namespace, "name": job.name, "owner": job.owner, "state": record.state.value,
         "revision": record.revision, "task": task_name(job.task), "hash": hash_of(definition), "now": record.updated_at,
-        "definition": definition, "gated": int(is_gated(job)),
+        "definition": definition, "gated": int(is_gated(job)), "queue": job.queue, "route": route_of(job),
+        "priority": level_of(job.priority), "share": job.share,
     }  # fmt: skip
     db.execute(statement, values)
     db.execute(INSERT_REVISION, values)
+    if record.revision > 1:
+        db.execute(REROUTE, values)
 
 
 def _check_windows(db: sqlite3.Connection, job_id: int, job: Job, windows: Sequence[Window], now: Micros) -> None:

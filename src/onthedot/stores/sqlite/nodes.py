@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from typing import Any
 
 from onthedot.clock import Micros
-from onthedot.errors import NodeExpired
+from onthedot.errors import NodeExpired, TermLost
 from onthedot.stores.base import Beat, Hint, Node, Term
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables, check_lease
 
 # Asked again, it is a beat.
 REGISTER = """
-INSERT INTO nodes (incarnation, id, host, pid, roles, registered_at, ttl, lease_until, ended, reaped)
-VALUES (:incarnation, :id, :host, :pid, :roles, :now, :until - :now, :until, 0, 0)
+INSERT INTO nodes (incarnation, id, host, pid, roles, offers, registered_at, ttl, lease_until, ended, reaped)
+VALUES (:incarnation, :id, :host, :pid, :roles, :offers, :now, :until - :now, :until, 0, 0)
 ON CONFLICT (incarnation) DO NOTHING
 """
 
@@ -31,6 +32,10 @@ WHERE number < (SELECT number FROM nodes WHERE incarnation = :incarnation) AND i
   AND ended = 0 AND lease_until > :now AND EXISTS (SELECT 1 FROM json_each(roles) WHERE value = 'planner')
 LIMIT 1
 """
+
+FIND_DRAINING = "SELECT draining FROM nodes WHERE incarnation = ?"
+
+DRAIN = "UPDATE nodes SET draining = :draining WHERE id = :id AND ended = 0 AND lease_until > :now"
 
 LIST_CANCELS = """
 SELECT lease_id, cancel_wanted FROM runs INDEXED BY runs_held
@@ -50,7 +55,8 @@ WHERE incarnation = :incarnation AND state = 'reserved'
 END_TERMS = "UPDATE terms SET until = min(until, :now) WHERE incarnation = :incarnation"
 
 LIST_NODES = """
-SELECT id, incarnation, host, pid, roles, registered_at, lease_until, left_at FROM nodes ORDER BY number DESC LIMIT ?
+SELECT id, incarnation, host, pid, roles, offers, draining, registered_at, lease_until, left_at
+FROM nodes ORDER BY number DESC LIMIT ?
 """
 
 FIND_TERM = "SELECT shard, number, incarnation, until FROM terms WHERE shard = ?"
@@ -77,7 +83,7 @@ class Nodes(Tables):
             at = self.read_clock(now)
             row = {
                 "incarnation": node.incarnation, "id": node.id, "host": node.host, "pid": node.pid,
-                "roles": json.dumps(node.roles), "now": at, "until": at + ttl,
+                "roles": json.dumps(node.roles), "offers": _offers(node), "now": at, "until": at + ttl,
             }  # fmt: skip
             tx.db.execute(REGISTER, row)
             return _beat(tx.db, node.incarnation, at, at + ttl)
@@ -104,10 +110,21 @@ class Nodes(Tables):
 
     async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
         rows = await self.read(lambda tx: tx.db.execute(LIST_NODES, (limit,)).fetchall())
-        return [
-            Node(node_id, incarnation, host, pid, tuple(json.loads(roles)), registered_at, lease_until, left_at)
-            for node_id, incarnation, host, pid, roles, registered_at, lease_until, left_at in rows
-        ]
+        return [_node(row) for row in rows]
+
+    async def drain(self, node_id: str, *, draining: bool = True, now: Micros | None = None) -> int:
+        def work(tx: Transaction) -> int:
+            at = self.read_clock(now)
+            tx.hints.append(Hint("cancels", at))
+            return tx.db.execute(DRAIN, {"draining": int(draining), "id": node_id, "now": at}).rowcount
+
+        return await self.write(work)
+
+    async def probe(self, *, now: Micros | None = None) -> None:
+        def work(tx: Transaction) -> None:
+            tx.hints.append(Hint("cancels", self.read_clock(now)))
+
+        await self.write(work)
 
     async def campaign(
         self, incarnation: str, *, ttl: Micros, shard: int = 0, patience: Micros = 0, now: Micros | None = None
@@ -153,7 +170,28 @@ def _beat(db: sqlite3.Connection, incarnation: str, now: Micros, until: Micros) 
     if not db.execute(BEAT, {"incarnation": incarnation, "now": now, "until": until}).rowcount:
         raise NodeExpired(f"incarnation {incarnation}: it has ended; register a new one to go on")
     db.execute(SHORTEN_LEASES, {"now": now})
-    return Beat(now, until, tuple(db.execute(LIST_CANCELS, (incarnation,)).fetchall()))
+    [draining] = db.execute(FIND_DRAINING, (incarnation,)).fetchone()
+    return Beat(now, until, tuple(db.execute(LIST_CANCELS, (incarnation,)).fetchall()), bool(draining))
+
+
+def _offers(node: Node) -> str:
+    return json.dumps({"queues": node.queues, "labels": node.labels, "tasks": node.tasks, "seats": node.seats})
+
+
+def _node(row: tuple[Any, ...]) -> Node:
+    node_id, incarnation, host, pid, roles, offers, draining, registered_at, lease_until, left_at = row
+    given = json.loads(offers)
+    return Node(
+        node_id, incarnation, host, pid, tuple(json.loads(roles)), tuple(given["queues"]), tuple(given["labels"]),
+        tuple(given["tasks"]), given["seats"], bool(draining), registered_at, lease_until, left_at,
+    )  # fmt: skip
+
+
+def check_term(db: sqlite3.Connection, term: Term, now: Micros) -> None:
+    """`TermLost` unless this is its shard's current term."""
+    current = find_term(db, term.shard)
+    if current is None or current.number != term.number or current.until <= now:
+        raise TermLost(f"term {term.number} of shard {term.shard} is over; campaign again before planning")
 
 
 def find_term(db: sqlite3.Connection, shard: int) -> Term | None:

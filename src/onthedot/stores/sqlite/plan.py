@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from onthedot import faults
 from onthedot.clock import Micros
-from onthedot.errors import StoreUnusable, TermLost
-from onthedot.run import DEFAULT_QUEUE, slot_trigger
+from onthedot.errors import StoreUnusable
+from onthedot.route import is_shared, on_node, ranked
+from onthedot.run import slot_trigger
 from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, Term, Window
 from onthedot.stores.exceptions import runs_over, settle
 from onthedot.stores.sqlite.exceptions import Ahead, keep_exceptions
 from onthedot.stores.sqlite.lane import Transaction
-from onthedot.stores.sqlite.nodes import find_term
+from onthedot.stores.sqlite.nodes import check_term
 from onthedot.stores.sqlite.tables import Tables, take_numbers
-
-NORMAL = 0
-"""The one priority there is so far."""
+from onthedot.stores.sqlite.turns import Fair, fair_queues, take_turns
 
 # The due schedules of active jobs, earliest first: the index holds them in this very order, so the scan ends with
 # the last row that is asked for, however many schedules there are.
@@ -42,9 +42,18 @@ MOVE_WATERMARK = "UPDATE schedules SET watermark = ?, next_at = ? WHERE job_id =
 # A key that is there already is the same run.
 INSERT_RUN = """
 INSERT INTO runs (id, job_id, trigger, slot_at, due_at, ready_at, expires_at, args, created_at, delayed,
-                  queue, priority, target, state, attempt, failures, recoveries, reason)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'scheduled', 0, 0, 0, '')
+                  route, priority, rank, queue, share, target, state, attempt, failures, recoveries, reason)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'scheduled', 0, 0, 0, '')
 ON CONFLICT (job_id, slot_at, trigger, target) DO NOTHING
+"""
+
+LIST_ROUTES = """
+SELECT j.id, j.queue, j.route, j.priority, j.share FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value
+"""
+
+FIND_DEFAULT_SHARE = """
+SELECT json_extract(v.definition, '$.args')
+FROM jobs j JOIN job_revisions v ON v.job_id = j.id AND v.revision = j.revision WHERE j.id = ?
 """
 
 FIND_LAST_SKIP = """
@@ -69,6 +78,7 @@ class Insert(NamedTuple):
     expires_at: Micros | None = None
     args: str | None = None
     delayed: int = 0
+    target: str = ""
 
 
 class Planned(NamedTuple):
@@ -119,9 +129,7 @@ class Plan(Tables):
     def _plan(
         self, tx: Transaction, term: Term, windows: Sequence[tuple[ScheduleState, Window]], now: Micros
     ) -> list[bool]:
-        current = find_term(tx.db, term.shard)
-        if current is None or current.number != term.number or current.until <= now:
-            raise TermLost(f"term {term.number} of shard {term.shard} is over; campaign again before planning")
+        check_term(tx.db, term, now)
         found = [_compare(tx.db, seen, window) for seen, window in windows]
         return _set(tx, windows, found, now)
 
@@ -167,9 +175,10 @@ def write_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> i
 
 def _insert_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> int:
     runs = [
-        Insert(job_id, slot_trigger(window.schedule_id), slot_at, expires_at, delayed=delayed)
+        Insert(job_id, slot_trigger(window.schedule_id), slot_at, expires_at, None, delayed, target)
         for job_id, window, delayed, _ in windows
         for slot_at, expires_at in window.slots
+        for target in window.targets
     ]
     # In the order of their instants: what is due together lies together, which triples the rate of a drain.
     runs.sort(key=lambda run: run.due_at)
@@ -192,11 +201,62 @@ def _move_watermarks(db: sqlite3.Connection, windows: Sequence[Planned]) -> None
 def insert_runs(db: sqlite3.Connection, runs: Sequence[Insert], now: Micros) -> tuple[range, int]:
     """Insert runs with the next ids, in order; the ids, and how many runs were not there before."""
     ids = take_numbers(db, "run", len(runs))
+    lines = _lines(db, runs, now)
     rows = [
-        (run_id, job_id, trigger, due_at, due_at, due_at, expires_at, args, now, delayed, DEFAULT_QUEUE, NORMAL, "")
-        for run_id, (job_id, trigger, due_at, expires_at, args, delayed) in zip(ids, runs, strict=True)
+        (run_id, job_id, trigger, due_at, due_at, due_at, expires_at, args, now, delayed, *line, target)
+        for run_id, (job_id, trigger, due_at, expires_at, args, delayed, target), line in zip(
+            ids, runs, lines, strict=True
+        )
     ]
     return ids, db.executemany(INSERT_RUN, rows).rowcount
+
+
+class Line(NamedTuple):
+    """Where a run waits, and in what order."""
+
+    route: str
+    priority: int
+    rank: int | None
+    queue: str
+    share: str
+
+
+def _lines(db: sqlite3.Connection, runs: Sequence[Insert], now: Micros) -> list[Line]:
+    """Where these runs are to wait."""
+    ids = json.dumps(list({run.job_id for run in runs}))
+    jobs = {row[0]: row[1:] for row in db.execute(LIST_ROUTES, {"ids": ids})}
+    lines = []
+    for run in runs:
+        queue, route, priority, share = jobs[run.job_id]
+        if run.target:
+            route = on_node(run.target)
+        lines.append(Line(route, priority, None, queue, _share(db, run, share) if share else ""))
+    fair = fair_queues(db)
+    return _ranked(db, runs, lines, fair, now) if fair else lines
+
+
+def _share(db: sqlite3.Connection, run: Insert, name: str) -> str:
+    args = run.args
+    if args is None:
+        [args] = db.execute(FIND_DEFAULT_SHARE, (run.job_id,)).fetchone()
+    value = json.loads(args or "{}").get(name)
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def _ranked(
+    db: sqlite3.Connection, runs: Sequence[Insert], lines: list[Line], fair: dict[str, Fair], now: Micros
+) -> list[Line]:
+    """In queues that are shared fairly, runs that are due already get their turns."""
+    for name, queue in fair.items():
+        places = [
+            place
+            for place, (run, line) in enumerate(zip(runs, lines, strict=True))
+            if line.queue == name and run.due_at <= now and is_shared(line.route)
+        ]
+        ranks = take_turns(db, name, queue, [(lines[place].share, lines[place].priority) for place in places])
+        for place, rank in zip(places, ranks, strict=True):
+            lines[place] = lines[place]._replace(rank=rank, route=ranked(lines[place].route))
+    return lines
 
 
 def record_skips(

@@ -16,12 +16,13 @@ SET_TAT = "INSERT OR REPLACE INTO rates (key, tat, part, parts) VALUES (?, ?, ?,
 
 FIND_GRANT = "SELECT granted_at FROM runs WHERE id = ? AND granted_by = ?"
 
-# A slot that was granted an instant is not missed, and does not expire any more. Its lease id stays until it is reserved
-# again, so that an arm whose answer was lost is answered the same.
+# A slot that was granted an instant is not missed, and does not expire any more. Its lease id stays until it is
+# reserved again, so that an arm whose answer was lost is answered the same.
 DELAY = with_slots("""
 UPDATE runs
 SET state = 'scheduled', due_at = :until, ready_at = :until, granted_at = :until, granted_by = :key, reason = :reason,
-    expires_at = CASE WHEN {is_slot} THEN NULL ELSE expires_at END, incarnation = NULL, revision = NULL, reserved_at = NULL
+    expires_at = CASE WHEN {is_slot} THEN NULL ELSE expires_at END,
+    incarnation = NULL, revision = NULL, reserved_at = NULL
 WHERE id = :id AND lease_id = :lease_id AND state = 'reserved'
 """)
 

@@ -10,47 +10,67 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from onthedot import faults
 from onthedot.clock import NEVER, Micros
 from onthedot.errors import StoreUnusable
+from onthedot.route import BONUS, END, is_shared, lines_of, ranked, read_route
 from onthedot.run import Lease, RunState
 from onthedot.stores.base import Ask, Reserved
 from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.lane import Transaction
-from onthedot.stores.sqlite.plan import NORMAL
 from onthedot.stores.sqlite.tables import Tables, check_lease, take_numbers
-
-LEVELS = (NORMAL,)
-"""Priorities: one range scan for each, merged."""
+from onthedot.stores.sqlite.turns import fair_queues, pass_time, rank_due
 
 Row = tuple[Any, ...]
-_JOB, _GATED = 2, -1  # where the job's id, and whether it has gates, stand in a candidate's row
+_JOB, _QUEUE, _RANK, _GATED = 2, -4, -2, -1  # where they stand in a candidate's row
 
-# Candidates of one queue and priority, read only as far as they are taken. Scheduled, or reserved and lapsed: both
-# are ready. The order is the index's own; CROSS JOIN keeps it the outer loop.
+# Candidates of one line, read only as far as they are taken. Scheduled, or reserved and lapsed: both are ready. The
+# order is the index's own; CROSS JOIN keeps it the outer loop.
 _CANDIDATES = """
-SELECT r.ready_at, r.id, r.job_id, j.revision, j.state, r.trigger, r.slot_at, r.due_at, r.args, r.attempt, r.failures,
-       r.recoveries, r.created_at, r.target, r.queue, j.gated
-FROM runs r INDEXED BY runs_ready CROSS JOIN jobs j ON j.id = r.job_id
-WHERE r.queue = :queue AND r.priority = :priority AND r.state <> 'running' AND {due}
+SELECT r.ready_at - :bonus, r.id, r.job_id, j.revision, j.state, r.trigger, r.slot_at, r.due_at, r.args, r.attempt,
+       r.failures, r.recoveries, r.created_at, r.target, r.queue, r.priority, r.rank, j.gated
+FROM runs r INDEXED BY {index} CROSS JOIN jobs j ON j.id = r.job_id
+WHERE r.route = :route AND r.state <> 'running' AND {wanted}
   AND (r.expires_at IS NULL OR r.expires_at > :now)
   AND j.task IN (SELECT value FROM json_each(:tasks))
-ORDER BY r.ready_at, r.id
+ORDER BY {order}, r.id
 """
-LIST_DUE_RUNS = _CANDIDATES.format(due="r.ready_at <= :now")
-LIST_AHEAD = _CANDIDATES.format(due="r.ready_at > :now AND r.ready_at <= :until AND r.state = 'scheduled'")
+_IN_LINE = "r.priority = :priority AND r.rank IS NULL AND "
+LIST_DUE_RUNS = _CANDIDATES.format(index="runs_ready", wanted=_IN_LINE + "r.ready_at <= :now", order="r.ready_at")
+LIST_AHEAD = _CANDIDATES.format(
+    index="runs_ready",
+    wanted=_IN_LINE + "r.ready_at > :now AND r.ready_at <= :until AND r.state = 'scheduled'",
+    order="r.ready_at",
+)
+LIST_RANKED = _CANDIDATES.format(
+    index="runs_ranked", wanted="r.rank IS NOT NULL AND r.ready_at <= :now", order="r.rank"
+).replace(":bonus", "CASE r.priority {} END".format(" ".join(f"WHEN {n} THEN {b}" for n, b in enumerate(BONUS))))
+
+# The next line behind this one that has a run in it: a step through the index, however many runs there are.
+NEXT_LINE = """
+SELECT route, priority FROM runs INDEXED BY runs_ready
+WHERE (route, priority) > (:route, :priority) AND route < :end AND state <> 'running' AND rank IS NULL
+ORDER BY route, priority LIMIT 1
+"""
+
+LIST_RANKED_ROUTES = """
+SELECT DISTINCT route FROM runs INDEXED BY runs_ranked WHERE route >= :start AND route < :end AND rank IS NOT NULL
+"""
+
+LIST_PAUSED = "SELECT name FROM queues WHERE paused_at IS NOT NULL"
 
 # What will be ready later, in order; read until the first row that settles the matter. Not those that wait at a gate or
 # are held by a pause: they are ready never, stand together at the end of the index, and there may be thousands.
 LIST_LATER = """
 SELECT ready_at, state = 'reserved', incarnation FROM runs INDEXED BY runs_ready
-WHERE queue = :queue AND priority = :priority AND state <> 'running' AND ready_at > :now AND ready_at < :never
+WHERE route = :route AND priority = :priority AND state <> 'running' AND rank IS NULL AND ready_at > :now
+  AND ready_at < :never
 ORDER BY ready_at
 """
 
-FIND_VOID_BELOW = "SELECT void_below FROM nodes WHERE incarnation = ?"
+FIND_NODE = "SELECT id, void_below, draining FROM nodes WHERE incarnation = ?"
 
 ARM_NOW = """
 UPDATE runs
@@ -75,17 +95,20 @@ class Reserve(Tables):
     def _reserve(self, tx: Transaction, ask: Ask, now: Micros) -> Reserved:
         check_lease(tx.db, ask.incarnation, now)
         reserved = Reserved(now)
-        if ask.number < tx.db.execute(FIND_VOID_BELOW, (ask.incarnation,)).fetchone()[0]:
+        node_id, void_below, draining = tx.db.execute(FIND_NODE, (ask.incarnation,)).fetchone()
+        if ask.number < void_below or draining:
             return reserved
-        due, more = _choose_due(_candidates(tx.db, LIST_DUE_RUNS, ask, now), ask)
-        ahead = list(islice(_candidates(tx.db, LIST_AHEAD, ask, now), ask.ahead)) if ask.ahead else []
+        lines = _find_lines(tx.db, ask, node_id, now)
+        due, more = _choose_due(_due(tx.db, lines, ask, now), ask)
+        ahead = list(islice(_ahead(tx.db, lines, ask, now), ask.ahead)) if ask.ahead else []
         lease_ids = iter(ask.lease_ids)
         reserved.armed = self._leases(tx, [row for row in due if not row[_GATED]], lease_ids, ask, now)
         reserved.held = self._leases(tx, [*(row for row in due if row[_GATED]), *ahead], lease_ids, ask, now)
         _write_armed(tx.db, reserved.armed, now)
         _write_held(tx.db, reserved.held, ask, now)
+        pass_time(tx.db, [(row[_QUEUE], row[_RANK]) for row in due if row[_RANK] is not None])
         faults.point("reserve.in_transaction")
-        reserved.look_again_at = now if more else _next_free(tx.db, ask, now, full=len(ahead) >= ask.ahead)
+        reserved.look_again_at = now if more else _next_free(tx.db, lines, ask, now, full=len(ahead) >= ask.ahead)
         return reserved
 
     def _leases(
@@ -94,7 +117,7 @@ class Reserve(Tables):
         leases = []
         for row in rows:
             (_, run_id, job_id, revision, state, trigger, slot_at, due_at, args, attempt, failures, recoveries,
-             created_at, target, queue, _) = row  # fmt: skip
+             created_at, target, queue, level, _, _) = row  # fmt: skip
             try:
                 record = self.records.find(tx.db, job_id, revision, state)
             except StoreUnusable:
@@ -104,21 +127,71 @@ class Reserve(Tables):
             leases.append(
                 Lease(
                     next(lease_ids), run_id, record, trigger, slot_at, due_at, args, attempt + 1, failures, recoveries,
-                    ask.incarnation, created_at, now, 0, 0, target, queue,
+                    ask.incarnation, created_at, now, 0, 0, target, queue, level,
                 )
             )  # fmt: skip
         return leases
 
 
-def _candidates(db: sqlite3.Connection, statement: str, ask: Ask, now: Micros) -> Iterator[Row]:
-    """What this worker may take, earliest first, over all of its queues."""
-    values = {"now": now, "until": now + ask.horizon, "tasks": json.dumps(sorted(ask.tasks))}
-    scans = [
-        db.execute(statement, values | {"queue": queue, "priority": priority})
-        for queue in dict.fromkeys(ask.queues)
-        for priority in LEVELS
+class Lines(NamedTuple):
+    """What a worker may look into: lines (route and level) in which runs wait, and routes in which they have ranks."""
+
+    plain: list[tuple[str, int]]
+    ranked: list[str]
+    paused: frozenset[str]
+
+
+def _find_lines(db: sqlite3.Connection, ask: Ask, node_id: str, now: Micros) -> Lines:
+    paused = frozenset(name for (name,) in db.execute(LIST_PAUSED))
+
+    def serves(route: str) -> bool:
+        queue, labels = read_route(route)
+        return labels <= ask.labels and queue not in paused
+
+    plain = []
+    for start, end in lines_of(ask.queues, node_id, ask.incarnation):
+        line = db.execute(NEXT_LINE, {"route": start, "priority": -1, "end": end}).fetchone()
+        while line is not None:
+            plain += [line] if serves(line[0]) else []
+            line = db.execute(NEXT_LINE, {"route": line[0], "priority": line[1], "end": end}).fetchone()
+    fair = {name: queue for name, queue in fair_queues(db).items() if name in ask.queues}
+    for route, level in plain if fair else ():
+        name = read_route(route).queue
+        if name in fair and is_shared(route):
+            rank_due(db, name, fair[name], route, level, now)
+    routes = [
+        route
+        for name in fair
+        for (route,) in db.execute(LIST_RANKED_ROUTES, {"start": ranked(name), "end": ranked(name) + END})
     ]
+    return Lines(plain, [route for route in routes if serves(route)], paused)
+
+
+def _due(db: sqlite3.Connection, lines: Lines, ask: Ask, now: Micros) -> Iterator[Row]:
+    """What is due and this worker may take, in the order of age and priority."""
+    values = {"now": now, "tasks": json.dumps(sorted(ask.tasks))}
+    scans = [
+        db.execute(LIST_DUE_RUNS, values | {"route": route, "priority": level, "bonus": BONUS[level]})
+        for route, level in lines.plain
+    ]
+    scans += [db.execute(LIST_RANKED, values | {"route": route}) for route in lines.ranked]
+    return _unless_paused(_merged(scans), lines)
+
+
+def _ahead(db: sqlite3.Connection, lines: Lines, ask: Ask, now: Micros) -> Iterator[Row]:
+    """What will be due within the horizon, earliest first."""
+    values = {"now": now, "until": now + ask.horizon, "tasks": json.dumps(sorted(ask.tasks)), "bonus": 0}
+    scans = [db.execute(LIST_AHEAD, values | {"route": route, "priority": level}) for route, level in lines.plain]
+    return _unless_paused(_merged(scans), lines)
+
+
+def _merged(scans: Sequence[Iterator[Row]]) -> Iterator[Row]:
     return scans[0] if len(scans) == 1 else merge(*scans)
+
+
+def _unless_paused(rows: Iterator[Row], lines: Lines) -> Iterator[Row]:
+    """Runs that are meant for one node are in no route of their queue, which may be paused all the same."""
+    return (row for row in rows if row[_QUEUE] not in lines.paused) if lines.paused else rows
 
 
 def _choose_due(rows: Iterator[Row], ask: Ask) -> tuple[list[Row], bool]:
@@ -157,20 +230,19 @@ def _write_held(db: sqlite3.Connection, leases: Sequence[Lease], ask: Ask, now: 
     db.executemany(HOLD, rows)
 
 
-def _next_free(db: sqlite3.Connection, ask: Ask, now: Micros, *, full: bool) -> Micros | None:
+def _next_free(db: sqlite3.Connection, lines: Lines, ask: Ask, now: Micros, *, full: bool) -> Micros | None:
     """When to ask again: as the next run enters the horizon, or as somebody else's reservation lapses.
 
     A worker that has no room ahead can take the next run at its due instant only.
     """
     horizon = 0 if full else ask.horizon
     found: list[Micros] = []
-    for queue in dict.fromkeys(ask.queues):
-        for priority in LEVELS:
-            scan = db.execute(LIST_LATER, {"queue": queue, "priority": priority, "now": now, "never": NEVER})
-            for ready_at, is_reserved, incarnation in scan:
-                if is_reserved and incarnation != ask.incarnation:
-                    found.append(ready_at)
-                elif not is_reserved and ready_at > now + horizon:
-                    found.append(ready_at - horizon)
-                    break  # whatever comes later enters later
+    for route, level in lines.plain:
+        scan = db.execute(LIST_LATER, {"route": route, "priority": level, "now": now, "never": NEVER})
+        for ready_at, is_reserved, incarnation in scan:
+            if is_reserved and incarnation != ask.incarnation:
+                found.append(ready_at)
+            elif not is_reserved and ready_at > now + horizon:
+                found.append(ready_at - horizon)
+                break  # whatever comes later enters later
     return min(found, default=None)

@@ -48,7 +48,8 @@ LEASES = """
 {with_}
 SELECT r.lease_id, r.id, r.job_id, r.revision, j.state, r.trigger, r.slot_at, r.due_at, r.args,
        r.attempt + (r.state = 'reserved'), r.failures, r.recoveries, r.incarnation, r.created_at, r.reserved_at,
-       coalesce(r.armed_at, 0), coalesce(r.fence, 0), r.target, r.queue
+       coalesce(r.armed_at, 0), coalesce(r.fence, 0), r.target, r.queue,
+       r.priority
 FROM {source}
 WHERE {wanted}
 """
@@ -62,7 +63,8 @@ LIST_HELD = LEASES.format(
 VOID = "UPDATE nodes SET void_below = max(void_below, :below) WHERE incarnation = :incarnation"
 
 FIND_ARMABLE = """
-SELECT r.id, r.lease_id, r.state, r.fence, r.attempt, r.armed_at, j.revision, j.state = 'active',
+SELECT r.id, r.lease_id, r.state, r.fence, r.attempt, r.armed_at, j.revision,
+       j.state = 'active' AND NOT EXISTS (SELECT 1 FROM queues q WHERE q.name = r.queue AND q.paused_at IS NOT NULL),
        r.granted_by, r.granted_at
 FROM json_each(:ids) wanted CROSS JOIN runs r ON r.id = wanted.value JOIN jobs j ON j.id = r.job_id
 """

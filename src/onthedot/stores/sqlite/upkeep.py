@@ -43,7 +43,11 @@ IS_RUNNING = "SELECT 1 FROM runs WHERE id = ? AND lease_id = ? AND incarnation =
 END_NODE = "UPDATE nodes SET ended = 1, reaped = reaped + 1 WHERE incarnation = ?"
 
 LIST_MISSED = with_slots("""
-SELECT id, {is_slot} FROM runs INDEXED BY runs_expiring
+SELECT id, CASE WHEN {is_no_slot} THEN 'expired'
+                WHEN target = '' THEN 'missed'
+                WHEN EXISTS (SELECT 1 FROM nodes n WHERE n.id = target AND n.ended = 0 AND n.lease_until > :now)
+                THEN 'missed' ELSE 'node_gone' END
+FROM runs INDEXED BY runs_expiring
 WHERE expires_at <= :now AND (state = 'scheduled' OR (state = 'reserved' AND ready_at <= :now))
 ORDER BY expires_at LIMIT :limit
 """)
@@ -79,7 +83,7 @@ class Upkeep(Runs):
             at = self.read_clock(now)
             missed = tx.db.execute(LIST_MISSED, {"now": at, "limit": limit}).fetchall()
             faults.point("expire.in_transaction")
-            return [_expire(tx, run_id, "missed" if is_slot else "expired", at) for run_id, is_slot in missed]
+            return [_expire(tx, run_id, reason, at) for run_id, reason in missed]
 
         return await self.write(work)
 

@@ -359,7 +359,7 @@ async def check_a_recount_frees_nobody_while_gates_are_in_order(bench: Workbench
 
 @check
 async def check_a_later_slot_does_not_take_the_gate_before_an_earlier_one(bench: Workbench) -> None:
-    """Armed ahead of its instant, a slot leaves the overlap gate to the one that is due before it, on whichever node."""
+    """Armed ahead of its instant, a slot leaves the overlap gate to the one that is due before it, on any node."""
     record = await gated_job(bench, (1, 2))
     one, two = await bench.node("one"), await bench.node("two")
     [early] = (await bench.reserve(one, ahead=1, horizon=5, lapse=1000)).held

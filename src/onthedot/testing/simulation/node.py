@@ -121,7 +121,9 @@ class Node:
         """The process ends, and its supervisor starts it again after a while."""
         if self.boot is not boot:
             return
-        self._journal.add("worker", "exit", how=how)
+        context = copy_context()
+        context.run(CALLER.set, boot.process.name)  # whoever ended it
+        context.run(partial(self._journal.add, "worker", "exit", how=how))
         self.calls += boot.cable.calls
         self._loop.kill(boot.process)
         self.boot = None

@@ -21,6 +21,10 @@ CREATE TABLE jobs (  -- small rows: reserve and arm look at one per run
     state           TEXT NOT NULL,
     revision        INTEGER NOT NULL,  -- the current one
     task            TEXT NOT NULL,     -- what a worker must be able to do
+    queue           TEXT NOT NULL,
+    route           TEXT NOT NULL,     -- where its runs wait, see route.py
+    priority        INTEGER NOT NULL,
+    share           TEXT NOT NULL,     -- the argument by whose value its queue is shared, or empty
     gated           INTEGER NOT NULL,  -- 1: its runs have gates to pass, and are armed one by one
     definition_hash TEXT NOT NULL,
     created_at      INTEGER NOT NULL,
@@ -76,8 +80,11 @@ CREATE TABLE runs (
     id          INTEGER PRIMARY KEY,  -- in the order of planning, so that neighbours in time are neighbours on disk
     job_id      INTEGER NOT NULL,
     state       TEXT NOT NULL,        -- scheduled, reserved or running
+    route       TEXT NOT NULL,        -- where it waits: its queue, and what it needs of a worker
+    priority    INTEGER NOT NULL,     -- 0 low to 3 critical
+    rank        INTEGER,              -- its turn, once it is due in a queue that is shared fairly
     queue       TEXT NOT NULL,
-    priority    INTEGER NOT NULL,
+    share       TEXT NOT NULL,        -- whose turn it takes there
     slot_at     INTEGER NOT NULL,
     due_at      INTEGER NOT NULL,
     ready_at    INTEGER NOT NULL,     -- may be taken from here on: due, or the reservation's lapse
@@ -110,8 +117,10 @@ CREATE TABLE runs (
 -- A run's key. The slot before the trigger: submitted runs have random triggers, and would land anywhere (107 pages
 -- per commit of 200 runs; with the trigger first, 205). The job before both: edits and listings ask for one job.
 CREATE UNIQUE INDEX runs_key ON runs (job_id, slot_at, trigger, target);
--- reserve: one range scan per queue and priority, in the order in which runs are given out.
-CREATE INDEX runs_ready ON runs (queue, priority, ready_at) WHERE state <> 'running';
+-- reserve: one range scan per route and priority, in the order in which runs are given out.
+CREATE INDEX runs_ready ON runs (route, priority, ready_at) WHERE state <> 'running' AND rank IS NULL;
+-- … and one per route of queues that are shared fairly.
+CREATE INDEX runs_ranked ON runs (route, rank) WHERE rank IS NOT NULL;
 -- expire: what nobody asked for in time.
 CREATE INDEX runs_expiring ON runs (expires_at) WHERE expires_at IS NOT NULL;
 -- held, leave, the reaper: what an incarnation holds; finish: which of it are runs of fixed delays.
@@ -119,6 +128,22 @@ CREATE INDEX runs_held ON runs (incarnation, delayed) WHERE incarnation IS NOT N
 
 -- gates: who waits at one, in the order in which it will pass to them.
 CREATE INDEX runs_blocked ON runs (blocked_on, due_at, id, blocked_capacity) WHERE blocked_on IS NOT NULL;
+
+CREATE TABLE queues (  -- what somebody has said about a queue; every other name is one, too
+    name         TEXT PRIMARY KEY,
+    paused_at    INTEGER,
+    reason       TEXT NOT NULL DEFAULT '',
+    weights      TEXT,                        -- JSON: it is shared fairly, and how
+    virtual_time INTEGER NOT NULL DEFAULT 0   -- the latest turn that was taken
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE turns (  -- in queues that are shared fairly: where the last turn of each share ends
+    queue    TEXT NOT NULL,
+    share    TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    ends     INTEGER NOT NULL,
+    PRIMARY KEY (queue, share, priority)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE gate_holders (
     key       TEXT NOT NULL,
@@ -167,6 +192,7 @@ CREATE TABLE history (  -- finished runs
     started_at INTEGER,
     ended_at   INTEGER NOT NULL,
     queue      TEXT NOT NULL,
+    priority   INTEGER NOT NULL,
     trigger    TEXT NOT NULL,
     target     TEXT NOT NULL,
     reason     TEXT NOT NULL,
@@ -229,6 +255,8 @@ CREATE TABLE nodes (  -- one row per incarnation
     host          TEXT NOT NULL,
     pid           INTEGER NOT NULL,
     roles         TEXT NOT NULL,  -- JSON
+    offers        TEXT NOT NULL,  -- JSON: the queues, labels and tasks that its worker serves, and its seats
+    draining      INTEGER NOT NULL DEFAULT 0,  -- 1: it is to take no more work
     registered_at INTEGER NOT NULL,
     ttl           INTEGER NOT NULL,  -- of its lease, as it was last renewed
     lease_until   INTEGER NOT NULL,
@@ -237,6 +265,9 @@ CREATE TABLE nodes (  -- one row per incarnation
     reaped        INTEGER NOT NULL,  -- how many runs were taken from it
     void_below    INTEGER NOT NULL DEFAULT 0  -- asks with a smaller number give nothing out
 ) STRICT;
+
+-- drain, expire: the incarnations of a node.
+CREATE INDEX nodes_id ON nodes (id);
 
 CREATE TABLE terms (  -- the newest term of each shard
     shard       INTEGER PRIMARY KEY,
