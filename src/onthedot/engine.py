@@ -76,7 +76,7 @@ class Engine:
         assigner = Assigner(self.store, self._leadership, self._settings, self.events)
         services: list[Service] = [
             self._membership,
-            SelfFencing(self._membership, self.clock, self.events, worker.stop_running),
+            SelfFencing(self._membership, self.clock, self.events, worker.cut_off),
             self._leadership,
             self._planner,
             assigner,

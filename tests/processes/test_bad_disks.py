@@ -39,7 +39,7 @@ async def after_it(nodes: Cluster, node: Process, since: int) -> None:
     evidence = await gather_evidence(nodes)
     verdicts.check_all(evidence, nodes.faults, lease=LEASE, lost=False)
     verdicts.each_slot_executed_once(evidence)
-    verdicts.each_slot_executed_once(evidence, DEEP)
+    verdicts.each_slot_executed_once(evidence, DEEP, cut_off=True)
     assert not node.of("NodeFenced")
     assert not node.of("RunRecovered")
 

@@ -49,8 +49,10 @@ class Frozen:
         return len(self.refused())
 
     def done(self) -> set[int]:
-        """What it has brought to an end all the same. (An attempt that was stopped in time is `lost` on both sides.)"""
-        here = {entry["run"] for entry in self.nodes.entries("end") if entry["node"] == self.process.name}
+        """What it has brought to an end before it knew. (An attempt that it stopped is `lost` on both sides.)"""
+        told = min((said.at for said in self.process.of("NodeFenced", since=self.fault.end)), default=0)
+        ends = self.nodes.entries("end")
+        here = {entry["run"] for entry in ends if entry["node"] == self.process.name and entry["at"] < told}
         return self.running & here
 
     def refused(self) -> set[int]:

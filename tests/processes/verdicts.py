@@ -80,12 +80,14 @@ def _was_out(older: Span, newer: Span, faults: list[Fault], margin: int) -> bool
     )
 
 
-def each_slot_executed_once(evidence: Evidence, job: str = STEADY) -> None:
-    """Without faults: as many starts as slots, one each."""
+def each_slot_executed_once(evidence: Evidence, job: str = STEADY, *, cut_off: bool = False) -> None:
+    """Without faults: as many starts as slots, one each. A node that was `cut_off` from its store stopped what it ran,
+    and began it anew: each slot was brought to its end once."""
     step = {STEADY: 100_000, DEEP: 500_000}[job]
     runs = [run for run in evidence.runs.values() if run.job == job and run.state is RunState.SUCCEEDED]
     assert len(runs) * step > SECOND, "too few slots to show anything"
-    twice = [run.id for run in runs if len(evidence.starts[run.id]) != 1]
+    seen = evidence.ends if cut_off else evidence.starts
+    twice = [run.id for run in runs if len(seen[run.id]) != 1]
     assert not twice, f"{job}: not executed exactly once: {twice}"
     by_slot: dict[int, int] = defaultdict(int)
     for run in runs:

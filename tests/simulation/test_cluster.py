@@ -92,4 +92,6 @@ def test_a_failure_is_shrunk_to_the_fault_that_causes_it():
     first = simulate(scenario, store=mutant.store)
     assert first.violations
     small = shrink(first, lambda tried: simulate(tried, store=mutant.store))
-    assert [fault.kind for fault in small.scenario.faults or ()] == ["freeze"]
+    left = [fault.kind for fault in small.scenario.faults or ()]
+    assert set(left) == {"freeze"}, "the noise is gone"
+    assert len(left) <= 2  # one that costs the lease, and one that keeps the node from noticing before it writes

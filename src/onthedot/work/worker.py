@@ -191,6 +191,22 @@ class Worker:
         self._stop(wanted, Outcome(OutcomeKind.LOST, "stopped before its end"))
         return len(wanted)
 
+    def cut_off(self, incarnation: str) -> int:
+        """The lease may pass on any moment, and nobody can be asked: end what can be ended. How many there were.
+
+        A plain function cannot be stopped: it goes on, and its own outcome counts if the lease turns out to be ours
+        still. To give it up here would let this very node begin it anew beside itself.
+        """
+        wanted = [
+            attempt
+            for attempt in self._running.values()
+            if attempt.lease.incarnation == incarnation
+            and attempt.stop_as is None
+            and not (attempt.started_at and self._kind(attempt.lease) == "thread")
+        ]
+        self._stop(wanted, Outcome(OutcomeKind.LOST, "stopped before its end: the store was out of reach"))
+        return len(wanted)
+
     def cancel(self, cancels: Iterable[tuple[str, str]]) -> None:
         """End these attempts, by lease id, because somebody asked for it and why."""
         for lease_id, why in cancels:
