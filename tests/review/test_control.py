@@ -55,3 +55,23 @@ async def test_a_held_run_is_nothing_to_look_for_again(bench: Workbench):
     await bench.submit(record)
     await bench.store.pause(record.id, reason="", now=bench.now)
     assert (await bench.reserve(node, seats=1, ahead=1, horizon=2)).look_again_at is None
+
+
+async def test_a_reaper_need_not_know_what_arm_answered(bench: Workbench):
+    """The row knows the fence and the instant, and history shows them."""
+    record, node = await bench.define(), await bench.node(ttl=10)
+    await bench.submit(record, 5)
+    [lease] = await bench.hold(node)
+    armed = await bench.armed(lease)
+    bench.turn(11)
+    assert await bench.reap(lease)
+    [attempt] = await bench.store.list_attempts(lease.run_id)
+    assert (attempt.fence, attempt.armed_at) == (armed.fence, armed.armed_at)
+
+
+async def test_whoever_joins_after_the_clock_was_set_back_shortens_leases_as_a_beat_does(bench: Workbench):
+    bench.turn(100)
+    await bench.node("early", ttl=10)
+    bench.turn(0)
+    await bench.node("late", ttl=10)
+    assert {node.lease_until for node in await bench.store.list_nodes()} == {at(10)}

@@ -47,3 +47,13 @@ async def test_a_planner_does_not_plan_a_cancelled_slot_again(bench: Workbench):
     assert await bench.plan(term, record, window(5, 25, [10, 20], next_at=30)) == [True]
     bench.turn(10)
     assert await bench.take(node, 9) == []
+
+
+async def test_a_schedule_that_is_dropped_and_comes_back_does_not_plan_a_cancelled_slot_again(bench: Workbench):
+    """The key of the run is the same, and so is its fate."""
+    record = await cancelled_ahead(bench)
+    bench.turn(4)
+    await bench.put(bench.job(), window(0, 4))
+    await bench.put(bench.job(every()), window(4, 34, [10, 20, 30], next_at=40))
+    assert await bench.slots(record) == [10, 20, 30]
+    assert (await bench.slot_run(record, 10)).state is RunState.CANCELLED

@@ -1,6 +1,7 @@
 """Two stores side by side: the same call to both, and what came of it in words that do not depend on the store.
 
-Run ids need not be the same (SQLite draws numbers that it may not use), so a run is named by its key.
+Run ids need not be the same (SQLite draws numbers that it may not use), so a run is named by its key; nor which of the
+lease ids that an ask brought goes to which run, so a lease is named by its run and its ask.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Twin:
         self.store = store
         self.bench = Workbench(store)
         self.names: dict[int, str] = {}
+        self.lease_names: dict[str, str] = {}
 
     async def learn(self) -> None:
         """Note every run by its key."""
@@ -48,9 +50,9 @@ class Twin:
         match value:
             case Lease():
                 return (
-                    value.lease_id, self.names[value.run_id], value.record.id, value.record.revision, value.due_at,
-                    value.args, value.attempt, value.failures, value.recoveries, value.incarnation, value.reserved_at,
-                    value.armed_at, value.fence,
+                    self.plain(value.lease_id), self.names[value.run_id], value.record.id, value.record.revision,
+                    value.due_at, value.args, value.attempt, value.failures, value.recoveries, value.incarnation,
+                    value.reserved_at, value.armed_at, value.fence,
                 )  # fmt: skip
             case RunRecord():
                 said = re.sub(r"run (\d+)", lambda found: self.names[int(found[1])], value.reason)
@@ -65,6 +67,8 @@ class Twin:
                 return tuple(getattr(value, one.name) for one in fields(value))
             case Exception():
                 return type(value).__name__
+            case str():
+                return self.lease_names.get(value, value)
             case dict():
                 return {key: self.plain(one) for key, one in value.items()}
             case tuple() if hasattr(value, "_fields"):

@@ -81,6 +81,8 @@ class Jobs(Plan):
             closing = given.get(dropped)
             if closing is not None and closing.start == stored[dropped].watermark:
                 self.record_skips(stored[dropped], settle(closing, stored[dropped].exceptions), now)
+            ahead = [one for one in stored[dropped].exceptions if one.recorded and one.slot_at > now]
+            self.dropped_ahead[record.id, dropped] = tuple(ahead)  # it may come back
             del stored[dropped]
             self.delays.pop((record.id, dropped), None)
             self.armed_to.pop((record.id, slot_trigger(dropped)), None)
@@ -98,6 +100,7 @@ class Jobs(Plan):
         """Create a schedule. Of a paused job nothing is planned: resuming it gives its slots their fates."""
         first = window.slots[0].slot_at if window.slots else window.next_at
         state = ScheduleState(record, window.schedule_id, window.start, window.start, first, None)
+        state.exceptions = self.dropped_ahead.pop((record.id, window.schedule_id), ())
         self.schedules[record.id][window.schedule_id] = state
         return 0 if record.state is JobState.PAUSED else self.apply_window(state, window, now)
 

@@ -16,11 +16,9 @@ class Nodes(Tables):
 
     async def register(self, node: Node, *, ttl: Micros, now: Micros | None = None) -> Beat:
         now = self.read_clock(now)
-        if node.incarnation in self.nodes:
-            return await self.beat(node.incarnation, ttl=ttl, now=now)  # asked again
-        row = NodeRow(replace(node, registered_at=now, lease_until=now + ttl), ttl)
-        self.nodes[node.incarnation] = row
-        return Beat(now, row.node.lease_until)
+        if node.incarnation not in self.nodes:
+            self.nodes[node.incarnation] = NodeRow(replace(node, registered_at=now, lease_until=now + ttl), ttl)
+        return await self.beat(node.incarnation, ttl=ttl, now=now)  # asked again, it is nothing else
 
     async def beat(self, incarnation: str, *, ttl: Micros, now: Micros | None = None) -> Beat:
         now = self.read_clock(now)

@@ -88,6 +88,6 @@ class Queues(Tables):
             return False
         run.state, run.lease = RunState.SCHEDULED, None
         run.route = placed_on(placement.incarnation)
-        self.wait(run, run.due_at)
+        self.wait(run, max(run.due_at, now))  # from here on it has its time
         self.hints.send(Hint("runs", run.due_at))
         return True

@@ -28,7 +28,7 @@ from onthedot.run import (
     SkipRecord,
     slot_trigger,
 )
-from onthedot.stores.base import Hint, Hints, Node, Queue, ScheduleState, Term
+from onthedot.stores.base import FateAhead, Hint, Hints, Node, Queue, ScheduleState, Term
 from onthedot.verdict import Finish, Verdict
 
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
@@ -91,6 +91,7 @@ class Tables:
         self.jobs: dict[int, JobRecord] = {}
         self.names: dict[tuple[str, str], int] = {}
         self.schedules: dict[int, dict[str, ScheduleState]] = {}
+        self.dropped_ahead: dict[tuple[int, str], tuple[FateAhead, ...]] = {}  # exceptions of schedules that are gone
         self.delays: dict[tuple[int, str], Micros] = {}  # of schedules with a fixed delay
         self.runs: dict[int, Run] = {}
         self.of_job: dict[int, dict[int, Run]] = defaultdict(dict)  # the same, by job

@@ -26,7 +26,10 @@ SET_RECORDED = "UPDATE exceptions SET recorded = 1 WHERE job_id = ? AND schedule
 
 FORGET_EXCEPTIONS = "DELETE FROM exceptions WHERE job_id = ? AND schedule_id = ? AND slot_at <= ?"
 
-DELETE_EXCEPTIONS = "DELETE FROM exceptions WHERE job_id = :job_id AND schedule_id = :schedule_id"
+# With their schedule, but for those that lie ahead and have their fate on record: it may come back.
+DELETE_EXCEPTIONS = """
+DELETE FROM exceptions WHERE job_id = :job_id AND schedule_id = :schedule_id AND (recorded = 0 OR slot_at <= :now)
+"""
 
 DELETE_EXCEPTIONS_OF_JOB = "DELETE FROM exceptions WHERE job_id = ?"
 

@@ -255,7 +255,7 @@ def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], no
             exceptions = ahead.of(job_id, name)
             record_skips(db, job_id, settle(given[name], exceptions), now, exceptions)
         db.execute(DELETE_SCHEDULE, (job_id, name))
-        db.execute(DELETE_EXCEPTIONS, {"job_id": job_id, "schedule_id": name})
+        db.execute(DELETE_EXCEPTIONS, {"job_id": job_id, "schedule_id": name, "now": now})
     for name in dict.fromkeys(kept):
         if name in given and name in stored:
             put.planned += _continue(tx, put.record, given[name], *stored[name], now)
@@ -275,7 +275,9 @@ def _create(tx: Transaction, record: JobRecord, window: Window, now: Micros) -> 
         first = window.slots[0].slot_at if window.slots else window.next_at
         tx.db.execute(SET_NEXT, (first, job_id, window.schedule_id))
         return 0
-    return write_windows(tx, [Planned(job_id, window, int(window.delay is not None))], now)  # new: no exceptions
+    # New, or back again: slots that were cancelled ahead before it was dropped stay so.
+    planned = Planned.settled(Ahead(tx.db), job_id, window, int(window.delay is not None))
+    return write_windows(tx, [planned], now)
 
 
 def _continue(

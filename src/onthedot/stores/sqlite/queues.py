@@ -62,7 +62,7 @@ FIND_WAITING = "SELECT route, ready_at, due_at FROM runs WHERE id = ? AND state 
 
 PLACE = """
 UPDATE runs
-SET route = ?, state = 'scheduled', ready_at = due_at, lease_id = NULL, incarnation = NULL, revision = NULL,
+SET route = ?, state = 'scheduled', ready_at = max(due_at, ?), lease_id = NULL, incarnation = NULL, revision = NULL,
     reserved_at = NULL
 WHERE id = ?
 """
@@ -169,6 +169,6 @@ def _place(tx: Transaction, placement: Placement, now: Micros) -> bool:
     route, ready_at, due_at = row
     if ready_at == NEVER or not _needs_a_place(tx.db, route, ready_at, now):
         return False
-    tx.db.execute(PLACE, (placed_on(placement.incarnation), placement.run_id))
+    tx.db.execute(PLACE, (placed_on(placement.incarnation), now, placement.run_id))
     tx.hints.append(Hint("runs", due_at))
     return True

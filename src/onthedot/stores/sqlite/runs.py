@@ -248,14 +248,14 @@ def _finish(tx: Transaction, finishes: Sequence[Finish]) -> list[bool]:
     """All at once; only if a lease was lost or this is a repetition, one by one."""
     check_moves(finish.verdict for finish in finishes)
     if not all(finish.lease.fence for finish in finishes):
-        finishes = [_completed(tx.db, finish) for finish in finishes]
+        finishes = [completed(tx.db, finish) for finish in finishes]
     if _finish_together(tx, finishes):
         return [True] * len(finishes)
     return [_finish_together(tx, [finish]) or _was_recorded(tx.db, finish) for finish in finishes]
 
 
-def _completed(db: sqlite3.Connection, finish: Finish) -> Finish:
-    """A finish by a holder who was never told what `arm` answered: the row knows."""
+def completed(db: sqlite3.Connection, finish: Finish) -> Finish:
+    """A finish by somebody who was never told what `arm` answered: the row knows."""
     lease = finish.lease
     row = None if lease.fence else db.execute(FIND_ARMED, (lease.run_id, lease.lease_id)).fetchone()
     if row is None:

@@ -14,7 +14,7 @@ from onthedot.stores.sqlite.gates import recount
 from onthedot.stores.sqlite.history import SHOW_FINISHED, shown
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.rates import FORGET_IDLE
-from onthedot.stores.sqlite.runs import LEASES, Runs
+from onthedot.stores.sqlite.runs import LEASES, Runs, completed
 from onthedot.stores.sqlite.tables import lease_has_ended
 from onthedot.stores.sqlite.triggers import with_slots
 from onthedot.verdict import Finish, Verdict
@@ -67,7 +67,7 @@ class Upkeep(Runs):
         def work(tx: Transaction) -> list[bool]:
             at = self.read_clock(now)
             check_moves(verdict for _, verdict in verdicts)
-            return [_reap(tx, Finish(lease, verdict, 0, at), at) for lease, verdict in verdicts]
+            return [_reap(tx, completed(tx.db, Finish(lease, verdict, 0, at)), at) for lease, verdict in verdicts]
 
         return await self.write(work)
 

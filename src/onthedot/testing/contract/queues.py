@@ -351,6 +351,8 @@ async def check_a_dead_place_is_no_place(bench: Workbench) -> None:
     assert await bench.store.unplaced(until=at(9), limit=9, now=bench.now) == []
     bench.turn(4)
     assert [run.run_id for run in await bench.store.unplaced(until=at(9), limit=9, now=bench.now)] == [run_id]
+    assert await bench.store.place(term, [Placement(run_id, one)], now=bench.now) == [True]
+    assert await bench.store.unplaced(until=at(9), limit=9, now=bench.now) == [], "it has its time from then on"
 
 
 @check
