@@ -55,7 +55,8 @@ def l1_terminal(history: History) -> Iterator[Finding]:
 def _free_at(history: History, run: Run) -> int:
     """When nothing kept a run from being executed any more: it is due, its gates have opened, its job goes on."""
     due = max((event["due"] for event in run.events if event.get("due")), default=0) or (run.key or (0, "", 0))[2]
-    passed = max((after["t_store"] for event, after in pairwise(run.events) if event["ev"] == "block"), default=0)
+    told = [event for event in run.events if event.get("ok", True)]  # not what a stale attempt still brings
+    passed = max((after["t_store"] for event, after in pairwise(told) if event["ev"] == "block"), default=0)
     resumed = history.resumed_at(run.key[0], history.events[-1]["seq"]) if run.key else 0
     return max(due, passed, resumed)
 
