@@ -51,7 +51,10 @@ QUESTIONS = {
     "the next line with a run in it": (
         reserve.NEXT_LINE,
         {"route": "default", "priority": -1, "end": "default\n"},
-        ["SEARCH runs USING INDEX runs_ready ((route,priority)>(?,?) AND route<?)"],
+        [
+            "SEARCH runs USING INDEX runs_ready (route=? AND priority>?)",
+            "SEARCH runs USING INDEX runs_ready (route>? AND route<?)",
+        ],
     ),
     "expire": (
         upkeep.LIST_MISSED,

@@ -48,15 +48,23 @@ LIST_RANKED = _CANDIDATES.format(
     index="runs_ranked", wanted="r.rank IS NOT NULL AND r.ready_at <= :now", order="r.rank"
 ).replace(":bonus", "CASE r.priority {} END".format(" ".join(f"WHEN {n} THEN {b}" for n, b in enumerate(BONUS))))
 
-# The next line behind this one that has a run in it: a step through the index, however many runs there are.
+# The next line behind this one that has a run in it: a step through the index, however many runs there are. Two steps,
+# because SQLite walks through all that equals the first column when it compares (route, priority) as a row.
 NEXT_LINE = """
-SELECT route, priority FROM runs INDEXED BY runs_ready
-WHERE (route, priority) > (:route, :priority) AND route < :end AND state <> 'running' AND rank IS NULL
-ORDER BY route, priority LIMIT 1
+SELECT * FROM (
+    SELECT route, priority FROM runs INDEXED BY runs_ready
+    WHERE route = :route AND priority > :priority AND state <> 'running' AND rank IS NULL ORDER BY priority LIMIT 1)
+UNION ALL
+SELECT * FROM (
+    SELECT route, priority FROM runs INDEXED BY runs_ready
+    WHERE route > :route AND route < :end AND state <> 'running' AND rank IS NULL ORDER BY route, priority LIMIT 1)
+LIMIT 1
 """
 
-LIST_RANKED_ROUTES = """
-SELECT DISTINCT route FROM runs INDEXED BY runs_ranked WHERE route >= :start AND route < :end AND rank IS NOT NULL
+# … and the next route in which runs have ranks.
+NEXT_RANKED = """
+SELECT route FROM runs INDEXED BY runs_ranked
+WHERE route > :route AND route < :end AND rank IS NOT NULL ORDER BY route LIMIT 1
 """
 
 LIST_PAUSED = "SELECT name FROM queues WHERE paused_at IS NOT NULL"
@@ -159,12 +167,17 @@ def _find_lines(db: sqlite3.Connection, ask: Ask, node_id: str, now: Micros) -> 
         name = read_route(route).queue
         if name in fair and is_shared(route):
             rank_due(db, name, fair[name], route, level, now)
-    routes = [
-        route
-        for name in fair
-        for (route,) in db.execute(LIST_RANKED_ROUTES, {"start": ranked(name), "end": ranked(name) + END})
-    ]
+    routes = [route for name in fair for route in _ranked_routes(db, name)]
     return Lines(plain, [route for route in routes if serves(route)], paused)
+
+
+def _ranked_routes(db: sqlite3.Connection, queue: str) -> Iterator[str]:
+    """The routes of a queue in which runs have ranks: the plain one, if only to look, and those with labels."""
+    place = {"route": ranked(queue), "end": ranked(queue) + END}
+    yield place["route"]
+    while (found := db.execute(NEXT_RANKED, place).fetchone()) is not None:
+        place["route"] = found[0]
+        yield found[0]
 
 
 def _due(db: sqlite3.Connection, lines: Lines, ask: Ask, now: Micros) -> Iterator[Row]:

@@ -1,0 +1,99 @@
+"""A million schedules and a million waiting runs: the questions of every tick read their own range, and no more."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from onthedot.clock import SECOND
+from onthedot.job import Call, Job
+from onthedot.route import PRIORITIES
+from onthedot.run import NewRun, submit_trigger
+from onthedot.stores.base import Ask, Node
+from onthedot.stores.sqlite import SqliteStore
+
+NOW = 1_780_000_000 * SECOND
+MILLION = 1_000_000
+
+NUMBERS = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)"
+
+FILL_SCHEDULES = f"""
+INSERT INTO schedules (job_id, schedule_id, bucket, origin, watermark, next_at)
+{NUMBERS} SELECT 1, 's' || n, n % 1024, 0, 0, :now + 60000000 + n FROM numbers
+"""  # noqa: S608 - constants of this file
+
+FILL_RUNS = f"""
+INSERT INTO runs (id, job_id, state, route, priority, queue, share, slot_at, due_at, ready_at, attempt, failures,
+                  recoveries, delayed, created_at, trigger, target, reason)
+{NUMBERS}
+SELECT 1000000 + n, 1, 'scheduled', 'default', 0, 'default', '', :now - n, :now - n, :now - n, 0, 0, 0, 0, 0,
+       'submit:' || n, '', '' FROM numbers
+"""  # noqa: S608 - constants of this file
+
+
+async def crowded(path, count: int) -> SqliteStore:
+    store = await SqliteStore.open(path)
+    for priority in PRIORITIES:
+        await store.put_job(Job(name=priority, task=Call(handler="work"), priority=priority), now=NOW)
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("BEGIN")
+    db.execute(FILL_SCHEDULES, {"count": count, "now": NOW})
+    db.execute(FILL_RUNS, {"count": count, "now": NOW})
+    db.execute("UPDATE meta SET value = 3000000 WHERE name = 'run'")
+    db.execute("COMMIT")
+    db.close()
+    return store
+
+
+async def steps(store: SqliteStore, work) -> int:
+    """How many instructions of SQLite's machine a call takes, in hundreds."""
+    taken = 0
+
+    def count() -> int:
+        nonlocal taken
+        taken += 1
+        return 0
+
+    await store.look(lambda tx: tx.db.set_progress_handler(count, 100))
+    await work()
+    await store.look(lambda tx: tx.db.set_progress_handler(None, 100))
+    return taken
+
+
+async def costs(path, count: int) -> dict[str, int]:
+    store = await crowded(path, count)
+    try:
+        await store.register(Node("n", "i"), ttl=3600 * SECOND, now=NOW)
+        ids = iter(range(10_000))
+
+        async def reserve() -> None:
+            ask = Ask(
+                "i", [f"l{next(ids)}" for _ in range(20)], 10, 10, horizon=2 * SECOND, tasks=frozenset({"call:work"})
+            )
+            got = await store.reserve(ask, now=NOW)
+            assert len(got.armed) == 10
+
+        async def due() -> None:
+            assert (await store.due_schedules(until=NOW + 30 * SECOND, limit=500)).schedules == []
+
+        found = {"reserve": await steps(store, reserve), "due schedules": await steps(store, due)}
+        critical = await store.get_job("critical")
+        assert critical is not None
+        [urgent] = await store.submit([NewRun(critical.id, submit_trigger("urgent"), NOW)], now=NOW)
+        ask = Ask("i", ["urgent"], 1, tasks=frozenset({"call:work"}))
+        [lease] = (await store.reserve(ask, now=NOW)).armed
+        assert lease.run_id == urgent, "before every low one"
+        return found
+    finally:
+        await store.close()
+
+
+@pytest.mark.slow
+async def test_a_tick_costs_as_much_beside_a_million_as_beside_a_thousand(tmp_path):
+    few = await costs(tmp_path / "few.db", 1_000)
+    many = await costs(tmp_path / "many.db", MILLION)
+    for question, cost in many.items():
+        assert cost <= few[question] * 1.2 + 2, (
+            f"{question}: {cost} beside a million, {few[question]} beside a thousand"
+        )
