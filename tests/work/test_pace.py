@@ -1,6 +1,7 @@
 """What a worker learns about its own speed."""
 
-from onthedot.work.pace import ArmLead, Pace
+from onthedot.clock import MILLISECOND
+from onthedot.work.pace import Ahead, ArmLead, Pace
 
 
 def test_nothing_is_quick_until_it_was_seen():
@@ -45,3 +46,20 @@ def test_the_lead_follows_the_slowest_recent_arms_within_bounds():
     for _ in range(100):
         lead.note(3_000)
     assert lead.micros == 6_000
+
+
+# ── work held for later ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_node_that_is_late_holds_fewer():
+    """Half as many for each batch that starts late, one at the least; one more for each that is on time."""
+    ahead = Ahead(64)
+    for _ in range(3):
+        ahead.note(80 * MILLISECOND)
+    assert ahead.most == 8
+    for _ in range(10):
+        ahead.note(90 * MILLISECOND)
+    assert ahead.most == 1
+    for _ in range(100):
+        ahead.note(MILLISECOND)
+    assert ahead.most == 64
