@@ -5,7 +5,7 @@ Both read, compute and write; when somebody else was faster the store says so, a
 
 from __future__ import annotations
 
-from onthedot.clock import Clock
+from onthedot.clock import Clock, Micros
 from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
 from onthedot.job import Job
 from onthedot.plan.places import living_places
@@ -18,8 +18,9 @@ from onthedot.stores.definitions import encode
 
 async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings) -> PutJob:
     """Store a definition, with the runs of its next moments."""
+    told: Micros | None = None  # by the store, which had another time than we have
     while True:
-        now = clock.now()
+        now = clock.now() if told is None else told
         try:
             stored = await store.get_job(job.name, namespace=job.namespace)
         except StoreUnusable:  # a definition that this version cannot read is replaced
@@ -33,8 +34,10 @@ async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings) -
         windows = [aimed(window, targets(job, places)) for window in windows]
         try:
             return await store.put_job(job, windows, expected=stored.revision if stored else 0)
-        except (RevisionConflict, WindowStale):
+        except RevisionConflict:
             continue  # somebody else edits the same job
+        except WindowStale as stale:
+            told = stale.now
 
 
 async def resume_job(
@@ -48,8 +51,9 @@ async def resume_job(
     dry_run: bool = False,
 ) -> Resumed:
     """Let a paused job go on (`overdue`: if its pause is over); what became of the slots that came meanwhile."""
+    told: Micros | None = None
     while True:
-        states, now = await store.schedules_of(job_id), clock.now()
+        states, now = await store.schedules_of(job_id), clock.now() if told is None else told
         windows = resume_windows(
             states, missed=missed, now=now, lookahead=settings.lookahead, late_after=settings.late_after
         )
@@ -59,5 +63,7 @@ async def resume_job(
             windows = [aimed(window, aims) for window in windows]
         try:
             return await store.resume(job_id, windows, expected=seen, overdue=overdue, dry_run=dry_run)
-        except (RevisionConflict, WindowStale):
-            continue  # it was edited or resumed meanwhile
+        except RevisionConflict:
+            continue  # it was edited meanwhile
+        except WindowStale as stale:
+            told = stale.now

@@ -204,6 +204,7 @@ def _closing_windows(dropped: Iterable[ScheduleState], now: Micros) -> list[Wind
         if schedule is None or isinstance(schedule, FixedDelay) or state.watermark >= now:
             continue
         owed = _range(schedule, state.origin, state.watermark, now, "edited")
-        window = Window(state.schedule_id, state.watermark, now, None, skips=owed)
+        following = next_after(schedule, now, origin=state.origin)
+        window = Window(state.schedule_id, state.watermark, now, following, skips=owed)
         windows.append(_around_exceptions(window, schedule, state))
     return windows

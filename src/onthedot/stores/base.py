@@ -77,8 +77,11 @@ class JobsSlice(Protocol):
         * A dropped schedule's slot runs after store-now are withdrawn unless they were armed; its window's skips
           are recorded if the window starts at its watermark; its row goes.
 
-        Exceptions (`except_slot`) count as in `plan`. A window of a surviving schedule that starts after W, and one
-        with a range of skips that runs over an exception, raise `WindowStale`, and nothing is written.
+        Exceptions (`except_slot`) count as in `plan`. `WindowStale`, which tells the store's clock, and nothing is
+        written: if a window of a surviving schedule starts after W; if a range of skips runs over an exception, or says
+        of slots that lie ahead that they are missed, paused over or edited away; if a dropped schedule (but for a fixed
+        delay) has a slot up to now without a fate, by its window's `next_at`, or without a window by its own (not with
+        `expected` None: who edits blindly drops what it does not know).
 
         Runs of the job that wait at gates are ready again, and those that have a place in a limit and do not run give
         it up: the new definition says where they wait, and how many there may be.

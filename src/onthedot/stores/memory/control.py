@@ -13,6 +13,7 @@ from onthedot.stores.base import CancelAnswer, FateAhead, Hint, Paused, Resumed,
 from onthedot.stores.exceptions import settle
 from onthedot.stores.memory.jobs import Jobs
 from onthedot.stores.memory.tables import Run
+from onthedot.stores.staleness import check_past
 
 
 class Control(Jobs):
@@ -86,6 +87,7 @@ class Control(Jobs):
             state = states.get(window.schedule_id)
             if state is None or state.watermark != window.start:
                 raise WindowStale("the schedule has moved on; read it again", watermark=window.start, now=now)
+            check_past(window, now)
             self.check_exceptions(job_id, window, now)
         windows = [settle(window, states[window.schedule_id].exceptions) for window in windows]
         held = [run for run in self.of_job[job_id].values() if run.state is RunState.SCHEDULED]

@@ -14,6 +14,7 @@ from onthedot.stores.base import Hint, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import encode
 from onthedot.stores.exceptions import runs_over, settle
 from onthedot.stores.memory.plan import Plan
+from onthedot.stores.staleness import check_dropped, check_past
 
 
 class Jobs(Plan):
@@ -31,9 +32,11 @@ class Jobs(Plan):
         if expected is not None and expected != found:
             raise RevisionConflict(f"job {job.name!r}: expected revision {expected}, found {found}; read it again")
         if old is None:
+            for window in windows:
+                check_past(window, now)
             put = PutJob(JobRecord(len(self.jobs) + 1, 1, job, JobState.ACTIVE, now, now), "created")
         else:
-            self._check_windows(old.id, job, windows, now)
+            self._check_windows(old.id, job, windows, now, fenced=expected is not None)
             put = PutJob(replace(old, revision=old.revision + 1, job=job, updated_at=now), "changed")
         self.jobs[put.record.id] = put.record
         self.names[job.namespace, job.name] = put.record.id
@@ -45,9 +48,14 @@ class Jobs(Plan):
         self.hints.send(Hint("runs", now))
         return put
 
-    def _check_windows(self, job_id: int, job: Job, windows: Sequence[Window], now: Micros) -> None:
+    def _check_windows(self, job_id: int, job: Job, windows: Sequence[Window], now: Micros, *, fenced: bool) -> None:
         surviving = self.schedules[job_id].keys() & {schedule_id(schedule) for schedule in job.schedules}
+        for name in self.schedules[job_id].keys() - surviving:
+            state, closing = self.schedules[job_id][name], next((w for w in windows if w.schedule_id == name), None)
+            if fenced and (job_id, name) not in self.delays:
+                check_dropped(name, state.watermark, state.next_at, closing, now)
         for window in windows:
+            check_past(window, now)
             self.check_exceptions(job_id, window, now)
             edge = self._edge(job_id, window.schedule_id, now)
             if window.schedule_id in surviving and window.start > edge:

@@ -26,6 +26,7 @@ from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.passing import ask_to_stop
 from onthedot.stores.sqlite.plan import Planned, write_windows
 from onthedot.stores.sqlite.triggers import with_slots
+from onthedot.stores.staleness import check_past
 
 FIND_LIVING = "SELECT revision, state, pause_reason, paused_until FROM jobs WHERE id = ? AND state <> 'deleted'"
 
@@ -179,6 +180,7 @@ def _check_watermarks(tx: Transaction, job_id: int, windows: Sequence[Window], n
     for window in windows:
         if stored.get(window.schedule_id) != window.start:
             raise WindowStale("the schedule has moved on; read it again", watermark=window.start, now=now)
+        check_past(window, now)
 
 
 def _settled(tx: Transaction, job_id: int, windows: Sequence[Window], now: Micros) -> list[Planned]:

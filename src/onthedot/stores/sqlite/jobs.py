@@ -23,6 +23,7 @@ from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.plan import Plan, Planned, record_skips, write_windows
 from onthedot.stores.sqlite.tables import take_numbers
 from onthedot.stores.sqlite.triggers import with_slots
+from onthedot.stores.staleness import check_dropped, check_past
 
 FIND_JOB = """
 SELECT id, revision, state, created_at FROM jobs
@@ -58,6 +59,8 @@ LIST_SCHEDULES = """
 SELECT s.job_id, s.schedule_id, s.origin, s.watermark, s.next_at, s.last_end, j.revision, j.state
 FROM schedules s JOIN jobs j ON j.id = s.job_id WHERE s.job_id = ? ORDER BY s.schedule_id
 """
+
+LIST_WITHOUT_DELAY = "SELECT schedule_id, watermark, next_at FROM schedules WHERE job_id = ? AND delay IS NULL"
 
 INSERT_SCHEDULE = """
 INSERT INTO schedules (job_id, schedule_id, bucket, origin, watermark, delay)
@@ -136,11 +139,13 @@ class Jobs(Plan):
         if expected is not None and expected != revision:
             raise RevisionConflict(f"job {job.name!r}: expected revision {expected}, found {revision}; read it again")
         if found is None:
+            for window in windows:
+                check_past(window, now)
             [job_id] = take_numbers(tx.db, "job", 1)
             put = PutJob(JobRecord(job_id, 1, job, JobState.ACTIVE, now, now), "created")
             _store(tx.db, INSERT_JOB, put.record, definition)
         else:
-            _check_windows(tx.db, job_id, job, windows, now)
+            _check_windows(tx.db, job_id, job, windows, now, fenced=expected is not None)
             put = PutJob(JobRecord(job_id, revision + 1, job, JobState(state), created_at, now), "changed")
             _store(tx.db, UPDATE_JOB, put.record, definition)
             stand_aside(tx, job_id)
@@ -211,11 +216,18 @@ def _store(db: sqlite3.Connection, statement: str, record: JobRecord, definition
         db.execute(REROUTE, values)
 
 
-def _check_windows(db: sqlite3.Connection, job_id: int, job: Job, windows: Sequence[Window], now: Micros) -> None:
+def _check_windows(
+    db: sqlite3.Connection, job_id: int, job: Job, windows: Sequence[Window], now: Micros, *, fenced: bool
+) -> None:
     stored = {row[1] for row in db.execute(LIST_SCHEDULES, (job_id,))}
     surviving = stored & {schedule_id(schedule) for schedule in job.schedules}
     ahead = Ahead(db)
+    for name, watermark, next_at in db.execute(LIST_WITHOUT_DELAY, (job_id,)).fetchall():
+        if fenced and name not in surviving:
+            closing = next((window for window in windows if window.schedule_id == name), None)
+            check_dropped(name, watermark, next_at, closing, now)
     for window in windows:
+        check_past(window, now)
         check_exceptions(ahead, job_id, window, now)
         edge = find_edge(db, job_id, window.schedule_id, now)
         if window.schedule_id in surviving and window.start > edge:

@@ -12,7 +12,7 @@ from onthedot.errors import WindowStale
 from onthedot.job import Job, JobRecord
 from onthedot.run import Gone
 from onthedot.testing.contract.register import check
-from onthedot.testing.contract.workbench import SUCCESS, Workbench, at, every, once_at, retry, skip, window
+from onthedot.testing.contract.workbench import SUCCESS, Workbench, at, every, once_at, raises, retry, skip, window
 
 SLOTS = [10, 20, 30, 40, 50, 60]
 
@@ -289,3 +289,37 @@ async def check_a_running_attempt_keeps_its_revision(bench: Workbench) -> None:
     assert not isinstance(again, Gone)
     assert await bench.finish(lease)
     assert [attempt.revision for attempt in await bench.store.list_attempts(run_id)] == [1]
+
+
+@check
+async def check_a_schedule_is_not_dropped_with_slots_that_have_no_fate(bench: Workbench) -> None:
+    """An edit that was computed before a slot and arrives after it is stale, and told the store's clock."""
+    job = bench.job(every(), every(name="old"))
+    await bench.put(job, window(0, 30, [10, 20, 30], next_at=40), window(0, 30, [], name="old", next_at=45))
+    bench.turn(50)
+    edited = replace(job, schedules=(every(),))
+    early = window(30, 44, [], name="old", next_at=45)
+    for windows in ([early], []):
+        async with bench.nothing_written():
+            with raises(WindowStale) as stale:
+                await bench.put(edited, *windows, expected=1)
+        assert stale[0].now == at(50)
+    in_time = window(30, 50, [], name="old", next_at=55, skips=[skip(45, 45, 1, "edited")])
+    assert (await bench.put(edited, in_time, expected=1)).change == "changed"
+
+
+@check
+async def check_what_lies_ahead_is_not_over(bench: Workbench) -> None:
+    """Slots after the store's clock cannot be missed: whoever says so has a clock that is wrong."""
+    job = bench.job(every())
+    ahead = window(0, 60, [], next_at=70, skips=[skip(10, 60, 6)])
+    bench.turn(5)
+    with raises(WindowStale) as stale:
+        await bench.put(job, ahead)
+    assert stale[0].now == at(5)
+    record = (await bench.put(job, window(5, 30, [10, 20, 30], next_at=40))).record
+    await bench.store.pause(record.id, reason="", now=bench.now)
+    paused_over = window(5, 60, [], next_at=70, skips=[skip(10, 60, 6, "paused")])
+    async with bench.nothing_written():
+        with raises(WindowStale):
+            await bench.store.resume(record.id, [paused_over], now=bench.now)

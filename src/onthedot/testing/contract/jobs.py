@@ -16,10 +16,11 @@ from onthedot.testing.contract.workbench import Workbench, at, every, once_at, r
 async def check_created_with_its_window(bench: Workbench) -> None:
     """A new job is revision 1 and active; its window's slots are runs and its skips recorded, at once."""
     plan = window(0, 60, [20, 30], next_at=70, skips=[skip(10, 10, 1)])
+    bench.turn(15)
     put = await bench.put(bench.job(every()), plan)
     assert (put.change, put.planned, put.withdrawn) == ("created", 2, 0)
     assert (put.record.revision, put.record.state) == (1, JobState.ACTIVE)
-    assert (put.record.created_at, put.record.updated_at) == (at(0), at(0))
+    assert (put.record.created_at, put.record.updated_at) == (at(15), at(15))
     state = await bench.schedule(put.record)
     assert (state.origin, state.watermark, state.next_at) == (at(0), at(60), at(70))
     assert state.last_end is None
