@@ -3,9 +3,11 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from onthedot.after import After
 from onthedot.errors import (
     ArgumentsError,
     DefinitionError,
+    DependencyCycle,
     DuplicateJob,
     KeyConflict,
     OnTheDotError,
@@ -42,10 +44,12 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "After",
     "ArgumentsError",
     "CatchUp",
     "Context",
     "DefinitionError",
+    "DependencyCycle",
     "DuplicateJob",
     "Guarantee",
     "Job",

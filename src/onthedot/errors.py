@@ -4,7 +4,8 @@
     ├── DefinitionError        what a user wrote cannot be a job
     │   ├── ScheduleError      … because of its schedule
     │   ├── DuplicateJob       … because the name is taken
-    │   └── ArgumentsError     … because its arguments are not JSON, or too large
+    │   ├── ArgumentsError     … because its arguments are not JSON, or too large
+    │   └── DependencyCycle    … because it would run after itself
     ├── UnknownJob             no job of that name
     ├── UnknownHandler         a job names a handler that is not registered here
     ├── KeyConflict            the key was used before, with other arguments
@@ -57,6 +58,10 @@ class DuplicateJob(DefinitionError):
 
 class ArgumentsError(DefinitionError):
     """Arguments that are not JSON, or larger than a run may carry."""
+
+
+class DependencyCycle(DefinitionError):
+    """A job that would, over however many others, run after itself."""
 
 
 class UnknownJob(OnTheDotError, LookupError):

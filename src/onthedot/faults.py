@@ -25,6 +25,7 @@ POINTS: dict[str, str] = {
     "attempt.after_call": "the handler has returned, its outcome is known to nobody",
     "finish.before_write": "outcomes are judged, nothing is written",
     "finish.in_transaction": "runs are gone from the live table, not yet in history",
+    "finish.followed": "a run has ended and the runs after it are inserted, nothing is committed",
     "finish.after_write": "verdicts are committed, the worker does not know yet",
     "beat.before_write": "the lease is about to be renewed",
     "reap.before_write": "orphans are found, nothing is written",

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal, get_args
 
+from onthedot.after import After
 from onthedot.duration import Duration, parse_duration
 from onthedot.errors import DefinitionError
 from onthedot.route import DEFAULT_QUEUE, Priority, for_leader, on_node, route_name
@@ -309,6 +310,7 @@ class Job:
     name: str
     task: Task
     schedules: tuple[Schedule, ...] = ()
+    after: After | None = None  # the jobs that it runs after
     args: Mapping[str, Json] = field(default_factory=dict)
     namespace: str = "default"
     owner: str = ""

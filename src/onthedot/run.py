@@ -77,6 +77,11 @@ def manual_trigger(token: str) -> str:
     return f"manual:{token}"
 
 
+def after_trigger(run_id: int) -> str:
+    """The trigger of a run that follows the end of another one."""
+    return f"after:{run_id}"
+
+
 def is_slot(trigger: str) -> bool:
     """Whether a schedule asked for the run."""
     return trigger.startswith(SLOT_PREFIX)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 from onthedot.clock import Clock, Micros, SystemClock, to_micros
 from onthedot.define.arguments import encode_arguments
-from onthedot.define.check import check_job
+from onthedot.define.check import check_job, parents_first
 from onthedot.define.options import build_job
 from onthedot.duration import Duration, micros, parse_duration
 from onthedot.engine_thread import EngineThread
@@ -76,8 +76,8 @@ class Scheduler:
         """Define a job by decorating its handler: a coroutine or a plain function.
 
         A first parameter named `ctx` receives a `Context`. Options: name (default: the function's), schedule or
-        schedules, args, retry, timeout, catch_up, overlap, concurrency, rate, guarantee, max_recoveries, namespace,
-        owner.
+        schedules, after, args, retry, timeout, catch_up, overlap, concurrency, rate, guarantee, max_recoveries,
+        namespace, owner.
         """
 
         def define(handler: F) -> F:
@@ -120,10 +120,11 @@ class Scheduler:
             problem = self.registry.check(job)
             if problem is not None:
                 raise ArgumentsError(problem, subject=f"job {job.name!r}")
+        jobs = parents_first(self.jobs.values())
         thread = EngineThread(self.store, self.registry, self.settings, self._events, self._clock, self._ids)
         self._thread = thread
         try:
-            await thread.start(list(self.jobs.values()))
+            await thread.start(jobs)
         except BaseException:
             self._thread = None
             thread.give_up()

@@ -17,7 +17,17 @@ from tests.architecture.banned import (
 from tests.architecture.source import PACKAGE, ROOT, python_files, report
 
 # The code that decides: the same arguments give the same answer, today, tomorrow and in the simulator.
-DECIDING = ("schedules", "policy", "job.py", "run.py", "rate.py", "verdict.py", "retention.py", "duration.py")
+DECIDING = (
+    "schedules",
+    "policy",
+    "job.py",
+    "run.py",
+    "after.py",
+    "rate.py",
+    "verdict.py",
+    "retention.py",
+    "duration.py",
+)
 
 ARGUMENT = "an argument of the function, handed in by the code that drives"
 

@@ -6,6 +6,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.define.arguments import LIMIT, encode_arguments
+from onthedot.define.check import parents_first
 from onthedot.define.options import build_job
 from onthedot.job import Call, Cron, Sleep
 
@@ -56,6 +57,13 @@ BAD: dict[str, tuple[dict, list[str]]] = {
     "oversized arguments": ({"args": {"a": "x" * LIMIT}}, [f"at most {LIMIT} characters of JSON, got"]),
     "the same schedule twice": ({"schedules": ["@daily", "0 0 * * *", "@daily"]}, ["each to be there once, got 2"]),
     "rate": ({"rate": 0}, ["rate: expected a whole number from 1 to 1000000, got 0"]),
+    "after nobody": ({"after": []}, ["after: expected the names of one or more jobs, got []"]),
+    "after a number": ({"after": 5}, ["after: expected the names of jobs such as ['load', 'clean'], got 5"]),
+    "after numbers": ({"after": ["a", 5]}, ["after: expected the names of one or more jobs, got ['a', 5]"]),
+    "after one twice": ({"after": ["a", "a"]}, ["after: expected each job to be named once, got a, a"]),
+    "after no name": ({"after": ["a b"]}, ["after: expected the names of jobs, got 'a b'"]),
+    "after itself": ({"after": ["a", "report"]}, ["after: expected other jobs, got 'report' itself"]),
+    "after too many": ({"after": [f"j{n}" for n in range(101)]}, ["after: expected at most 100 jobs, got 101"]),
     "recoveries": ({"max_recoveries": -1}, ["max_recoveries: expected zero or more"]),
 }
 
@@ -165,3 +173,41 @@ def test_settings_that_cannot_work_are_refused(make, words):
     with pytest.raises(otd.DefinitionError) as refused:
         make()
     assert words in str(refused.value)
+
+
+def test_a_job_may_run_after_others():
+    assert build(after="load").after == otd.After("load")
+    assert build(after=["load", "clean"]).after == build(after=otd.After("clean", "load")).after
+    assert build(after=otd.After("load", any=True, on="failure")).after == otd.After("load", any=True, on="failure")
+    assert build().after is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"on": "never"}, "after.on: expected one of 'success', 'failure', 'either', got 'never'"),
+        ({"any": "yes"}, "after.any: expected True or False, got 'yes'"),
+    ],
+)
+def test_what_counts_is_one_of_few(wrong, said):
+    with pytest.raises(otd.DefinitionError, match=said):
+        otd.After("load", **wrong)
+
+
+def test_jobs_are_stored_parents_first():
+    """And those that run after nobody stay in the order of the program."""
+    after = {"report": ["clean", "elsewhere"], "tick": [], "clean": ["load"], "load": [], "other": ["report"]}
+    jobs = [build_job(TASK, {"name": name, "after": parents or None}) for name, parents in after.items()]
+    order = [job.name for job in parents_first(jobs)]
+    assert sorted(order) == sorted(after)
+    assert all(order.index(parent) < order.index(name) for name in after for parent in after[name] if parent in after)
+    plain = [build_job(TASK, {"name": name}) for name in ("c", "a", "b")]
+    assert parents_first(plain) == plain
+
+
+def test_a_program_whose_jobs_run_in_a_circle_is_refused():
+    after = {"a": "c", "b": "a", "c": "b"}
+    jobs = [build_job(TASK, {"name": name, "after": parent}) for name, parent in after.items()]
+    with pytest.raises(otd.DependencyCycle) as caught:
+        parents_first(jobs)
+    assert any(cycle in str(caught.value) for cycle in ("a → b → c → a", "b → c → a → b", "c → a → b → c"))

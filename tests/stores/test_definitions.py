@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from onthedot.after import After
 from onthedot.job import (
     At,
     Call,
@@ -39,6 +40,7 @@ FULL = Job(
         At(instant=datetime(2026, 3, 29, 2, 30, tzinfo=UTC)),
         In(delay=timedelta(hours=1)),
     ),
+    after=After("load", "clean", any=True, on="either"),
     args={"z": [1, 2.5, None, True], "a": {"ü": '"\n'}},
     namespace="team",
     owner="ops",

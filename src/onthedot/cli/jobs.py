@@ -12,6 +12,7 @@ from onthedot.cli.errors import Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_store
 
 if TYPE_CHECKING:
+    from onthedot.after import After
     from onthedot.clock import Micros
     from onthedot.job import JobRecord, Schedule
     from onthedot.run import RunRecord
@@ -131,9 +132,10 @@ def _rows(job: Shown, now: Micros) -> list[list[str]]:
     record = job.record
     name = record.job.name if record.job.namespace == "default" else f"{record.job.namespace}/{record.job.name}"
     head = [name, str(record.state), str(record.revision), _last(job.last, now)]
-    tails = [[_when(entry, now), in_words(entry.schedule)] for entry in job.next] or [
-        ["-", "none: runs when it is submitted"]
-    ]
+    tails = [[_when(entry, now), in_words(entry.schedule)] for entry in job.next]
+    if record.job.after is not None:
+        tails.append(["-", str(record.job.after)])
+    tails = tails or [["-", "none: runs when it is submitted"]]
     return [[*(head if not index else [""] * len(head)), *tail] for index, tail in enumerate(tails)]
 
 
@@ -176,7 +178,12 @@ def _as_json(job: Shown) -> dict[str, Any]:
             }
             for entry in job.next
         ],
+        "after": _after_as_json(record.job.after),
         "last_run": None if job.last is None else run_fields(job.last),
         "created_at": iso(record.created_at),
         "updated_at": iso(record.updated_at),
     }
+
+
+def _after_as_json(after: After | None) -> dict[str, Any] | None:
+    return None if after is None else {"jobs": list(after.parents), "any": after.any, "on": after.on}

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from datetime import timedelta
+from graphlib import CycleError, TopologicalSorter
 
+from onthedot.after import cycle_error
 from onthedot.define.arguments import encode_arguments
 from onthedot.duration import LONGEST
 from onthedot.errors import DefinitionError
@@ -16,6 +19,7 @@ from onthedot.schedules import schedule_id
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
 _MOST_SCHEDULES = 100
+_MOST_PARENTS = 100
 _LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/=-]{0,99}")
 _MOST_LABELS = 20
 
@@ -25,6 +29,7 @@ def check_job(job: Job) -> None:
     problems = [
         *_name_problems(job),
         *_schedule_problems(job),
+        *_after_problems(job),
         *_guarantee_problems(job),
         *_placement_problems(job),
         *_length_problems("timeout", job.timeout),
@@ -41,6 +46,23 @@ def check_job(job: Job) -> None:
         problems.extend(error.problems)
     if problems:
         raise DefinitionError(problems, subject=f"job {job.name!r}")
+
+
+def parents_first(jobs: Iterable[Job]) -> list[Job]:
+    """The jobs of a program, none before one that it runs after; `DependencyCycle` if there is no such order.
+
+    In this order they can be stored one by one, also where a stored job ran after one that now runs after it.
+    """
+    known = {(job.namespace, job.name): job for job in jobs}
+    graph = {
+        key: [(job.namespace, parent) for parent in job.after.parents] if job.after else []
+        for key, job in known.items()
+    }
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        raise cycle_error([name for _, name in error.args[1]]) from None
+    return [known[key] for key in order if key in known]
 
 
 def _name_problems(job: Job) -> list[str]:
@@ -68,6 +90,21 @@ def _schedule_problems(job: Job) -> list[str]:
         for name, count in ids.items()
         if count > 1
     ]
+
+
+def _after_problems(job: Job) -> list[str]:
+    if job.after is None:
+        return []
+    problems = [
+        f"after: expected the names of jobs, got {parent!r}"
+        for parent in job.after.parents
+        if not _NAME.fullmatch(parent)
+    ]
+    if job.name in job.after.parents:
+        problems.append(f"after: expected other jobs, got {job.name!r} itself")
+    if len(job.after.parents) > _MOST_PARENTS:
+        problems.append(f"after: expected at most {_MOST_PARENTS} jobs, got {len(job.after.parents)}")
+    return problems
 
 
 def _guarantee_problems(job: Job) -> list[str]:

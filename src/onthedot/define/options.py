@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, get_args
 
+from onthedot.after import After
 from onthedot.define.check import check_job
 from onthedot.duration import parse_duration
 from onthedot.errors import DefinitionError, did_you_mean
@@ -13,6 +14,7 @@ from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, S
 from onthedot.schedules import parse
 
 OPTIONS = (
+    "after",
     "args",
     "assignment",
     "catch_up",
@@ -84,6 +86,16 @@ def _read_schedules(value: object) -> tuple[Schedule, ...]:
     return tuple(_read_schedule(item) for item in value)
 
 
+def _read_after(value: object) -> After:
+    if isinstance(value, After):
+        return value
+    if isinstance(value, str):
+        return After(value)
+    if not isinstance(value, list | tuple):
+        raise DefinitionError(f"after: expected the names of jobs such as ['load', 'clean'], got {value!r}")
+    return After(*value)
+
+
 def _read_retry(value: object) -> Retry:
     if isinstance(value, Retry):
         return value
@@ -135,6 +147,7 @@ def _read_timeout(value: Any) -> timedelta:
 _READERS: dict[str, Callable[[Any], Any]] = {
     "schedule": lambda value: (_read_schedule(value),),
     "schedules": _read_schedules,
+    "after": _read_after,
     "retry": _read_retry,
     "catch_up": _read_catch_up,
     "overlap": _read_overlap,

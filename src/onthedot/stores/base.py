@@ -24,6 +24,8 @@ from typing import Protocol
 from onthedot.clock import Clock, Micros
 from onthedot.job import Job, JobRecord
 from onthedot.run import ArmAnswer, AttemptRecord, GateAsk, Lease, NewRun, RunRecord, RunState, SkipRecord
+from onthedot.stores.dependencies import DependenciesSlice
+from onthedot.stores.dependencies import Parent as Parent
 from onthedot.stores.hints import Hint as Hint
 from onthedot.stores.hints import Hints as Hints
 from onthedot.stores.queues import Placement as Placement
@@ -85,6 +87,8 @@ class JobsSlice(Protocol):
 
         Runs of the job that wait at gates are ready again, and those that have a place in a limit and do not run give
         it up: the new definition says where they wait, and how many there may be.
+
+        A job that would run after itself raises `DependencyCycle`, and nothing is written (`stores/dependencies.py`).
         """
         ...
 
@@ -406,8 +410,8 @@ class HistorySlice(Protocol):
 
 
 class Store(
-    JobsSlice, ControlSlice, PlanSlice, QueuesSlice, PlacementSlice, RunsSlice, NodesSlice, UpkeepSlice, HistorySlice,
-    Protocol,
+    JobsSlice, DependenciesSlice, ControlSlice, PlanSlice, QueuesSlice, PlacementSlice, RunsSlice, NodesSlice,
+    UpkeepSlice, HistorySlice, Protocol,
 ):  # fmt: skip
     """The whole protocol."""
 

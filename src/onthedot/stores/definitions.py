@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Literal
 
+from onthedot.after import After
 from onthedot.duration import micros
 from onthedot.job import Call, CatchUp, Guarantee, Job, Json, Limit, Overlap, Rate, Retry, Sleep, Task
 from onthedot.route import DEFAULT_QUEUE, PRIORITIES
@@ -44,6 +45,7 @@ def encode(job: Job) -> str:
         "name": job.name,
         "task": _task_to_json(job.task),
         "schedules": [to_json(schedule) for schedule in job.schedules],
+        "after": _after_to_json(job.after),
         "args": dict(job.args),
         "namespace": job.namespace,
         "owner": job.owner,
@@ -75,6 +77,7 @@ def decode(definition: str) -> Job:
             name=data.pop("name"),
             task=_task_from_json(data.pop("task")),
             schedules=tuple(from_json(schedule) for schedule in data.pop("schedules")),
+            after=_after_from_json(data.pop("after")),
             args=_mapping(data.pop("args")),
             namespace=data.pop("namespace"),
             owner=data.pop("owner"),
@@ -113,6 +116,14 @@ def _task_from_json(data: Mapping[str, Any]) -> Task:
         case {"kind": "sleep", "duration_us": int(duration)}:
             return Sleep(duration=timedelta(microseconds=duration))
     raise ValueError(f"task: expected a call or a sleep, got {data!r}")
+
+
+def _after_to_json(after: After | None) -> dict[str, Json] | None:
+    return None if after is None else {"parents": list(after.parents), "any": after.any, "on": after.on}
+
+
+def _after_from_json(data: dict[str, Any] | None) -> After | None:
+    return None if data is None else After(*data["parents"], any=data["any"], on=data["on"])
 
 
 def _catch_up_to_json(policy: CatchUp) -> dict[str, Json]:
@@ -200,6 +211,7 @@ _CATCH_UP = _catch_up_to_json(CatchUp())
 _RETRY = _retry_to_json(Retry())
 _DEFAULTS: dict[str, Json] = {
     "schedules": [],
+    "after": None,
     "args": {},
     "namespace": "default",
     "owner": "",

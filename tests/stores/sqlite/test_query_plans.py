@@ -15,6 +15,7 @@ import pytest
 
 from onthedot.clock import NEVER
 from onthedot.stores.sqlite import (
+    dependencies,
     excepting,
     exceptions,
     finish,
@@ -81,6 +82,25 @@ QUESTIONS = {
         {"runs": json.dumps([(1, NOW, "submit:x")])},
         ["SEARCH h USING COVERING INDEX history_submitted (slot_at=? AND job_id=? AND trigger=?)"],
     ),
+    "finish, who runs after a job": (
+        dependencies.LIST_CHILDREN,
+        {"jobs": "[1]"},
+        [
+            "SEARCH parent USING INTEGER PRIMARY KEY (rowid=?)",
+            "SEARCH d USING PRIMARY KEY (namespace=? AND parent=?)",
+            "SEARCH child USING INTEGER PRIMARY KEY (rowid=?)",
+        ],
+    ),
+    "finish, whether a set is complete": (
+        dependencies.IS_INCOMPLETE,
+        (2,),
+        ["SEARCH dependencies USING COVERING INDEX dependencies_child (child_id=? AND run_id=?)"],
+    ),
+    "the parents of a job, by name": (
+        dependencies.LIST_PARENT_NAMES,
+        ("default", "2"),
+        ["SEARCH d USING COVERING INDEX dependencies_child (child_id=?)"],
+    ),
     "the exceptions of a schedule": (
         exceptions.LIST_EXCEPTIONS,
         (1, "s"),
@@ -109,7 +129,11 @@ QUESTIONS = {
         ["SEARCH h USING INDEX history_job_ended (job_id=?)", "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"],
     ),
 }
-SORTED_BY_HAND = {"orphans", "held"}  # few rows, from several holders or in the order of their ids
+SORTED_BY_HAND = {
+    "orphans",
+    "held",
+    "finish, who runs after a job",
+}  # few rows, from several holders or in the order of their ids
 
 
 def fill(db: sqlite3.Connection, beside: int) -> None:
@@ -154,6 +178,9 @@ def fill(db: sqlite3.Connection, beside: int) -> None:
     given = [(n % 20 + 1, f"s{n}", n) for n in range(beside)]
     insert_exception = "INSERT INTO exceptions VALUES (?, ?, ?, 'moved', 0, NULL)"
     db.executemany(insert_exception, [*given, *((1, "s", NOW + number) for number in range(5))])
+    insert_dependency = "INSERT INTO dependencies VALUES ('default', ?, ?, 0, 'success', NULL, NULL)"
+    apart = [(f"p{n}", n % 16 + 5) for n in range(beside)]
+    db.executemany(insert_dependency, [*apart, *(("1", child_id) for child_id in range(2, 5))])
     db.execute("COMMIT")
 
 
@@ -248,6 +275,7 @@ def test_who_waits_at_a_gate_costs_nothing_when_the_next_run_is_looked_for(tmp_p
             {"until": 1, "key": "r", "reason": "", "id": 1, "lease_id": "l"},
             "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)",
         ),
+        (dependencies.CLEAR_SET, (2,), "SEARCH dependencies USING COVERING INDEX dependencies_child (child_id=?)"),
         (rates.FIND_TAT, ("r",), "SEARCH rates USING PRIMARY KEY (key=?)"),
         (rates.FIND_GRANT, (1, "r"), "SEARCH runs USING INTEGER PRIMARY KEY (rowid=?)"),
         (

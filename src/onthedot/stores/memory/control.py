@@ -115,6 +115,7 @@ class Control(Jobs):
         record = self._known(job_id)
         self._replace(replace(record, state=JobState.DELETED, updated_at=now))
         self.schedules[job_id].clear()
+        self.dependencies.drop(job_id)
         del self.names[record.job.namespace, record.job.name]
         waiting = [run for run in self.of_job[job_id].values() if run.state is not RunState.RUNNING]
         for run in waiting:

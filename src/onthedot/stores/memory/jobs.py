@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from onthedot.after import check_cycle
 from onthedot.clock import Micros
 from onthedot.errors import RevisionConflict, WindowStale
 from onthedot.job import Job, JobRecord, JobState
 from onthedot.run import slot_trigger
 from onthedot.schedules import schedule_id
-from onthedot.stores.base import Hint, PutJob, ScheduleState, Window
+from onthedot.stores.base import Hint, Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import encode
 from onthedot.stores.exceptions import runs_over, settle
 from onthedot.stores.memory.plan import Plan
@@ -31,6 +32,7 @@ class Jobs(Plan):
             return PutJob(old, "unchanged")
         if expected is not None and expected != found:
             raise RevisionConflict(f"job {job.name!r}: expected revision {expected}, found {found}; read it again")
+        check_cycle(job.name, job.after, lambda name: self._parent_names(job.namespace, name))
         if old is None:
             for window in windows:
                 check_past(window, now)
@@ -40,6 +42,7 @@ class Jobs(Plan):
             put = PutJob(replace(old, revision=old.revision + 1, job=job, updated_at=now), "changed")
         self.jobs[put.record.id] = put.record
         self.names[job.namespace, job.name] = put.record.id
+        self.dependencies.put(put.record.id, job.namespace, job.after)
         if old is not None:
             self.reroute(old.id)
         self.stand_aside(put.record.id)
@@ -47,6 +50,13 @@ class Jobs(Plan):
         self.hints.send(Hint("schedules", now))
         self.hints.send(Hint("runs", now))
         return put
+
+    def _parent_names(self, namespace: str, name: str) -> list[str]:
+        job_id = self.names.get((namespace, name))
+        return [] if job_id is None else [parent.name for parent in self.dependencies.parents_of(job_id)]
+
+    async def parents_of(self, job_id: int) -> list[Parent]:
+        return self.dependencies.parents_of(job_id)
 
     def _check_windows(self, job_id: int, job: Job, windows: Sequence[Window], now: Micros, *, fenced: bool) -> None:
         surviving = self.schedules[job_id].keys() & {schedule_id(schedule) for schedule in job.schedules}

@@ -26,9 +26,11 @@ from onthedot.run import (
     RunRecord,
     RunState,
     SkipRecord,
+    after_trigger,
     slot_trigger,
 )
 from onthedot.stores.base import FateAhead, Hint, Hints, Node, Queue, ScheduleState, Term
+from onthedot.stores.memory.dependencies import Dependencies
 from onthedot.verdict import Finish, Verdict
 
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
@@ -93,6 +95,7 @@ class Tables:
         self.schedules: dict[int, dict[str, ScheduleState]] = {}
         self.dropped_ahead: dict[tuple[int, str], tuple[FateAhead, ...]] = {}  # exceptions of schedules that are gone
         self.delays: dict[tuple[int, str], Micros] = {}  # of schedules with a fixed delay
+        self.dependencies = Dependencies()
         self.runs: dict[int, Run] = {}
         self.of_job: dict[int, dict[int, Run]] = defaultdict(dict)  # the same, by job
         self.keys: dict[RunKey, int] = {}
@@ -255,6 +258,14 @@ class Tables:
         )  # fmt: skip
         if self.delays:
             self._reopen(run, ended_at)
+        for child_id in self.dependencies.ended(job.namespace, job.name, run.id, state, ended_at):
+            self._follow(child_id, run.id, ended_at)
+
+    def _follow(self, child_id: int, run_id: int, ended_at: Micros) -> None:
+        """A job runs after another's run that has just ended."""
+        key = RunKey(child_id, after_trigger(run_id), ended_at)
+        self.insert(key, due_at=ended_at, now=ended_at, expires_at=None, args=None)
+        self.hints.send(Hint("runs", ended_at))
 
     def skip(self, run: Run, reason: str, now: Micros) -> None:
         """Move a run that never began to skipped."""

@@ -10,6 +10,7 @@ from onthedot.errors import RevisionConflict, UnknownJob, WindowStale
 from onthedot.job import JobRecord, JobState
 from onthedot.run import RunState, slot_trigger
 from onthedot.stores.base import CancelAnswer, Hint, Paused, Resumed, Window
+from onthedot.stores.sqlite.dependencies import DELETE_DEPENDENCIES
 from onthedot.stores.sqlite.exceptions import DELETE_EXCEPTIONS_OF_JOB, Ahead, except_ahead
 from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.gates import stand_aside
@@ -126,6 +127,7 @@ class Control(Jobs):
             self._set_state(tx, replace(record, state=JobState.DELETED), at)
             tx.db.execute(DELETE_SCHEDULES, (job_id,))
             tx.db.execute(DELETE_EXCEPTIONS_OF_JOB, (job_id,))
+            tx.db.execute(DELETE_DEPENDENCIES, (job_id,))
             waiting = tx.db.execute(LIST_WAITING, (job_id,)).fetchall()
             for (run_id,) in waiting:
                 end_waiting(tx, run_id, RunState.CANCELLED, "deleted", at)

@@ -15,6 +15,7 @@ from onthedot.clock import NEVER, Micros
 from onthedot.errors import StateError
 from onthedot.run import MOVES, TERMINAL, RunState, schedule_of
 from onthedot.stores.base import Hint
+from onthedot.stores.sqlite.dependencies import Ended, follow
 from onthedot.stores.sqlite.gates import open_gates
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.triggers import with_slots
@@ -124,6 +125,7 @@ def move_runs(tx: Transaction, finishes: Sequence[Finish]) -> bool:
                 reopen(tx, lease.record.id, lease.trigger, ended_at)
     open_gates(tx, [finish.lease.run_id for finish in ending], ended=True)
     open_gates(tx, [finish.lease.run_id for finish in trying], ended=False)
+    follow(tx, [Ended(one.run_id, one.record.id, verdict.state, at) for one, verdict, _, at in ending])
     if trying:
         tx.hints.append(Hint("runs", min(finish.verdict.due_at for finish in trying)))
     return True
@@ -196,4 +198,5 @@ def end_waiting(tx: Transaction, run_id: int, state: RunState, reason: str, now:
     open_gates(tx, [run_id], ended=True)
     for job_id, trigger in rows:
         reopen(tx, job_id, trigger, now)
+        follow(tx, [Ended(run_id, job_id, state, now)])
     return bool(rows)

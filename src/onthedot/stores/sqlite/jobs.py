@@ -8,15 +8,17 @@ from contextlib import suppress
 from dataclasses import replace
 
 from onthedot import faults
+from onthedot.after import check_cycle
 from onthedot.clock import Micros
 from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
 from onthedot.job import Job, JobRecord, JobState, is_gated, route_of, task_name
 from onthedot.route import level_of
 from onthedot.run import slot_trigger
 from onthedot.schedules import schedule_id
-from onthedot.stores.base import Hint, PutJob, ScheduleState, Window
+from onthedot.stores.base import Hint, Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import bucket_of, encode, hash_of
 from onthedot.stores.exceptions import runs_over, settle
+from onthedot.stores.sqlite.dependencies import list_parents, parent_names, put_after
 from onthedot.stores.sqlite.exceptions import DELETE_EXCEPTIONS, Ahead
 from onthedot.stores.sqlite.gates import open_gates, stand_aside
 from onthedot.stores.sqlite.lane import Transaction
@@ -138,6 +140,7 @@ class Jobs(Plan):
             return PutJob(same, "unchanged")
         if expected is not None and expected != revision:
             raise RevisionConflict(f"job {job.name!r}: expected revision {expected}, found {revision}; read it again")
+        check_cycle(job.name, job.after, lambda name: parent_names(tx.db, job.namespace, name))
         if found is None:
             for window in windows:
                 check_past(window, now)
@@ -149,6 +152,7 @@ class Jobs(Plan):
             put = PutJob(JobRecord(job_id, revision + 1, job, JobState(state), created_at, now), "changed")
             _store(tx.db, UPDATE_JOB, put.record, definition)
             stand_aside(tx, job_id)
+        put_after(tx.db, job_id, job)
         faults.point("put_job.in_transaction")
         _write_schedules(tx, put, windows, now)
         tx.hints += [Hint("schedules", now), Hint("runs", now)]
@@ -192,6 +196,9 @@ class Jobs(Plan):
     ) -> JobRecord:
         record = self.records.find(db, job_id, revision, state)
         return replace(record, state=JobState(shown), pause_reason=reason, paused_until=until)
+
+    async def parents_of(self, job_id: int) -> list[Parent]:
+        return await self.read(lambda tx: list_parents(tx.db, job_id))
 
     async def schedules_of(self, job_id: int) -> list[ScheduleState]:
         def work(tx: Transaction) -> list[ScheduleState]:

@@ -47,6 +47,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'scheduled', 0, 0, 0, ''
 ON CONFLICT (job_id, slot_at, trigger, target) DO NOTHING
 """
 
+# Runs of a paused job are held until it is resumed, and do not expire.
+HOLD_NEW = "UPDATE runs SET ready_at = ?, expires_at = NULL WHERE job_id = ? AND state = 'scheduled'"
+
 LIST_ROUTES = """
 SELECT j.id, j.queue, j.route, j.priority, j.share FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value
 """

@@ -16,7 +16,7 @@ from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.finish import check_moves, move_runs, record_attempts
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.passing import pass_gates
-from onthedot.stores.sqlite.plan import Insert, insert_runs
+from onthedot.stores.sqlite.plan import HOLD_NEW, Insert, insert_runs
 from onthedot.stores.sqlite.reserve import Reserve
 from onthedot.stores.sqlite.tables import check_lease, take_numbers
 from onthedot.stores.sqlite.triggers import with_slots
@@ -40,9 +40,6 @@ WHERE {is_no_slot}
 FIND_KEY = "SELECT run_id, args FROM submit_keys WHERE job_id = ? AND key = ?"
 
 INSERT_KEY = "INSERT INTO submit_keys (job_id, key, run_id, args, created_at) VALUES (?, ?, ?, ?, ?)"
-
-# Runs of a paused job are held until it is resumed, and do not expire.
-HOLD_NEW = "UPDATE runs SET ready_at = ?, expires_at = NULL WHERE job_id = ? AND state = 'scheduled'"
 
 LEASES = """
 {with_}

@@ -74,6 +74,20 @@ CREATE TABLE exceptions (  -- slots whose fate was given ahead
     PRIMARY KEY (job_id, schedule_id, slot_at)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE dependencies (  -- who runs after whom: one row for each parent of each job that does
+    namespace TEXT NOT NULL,
+    parent    TEXT NOT NULL,     -- by name: it need not be there yet
+    child_id  INTEGER NOT NULL,
+    every_run INTEGER NOT NULL,  -- 1: after each run that counts, whichever parent's it is
+    counts    TEXT NOT NULL,     -- which runs count: success, failure or either
+    run_id    INTEGER,           -- the newest of the parent's that counts, and has not been used
+    ended_at  INTEGER,
+    PRIMARY KEY (namespace, parent, child_id)
+) STRICT, WITHOUT ROWID;
+
+-- put_job: the parents of a job; finish: whether its set is complete.
+CREATE INDEX dependencies_child ON dependencies (child_id, run_id);
+
 -- ── what is going on: live runs only ────────────────────────────────────────────────────────────────────────────
 
 CREATE TABLE runs (

@@ -1,0 +1,69 @@
+"""Runs that follow others, in SQLite: all in one transaction, and for nothing where nobody waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from onthedot import faults
+from onthedot.after import After
+from onthedot.errors import StateError
+from onthedot.run import RunState
+from onthedot.stores.base import Parent
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.testing.contract.dependencies import begin, end, followers
+from onthedot.testing.contract.workbench import Workbench, at
+
+
+@pytest.fixture
+async def bench(tmp_path):
+    store = await SqliteStore.open(tmp_path / "otd.db")
+    yield Workbench(store)
+    await store.close()
+
+
+async def test_what_fails_after_the_insert_leaves_nothing(bench, monkeypatch):
+    """The end, the child's run and the cleared set are one write: if that is lost, all of it is."""
+    a, b = await bench.define("a"), await bench.define("b")
+    child = await bench.define("child", after=After("a", "b"))
+    noted = await end(bench, a)
+    lease = await begin(bench, b)
+    reached = []
+
+    def break_there(name: str) -> None:
+        if name == "finish.followed":
+            reached.append(name)
+            raise StateError("the process dies here")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(faults, "point", break_there)
+        async with bench.nothing_written():
+            with pytest.raises(StateError, match="dies here"):
+                await bench.finish(lease)
+    assert reached == ["finish.followed"]
+    assert await bench.store.parents_of(child.id) == [Parent("a", noted, at(0)), Parent("b")]
+    assert await bench.finish(lease)
+    assert len(await followers(bench)) == 1
+
+
+async def test_two_processes_make_no_cycle(bench, tmp_path):
+    """The check is part of the put's own transaction, whichever connection asks."""
+    await bench.define("a")
+    await bench.define("b", after=After("a"))
+    other = await SqliteStore.open(tmp_path / "otd.db")
+    with pytest.raises(ValueError, match="a → b → a"):
+        await Workbench(other).define("a", after=After("b"))
+    await other.close()
+
+
+async def test_where_nobody_waits_one_look_is_all(bench):
+    """A drain of jobs that nobody runs after asks one question more for each batch, whatever its size."""
+    record = await bench.define()
+    for _ in range(20):
+        await bench.submit(record)
+    leases = await bench.take(await bench.node(), seats=20)
+    asked: list[str] = []
+    await bench.store.look(lambda tx: tx.db.set_trace_callback(asked.append))
+    assert all(await bench.store.finish([bench.finished(lease) for lease in leases], now=bench.now))
+    await bench.store.look(lambda tx: tx.db.set_trace_callback(None))
+    assert [one for one in asked if "dependencies" in one] == ["SELECT EXISTS (SELECT 1 FROM dependencies)"]
+    assert (await bench.store.count_runs())[RunState.SUCCEEDED] == 20
