@@ -14,22 +14,15 @@ from onthedot.define.check import check_job, parents_first
 from onthedot.define.options import build_job
 from onthedot.duration import Duration, micros, parse_duration
 from onthedot.engine_thread import EngineThread
-from onthedot.errors import (
-    ArgumentsError,
-    DefinitionError,
-    DuplicateJob,
-    StateError,
-    UnknownHandler,
-    UnknownJob,
-    did_you_mean,
-)
+from onthedot.errors import ArgumentsError, DefinitionError, DuplicateJob, StateError, UnknownHandler
 from onthedot.events import Events, Subscriber
 from onthedot.ids import Ids, RandomIds
 from onthedot.job import Call, Job, JobRecord
+from onthedot.plan.asking import find_job, submit_run
 from onthedot.plan.controls import resume_job
 from onthedot.plan.moving import To, except_next
 from onthedot.plan.windows import Missed
-from onthedot.run import NewRun, RunRecord, manual_trigger, submit_trigger
+from onthedot.run import RunRecord, manual_trigger, submit_trigger
 from onthedot.settings import Settings
 from onthedot.stores.base import CancelAnswer, Excepted, Paused, Resumed, Store
 from onthedot.tasks.registry import Registry
@@ -259,10 +252,7 @@ class Scheduler:
 
     async def _stored(self, store: Store, job: str) -> JobRecord:
         namespace = self.jobs[job].namespace if job in self.jobs else "default"
-        record = await store.get_job(job, namespace=namespace)
-        if record is None:
-            raise UnknownJob(f"no job {job!r} is stored{did_you_mean(job, self.jobs)}")
-        return record
+        return await find_job(store, job, namespace=namespace, known=self.jobs)
 
     async def submit(
         self,
@@ -301,10 +291,10 @@ class Scheduler:
 
         async def insert(store: Store) -> int:
             record = await self._stored(store, name)
-            due_at = self._running().clock.now() + wait
-            expires_at = None if lives is None else due_at + lives
-            [run_id] = await store.submit([NewRun(record.id, trigger, due_at, text, key, expires_at)])
-            return run_id
+            clock = self._running().clock
+            return await submit_run(
+                store, record, trigger=trigger, clock=clock, args=text, wait=wait, key=key, lives=lives
+            )
 
         return await self._running().on_store(insert)
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from click.testing import CliRunner, Result
 
 import onthedot as otd
 from onthedot.cli.main import cli
-from onthedot.clock import SystemClock, to_micros
+from onthedot.clock import SECOND, SystemClock, to_micros
+from onthedot.job import Call as CallTask
+from onthedot.job import Job
+from onthedot.run import Gate, GateAsk, NewRun, OnBusy
+from onthedot.stores.base import Ask, Node, Store
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
 
 Call = Callable[..., Result]
 Stand = Callable[[str], None]
+T = TypeVar("T")
+Look = Callable[[Callable[[Store], Awaitable[Any]]], Any]
 
 SATURDAY = "2026-03-28T12:00:00+01:00"
 """The day before the clocks go forward in Berlin."""
@@ -97,3 +105,73 @@ def database(tmp_path: Path, in_berlin: None, stand: Stand) -> Path:
     run_virtual(live())
     stand("2026-03-28T12:00:27+01:00")
     return path
+
+
+NOON = to_micros(datetime.fromisoformat(SATURDAY))
+CAN = ("call:mail", "call:scan")
+
+
+def seconds(number: float) -> int:
+    """The instant so many seconds after noon."""
+    return NOON + round(number * SECOND)
+
+
+async def busy_hour(store: Store) -> None:
+    """Three nodes: one leads and executes, one falls silent, one has left. Runs that wait for all kinds of reasons."""
+    for name, at, labels in (("old", -4_000, ()), ("web-1", -100, ("gpu", "region=eu")), ("web-2", -90, ())):
+        node = Node(name, f"{name}-i", queues=("default", "mail"), labels=labels, tasks=CAN, seats=8)
+        await store.register(node, ttl=15 * SECOND, now=seconds(at))
+    await store.leave("old-i", now=seconds(-3_600))
+    await store.beat("web-2-i", ttl=15 * SECOND, now=seconds(-9))
+    await store.beat("web-1-i", ttl=15 * SECOND, now=seconds(-1))
+    await store.campaign("web-1-i", ttl=10 * SECOND, now=seconds(-1))
+    ids = {}
+    for name, options in (
+        ("mail", {"queue": "mail", "concurrency": otd.Limit(1), "priority": "high"}),
+        ("scan", {"queue": "default", "labels": frozenset({"tape"})}),
+        ("placed", {"task": CallTask(handler="mail"), "assignment": "leader"}),
+        ("own", {"task": CallTask(handler="mail"), "namespace": "team"}),
+    ):
+        job = Job(**{"name": name, "task": CallTask(handler=name)} | options)  # type: ignore[arg-type]
+        ids[name] = (await store.put_job(job, now=seconds(-80))).record.id
+    due = {"mail": (-5, -4, 3), "scan": (-3,), "placed": (-2,), "own": (50,)}
+    for name, instants in due.items():
+        for number, at in enumerate(instants):
+            run = NewRun(ids[name], f"submit:{name}{number}", seconds(at), '{"to":"ann"}' if number else None)
+            await store.submit([run], now=seconds(-70))
+    ask = Ask("web-1-i", ["l1", "l2", "l3", "l4"], 4, queues=("mail",), tasks=frozenset(CAN), number=1)
+    held = (await store.reserve(ask, now=seconds(-1))).held
+    gates = {lease.lease_id: GateAsk((Gate("limit:mail", 1),), OnBusy("wait")) for lease in held}
+    await store.arm(held, gates=gates, now=seconds(-1))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, in_berlin: None, stand: Stand) -> Path:
+    """The database of a cluster in the middle of its work, at Saturday noon."""
+    path = tmp_path / "cluster.db"
+
+    async def live() -> None:
+        store = await SqliteStore.open(path)
+        await busy_hour(store)
+        await store.close()
+
+    asyncio.run(live())
+    stand(SATURDAY)
+    return path
+
+
+@pytest.fixture
+def look(cluster: Path) -> Look:
+    """Ask the store itself what has become of it."""
+
+    def at(question: Callable[[Store], Awaitable[T]]) -> T:
+        async def ask() -> T:
+            store = await SqliteStore.open(cluster, read_only=True)
+            try:
+                return await question(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(ask())
+
+    return at

@@ -18,7 +18,8 @@ Call = Callable[..., Result]
 def test_help_lists_every_command(call: Call):
     result = call("--help")
     assert result.exit_code == 0
-    assert [line.split()[0] for line in result.output.partition("Commands:\n")[2].splitlines()[:4]] == list(COMMANDS)
+    lines = result.output.partition("Commands:\n")[2].splitlines()[: len(COMMANDS)]
+    assert [line.split()[0] for line in lines] == list(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -34,13 +35,20 @@ def test_the_version_is_the_packages(call: Call):
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("job", "'jobs'"), ("nxet", "'next'"), ("frobnicate", "known: jobs, next, runs, up")],
+    [("job", "'jobs'"), ("nxet", "'next'"), ("frobnicate", "known: cancel, jobs, next, node, nodes")],
 )
 def test_a_misspelt_command_is_told_what_was_meant(call: Call, typed: str, meant: str):
     result = call(typed)
     assert result.exit_code == 2
     assert f"unknown command '{typed}'" in result.output
     assert meant in result.output
+
+
+@pytest.mark.parametrize("arguments", [("node", "drian", "a"), ("queue", "drain", "a")])
+def test_a_misspelt_command_of_a_group_is_told_what_was_meant(call: Call, arguments: tuple[str, ...]):
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert ("did you mean 'drain'?" if arguments[0] == "node" else "known: pause, resume, share") in result.output
 
 
 def test_a_misspelt_option_is_told_what_was_meant(call: Call):

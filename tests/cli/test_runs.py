@@ -23,19 +23,6 @@ RUN  JOB     STATE      DUE       LATE    TOOK     TRIES  WHY
 5    poll    succeeded  12:00:00  0.0 ms  0.0 ms   1
 """
 
-DETAIL = r"""
-run       4 of broken
-state     dead: failed 2 times
-trigger   schedule:b66e461d0c
-slot      2026-03-28 12:00:05 +01:00
-due       2026-03-28 12:00:06 +01:00
-created   2026-03-28 12:00:00 +01:00
-took      0.0 ms
-attempts  2 (2 failed, 0 lost with their node)
-error     ValueError: line one\nline two
-result    -
-"""
-
 
 def numbers(result: Result) -> list[int]:
     assert result.exit_code == 0, result.output
@@ -64,33 +51,13 @@ def test_json(call: Call, database: Path):
     assert run["due_at"] == "2026-03-28T11:00:06.000000Z"
 
 
-def test_one_run_with_its_attempts(call: Call, database: Path):
-    output = call("runs", "4", "--db", database).output
-    facts, first, second = output.split("\n\n")
-    assert facts == DETAIL.strip()
-    assert first.splitlines()[0].startswith("attempt 1: failed, on ")
-    names = [line.split()[0] for line in second.splitlines()[1:]]
-    assert names == ["due", "reserved", "armed", "started", "ended", "error"]
-    assert "  armed     2026-03-28 12:00:05.995 +01:00  -5.0 ms" in second
-
-
-def test_one_run_as_json(call: Call, database: Path):
-    run = json.loads(call("runs", "1", "--db", database, "--json").output)
-    assert run["result"] == {"ticks": 1}
-    [attempt] = run["attempt_list"]
-    instants = [attempt[f"{name}_at"] for name in ("reserved", "armed", "due", "started", "ended")]
-    assert instants == sorted(instants)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["99"], "RUN_ID: expected a stored run, got 99; 'onthedot runs' lists them"),
-        (["4", "--job", "tick"], "expected RUN_ID or filters (--job, --state), got both"),
         (["--job", "tikc"], "--job: expected a stored job, got 'tikc', did you mean 'tick'?"),
         (["--state", "done"], "'done' is not one of 'scheduled', 'reserved', 'running'"),
         (["-n", "0"], "0 is not in the range"),
-        (["zero"], "'zero' is not a valid integer"),
+        (["4"], "unexpected extra argument (4)"),
     ],
 )
 def test_what_is_not_there_is_refused(call: Call, database: Path, arguments: list[str], message: str):

@@ -7,13 +7,16 @@ import sys
 
 import click
 
-from onthedot.errors import did_you_mean
+from onthedot.cli.groups import Group
 
-COMMANDS = ("up", "next", "jobs", "runs")
+COMMANDS = (
+    *("up", "next", "jobs", "runs", "show", "nodes", "queues"),  # look
+    *("trigger", "cancel", "pause", "resume", "node", "queue"),  # change
+)
 """Each is `command` in the file of its name, in the order of `--help`."""
 
 
-class Commands(click.Group):
+class Commands(Group):
     """Loads a command's file when it is asked for: `--help` stays fast however much the commands need."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -26,14 +29,6 @@ class Commands(click.Group):
         module = importlib.import_module(f"onthedot.cli.{cmd_name}")
         command: click.Command = module.command
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
-            raise click.UsageError(f"unknown command {name!r}{did_you_mean(name, COMMANDS)}", ctx)
-        return super().resolve_command(ctx, args)
 
 
 @click.group(

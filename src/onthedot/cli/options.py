@@ -31,6 +31,12 @@ def with_store(command: F) -> F:
     return click.option("--store", metavar="URL", help=where)(command)
 
 
+def with_namespace(command: F) -> F:
+    """`--namespace`: where the job's name is looked up."""
+    what = "The job's namespace."
+    return click.option("--namespace", metavar="NAME", default="default", show_default=True, help=what)(command)
+
+
 def with_json(what: str) -> Callable[[F], F]:
     """`--json`: for machines."""
     return click.option("--json", "as_json", is_flag=True, help=f"Write {what}.")

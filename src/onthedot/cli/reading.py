@@ -16,6 +16,12 @@ T = TypeVar("T")
 
 def read_store(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
     """What `read` finds in the store, which must exist."""
+    check_exists(url)
+    return asyncio.run(_read(url, read))
+
+
+def check_exists(url: str) -> None:
+    """Refuse a store that nobody has made yet, or that no other process can see."""
     if url.startswith("memory:"):
         raise click.UsageError(
             "store: expected one that other processes can read, got 'memory:', which lives inside one; "
@@ -27,7 +33,6 @@ def read_store(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
             f"store: expected a database at '{path}', found none; "
             f"make one with 'onthedot up --db {path}', or name another with --db"
         )
-    return asyncio.run(_read(url, read))
 
 
 async def _read(url: str, read: Callable[[Store], Awaitable[T]]) -> T:

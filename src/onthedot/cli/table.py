@@ -1,4 +1,4 @@
-"""Rows of text under headings, as wide as they need to be; on a terminal the last column is cut to fit."""
+"""Rows of text under headings, as wide as they need to be; on a terminal the widest columns are cut to fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import click
 from onthedot.observe.text import plain
 
 _BETWEEN = "  "
-_LEAST_LAST_COLUMN = 12
+_LEAST = 6
+"""A column is not cut below this, or its heading."""
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:
@@ -24,14 +25,32 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, width: int 
     """
     cells = [[plain(cell, most=1_000) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(headings, *cells, strict=True)]
-    lines = [_BETWEEN.join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)) for row in cells]
-    head = _BETWEEN.join(f"{heading:<{size}}" for heading, size in zip(headings, widths, strict=True))
-    room = None if width is None else max(width, sum(widths[:-1]) + len(_BETWEEN) * len(widths) + _LEAST_LAST_COLUMN)
-    return "\n".join(_cut(line.rstrip(), room) for line in [head, *lines])
+    if width is not None:
+        widths = _fitted(widths, [len(heading) for heading in headings], width)
+    lines = [[_cut(cell, size) for cell, size in zip(row, widths, strict=True)] for row in [headings, *cells]]
+    return "\n".join(
+        _BETWEEN.join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)).rstrip() for row in lines
+    )
 
 
-def _cut(line: str, room: int | None) -> str:
-    return line if room is None or len(line) <= room else line[: room - 1] + "…"
+def _fitted(widths: list[int], headings: Sequence[int], width: int) -> list[int]:
+    """The widths with the widest columns made narrower, one by one, until a line fits or nothing more can go.
+
+    >>> _fitted([4, 30, 20], [4, 4, 4], 40)
+    [4, 16, 16]
+    """
+    sizes = list(widths)
+    least = [max(heading, min(_LEAST, size)) for heading, size in zip(headings, widths, strict=True)]
+    while sum(sizes) + len(_BETWEEN) * (len(sizes) - 1) > width:
+        place = max(range(len(sizes)), key=lambda number: (sizes[number] > least[number], sizes[number], number))
+        if sizes[place] <= least[place]:
+            break
+        sizes[place] -= 1
+    return sizes
+
+
+def _cut(cell: str, size: int) -> str:
+    return cell if len(cell) <= size else cell[: size - 1] + "…"
 
 
 def terminal_width() -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from onthedot.clock import Micros
 from onthedot.cluster.leadership import Leadership
+from onthedot.cluster.living import is_late, is_living
 from onthedot.events import Events, NodeBack, NodeLate
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
@@ -31,13 +32,8 @@ class Probing:
         if self._leadership.term is None:
             self._late.clear()
             return settings.renew_every
-        silent = settings.node_ttl - 2 * settings.beat_every  # what is left of a lease after two missed beats
-        living = {
-            node.incarnation: node
-            for node in await self._store.list_nodes()
-            if node.left_at is None and node.lease_until > now
-        }
-        late = {incarnation: node for incarnation, node in living.items() if node.lease_until - now < silent}
+        living = {node.incarnation: node for node in await self._store.list_nodes() if is_living(node, now)}
+        late = {incarnation: node for incarnation, node in living.items() if is_late(node, now)}
         for incarnation in [known for known in self._late if known not in late]:
             node_id = self._late.pop(incarnation)
             if incarnation in living:

@@ -65,7 +65,7 @@ def named_slot(states: Sequence[ScheduleState], slot_at: Micros, now: Micros) ->
     return (is_open or having)[0], slot_at
 
 
-def new_instant(to: To, slot_at: Micros, *, now: Micros, tz: str | None = None) -> Micros:
+def new_instant(to: To, slot_at: Micros, *, now: Micros, tz: str | None = None, what: str = "to") -> Micros:
     """The instant that a slot is moved to: a distance counts from the slot; local times are those of `tz`.
 
     >>> new_instant("+2m", 60_000_000, now=0), new_instant("now", 60_000_000, now=5)
@@ -79,14 +79,14 @@ def new_instant(to: To, slot_at: Micros, *, now: Micros, tz: str | None = None) 
     if isinstance(to, timedelta):
         instant = slot_at + micros(to)
     elif text[:1] in ("+", "-"):
-        length = micros(parse_duration(text[1:], what="to"))
+        length = micros(parse_duration(text[1:], what=what))
         instant = slot_at + (length if text[0] == "+" else -length)
     else:
-        instant = to_micros(read_instant(to, tz=tz, what="to"))
+        instant = to_micros(read_instant(to, tz=tz, what=what))
     if instant < now:
         raise DefinitionError(
-            f"to: expected an instant that lies ahead, got {to_datetime(instant).isoformat()}; "
-            "for a run at once say to='now'"
+            f"{what}: expected an instant that lies ahead, got {to_datetime(instant).isoformat()}"
+            + ("; for a run at once say to='now'" if what == "to" else "")
         )
     return instant
 

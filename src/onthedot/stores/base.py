@@ -33,6 +33,9 @@ from onthedot.stores.queues import PlacementSlice, QueuesSlice
 from onthedot.stores.queues import Queue as Queue
 from onthedot.stores.queues import Unplaced as Unplaced
 from onthedot.stores.retention import RetentionSlice
+from onthedot.stores.standing import Held as Held
+from onthedot.stores.standing import Standing as Standing
+from onthedot.stores.standing import StandingSlice
 from onthedot.stores.values import Ask as Ask
 from onthedot.stores.values import Beat as Beat
 from onthedot.stores.values import CancelAnswer as CancelAnswer
@@ -411,7 +414,7 @@ class HistorySlice(Protocol):
 
 class Store(
     JobsSlice, DependenciesSlice, ControlSlice, PlanSlice, QueuesSlice, PlacementSlice, RunsSlice, NodesSlice,
-    UpkeepSlice, HistorySlice, Protocol,
+    UpkeepSlice, HistorySlice, StandingSlice, Protocol,
 ):  # fmt: skip
     """The whole protocol."""
 

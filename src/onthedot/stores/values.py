@@ -185,6 +185,7 @@ class Node:
     registered_at: Micros = 0
     lease_until: Micros = 0
     left_at: Micros | None = None
+    ttl: Micros = 0  # of its lease, as it was last renewed
 
 
 class Beat(NamedTuple):

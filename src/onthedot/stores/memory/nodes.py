@@ -70,7 +70,7 @@ class Nodes(Tables):
         self.hints.send(Hint("cancels", self.read_clock(now)))
 
     async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
-        return [replace(row.node) for row in reversed(self.nodes.values())][:limit]
+        return [replace(row.node, ttl=row.ttl) for row in reversed(self.nodes.values())][:limit]
 
     async def campaign(
         self, incarnation: str, *, ttl: Micros, shard: int = 0, patience: Micros = 0, now: Micros | None = None

@@ -55,7 +55,7 @@ WHERE incarnation = :incarnation AND state = 'reserved'
 END_TERMS = "UPDATE terms SET until = min(until, :now) WHERE incarnation = :incarnation"
 
 LIST_NODES = """
-SELECT id, incarnation, host, pid, roles, offers, draining, registered_at, lease_until, left_at
+SELECT id, incarnation, host, pid, roles, offers, draining, registered_at, lease_until, left_at, ttl
 FROM nodes ORDER BY number DESC LIMIT ?
 """
 
@@ -179,11 +179,11 @@ def _offers(node: Node) -> str:
 
 
 def _node(row: tuple[Any, ...]) -> Node:
-    node_id, incarnation, host, pid, roles, offers, draining, registered_at, lease_until, left_at = row
+    node_id, incarnation, host, pid, roles, offers, draining, *lease = row
     given = json.loads(offers)
     return Node(
         node_id, incarnation, host, pid, tuple(json.loads(roles)), tuple(given["queues"]), tuple(given["labels"]),
-        tuple(given["tasks"]), given["seats"], bool(draining), registered_at, lease_until, left_at,
+        tuple(given["tasks"]), given["seats"], bool(draining), *lease,
     )  # fmt: skip
 
 

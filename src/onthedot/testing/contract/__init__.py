@@ -34,6 +34,7 @@ from onthedot.testing.contract import (
     rates,
     reserve,
     retention,
+    standing,
     submit,
     terms,
     upkeep,
@@ -64,6 +65,7 @@ _SLICES = (
     retention,
     leftovers,
     history,
+    standing,
 )
 
 

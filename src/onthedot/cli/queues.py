@@ -1,0 +1,103 @@
+"""`onthedot queues`: how long each line is, and whether it moves."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onthedot.cli.errors import Command
+from onthedot.cli.options import store_url, with_debug, with_json, with_store
+
+if TYPE_CHECKING:
+    from onthedot.clock import Micros
+    from onthedot.stores.base import Queue
+
+
+@click.command(cls=Command, short_help="List the queues: who waits, what runs, what is paused.")
+@with_store
+@with_json("a JSON array with one object per queue")
+@with_debug
+def command(store: str | None, db: str | None, as_json: bool) -> None:
+    """List the queues that have a run that has not ended, or that somebody has paused or shared. It only reads.
+
+    DUE are those that wait although their instant has come, OLDEST is the instant of the first of them.
+
+    \b
+    Examples:
+      onthedot queues
+      onthedot queues --json | jq '.[] | select(.due > 100) | .queue'
+    """
+    from onthedot.cli.reading import read_store
+    from onthedot.clock import SystemClock
+
+    now = SystemClock().now()
+    queues = read_store(store_url(store, db), lambda opened: opened.list_queues(now=now))
+    if as_json:
+        click.echo(json.dumps([as_json_fields(queue) for queue in queues], indent=2))
+    elif queues:
+        _echo(queues, now)
+    else:
+        click.echo("no run waits in any queue")
+
+
+def _echo(queues: list[Queue], now: Micros) -> None:
+    from onthedot.cli.table import echo_table
+
+    echo_table(["QUEUE", "WAITING", "DUE", "RUNNING", "OLDEST", "SHARES", "PAUSED"], [_row(one, now) for one in queues])
+
+
+def _row(queue: Queue, now: Micros) -> list[str]:
+    from onthedot.cli.words import relative
+
+    return [
+        queue.name,
+        str(queue.waiting),
+        str(queue.due),
+        str(queue.running),
+        "-" if queue.oldest_due is None else relative(queue.oldest_due, now),
+        shares_in_words(queue),
+        _paused(queue, now),
+    ]
+
+
+def _paused(queue: Queue, now: Micros) -> str:
+    from onthedot.observe.text import moment
+
+    if queue.paused_at is None:
+        return "-"
+    return f"since {moment(queue.paused_at, now)}{': ' if queue.reason else ''}{queue.reason}"
+
+
+def shares_in_words(queue: Queue) -> str:
+    """Who has which part of a queue; `-` if it is not shared."""
+    if queue.weights is None:
+        return "-"
+    return " ".join([*(f"{name}={weight}" for name, weight in queue.weights.items()), "others=1"])
+
+
+def as_json_fields(queue: Queue) -> dict[str, Any]:
+    """A queue with who is in it."""
+    from onthedot.observe.json_lines import optional_iso
+
+    return {
+        **said_as_json(queue),
+        "waiting": queue.waiting,
+        "due": queue.due,
+        "running": queue.running,
+        "oldest_due_at": optional_iso(queue.oldest_due),
+    }
+
+
+def said_as_json(queue: Queue) -> dict[str, Any]:
+    """What somebody has said about a queue."""
+    from onthedot.observe.json_lines import optional_iso
+
+    return {
+        "queue": queue.name,
+        "paused": queue.paused_at is not None,
+        "paused_at": optional_iso(queue.paused_at),
+        "reason": queue.reason,
+        "weights": None if queue.weights is None else dict(queue.weights),
+    }

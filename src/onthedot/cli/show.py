@@ -1,0 +1,177 @@
+"""`onthedot show`: everything about one run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.options import store_url, with_debug, with_json, with_store
+
+if TYPE_CHECKING:
+    from onthedot.clock import Micros
+    from onthedot.run import AttemptRecord, RunRecord
+    from onthedot.stores.base import Standing, Store
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run with all that is known of it."""
+
+    run: RunRecord
+    standing: Standing | None  # of one that has not ended
+    waits_for: list[str]
+    attempts: list[AttemptRecord]
+
+
+@click.command(cls=Command, short_help="Show one run: why it waits, and each of its attempts.")
+@click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
+@with_store
+@with_json("one JSON object")
+@with_debug
+def command(run_id: int, store: str | None, db: str | None, as_json: bool) -> None:
+    """Show everything about the run with the number RUN: what asked for it, what it waits for, and the five instants
+    of each of its attempts (due, and how long after it: reserved, armed, started, ended). It only reads.
+
+    \b
+    Examples:
+      onthedot show 41
+      onthedot show 41 --json | jq .waits_for
+    """
+    from onthedot.cli.reading import read_store
+    from onthedot.clock import SystemClock
+
+    now = SystemClock().now()
+    shown = read_store(store_url(store, db), lambda opened: _find(opened, run_id, now))
+    if as_json:
+        click.echo(json.dumps(_as_json(shown), indent=2))
+    else:
+        _echo(shown, now)
+
+
+async def _find(store: Store, run_id: int, now: Micros) -> Shown:
+    from onthedot.plan.waiting import why_waiting
+
+    run = await store.get_run(run_id)
+    if run is None:
+        raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
+    standing = await store.standing(run_id)
+    waits_for = await why_waiting(store, run, standing, now)
+    return Shown(run, standing, waits_for, await store.list_attempts(run_id))
+
+
+# ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _echo(shown: Shown, now: Micros) -> None:
+    from onthedot.cli.table import echo_table
+    from onthedot.observe.text import plain
+
+    click.echo("\n".join(f"{name:<9} {plain(value, most=4_000)}" for name, value in _facts(shown, now)))
+    rows = [_attempt_row(attempt, now) for attempt in shown.attempts] + _present(shown, now)
+    if rows:
+        click.echo()
+        echo_table(["TRY", "OUTCOME", "NODE", "DUE", "RESERVED", "ARMED", "STARTED", "ENDED", "ERROR"], rows)
+
+
+def _facts(shown: Shown, now: Micros) -> list[tuple[str, str]]:
+    from onthedot.cli.runs import took
+    from onthedot.cli.words import local_time, relative
+
+    run, standing = shown.run, shown.standing
+    name = run.job if run.namespace == "default" else f"{run.namespace}/{run.job}"
+    facts = [("run", f"{run.id} of {name}"), ("state", f"{run.state}{': ' if run.reason else ''}{run.reason}")]
+    facts += [("waits for" if not number else "", what) for number, what in enumerate(shown.waits_for)]
+    facts += [
+        ("trigger", run.trigger),
+        ("slot", local_time(run.slot_at, None)),
+        ("due", f"{local_time(run.due_at, None)}, {relative(run.due_at, now)}"),
+        ("created", local_time(run.created_at, None)),
+        ("queue", f"{run.queue}, priority {run.priority}"),
+    ]
+    if run.target:
+        facts.append(("target", f"node {run.target} only"))
+    if standing is not None and standing.args is not None:
+        facts.append(("args", standing.args))
+    if standing is not None and standing.expires_at is not None:
+        facts.append(("expires", f"{local_time(standing.expires_at, None)}, {relative(standing.expires_at, now)}"))
+    return [
+        *facts,
+        ("took", took(run, now)),
+        ("attempts", f"{run.attempts} ({run.failures} failed, {run.recoveries} lost with their node)"),
+        ("error", run.error or "-"),
+        ("result", run.result or "-"),
+    ]
+
+
+def _attempt_row(attempt: AttemptRecord, now: Micros) -> list[str]:
+    from onthedot.observe.text import moment
+
+    instants = (attempt.reserved_at, attempt.armed_at, attempt.started_at, attempt.ended_at)
+    return [
+        str(attempt.attempt),
+        attempt.outcome,
+        attempt.node,
+        moment(attempt.due_at, now),
+        *(_after(instant, attempt.due_at) for instant in instants),
+        attempt.error or "",
+    ]
+
+
+def _present(shown: Shown, now: Micros) -> list[list[str]]:
+    """The attempt that is going on, or is about to."""
+    from onthedot.observe.text import moment
+    from onthedot.run import RunState
+
+    run, standing = shown.run, shown.standing
+    if standing is None or not standing.node:
+        return []
+    number = run.attempts if run.state is RunState.RUNNING else run.attempts + 1
+    instants = (standing.reserved_at, run.armed_at, None, None)
+    due = moment(run.due_at, now)
+    return [[str(number), str(run.state), standing.node, due, *(_after(at, run.due_at) for at in instants), ""]]
+
+
+def _after(instant: Micros | None, due_at: Micros) -> str:
+    from onthedot.observe.text import length
+
+    if instant is None:
+        return "-"
+    return f"{'+' if instant >= due_at else ''}{length(instant - due_at)}"
+
+
+def _as_json(shown: Shown) -> dict[str, Any]:
+    from onthedot.observe.json_lines import optional_iso, run_fields
+    from onthedot.observe.text import iso
+
+    run, standing = shown.run, shown.standing
+    return {
+        **run_fields(run),
+        "args": None if standing is None or standing.args is None else json.loads(standing.args),
+        "result": None if run.result is None else json.loads(run.result),
+        "waits_for": shown.waits_for,
+        "gate": standing.gate or None if standing else None,
+        "held_by": list(standing.holders) if standing else [],
+        "node": standing.node or None if standing else None,
+        "reserved_at": optional_iso(standing.reserved_at if standing else None),
+        "expires_at": optional_iso(standing.expires_at if standing else None),
+        "attempt_list": [
+            {
+                "attempt": attempt.attempt,
+                "outcome": attempt.outcome,
+                "error": attempt.error,
+                "node": attempt.node,
+                "revision": attempt.revision,
+                "fence": attempt.fence,
+                "due_at": iso(attempt.due_at),
+                "reserved_at": iso(attempt.reserved_at),
+                "armed_at": iso(attempt.armed_at),
+                "started_at": optional_iso(attempt.started_at),
+                "ended_at": iso(attempt.ended_at),
+            }
+            for attempt in shown.attempts
+        ],
+    }

@@ -1,0 +1,38 @@
+"""What people and programs ask of a stored job, for every front door alike: which one is meant, and a run of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from onthedot.clock import Clock, Micros
+from onthedot.errors import UnknownJob, did_you_mean
+from onthedot.job import JobRecord
+from onthedot.run import NewRun
+from onthedot.stores.base import Store
+
+
+async def find_job(store: Store, name: str, *, namespace: str = "default", known: Iterable[str] = ()) -> JobRecord:
+    """The stored job of that name; `UnknownJob`, with the nearest of the stored and the otherwise `known` names."""
+    record = await store.get_job(name, namespace=namespace)
+    if record is None:
+        stored = [other.job.name for other in await store.list_jobs() if other.job.namespace == namespace]
+        raise UnknownJob(f"no job {name!r} is stored{did_you_mean(name, {*stored, *known})}")
+    return record
+
+
+async def submit_run(
+    store: Store,
+    record: JobRecord,
+    *,
+    trigger: str,
+    clock: Clock,
+    args: str | None = None,
+    wait: Micros = 0,
+    key: str = "",
+    lives: Micros | None = None,
+) -> int:
+    """Ask for one run of a job, due after `wait`; its id. If it has not started `lives` after that, it is skipped."""
+    due_at = clock.now() + wait
+    expires_at = None if lives is None else due_at + lives
+    [run_id] = await store.submit([NewRun(record.id, trigger, due_at, args, key, expires_at)])
+    return run_id

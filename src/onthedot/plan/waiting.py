@@ -1,0 +1,76 @@
+"""Why a run is not running: everything that keeps it, in words, the first to look at first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from onthedot.clock import Micros, to_datetime
+from onthedot.job import Job, JobRecord, JobState
+from onthedot.plan.places import living_places
+from onthedot.policy.placement import Place, can_run
+from onthedot.run import TERMINAL, RunRecord, RunState
+from onthedot.stores.base import Node, Queue, Standing, Store
+
+
+async def why_waiting(store: Store, run: RunRecord, standing: Standing | None, now: Micros) -> list[str]:
+    """What a run waits for; nothing if it has ended, or runs and nobody wants it to stop."""
+    if run.state in TERMINAL or standing is None:
+        return []
+    if run.state is RunState.RUNNING:
+        return [f"its attempt is asked to stop: {standing.cancel_wanted}"] if standing.cancel_wanted else []
+    record = await store.get_job(run.job, namespace=run.namespace)
+    queues = {queue.name: queue for queue in await store.list_queues(now=now)}
+    found = [*_stopped(record, queues.get(run.queue)), *_kept(run, standing, now)]
+    nodes = await store.list_nodes()
+    if record is not None:
+        places = await living_places(store, now)
+        found += _placed(run, standing, nodes, [place for place in places if _serves(place, record.job, run.target)])
+    if not found and run.state is RunState.SCHEDULED:
+        found.append("a free seat: its instant has come, and every worker that can run it is busy, or about to look")
+    return found
+
+
+def _stopped(record: JobRecord | None, queue: Queue | None) -> Iterator[str]:
+    """What people have stopped."""
+    if record is not None and record.state is JobState.PAUSED:
+        until = "" if record.paused_until is None else f" until {_iso(record.paused_until)}"
+        yield f"its job, which is paused{until}{_because(record.pause_reason)}"
+    if queue is not None and queue.paused_at is not None:
+        yield f"its queue {queue.name!r}, which is paused{_because(queue.reason)}"
+
+
+def _kept(run: RunRecord, standing: Standing, now: Micros) -> Iterator[str]:
+    """What the run itself has to wait for."""
+    if standing.gate:
+        holders = ", ".join(map(str, standing.holders)) or "nobody"
+        yield f"the gate {standing.gate}, which is held by run {holders}"
+    if standing.granted_at is not None and standing.granted_at > now:
+        yield f"its rate, which lets it start at {_iso(standing.granted_at)}"
+    elif run.due_at > now:
+        yield f"its instant, {_iso(run.due_at)}"
+
+
+def _placed(run: RunRecord, standing: Standing, nodes: Sequence[Node], able: list[Place]) -> Iterator[str]:
+    """Whether there is anybody who may run it."""
+    if standing.node and run.state is RunState.RESERVED:
+        yield f"node {standing.node}, which has reserved it"
+    if not able:
+        where = f"node {run.target}, to live and" if run.target else "a living worker to"
+        yield f"{where} serve queue {run.queue!r} with what the job needs: there is none"
+    elif standing.for_leader:
+        yield "the leader to find a place for it"
+    elif standing.place:
+        names = [node.id for node in nodes if node.incarnation == standing.place]
+        yield f"node {(names or [standing.place])[0]}, which the leader chose"
+
+
+def _serves(place: Place, job: Job, target: str) -> bool:
+    return can_run(place, job) and target in ("", place.node_id)
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""
+
+
+def _iso(instant: Micros) -> str:
+    return to_datetime(instant).isoformat()

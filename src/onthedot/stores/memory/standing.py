@@ -1,0 +1,46 @@
+"""How things stand, in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from onthedot.route import placed_incarnation, waits_for_leader
+from onthedot.run import RunState
+from onthedot.stores.base import Held, Standing, Term
+from onthedot.stores.memory.tables import Tables
+
+
+class Standings(Tables):
+    """See `StandingSlice`."""
+
+    async def list_terms(self) -> list[Term]:
+        return [replace(self.terms[shard]) for shard in sorted(self.terms)]
+
+    async def count_held(self) -> dict[str, Held]:
+        counts = Counter((run.lease.incarnation, run.state) for run in self.runs.values() if run.lease)
+        return {
+            incarnation: Held(counts[incarnation, RunState.RESERVED], counts[incarnation, RunState.RUNNING])
+            for incarnation, _ in counts
+        }
+
+    async def standing(self, run_id: int) -> Standing | None:
+        run = self.runs.get(run_id)
+        if run is None:
+            return None
+        lease, gate = run.lease, run.blocked_on
+        return Standing(
+            run_id,
+            args=run.args,
+            expires_at=run.expires_at,
+            node=self.nodes[lease.incarnation].node.id if lease else "",
+            incarnation=lease.incarnation if lease else "",
+            reserved_at=lease.reserved_at if lease else None,
+            fence=lease.fence if lease else 0,
+            gate=gate.key if gate else "",
+            holders=tuple(sorted(self.holders.get(gate.key, ()))) if gate else (),
+            granted_at=run.granted_at,
+            for_leader=waits_for_leader(run.route),
+            place=placed_incarnation(run.route) or "",
+            cancel_wanted=run.cancel_wanted,
+        )

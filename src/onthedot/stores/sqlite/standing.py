@@ -1,0 +1,48 @@
+"""How things stand, in SQLite: always on the reading connection."""
+
+from __future__ import annotations
+
+from onthedot.route import placed_incarnation, waits_for_leader
+from onthedot.stores.base import Held, Standing, Term
+from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.tables import Tables
+
+LIST_TERMS = "SELECT shard, number, incarnation, until FROM terms ORDER BY shard"
+
+COUNT_HELD_APART = """
+SELECT incarnation, sum(state = 'reserved'), sum(state = 'running')
+FROM runs INDEXED BY runs_held WHERE incarnation IS NOT NULL GROUP BY incarnation
+"""
+
+FIND_STANDING = """
+SELECT r.args, r.expires_at, coalesce(n.id, ''), coalesce(r.incarnation, ''), r.reserved_at, coalesce(r.fence, 0),
+       coalesce(r.blocked_on, ''), r.granted_at, r.cancel_wanted, r.route
+FROM runs r LEFT JOIN nodes n ON n.incarnation = r.incarnation WHERE r.id = ?
+"""
+
+LIST_HOLDERS_OF = "SELECT run_id FROM gate_holders WHERE key = ? ORDER BY run_id"
+
+
+class Standings(Tables):
+    """See `StandingSlice`."""
+
+    async def list_terms(self) -> list[Term]:
+        return await self.read(lambda tx: [Term(*row) for row in tx.db.execute(LIST_TERMS)])
+
+    async def count_held(self) -> dict[str, Held]:
+        rows = await self.read(lambda tx: tx.db.execute(COUNT_HELD_APART).fetchall())
+        return {incarnation: Held(reserved, running) for incarnation, reserved, running in rows}
+
+    async def standing(self, run_id: int) -> Standing | None:
+        def work(tx: Transaction) -> Standing | None:
+            row = tx.db.execute(FIND_STANDING, (run_id,)).fetchone()
+            if row is None:
+                return None
+            args, expires_at, node, incarnation, reserved_at, fence, gate, granted_at, cancel_wanted, route = row
+            holders = tuple(holder for (holder,) in tx.db.execute(LIST_HOLDERS_OF, (gate,))) if gate else ()
+            return Standing(
+                run_id, args, expires_at, node, incarnation, reserved_at, fence, gate, holders, granted_at,
+                waits_for_leader(route), placed_incarnation(route) or "", cancel_wanted,
+            )  # fmt: skip
+
+        return await self.read(work)

@@ -1,0 +1,154 @@
+"""`onthedot trigger`, `cancel`, `pause` and `resume`: one write each, by the verbs that programs use."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from onthedot.run import RunState
+from tests.cli.conftest import Look, Stand
+
+Call = Callable[..., Result]
+
+
+def runs_of(look: Look, job: str) -> list[tuple[str, str, str]]:
+    return [(run.trigger.partition(":")[0], run.state, run.reason) for run in look(lambda s: s.list_runs(job=job))]
+
+
+# ── trigger ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_trigger_asks_for_one_run_now(call: Call, cluster: Path, look: Look):
+    result = call("trigger", "scan", "--db", cluster)
+    assert (result.exit_code, result.output) == (0, "run 7 of scan is stored\n")
+    run = look(lambda store: store.get_run(7))
+    assert (run.trigger.partition(":")[0], run.state, run.slot_at == run.due_at) == ("manual", "scheduled", True)
+    assert look(lambda store: store.standing(7)).args is None
+
+
+def test_arguments_are_json_or_text(call: Call, cluster: Path, look: Look):
+    pairs = ["--arg", "n=3", "--arg", "who=ann=b", "--arg", 'quoted="3"', "--arg", "none=", "--arg", "on=true"]
+    run = json.loads(call("trigger", "scan", *pairs, "--db", cluster, "--json").output)
+    assert (run["run_id"], run["job"], run["state"], run["queue"]) == (7, "scan", "scheduled", "default")
+    args = json.loads(look(lambda store: store.standing(7)).args)
+    assert args == {"n": 3, "who": "ann=b", "quoted": "3", "none": "", "on": True}
+
+
+def test_trigger_in_another_namespace_and_of_a_paused_job(call: Call, cluster: Path):
+    assert call("trigger", "own", "--namespace", "team", "--db", cluster).exit_code == 0
+    call("pause", "scan", "--db", cluster)
+    told = call("trigger", "scan", "--db", cluster).output
+    assert told == "run 8 of scan is stored; the job is paused, and the run waits until it is resumed\n"
+
+
+# ── cancel ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_cancel_a_run_that_waits_and_one_that_runs(call: Call, cluster: Path, look: Look):
+    assert call("cancel", "3", "--reason", "gone", "--db", cluster).output == "run 3 is cancelled\n"
+    run = look(lambda store: store.get_run(3))
+    assert (run.state, run.reason) == (RunState.CANCELLED, "gone")
+    told = json.loads(call("cancel", "1", "--db", cluster, "--json").output)
+    assert told == {"run_id": 1, "answer": "asked", "state": "running"}
+    assert look(lambda store: store.standing(1)).cancel_wanted == "cancelled"
+    assert "its attempt is asked to stop: cancelled" in call("show", "1", "--db", cluster).output
+
+
+# ── pause and resume ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_pause_and_resume_with_a_preview(call: Call, database: Path, stand: Stand):
+    told = json.loads(call("pause", "tick", "--reason", "moving", "--db", database, "--json").output)
+    assert told == {
+        "job": "tick", "namespace": "default", "state": "paused", "reason": "moving", "until": None, "withdrawn": 3,
+        "skipped": 0, "held": 0,
+    }  # fmt: skip
+    stand("2026-03-28T12:00:55+01:00")
+    preview = call("resume", "tick", "--missed", "last", "--dry-run", "--db", database)
+    assert preview.output.splitlines() == [
+        "job tick would go on: 0 held runs free",
+        "  skipped: 2 slots from 12:00:30 to 12:00:40: paused",
+        *(f"  runs: the slot at {at}" for at in ("12:00:50", "12:01:00", "12:01:10", "12:01:20")),
+    ]
+    assert "paused" in call("jobs", "--db", database).output
+    done = json.loads(call("resume", "tick", "--missed", "last", "--db", database, "--json").output)
+    assert done["skips"] == [
+        {
+            "first": "2026-03-28T11:00:30.000000Z",
+            "last": "2026-03-28T11:00:40.000000Z",
+            "count": 2,
+            "reason": "paused",
+        }
+    ]
+    assert (done["dry_run"], done["was_paused"], len(done["slots"]), done["released"]) == (False, True, 4, 0)
+    assert "paused" not in call("jobs", "--db", database).output
+    assert call("resume", "tick", "--db", database).output == "job tick is not paused\n"
+
+
+def test_pause_until(call: Call, database: Path):
+    told = call("pause", "tick", "--until", "+2h", "--db", database).output
+    assert told == "job tick is paused until 14:00:27: 0 runs held, 0 slots skipped\n"
+    until = json.loads(call("pause", "tick", "--until", "2026-03-29T09:00Z", "--db", database, "--json").output)
+    assert until["until"] == "2026-03-29T09:00:00.000000Z"
+
+
+# ── what is refused ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trigger", "tikc"], "no job 'tikc' is stored, did you mean 'tick'?"),
+        (["trigger", "tick", "--arg", "x"], "--arg: expected NAME=VALUE like 'region=us', got 'x'"),
+        (["trigger", "tick", "--arg", "x=1", "--arg", "x=2"], "--arg: expected 'x' once, got it twice"),
+        (["trigger", "tick", "--arg", "x=NaN"], "arguments: expected JSON"),
+        (["pause", "tikc"], "no job 'tikc' is stored, did you mean 'tick'?"),
+        (["pause", "tick", "--namespace", "team"], "no job 'tick' is stored"),
+        (["pause", "tick", "--until", "+2parsecs"], "unknown unit 'parsecs'"),
+        (["pause", "tick", "--until", "2026-03-28T12:00"], "--until: expected a point in time with an offset"),
+        (["pause", "tick", "--until", "2020-01-01T00:00Z"], "--until: expected an instant that lies ahead"),
+        (["resume", "tikc"], "no job 'tikc' is stored, did you mean 'tick'?"),
+        (["resume", "tick", "--missed", "some"], "'some' is not one of 'none', 'last', 'all'"),
+        (["cancel", "99"], "RUN: expected a stored run, got 99; 'onthedot runs' lists them"),
+        (["cancel", "1"], "expected a run that waits or runs, got 1, which has ended already: succeeded"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_done_is_refused(call: Call, database: Path, arguments: list[str], message: str):
+    before = call("runs", "--db", database).output, call("jobs", "--db", database).output
+    result = call(*arguments, "--db", database)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert (call("runs", "--db", database).output, call("jobs", "--db", database).output) == before
+
+
+WRITING = [
+    ["trigger", "tick"], ["cancel", "3"], ["pause", "tick"], ["resume", "tick"], ["node", "drain", "a"],
+    ["queue", "pause", "default"], ["queue", "resume", "default"], ["queue", "share", "default"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", WRITING, ids=" ".join)
+def test_a_database_of_another_version_is_left_as_it_is(call: Call, database: Path, arguments: list[str]):
+    """To change a job is no reason to migrate the file under nodes that run."""
+    db = sqlite3.connect(database)
+    db.execute("PRAGMA user_version = 0")
+    db.close()
+    before = database.read_bytes()
+    result = call(*arguments, "--db", database)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "expected schema 1, got 0" in result.stderr
+    assert database.read_bytes() == before
+
+
+@pytest.mark.parametrize("arguments", WRITING, ids=" ".join)
+def test_no_database_is_made(call: Call, tmp_path: Path, arguments: list[str]):
+    result = call(*arguments, "--db", tmp_path / "gone.db")
+    assert result.exit_code == 2
+    assert "found none" in result.stderr
+    assert list(tmp_path.iterdir()) == []
