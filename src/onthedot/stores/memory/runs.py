@@ -61,7 +61,8 @@ class Runs(Gates):
         lease_ids = iter(ask.lease_ids)
         passed_over: list[Run] = []
         seats, extra, ahead = ask.seats, ask.extra, ask.ahead
-        for run in self._ready(ask, now):
+        aside: list[Run] = []
+        for run in self._ready(ask, now, aside):
             due, near = run.ready_at <= now, run.ready_at <= now + ask.horizon
             if near and not self._may_take(run, ask, now):
                 passed_over.append(run)
@@ -85,16 +86,16 @@ class Runs(Gates):
                     break
                 if not due and look is not None and run.ready_at - lead >= look:
                     break  # nothing behind it can be had any earlier
-        for run in passed_over:
+        for run in [*passed_over, *aside]:
             self.line_up(run)
         return reserved
 
-    def _ready(self, ask: Ask, now: Micros) -> Iterator[Run]:
-        """Take runs out of the heaps: those that are due, by age and priority; then the others, by instant."""
+    def _ready(self, ask: Ask, now: Micros, aside: list[Run]) -> Iterator[Run]:
+        """Take runs out of the heaps: those that are due, by age and priority; then the others, by instant. What has a
+        rank and is reserved is put aside: the caller lines it up again, however far it has looked."""
         self._give_ranks(ask, now)
         lines = self._lines(ask)
         fair = [route for route in self.ranked if read_route(route).queue in ask.queues and self._serves(route, ask)]
-        aside: list[Run] = []
         while True:
             heads: list[tuple[tuple[bool, Micros, int], list[tuple[int, int]]]] = [
                 (_rank(self.waiting[line][0], line, now), self.waiting[line])
@@ -106,11 +107,9 @@ class Runs(Gates):
                 if head is not None:
                     heads.append(((False, head.ready_at - BONUS[head.level], head.id), self.ranked[route]))
             if not heads:
-                break
+                return
             _, run_id = heapq.heappop(min(heads)[1])
             yield self.runs[run_id]
-        for run in aside:
-            self.line_up(run)
 
     def _first_ranked(self, route: str, now: Micros, aside: list[Run]) -> Run | None:
         """The ready run with the lowest rank; those that somebody has reserved are put aside."""

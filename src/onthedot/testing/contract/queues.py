@@ -6,7 +6,7 @@ import json
 
 from onthedot.clock import SECOND
 from onthedot.errors import TermLost
-from onthedot.job import Job, JobRecord
+from onthedot.job import Job, JobRecord, Limit
 from onthedot.route import BONUS, Priority
 from onthedot.run import Gone, RunState
 from onthedot.stores.base import Node, Placement
@@ -370,3 +370,17 @@ async def check_a_lapsed_reservation_stays_with_its_place(bench: Workbench) -> N
     assert isinstance((await bench.arm(old))[0], Gone)
     [lease] = await bench.take(one)
     assert lease.run_id == run_id
+
+
+@check
+async def check_a_reserved_turn_is_found_again_after_a_full_worker_has_looked(bench: Workbench) -> None:
+    """In a shared queue: a worker without a free seat looks, sees that there is more, and forgets nothing by it."""
+    await bench.store.share_queue("default", {}, now=bench.now)
+    record = await bench.define(concurrency=Limit(9), share="tenant")
+    dying, other = await bench.node("dying"), await bench.node("other")
+    run_ids = {await bench.submit(record) for _ in range(2)}
+    [lease] = (await bench.reserve(dying, seats=1)).held
+    assert (await bench.reserve(other, seats=0)).look_again_at == bench.now
+    bench.turn(1)
+    got = await bench.reserve(other, seats=9)
+    assert {lease.run_id for lease in got.held} == run_ids, f"run {lease.run_id} had lapsed"
