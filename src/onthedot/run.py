@@ -113,6 +113,20 @@ class NewRun:
     expires_at: Micros | None = None  # not started by then: skipped
 
 
+class Checkpoint(NamedTuple):
+    """How far a run has come, as its handler has said it: JSON text. `revision` counts them, through all attempts."""
+
+    revision: int
+    value: str
+
+
+class Progress(NamedTuple):
+    """How much of a run is done, and of how much, if its handler knows."""
+
+    done: float
+    of: float | None = None
+
+
 @dataclass(slots=True)
 class Lease:
     """The right to act on one attempt of one run, and all that the holder must know to use it.
@@ -140,6 +154,7 @@ class Lease:
     target: str = ""
     queue: str = DEFAULT_QUEUE
     level: int = 1  # of its priority
+    checkpoint: Checkpoint | None = None  # the newest one: where an earlier attempt has come to
 
 
 class Gate(NamedTuple):
@@ -238,6 +253,7 @@ class RunRecord:
     queue: str = DEFAULT_QUEUE
     priority: Priority = "normal"
     target: str = ""
+    progress: Progress | None = None  # the newest that an attempt has told
 
 
 @dataclass(frozen=True, slots=True)

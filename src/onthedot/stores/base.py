@@ -24,6 +24,9 @@ from typing import Protocol
 from onthedot.clock import Clock, Micros
 from onthedot.job import Job, JobRecord
 from onthedot.run import ArmAnswer, AttemptRecord, GateAsk, Lease, NewRun, RunRecord, RunState, SkipRecord
+from onthedot.stores.checkpoints import CheckpointsSlice
+from onthedot.stores.checkpoints import LogRecord as LogRecord
+from onthedot.stores.checkpoints import Note as Note
 from onthedot.stores.dependencies import DependenciesSlice
 from onthedot.stores.dependencies import Parent as Parent
 from onthedot.stores.hints import Hint as Hint
@@ -397,6 +400,10 @@ class HistorySlice(Protocol):
         """One run, live or finished."""
         ...
 
+    async def get_runs(self, run_ids: Sequence[int]) -> list[RunRecord]:
+        """Those of these runs that are there, live or finished, by id."""
+        ...
+
     async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
         """The ended attempts of a run, in order."""
         ...
@@ -413,8 +420,8 @@ class HistorySlice(Protocol):
 
 
 class Store(
-    JobsSlice, DependenciesSlice, ControlSlice, PlanSlice, QueuesSlice, PlacementSlice, RunsSlice, NodesSlice,
-    UpkeepSlice, HistorySlice, StandingSlice, Protocol,
+    JobsSlice, DependenciesSlice, ControlSlice, PlanSlice, QueuesSlice, PlacementSlice, RunsSlice, CheckpointsSlice,
+    NodesSlice, UpkeepSlice, HistorySlice, StandingSlice, Protocol,
 ):  # fmt: skip
     """The whole protocol."""
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from onthedot.clock import Micros
 
-HintKind = Literal["runs", "schedules", "cancels", "terms"]
+HintKind = Literal["runs", "schedules", "cancels", "terms", "ends"]
 
 
 class Hint(NamedTuple):

@@ -4,6 +4,7 @@ Read this first: every other driver does the same in its own language. Nothing h
 One file per slice of the protocol, all over the same `Tables`.
 """
 
+from onthedot.stores.memory.checkpoints import Checkpoints
 from onthedot.stores.memory.exceptions import Exceptions
 from onthedot.stores.memory.history import History
 from onthedot.stores.memory.nodes import Nodes
@@ -14,7 +15,7 @@ from onthedot.stores.memory.standing import Standings
 from onthedot.stores.memory.upkeep import Upkeep
 
 
-class MemoryStore(Exceptions, Queues, Runs, Nodes, Upkeep, Retention, History, Standings):
+class MemoryStore(Exceptions, Queues, Runs, Checkpoints, Nodes, Upkeep, Retention, History, Standings):
     """All of it in dictionaries."""
 
     async def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from onthedot.route import PRIORITIES
 from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
@@ -37,12 +37,16 @@ class History(Tables):
         return RunRecord(
             run.id, job.name, job.namespace, run.key.trigger, run.key.slot_at, run.due_at, run.state, run.reason,
             run.attempt, run.failures, run.recoveries, run.created_at, armed_at, queue=run.queue,
-            priority=PRIORITIES[run.level], target=run.key.target,
+            priority=PRIORITIES[run.level], target=run.key.target, progress=self.progress_of(run.id),
         )  # fmt: skip
 
     async def get_run(self, run_id: int) -> RunRecord | None:
         run = self.runs.get(run_id)
         return self.finished.get(run_id) if run is None else self._shown_run(run)
+
+    async def get_runs(self, run_ids: Sequence[int]) -> list[RunRecord]:
+        found = [await self.get_run(run_id) for run_id in sorted(set(run_ids))]
+        return [run for run in found if run is not None]
 
     async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
         return list(self.attempts.get(run_id, ()))

@@ -46,10 +46,12 @@ class Retention(Tables):
         return self.schedules.get(key.job_id, {}).get(schedule_of(key.trigger))
 
     def _forget(self, run: RunRecord) -> None:
-        """Remove a run, its attempts and its key, and count it."""
+        """Remove a run, its attempts, what they left and its key, and count it."""
         key = self.finished_keys.pop(run.id)
         del self.finished[run.id]
         self.attempts.pop(run.id, None)
+        self.checkpoints.pop(run.id, None)
+        self.notes.pop(run.id, None)
         if self.keys.get(key) == run.id:
             del self.keys[key]
         self.daily_counts[key.job_id, day_of(_mark(run).ended_at), run.state] += 1

@@ -193,7 +193,7 @@ class Runs(Gates):
         run.lease = Lease(
             lease_id, run.id, self.jobs[run.key.job_id], run.key.trigger, run.key.slot_at, run.due_at, run.args,
             run.attempt + 1, run.failures, run.recoveries, ask.incarnation, run.created_at, now, target=run.key.target,
-            queue=run.queue, level=run.level,
+            queue=run.queue, level=run.level, checkpoint=self.checkpoints.get(run.id),
         )  # fmt: skip
         return run.lease
 

@@ -20,8 +20,10 @@ from onthedot.run import (
     MOVES,
     TERMINAL,
     AttemptRecord,
+    Checkpoint,
     Gate,
     Lease,
+    Progress,
     RunKey,
     RunRecord,
     RunState,
@@ -29,7 +31,7 @@ from onthedot.run import (
     after_trigger,
     slot_trigger,
 )
-from onthedot.stores.base import FateAhead, Hint, Hints, Node, Queue, ScheduleState, Term
+from onthedot.stores.base import FateAhead, Hint, Hints, Node, Note, Queue, ScheduleState, Term
 from onthedot.stores.memory.dependencies import Dependencies
 from onthedot.verdict import Finish, Verdict
 
@@ -112,6 +114,8 @@ class Tables:
         self.finished: dict[int, RunRecord] = {}  # in the order in which they ended
         self.finished_keys: dict[int, RunKey] = {}
         self.attempts: dict[int, list[AttemptRecord]] = {}
+        self.checkpoints: dict[int, Checkpoint] = {}
+        self.notes: dict[int, dict[int, Note]] = {}  # by run and attempt
         self.skips: list[Skip] = []
         self.nodes: dict[str, NodeRow] = {}
         self.terms: dict[int, Term] = {}
@@ -254,8 +258,9 @@ class Tables:
             run.id, job.name, job.namespace, run.key.trigger, run.key.slot_at, run.due_at, state, run.reason,
             run.attempt, run.failures, run.recoveries, run.created_at, lease.armed_at if lease else None,
             started_at or None, ended_at, verdict.error if verdict else None, verdict.result if verdict else None,
-            run.queue, PRIORITIES[run.level], run.key.target,
+            run.queue, PRIORITIES[run.level], run.key.target, self.progress_of(run.id),
         )  # fmt: skip
+        self.hints.send(Hint("ends", ended_at))
         if self.delays:
             self._reopen(run, ended_at)
         for child_id in self.dependencies.ended(job.namespace, job.name, run.id, state, ended_at):
@@ -266,6 +271,12 @@ class Tables:
         key = RunKey(child_id, after_trigger(run_id), ended_at)
         self.insert(key, due_at=ended_at, now=ended_at, expires_at=None, args=None)
         self.hints.send(Hint("runs", ended_at))
+
+    def progress_of(self, run_id: int) -> Progress | None:
+        """What the newest attempt that told anything has told last."""
+        notes = self.notes.get(run_id)
+        told = [note.progress for _, note in sorted(notes.items()) if note.progress is not None] if notes else []
+        return told[-1] if told else None
 
     def skip(self, run: Run, reason: str, now: Micros) -> None:
         """Move a run that never began to skipped."""

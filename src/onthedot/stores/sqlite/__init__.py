@@ -3,7 +3,7 @@
     schema, migrations/    the tables                    connection   waiting for the lock
     lane                   a thread, group commit        failures     SQLite's errors in our words
     tables                 what all slices stand on      wakeup       hints from process to process
-    jobs plan control excepting reserve runs finish nodes upkeep retention history standing   the protocol, by slices
+    jobs plan control excepting reserve runs finish checkpoints nodes upkeep retention history standing   the protocol
 
 WAL and synchronous=FULL: what was acknowledged survives `kill -9` and a power cut. A process that is frozen inside
 a write stops the others until it wakes or dies: they are late, never wrong. The file must lie on a local disk.
@@ -16,6 +16,7 @@ from typing import Self
 
 from onthedot.clock import Clock, SystemClock
 from onthedot.errors import StoreError
+from onthedot.stores.sqlite.checkpoints import Checkpoints
 from onthedot.stores.sqlite.excepting import Excepting
 from onthedot.stores.sqlite.history import History
 from onthedot.stores.sqlite.nodes import Nodes
@@ -25,7 +26,7 @@ from onthedot.stores.sqlite.standing import Standings
 from onthedot.stores.sqlite.upkeep import Upkeep
 
 
-class SqliteStore(Excepting, Queues, Nodes, Upkeep, Retention, History, Standings):
+class SqliteStore(Excepting, Queues, Checkpoints, Nodes, Upkeep, Retention, History, Standings):
     """All of it in one SQLite file."""
 
     @classmethod

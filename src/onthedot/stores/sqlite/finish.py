@@ -123,6 +123,8 @@ def move_runs(tx: Transaction, finishes: Sequence[Finish]) -> bool:
         for lease, _, _, ended_at in ending:
             if lease.run_id in delayed:
                 reopen(tx, lease.record.id, lease.trigger, ended_at)
+    if ending:
+        tx.hints.append(Hint("ends", ending[0].ended_at))
     open_gates(tx, [finish.lease.run_id for finish in ending], ended=True)
     open_gates(tx, [finish.lease.run_id for finish in trying], ended=False)
     follow(tx, [Ended(one.run_id, one.record.id, verdict.state, at) for one, verdict, _, at in ending])
@@ -196,6 +198,8 @@ def end_waiting(tx: Transaction, run_id: int, state: RunState, reason: str, now:
     rows = tx.db.execute(MOVE_TO_HISTORY, values).fetchall()
     tx.db.execute(DELETE_WAITING, (run_id,))
     open_gates(tx, [run_id], ended=True)
+    if rows:
+        tx.hints.append(Hint("ends", now))
     for job_id, trigger in rows:
         reopen(tx, job_id, trigger, now)
         follow(tx, [Ended(run_id, job_id, state, now)])

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from onthedot.route import PRIORITIES
-from onthedot.run import LIVE, TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.run import LIVE, TERMINAL, AttemptRecord, Progress, RunRecord, RunState, SkipRecord
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables
 
 _LIVE = """
 SELECT r.id, j.name, j.namespace, r.trigger, r.slot_at, r.due_at, r.state, r.reason, r.attempt, r.failures,
-       r.recoveries, r.created_at, r.armed_at, NULL, NULL, NULL, NULL, r.queue, r.priority, r.target
+       r.recoveries, r.created_at, r.armed_at, NULL, NULL, NULL, NULL, r.queue, r.priority, r.target,
+       (SELECT n.progress FROM notes n WHERE n.run_id = r.id AND n.progress IS NOT NULL ORDER BY n.attempt DESC LIMIT 1)
 FROM {source}
 WHERE {wanted}
 """
@@ -21,7 +22,8 @@ WHERE {wanted}
 _FINISHED = """
 SELECT h.id, j.name, j.namespace, h.trigger, h.slot_at, h.due_at, h.state, h.reason, h.attempts, h.failures,
        h.recoveries, h.created_at, h.armed_at, h.started_at, h.ended_at, h.error, h.result,
-       h.queue, h.priority, h.target
+       h.queue, h.priority, h.target,
+       (SELECT n.progress FROM notes n WHERE n.run_id = h.id AND n.progress IS NOT NULL ORDER BY n.attempt DESC LIMIT 1)
 FROM {source}
 WHERE {wanted}
 """
@@ -29,6 +31,14 @@ WHERE {wanted}
 SHOW_LIVE = _LIVE.format(source="runs r JOIN jobs j ON j.id = r.job_id", wanted="r.id = ?")
 
 SHOW_FINISHED = _FINISHED.format(source="history h JOIN jobs j ON j.id = h.job_id", wanted="h.id = ?")
+
+_OF_THESE = "json_each(:ids) wanted CROSS JOIN {runs} ON {id} = wanted.value JOIN jobs j ON j.id = {job}"
+
+SHOW_THESE_LIVE = _LIVE.format(source=_OF_THESE.format(runs="runs r", id="r.id", job="r.job_id"), wanted="true")
+
+SHOW_THESE_FINISHED = _FINISHED.format(
+    source=_OF_THESE.format(runs="history h", id="h.id", job="h.job_id"), wanted="true"
+)
 
 LIST_LIVE = _LIVE.format(
     source="runs r CROSS JOIN jobs j ON j.id = r.job_id",
@@ -70,7 +80,7 @@ FROM skips s JOIN jobs j ON j.id = s.job_id
 WHERE j.namespace = :namespace AND (:job IS NULL OR j.name = :job) ORDER BY s.id DESC LIMIT :limit
 """
 
-_STATE, _ENDED_AT, _PRIORITY = 6, 14, 18  # where they stand in a run's row
+_STATE, _ENDED_AT, _PRIORITY, _PROGRESS = 6, 14, 18, 20  # where they stand in a run's row
 
 COUNT_RUNS = """
 SELECT state, count(*) FROM runs GROUP BY state UNION ALL SELECT state, count(*) FROM history GROUP BY state
@@ -107,6 +117,15 @@ class History(Tables):
 
         return await self.read(work)
 
+    async def get_runs(self, run_ids: Sequence[int]) -> list[RunRecord]:
+        values = {"ids": json.dumps(sorted(set(run_ids)))}
+
+        def work(tx: Transaction) -> list[RunRecord]:
+            rows = [*tx.db.execute(SHOW_THESE_LIVE, values), *tx.db.execute(SHOW_THESE_FINISHED, values)]
+            return [shown(row) for row in sorted(rows)]
+
+        return await self.read(work)
+
     async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
         return await self.read(lambda tx: [AttemptRecord(*row) for row in tx.db.execute(LIST_ATTEMPTS, (run_id,))])
 
@@ -135,4 +154,5 @@ def shown(row: Sequence[Any]) -> RunRecord:
     run = list(row)
     run[_STATE] = RunState(run[_STATE])
     run[_PRIORITY] = PRIORITIES[run[_PRIORITY]]
+    run[_PROGRESS] = None if run[_PROGRESS] is None else Progress(*json.loads(run[_PROGRESS]))
     return RunRecord(*run)

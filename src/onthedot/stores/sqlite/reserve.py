@@ -20,7 +20,7 @@ from onthedot.run import Lease, RunState
 from onthedot.stores.base import Ask, Reserved
 from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.lane import Transaction
-from onthedot.stores.sqlite.tables import Tables, check_lease, take_numbers
+from onthedot.stores.sqlite.tables import Tables, check_lease, find_checkpoint, take_numbers
 from onthedot.stores.sqlite.turns import fair_queues, pass_time, rank_due
 
 Row = tuple[Any, ...]
@@ -136,6 +136,7 @@ class Reserve(Tables):
                 Lease(
                     next(lease_ids), run_id, record, trigger, slot_at, due_at, args, attempt + 1, failures, recoveries,
                     ask.incarnation, created_at, now, 0, 0, target, queue, level,
+                    find_checkpoint(tx.db, run_id) if attempt else None,
                 )
             )  # fmt: skip
         return leases

@@ -41,6 +41,10 @@ DELETE_RUN = "DELETE FROM history WHERE id = ?"
 
 DELETE_ATTEMPTS = "DELETE FROM attempts WHERE run_id = ?"
 
+DELETE_CHECKPOINT = "DELETE FROM checkpoints WHERE run_id = ?"
+
+DELETE_NOTES = "DELETE FROM notes WHERE run_id = ?"
+
 DELETE_KEY = "DELETE FROM submit_keys WHERE run_id = ?"
 
 ADD_TO_DAY = """
@@ -175,9 +179,11 @@ def _list_ended(db: sqlite3.Connection, cut: Cut, after: Mark | None, limit: int
 
 
 def _forget(db: sqlite3.Connection, runs: Sequence[Ended]) -> None:
-    """Remove runs with their attempts and keys, and count them."""
+    """Remove runs with their attempts, what those left and their keys, and count them."""
     ids = [(run.id,) for run in runs]
     db.executemany(DELETE_ATTEMPTS, ids)
+    db.executemany(DELETE_CHECKPOINT, ids)
+    db.executemany(DELETE_NOTES, ids)
     db.executemany(DELETE_KEY, [(run.id,) for run in runs if not is_slot(run.trigger)])
     db.executemany(DELETE_RUN, ids)
     _add_to_days(db, Counter((run.job_id, day_of(run.ended_at), run.state) for run in runs))

@@ -18,7 +18,7 @@ from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.passing import pass_gates
 from onthedot.stores.sqlite.plan import HOLD_NEW, Insert, insert_runs
 from onthedot.stores.sqlite.reserve import Reserve
-from onthedot.stores.sqlite.tables import check_lease, take_numbers
+from onthedot.stores.sqlite.tables import check_lease, find_checkpoint, take_numbers
 from onthedot.stores.sqlite.triggers import with_slots
 from onthedot.verdict import Finish
 
@@ -115,7 +115,10 @@ class Runs(Reserve):
         leases = []
         for lease_id, run_id, job_id, revision, state, *rest in rows:
             with suppress(StoreUnusable):
-                leases.append(Lease(lease_id, run_id, self.records.find(db, job_id, revision, state), *rest))
+                record = self.records.find(db, job_id, revision, state)
+                lease = Lease(lease_id, run_id, record, *rest)
+                lease.checkpoint = find_checkpoint(db, run_id)
+                leases.append(lease)
         return leases
 
     async def arm(

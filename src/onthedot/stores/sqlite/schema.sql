@@ -17,6 +17,13 @@ CREATE TABLE attempts (  -- ended attempts, with their five instants
     PRIMARY KEY (run_id, attempt)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE checkpoints (  -- how far runs have come: the newest one of each, kept as long as the run
+    run_id     INTEGER PRIMARY KEY,
+    revision   INTEGER NOT NULL,  -- counts them, through all attempts
+    value      TEXT NOT NULL,     -- JSON
+    written_at INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE daily_counts (  -- what is left of history once it has been pruned
     job_id INTEGER NOT NULL,
     day    INTEGER NOT NULL,  -- days since 1970-01-01 UTC
@@ -145,6 +152,15 @@ CREATE TABLE nodes (  -- one row per incarnation
 ) STRICT;
 
 CREATE INDEX nodes_id ON nodes (id);
+
+CREATE TABLE notes (  -- what attempts tell while they run
+    run_id   INTEGER NOT NULL,
+    attempt  INTEGER NOT NULL,
+    number   INTEGER NOT NULL,  -- of the newest note: an older one comes too late
+    progress TEXT,              -- JSON: how much is done, and of how much
+    log      TEXT,              -- bounded by who writes it
+    PRIMARY KEY (run_id, attempt)
+) STRICT;
 
 CREATE TABLE queues (  -- what somebody has said about a queue; every other name is one, too
     name         TEXT PRIMARY KEY,

@@ -12,6 +12,7 @@ from typing import TypeVar
 from onthedot.clock import Clock, Micros
 from onthedot.errors import NodeExpired, StoreUnusable
 from onthedot.job import JobRecord, JobState
+from onthedot.run import Checkpoint
 from onthedot.stores.base import Hint, Hints
 from onthedot.stores.definitions import Unreadable, decode
 from onthedot.stores.hints import HintKind
@@ -30,6 +31,8 @@ KEPT_RECORDS = 10_000
 TAKE_NUMBERS = "UPDATE meta SET value = value + :count WHERE name = :name RETURNING value"
 
 FIND_NODE_LEASE = "SELECT ended, lease_until FROM nodes WHERE incarnation = ?"
+
+FIND_CHECKPOINT = "SELECT revision, value FROM checkpoints WHERE run_id = ?"
 
 FIND_REVISION = """
 SELECT j.created_at, v.created_at, v.definition
@@ -133,6 +136,12 @@ def take_numbers(db: sqlite3.Connection, name: str, count: int) -> range:
     """The next `count` numbers of a sequence ("job", "run", "fence"). Never given out twice."""
     [last] = db.execute(TAKE_NUMBERS, {"name": name, "count": count}).fetchone()
     return range(last - count + 1, last + 1)
+
+
+def find_checkpoint(db: sqlite3.Connection, run_id: int) -> Checkpoint | None:
+    """How far an earlier attempt of this run has come, if one has said so."""
+    row = db.execute(FIND_CHECKPOINT, (run_id,)).fetchone()
+    return None if row is None else Checkpoint(*row)
 
 
 def lease_has_ended(db: sqlite3.Connection, incarnation: str, now: Micros) -> bool:

@@ -16,6 +16,7 @@ skip: where drivers may differ, they declare it in `Capabilities`, and the check
 
 from onthedot.testing.contract import (
     arm,
+    checkpoints,
     control,
     delays,
     dependencies,
@@ -59,6 +60,7 @@ _SLICES = (
     finish,
     dependencies,
     moves,
+    checkpoints,
     nodes,
     terms,
     upkeep,

@@ -239,6 +239,22 @@ CREATE TABLE attempts (  -- ended attempts, with their five instants
     PRIMARY KEY (run_id, attempt)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE checkpoints (  -- how far runs have come: the newest one of each, kept as long as the run
+    run_id     INTEGER PRIMARY KEY,
+    revision   INTEGER NOT NULL,  -- counts them, through all attempts
+    value      TEXT NOT NULL,     -- JSON
+    written_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE notes (  -- what attempts tell while they run
+    run_id   INTEGER NOT NULL,
+    attempt  INTEGER NOT NULL,
+    number   INTEGER NOT NULL,  -- of the newest note: an older one comes too late
+    progress TEXT,              -- JSON: how much is done, and of how much
+    log      TEXT,              -- bounded by who writes it
+    PRIMARY KEY (run_id, attempt)
+) STRICT;
+
 CREATE TABLE skips (  -- ranges of slots that will not run
     id          INTEGER PRIMARY KEY,
     job_id      INTEGER NOT NULL,
