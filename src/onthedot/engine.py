@@ -23,6 +23,7 @@ from onthedot.events import DrainBegun, Events, JobPut, NodeLeft, StoreTrouble
 from onthedot.ids import Ids
 from onthedot.job import Job, JobRecord
 from onthedot.loop import Driver, Loop, Service
+from onthedot.observe.ends import Ends
 from onthedot.plan.assigner import Assigner
 from onthedot.plan.controls import put_job
 from onthedot.plan.planner import Planner
@@ -35,6 +36,7 @@ from onthedot.upkeep.gates import GateRecount
 from onthedot.upkeep.pruner import Pruner
 from onthedot.upkeep.reaper import Reaper
 from onthedot.work.attempt import Runner
+from onthedot.work.desk import Desk
 from onthedot.work.finisher import Finisher
 from onthedot.work.give_way import GiveWay
 from onthedot.work.runners.coroutines import CoroutineRunner
@@ -62,7 +64,9 @@ class Engine:
         self._membership = Membership(store, clock, ids, settings, events)
         self._leadership = Leadership(store, self._membership, clock, settings, events)
         self._planner = Planner(store, self._leadership, clock, settings, events)
-        self._finisher = Finisher(store, settings, events)
+        self._desk = Desk(store, settings)
+        self.ends = Ends(store, settings)
+        self._finisher = Finisher(store, settings, events, self._desk)
         self._worker = Worker(store, self._membership, self._finisher, registry, settings, events, clock, ids)
         self._loop = Loop(clock, ids, self._tell_trouble)
         self._idle = asyncio.Event()
@@ -82,7 +86,9 @@ class Engine:
             assigner,
             reserving,
             Arming(worker, on_room=lambda: drivers["worker"].wake()),
+            self._desk,
             self._finisher,
+            self.ends,
             Reaper(self.store, self._membership, self._settings, self.events),
             Expiry(self.store, self._settings, self.events),
             Pruner(self.store, self._leadership, self._settings, self.events),
@@ -92,10 +98,15 @@ class Engine:
         ]
         drivers = {service.name: self._loop.add(service) for service in services}
         self._membership.tasks = worker.tasks
+        worker.desk = self._desk
         self._membership.on_fenced(worker.fenced)
         self._membership.on_cancel(worker.cancel)
 
         def heed(hint: Hint) -> None:
+            if hint.kind == "ends":  # the most frequent one, and of no interest to the others
+                if self.ends.wants(hint):
+                    drivers["ends"].wake()
+                return
             if self._planner.wants(hint):
                 drivers["planner"].wake()
             if assigner.wants(hint):
@@ -123,6 +134,8 @@ class Engine:
     async def start(self, jobs: Sequence[Job], application_loop: asyncio.AbstractEventLoop) -> None:
         """Join, store the program's jobs, and begin to tick. Handlers run on the application's loop."""
         self._attach_runners(application_loop)
+        self._desk.open(self._drivers["desk"].wake)
+        self.ends.open(self._drivers["ends"].wake)
         await self._membership.join()
         await self._leadership.tick(self.clock.now())
         for job in jobs:
@@ -203,6 +216,7 @@ class Engine:
         for runner in self._runners.values():
             runner.close()
         self._runners = {}
+        self._desk.close()
         if self._courtesy is not None:
             self._courtesy.stop()
 
@@ -216,6 +230,7 @@ class Engine:
     async def crash(self) -> None:
         """Die without a word, as if the plug were pulled: for tests of what survives."""
         self._worker.stopping = True
+        self._desk.close()
         self.store.hints.clear()
         await self._loop.abandon()
 

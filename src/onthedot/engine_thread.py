@@ -142,9 +142,13 @@ class EngineThread:
 
     async def on_store(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Use the store from the application's loop, on the engine's."""
+        return await self.on_engine(lambda engine: work(engine.store))
+
+    async def on_engine(self, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+        """Use the engine from the application's loop, on its own."""
         if self._loop is None or self._engine is None or self._loop.is_closed():
             raise StateError("the scheduler is not running; call start() first, or use 'async with'")
-        future = asyncio.run_coroutine_threadsafe(work(self._engine.store), self._loop)
+        future = asyncio.run_coroutine_threadsafe(work(self._engine), self._loop)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:

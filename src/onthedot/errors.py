@@ -7,6 +7,7 @@
     │   ├── ArgumentsError     … because its arguments are not JSON, or too large
     │   └── DependencyCycle    … because it would run after itself
     ├── UnknownJob             no job of that name
+    ├── UnknownRun             no run of that id (any more)
     ├── UnknownHandler         a job names a handler that is not registered here
     ├── KeyConflict            the key was used before, with other arguments
     ├── RevisionConflict       the job was edited by someone else in the meantime
@@ -16,6 +17,8 @@
     ├── StoreError             the store could not be read or written
     │   ├── StoreUnavailable   … for now: asking again later is right
     │   └── StoreUnusable      … for good: corrupt, too new, not ours
+    ├── RunFailed              a run whose result was waited for did not succeed
+    ├── LeaseLost              an attempt's run belongs to somebody else by now
     ├── TermLost               another node leads now
     ├── NodeExpired            this incarnation's lease has ended
     └── StateError             a verb was called at the wrong time (start twice, submit before start)
@@ -68,6 +71,10 @@ class UnknownJob(OnTheDotError, LookupError):
     """No job of that name is stored."""
 
 
+class UnknownRun(OnTheDotError, LookupError):
+    """No run of that id is stored: there never was one, it was withdrawn by an edit, or forgotten since."""
+
+
 class UnknownHandler(OnTheDotError, LookupError):
     """A job names a handler that this program has not registered."""
 
@@ -108,6 +115,26 @@ class StoreUnavailable(StoreError):
 
 class StoreUnusable(StoreError):
     """The store will not work however often it is asked: corrupt, written by a newer version, not ours."""
+
+
+class RunFailed(OnTheDotError):
+    """A run that ended without a result: `state` is dead, lost, cancelled or skipped, `reason` and `error` say why.
+
+    >>> RunFailed(7, state="dead", reason="failed 3 times", error="ConnectionError: no route")
+    RunFailed('run 7 is dead (failed 3 times): ConnectionError: no route')
+    """
+
+    def __init__(self, run_id: int, *, state: str, reason: str = "", error: str | None = None) -> None:
+        why = f" ({reason})" if reason else ""
+        super().__init__(f"run {run_id} is {state}{why}" + (f": {error}" if error else ""))
+        self.run_id = run_id
+        self.state = state
+        self.reason = reason
+        self.error = error
+
+
+class LeaseLost(OnTheDotError):
+    """The attempt has lost its lease: its node was taken for dead, and its run belongs to somebody else."""
 
 
 class TermLost(OnTheDotError):

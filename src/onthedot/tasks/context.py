@@ -1,24 +1,76 @@
-"""What a handler is told about the attempt it runs in."""
+"""What a handler is told about the attempt it runs in, and what it can leave with its run."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import threading
+from concurrent.futures import Future
 from datetime import datetime
+from itertools import count
+from typing import Protocol
 
-from onthedot.clock import to_datetime
-from onthedot.run import Lease
+from onthedot.clock import Micros, to_datetime
+from onthedot.errors import StateError
+from onthedot.job import Json
+from onthedot.run import Checkpoint, Lease, Progress
+from onthedot.tasks.notes import Notes, encode_checkpoint
+
+
+class Desk(Protocol):
+    """Where contexts hand in what their attempts leave. Called on any thread."""
+
+    def checkpoint(self, lease: Lease, checkpoint: Checkpoint) -> Future[None]:
+        """Write a checkpoint; `LeaseLost` if the run belongs to somebody else by now."""
+        ...
+
+    def noted(self, notes: Notes) -> None:
+        """There is news to be written soon."""
+        ...
+
+
+class Cancelled(threading.Event):
+    """Whether an attempt is asked to stop: true or false, and something that a plain function can wait for."""
+
+    def __bool__(self) -> bool:
+        return self.is_set()
 
 
 class Context:
-    """The attempt, as its handler sees it.
+    """The attempt, as its handler sees it: a first parameter named `ctx` receives one.
 
     `run_id` is the same for every attempt of a run: an idempotency key. `fence` grows with every attempt: hand it
     to whatever you write to, and let that refuse a smaller one than it has seen.
+
+    >>> import asyncio, onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job(retry=otd.Retry(2, delay="1ms"))
+    ... async def pages(ctx: otd.Context) -> str:
+    ...     first = ctx.last_checkpoint or 0
+    ...     for page in range(first, 10):
+    ...         await ctx.checkpoint(page)
+    ...         ctx.progress(page, of=10)
+    ...         if page == 5 and ctx.attempt == 1:
+    ...             raise ConnectionError("in the middle")
+    ...     return f"attempt {ctx.attempt} began at page {first}"
+    >>> async def main() -> None:
+    ...     async with sched:
+    ...         run = await sched.submit("pages")
+    ...         print(await run.result(timeout="10s"))
+    >>> asyncio.run(main())
+    attempt 2 began at page 5
     """
 
-    __slots__ = ("_lease",)
+    __slots__ = ("_deadline", "_desk", "_last", "_lease", "_notes", "_revisions", "cancelled")
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: Lease, desk: Desk | None = None, deadline: Micros | None = None) -> None:
         self._lease = lease
+        self._desk = desk
+        self._deadline = deadline
+        self._notes = Notes(lease)
+        self._last = lease.checkpoint
+        self._revisions = count(1 if lease.checkpoint is None else lease.checkpoint.revision + 1)
+        self.cancelled = Cancelled()
 
     @property
     def run_id(self) -> int:
@@ -44,6 +96,68 @@ class Context:
     def fence(self) -> int:
         """A number that grows with every attempt in this store."""
         return self._lease.fence
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the attempt's time-out ends it, in UTC; None without one."""
+        return None if self._deadline is None else to_datetime(self._deadline)
+
+    # ── what stays with the run ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def last_checkpoint(self) -> Json:
+        """What was saved last, by this attempt or the one before it; None if nothing was. A fresh copy each time."""
+        return None if self._last is None else json.loads(self._last.value)
+
+    async def checkpoint(self, value: Json) -> None:
+        """Save how far this run has come: JSON, at most 64 KiB. Stored when this returns.
+
+        The next attempt, after a failure or on another node, is given it as `last_checkpoint`. `LeaseLost` if the run
+        belongs to somebody else by now: then nothing is written, and this attempt should end.
+        """
+        checkpoint, saving = self._save(value)
+        await asyncio.wrap_future(saving)
+        self._saved(checkpoint)
+
+    def checkpoint_blocking(self, value: Json) -> None:
+        """`checkpoint` for plain functions, which run in a thread and may wait."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            checkpoint, saving = self._save(value)
+            saving.result()
+            self._saved(checkpoint)
+            return
+        raise StateError("checkpoint_blocking: expected to be called in a thread; write `await ctx.checkpoint(…)`")
+
+    def _save(self, value: Json) -> tuple[Checkpoint, Future[None]]:
+        text = encode_checkpoint(value)
+        desk = self._at_desk()
+        checkpoint = Checkpoint(next(self._revisions), text)
+        return checkpoint, desk.checkpoint(self._lease, checkpoint)
+
+    def _saved(self, checkpoint: Checkpoint) -> None:
+        if self._last is None or self._last.revision < checkpoint.revision:
+            self._last = checkpoint
+
+    def progress(self, done: float, of: float | None = None) -> None:
+        """Tell how much is done, and of how much. Costs next to nothing: the newest is written every second or so, and
+        when the attempt ends."""
+        for number in (done,) if of is None else (done, of):
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                raise TypeError(f"progress: expected numbers, got {number!r}")
+        if self._notes.progress(Progress(done, of)):
+            self._at_desk().noted(self._notes)
+
+    def log(self, text: str) -> None:
+        """Keep a line of text with the run. Of each attempt the first and the last 32 KiB are kept."""
+        if self._notes.log(str(text)):
+            self._at_desk().noted(self._notes)
+
+    def _at_desk(self) -> Desk:
+        if self._desk is None:
+            raise StateError("this context belongs to no running attempt: there is nothing to keep its words with")
+        return self._desk
 
     def __repr__(self) -> str:
         return f"Context(job={self.job!r}, run_id={self.run_id}, attempt={self.attempt})"

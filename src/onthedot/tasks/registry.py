@@ -33,11 +33,11 @@ class Handler:
         takes_context = bool(parameters) and parameters[0].name == "ctx"
         return cls(name, function, inspect.iscoroutinefunction(function), takes_context)
 
-    def call(self, lease: Lease) -> Any:
+    def call(self, lease: Lease, context: Context | None = None) -> Any:
         """Call the function with the run's arguments: its result, or its coroutine."""
         arguments = arguments_of(lease)
         if self.takes_context:
-            return self.function(Context(lease), **arguments)
+            return self.function(context or Context(lease), **arguments)
         return self.function(**arguments)
 
     def check_arguments(self, arguments: dict[str, Any], *, complete: bool = True) -> str | None:

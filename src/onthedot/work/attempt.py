@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from onthedot.clock import Micros
 from onthedot.run import Lease
+from onthedot.tasks.context import Context, Desk
+from onthedot.tasks.registry import Handler
 from onthedot.verdict import SUCCEEDED, Outcome, OutcomeKind
 
 _ERROR_CHARACTERS = 4_000
@@ -27,6 +29,22 @@ class Attempt:
     stop_as: Outcome | None = None  # what it is to end as: its lease is gone, it is cancelled, the node stops
     stuck: bool = False  # its outcome is decided, but its function still runs and keeps the seat
     handle: Any = field(default=None, repr=False)  # whatever the runner needs to end it early
+    desk: Desk | None = field(default=None, repr=False)  # where it hands in what stays with its run
+    context: Context | None = field(default=None, repr=False)
+
+    def call(self, handler: Handler) -> Any:
+        """Call the handler, now that the attempt has started: its result, or its coroutine."""
+        if handler.takes_context:
+            deadline = self.started_at + self.timeout if self.timeout else None
+            self.context = Context(self.lease, self.desk, deadline)
+            if self.stop_as is not None:  # asked for on another thread, before there was anybody to tell
+                self.context.cancelled.set()
+        return handler.call(self.lease, self.context)
+
+    def tell_to_stop(self) -> None:
+        """Let the handler know that it is to end."""
+        if self.context is not None:
+            self.context.cancelled.set()
 
 
 Ended = Callable[[list[Attempt]], None]

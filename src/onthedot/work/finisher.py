@@ -14,6 +14,7 @@ from onthedot.events import AttemptEnded, Events, LeaseLost
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
 from onthedot.verdict import Finish
+from onthedot.work.desk import Desk
 
 
 class Finisher:
@@ -21,8 +22,9 @@ class Finisher:
 
     name = "finisher"
 
-    def __init__(self, store: Store, settings: Settings, events: Events) -> None:
+    def __init__(self, store: Store, settings: Settings, events: Events, desk: Desk | None = None) -> None:
         self._store = store
+        self._desk = desk
         self._settings = settings
         self._events = events
         self._waiting: list[Finish] = []
@@ -48,6 +50,8 @@ class Finisher:
         batch = self._waiting[: self._settings.batch]
         if not batch:
             return None
+        if self._desk is not None:  # what they told last: their leases end with this write
+            await self._desk.write([finish.lease.lease_id for finish in batch])
         faults.point("finish.before_write")
         answers = await self._store.finish(batch)
         faults.point("finish.after_write")

@@ -23,6 +23,7 @@ from onthedot.policy import gates, recovery, retry
 from onthedot.run import Armed, Blocked, Busy, Delayed, GateAsk, Lease, Skipped
 from onthedot.settings import Settings
 from onthedot.stores.base import Ask, Hint, Store
+from onthedot.tasks.context import Desk
 from onthedot.tasks.registry import Registry, arguments_of
 from onthedot.verdict import Finish, Outcome, OutcomeKind, Verdict
 from onthedot.work.attempt import Attempt, Runner, never_begun
@@ -59,6 +60,7 @@ class Worker:
         self.pace = Pace(settings.batch)
         self.ahead = Ahead(min(settings.ahead, settings.seats))
         self.stopping = False
+        self.desk: Desk | None = None
         self._registry = registry
         self._finisher = finisher
         self.events = events
@@ -100,7 +102,7 @@ class Worker:
         later: dict[Micros, list[Attempt]] = {}
         for lease in leases:
             job = lease.record.job
-            attempt = Attempt(lease, micros(job.timeout) if job.timeout else 0)
+            attempt = Attempt(lease, micros(job.timeout) if job.timeout else 0, desk=self.desk)
             self._running[lease.lease_id] = attempt
             if lease.due_at <= now:
                 due_now.append(attempt)
@@ -226,6 +228,8 @@ class Worker:
             self.ended(unfired)
         for kind, runner in self._runners.items():
             runner.stop([attempt for attempt in attempts if self._kind(attempt.lease) == kind])
+        for attempt in attempts:
+            attempt.tell_to_stop()  # not before the runner knows: who ends at once was stopped all the same
 
     def fenced(self, incarnation: str) -> int:
         """This incarnation has ended: what it held is not ours any more."""

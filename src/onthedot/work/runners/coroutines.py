@@ -105,7 +105,7 @@ class CoroutineRunner:
         task = attempt.lease.record.job.task
         match task:
             case Call(handler=name):
-                return await self._registry.get(name).call(attempt.lease)
+                return await attempt.call(self._registry.get(name))
             case Sleep(duration=duration):
                 await asyncio.sleep(duration.total_seconds())
                 return None
@@ -128,6 +128,7 @@ class CoroutineRunner:
 
     def _cancel(self, attempt: Attempt) -> None:
         """Cancel the task; one that swallows it is decided without it, and keeps its seat until it ends."""
+        attempt.tell_to_stop()
         attempt.handle.cancel()
         self._loop.call_later(_PATIENCE, self._give_up, attempt)
 

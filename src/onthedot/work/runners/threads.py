@@ -76,6 +76,7 @@ class ThreadRunner:
     def _time_out(self, attempt: Attempt) -> None:
         attempt.stuck = True
         if self._decide(attempt, timed_out(attempt.timeout)):
+            attempt.tell_to_stop()
             self._tell_stuck([attempt])
         else:
             attempt.stuck = False
@@ -113,7 +114,7 @@ class ThreadRunner:
             self._tell(self._tell_started, [attempt])
         faults.point("attempt.before_call")
         try:
-            outcome = succeeded(self._registry.handler_of(attempt.lease).call(attempt.lease), self._result_bytes)
+            outcome = succeeded(attempt.call(self._registry.handler_of(attempt.lease)), self._result_bytes)
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt end the attempt, not the worker
             outcome = failed(error)
         faults.point("attempt.after_call")

@@ -1,0 +1,122 @@
+"""What an attempt tells while it runs: gathered here, at no cost to the handler, until it is written."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from typing import Any
+
+from onthedot.errors import ArgumentsError
+from onthedot.run import Lease, Progress
+from onthedot.stores.base import Note
+
+CHECKPOINT_LIMIT = 64 * 1024
+"""The most characters of JSON that a checkpoint may take: it points at data, it does not carry it."""
+
+LOG_LIMIT = 64 * 1024
+"""How many characters of an attempt's log are kept: the first half of them, and the last."""
+
+
+def encode_checkpoint(value: Any) -> str:
+    """A checkpoint as JSON; `ArgumentsError` if it is not JSON or too large.
+
+    >>> encode_checkpoint({"page": 7})
+    '{"page":7}'
+    """
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentsError(
+            f"expected JSON (numbers, text, true, false, null, lists, mappings), but {error}", subject="checkpoint"
+        ) from None
+    if len(text) > CHECKPOINT_LIMIT:
+        raise ArgumentsError(
+            f"expected at most {CHECKPOINT_LIMIT} characters of JSON, got {len(text)}; "
+            "keep the data elsewhere and save a reference",
+            subject="checkpoint",
+        )
+    return text
+
+
+class BoundedLog:
+    """Lines of text, of which the first and the last are kept.
+
+    >>> log = BoundedLog(limit=40)
+    >>> for number in range(1000):
+    ...     log.add(f"line {number}")
+    >>> print(log.text(), end="")
+    line 0
+    line 1
+    [… 8858 characters left out …]
+    line 998
+    line 999
+    """
+
+    def __init__(self, limit: int = LOG_LIMIT) -> None:
+        self._room = self._half = limit // 2
+        self._head: list[str] = []
+        self._tail: deque[str] = deque()
+        self._tail_size = 0
+        self._left_out = 0
+
+    def add(self, text: str) -> None:
+        """One more line, or several."""
+        line = text.encode(errors="backslashreplace").decode() + "\n"  # a lone surrogate cannot be stored
+        if len(line) <= self._room:
+            self._head.append(line)
+            self._room -= len(line)
+            return
+        self._room = 0  # what comes later belongs to the tail, also when it is short
+        if len(line) > self._half:
+            self._left_out += len(line) - self._half
+            line = line[-self._half :]
+        self._tail.append(line)
+        self._tail_size += len(line)
+        while self._tail_size > self._half:
+            gone = len(self._tail.popleft())
+            self._tail_size -= gone
+            self._left_out += gone
+
+    def text(self) -> str:
+        """What is kept, with a line that says how much is not."""
+        gap = f"[… {self._left_out} characters left out …]\n" if self._left_out else ""
+        return "".join(self._head) + gap + "".join(self._tail)
+
+
+class Notes:
+    """The newest progress and the log of one attempt. Handlers add to it on any thread; `take` gives what is new."""
+
+    __slots__ = ("_lock", "_log", "_number", "_progress", "lease", "waiting")
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.waiting = False  # told, and not yet taken
+        self._lock = threading.Lock()
+        self._number = 0
+        self._progress: Progress | None = None
+        self._log: BoundedLog | None = None
+
+    def progress(self, progress: Progress) -> bool:
+        """Remember the newest progress; whether this is the first news since the last `take`."""
+        with self._lock:
+            self._progress = progress
+            return self._is_first()
+
+    def log(self, text: str) -> bool:
+        """Remember a line; whether this is the first news since the last `take`."""
+        with self._lock:
+            self._log = self._log or BoundedLog()
+            self._log.add(text)
+            return self._is_first()
+
+    def _is_first(self) -> bool:
+        first, self.waiting = not self.waiting, True
+        return first
+
+    def take(self) -> Note:
+        """All there is, as a note to be written."""
+        with self._lock:
+            self.waiting = False
+            self._number += 1
+            return Note(self.lease, self._number, self._progress, None if self._log is None else self._log.text())
