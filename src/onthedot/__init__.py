@@ -10,7 +10,9 @@ from onthedot.errors import (
     DependencyCycle,
     DuplicateJob,
     KeyConflict,
+    LeaseLost,
     OnTheDotError,
+    RunFailed,
     ScheduleError,
     SlotSettled,
     StateError,
@@ -18,6 +20,7 @@ from onthedot.errors import (
     StoreUnavailable,
     UnknownHandler,
     UnknownJob,
+    UnknownRun,
     UnknownSlot,
 )
 from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, Sleep
@@ -26,14 +29,25 @@ from onthedot.schedules import at, cron, describe, every, gap, in_, parse
 from onthedot.settings import Settings
 
 if TYPE_CHECKING:
+    from onthedot.blocking import BlockingScheduler
+    from onthedot.define.calls import BoundCall, JobFunction
     from onthedot.scheduler import Scheduler
     from onthedot.tasks.context import Context
+    from onthedot.verbs import Run, Verbs
 
 __version__ = "0.1.0"
 
 # Loaded when they are asked for: they bring asyncio along, and the command line's --help should not wait for it
 # (90 ms of CPU instead of 140, measured).
-_LATER = {"Context": "onthedot.tasks.context", "Scheduler": "onthedot.scheduler"}
+_LATER = {
+    "BlockingScheduler": "onthedot.blocking",
+    "BoundCall": "onthedot.define.calls",
+    "Context": "onthedot.tasks.context",
+    "JobFunction": "onthedot.define.calls",
+    "Run": "onthedot.verbs",
+    "Scheduler": "onthedot.scheduler",
+    "Verbs": "onthedot.verbs",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -46,6 +60,8 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "After",
     "ArgumentsError",
+    "BlockingScheduler",
+    "BoundCall",
     "CatchUp",
     "Context",
     "DefinitionError",
@@ -53,13 +69,17 @@ __all__ = [
     "DuplicateJob",
     "Guarantee",
     "Job",
+    "JobFunction",
     "KeyConflict",
+    "LeaseLost",
     "Limit",
     "OnTheDotError",
     "Overlap",
     "Rate",
     "Retention",
     "Retry",
+    "Run",
+    "RunFailed",
     "ScheduleError",
     "Scheduler",
     "Settings",
@@ -70,7 +90,9 @@ __all__ = [
     "StoreUnavailable",
     "UnknownHandler",
     "UnknownJob",
+    "UnknownRun",
     "UnknownSlot",
+    "Verbs",
     "at",
     "cron",
     "describe",

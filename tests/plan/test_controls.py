@@ -179,7 +179,7 @@ async def test_verbs_name_what_they_do_not_know(url):
     async def report() -> None: ...
 
     async with sched:
-        for verb in (sched.pause, sched.resume, sched.delete, sched.trigger):
+        for verb in (sched.pause, sched.resume, sched.remove, sched.trigger):
             with pytest.raises(UnknownJob, match="no job 'reprot' is stored, did you mean 'report'"):
                 await verb("reprot")
         with pytest.raises(otd.DefinitionError, match="missed: expected 'none', 'last' or 'all', got 'some'"):
@@ -193,4 +193,4 @@ async def test_verbs_name_what_they_do_not_know(url):
         assert run.state == "scheduled"
         resumed = await sched.resume("report")
         assert resumed.released == 1
-        assert await sched.delete("report") in (0, 1)
+        assert await sched.remove("report") in (0, 1)

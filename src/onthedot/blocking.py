@@ -1,0 +1,145 @@
+"""The verbs for programs without an event loop: Flask, Django, a plain script.
+
+One portal: a thread with the loop that a program with one would have. Every verb is the scheduler's own, sent through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from onthedot.errors import StateError
+from onthedot.scheduler import Scheduler
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Portal:
+    """A thread with an event loop, and the way to it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="onthedot portal", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def ask(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do this over there, and wait for what comes of it. Interrupted, it is cancelled over there."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """End the thread, once nothing is left to do."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+def _through(
+    verb: Callable[Concatenate[Scheduler, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[BlockingScheduler, P], T]:
+    """The same verb, waited for."""
+
+    @functools.wraps(verb)
+    def ask(self: BlockingScheduler, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._ask(verb(self.scheduler, *args, **kwargs))
+
+    return ask
+
+
+class BlockingScheduler:
+    """A scheduler for programs without an event loop: the same verbs, and each returns when it is done.
+
+    `start` it once in each process (after a fork, not before), `stop` it at the end; or use `with`. Verbs may be called
+    on any thread. A run is given to `result` by its handle or id.
+
+    >>> import onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job
+    ... def add(a: int, b: int) -> int:
+    ...     return a + b
+    >>> with otd.BlockingScheduler(sched) as blocking:
+    ...     run = blocking.submit(add.call(1, 2))
+    ...     blocking.result(run, timeout="10s")
+    3
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self._portal: Portal | None = None
+        self._changing = threading.Lock()
+
+    def start(self) -> None:
+        """Open the store, store the jobs, and begin. Handlers that are coroutines run on the portal's loop."""
+        with self._changing:
+            if self._portal is not None:
+                raise StateError("the scheduler is running already; stop it before you start it again")
+            portal = Portal()
+            try:
+                portal.ask(self.scheduler.start())
+            except BaseException:
+                portal.close()
+                raise
+            self._portal = portal
+
+    def stop(self) -> None:
+        """Drain: take no new work, let attempts end (up to `settings.grace`), hand over, close. Twice is fine."""
+        with self._changing:
+            portal, self._portal = self._portal, None
+            if portal is not None:
+                try:
+                    portal.ask(self.scheduler.stop())
+                finally:
+                    portal.close()
+
+    def stop_now(self) -> None:
+        """Do not wait any longer for attempts: called on another thread while `stop` is waiting."""
+        self.scheduler.stop_now()
+
+    def __enter__(self) -> BlockingScheduler:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _ask(self, work: Coroutine[Any, Any, T]) -> T:
+        portal = self._portal
+        if portal is None:
+            work.close()
+            raise StateError("the scheduler is not running; call start() first, or use 'with'")
+        return portal.ask(work)
+
+    put = _through(Scheduler.put)
+    remove = _through(Scheduler.remove)
+    pause = _through(Scheduler.pause)
+    resume = _through(Scheduler.resume)
+    get_job = _through(Scheduler.get_job)
+    list_jobs = _through(Scheduler.list_jobs)
+    skip_next = _through(Scheduler.skip_next)
+    move_next = _through(Scheduler.move_next)
+    submit = _through(Scheduler.submit)
+    submit_many = _through(Scheduler.submit_many)
+    trigger = _through(Scheduler.trigger)
+    cancel = _through(Scheduler.cancel)
+    get_run = _through(Scheduler.get_run)
+    list_runs = _through(Scheduler.list_runs)
+    history = _through(Scheduler.history)
+    logs = _through(Scheduler.logs)
+    result = _through(Scheduler.result)

@@ -1,0 +1,94 @@
+"""A job's function, and calls of it that are checked when they are written down: what `submit` is given."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+
+from onthedot.define.arguments import encode_arguments
+from onthedot.errors import ArgumentsError
+from onthedot.job import Job
+from onthedot.tasks.context import Context
+from onthedot.tasks.registry import Handler
+
+Given = ParamSpec("Given")  # what a caller gives: the parameters without `ctx`
+Whole = ParamSpec("Whole")  # the parameters as they are written
+R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCall:
+    """A job and the arguments of one run of it: checked, and as JSON, so that nobody changes them on the way."""
+
+    job: str
+    args: str
+
+
+class JobFunction(Generic[Whole, Given, R_co]):
+    """What `@sched.job` makes of a function: the function still, and `call(…)` to ask for a run of it.
+
+    >>> import onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job
+    ... def receipt(ctx: otd.Context, tenant: str, order: int) -> str:
+    ...     return f"{tenant}: {order}"
+    >>> receipt.call("t1", order=7)
+    BoundCall(job='receipt', args='{"order":7,"tenant":"t1"}')
+    >>> receipt.call("t1")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.errors.ArgumentsError: job 'receipt': arguments do not fit receipt(...missing a required argument: 'order'
+    """
+
+    __name__: str
+
+    def __init__(self, function: Callable[Whole, R_co], handler: Handler, job: Job) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.job = job
+        self._handler = handler
+
+    def __call__(self, *args: Whole.args, **kwargs: Whole.kwargs) -> R_co:
+        """Call the function here and now, as if it were no job."""
+        return self.function(*args, **kwargs)
+
+    def call(self, *args: Given.args, **kwargs: Given.kwargs) -> BoundCall:
+        """A call to be submitted, without `ctx`. What is not given comes from the job's own arguments, if it is there.
+
+        `ArgumentsError` if the arguments do not fit the function, or are not JSON.
+        """
+        subject = f"job {self.job.name!r}"
+        named = {**self.job.args, **self._named(args, kwargs, subject)}
+        problem = self._handler.check_arguments(named)
+        if problem is not None:
+            raise ArgumentsError(problem, subject=subject)
+        return BoundCall(self.job.name, encode_arguments(named, subject=subject))
+
+    def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any], subject: str) -> dict[str, Any]:
+        """All arguments by name: that is how they are kept."""
+        parameters = list(inspect.signature(self.function).parameters.values())[self._handler.takes_context :]
+        names = [one.name for one in parameters if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD][: len(args)]
+        if len(names) < len(args):
+            raise ArgumentsError(
+                f"arguments: expected at most {len(names)} without a name, got {len(args)}", subject=subject
+            )
+        twice = kwargs.keys() & set(names)
+        if twice:
+            raise ArgumentsError(f"arguments: given twice: {', '.join(sorted(twice))}", subject=subject)
+        return {**dict(zip(names, args, strict=True)), **kwargs}
+
+    def __repr__(self) -> str:
+        return f"JobFunction({self.job.name!r}, {self.function!r})"
+
+
+class Define(Protocol):
+    """A decorator that makes a job of a function. `ctx`, if it is the first parameter, is not the caller's to give."""
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, Given], R_co], /
+    ) -> JobFunction[Concatenate[Context, Given], Given, R_co]: ...
+    @overload
+    def __call__(self, function: Callable[Given, R_co], /) -> JobFunction[Given, Given, R_co]: ...

@@ -1,0 +1,397 @@
+"""The verbs of `Scheduler`: each one is a call to the engine, on its own thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from onthedot.clock import SECOND, Micros, to_micros
+from onthedot.define.arguments import encode_arguments
+from onthedot.define.calls import BoundCall, JobFunction
+from onthedot.define.check import check_job
+from onthedot.duration import Duration, micros, parse_duration
+from onthedot.engine import Engine
+from onthedot.engine_thread import EngineThread
+from onthedot.errors import (
+    ArgumentsError,
+    DefinitionError,
+    RunFailed,
+    UnknownHandler,
+    UnknownJob,
+    UnknownRun,
+    did_you_mean,
+)
+from onthedot.ids import Ids
+from onthedot.job import Call, Job, JobRecord, Json
+from onthedot.plan.controls import resume_job
+from onthedot.plan.moving import To, except_next
+from onthedot.plan.windows import Missed
+from onthedot.run import AttemptRecord, NewRun, RunRecord, RunState, manual_trigger, submit_trigger
+from onthedot.settings import Settings
+from onthedot.stores.base import CancelAnswer, Excepted, LogRecord, Paused, PutJob, Resumed, Store
+from onthedot.tasks.registry import Registry
+from onthedot.verbs import Asked, Run, Verbs
+
+
+class Wanted(NamedTuple):
+    """One run that is asked for: of which job, with which arguments (None: the job's own), under which key."""
+
+    job: str
+    args: str | None
+    trigger: str
+    key: str = ""
+
+
+class SchedulerVerbs(Verbs):
+    """See `Verbs`. What is said there holds; here is how it is done."""
+
+    jobs: dict[str, Job]
+    registry: Registry
+    settings: Settings
+    _ids: Ids
+
+    def _running(self) -> EngineThread:
+        raise NotImplementedError
+
+    # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def put(self, job: Job) -> PutJob:
+        """Store a definition while everything runs: created, changed (a new revision) or unchanged.
+
+        Its handler, if it calls one, must be registered in this program.
+
+        >>> import asyncio, onthedot as otd
+        >>> from datetime import timedelta
+        >>> async def main() -> None:
+        ...     async with otd.Scheduler("memory:") as sched:
+        ...         nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.every("1h"),))
+        ...         print((await sched.put(nap)).change, (await sched.put(nap)).change)
+        >>> asyncio.run(main())
+        created unchanged
+        """
+        check_job(job)
+        problem = self.registry.check(job)
+        if problem is not None:
+            raise UnknownHandler(f"job {job.name!r}: {problem}")
+
+        async def work(engine: Engine) -> PutJob:
+            return await engine.put_job(job)
+
+        put = await self._running().on_engine(work)
+        self.jobs[job.name] = job
+        return put
+
+    async def remove(self, job: str) -> int:
+        """End a job; how many waiting runs were cancelled with it. Running attempts end, and are not tried again."""
+
+        async def work(store: Store) -> int:
+            return await store.delete_job((await self._stored(store, job)).id)
+
+        return await self._running().on_store(work)
+
+    async def pause(self, job: str, *, reason: str = "", until: datetime | None = None) -> Paused:
+        """Stop planning and starting runs of a job, until it is resumed (by itself at `until`). Running ones go on."""
+        at = None if until is None else to_micros(until)
+
+        async def work(store: Store) -> Paused:
+            return await store.pause((await self._stored(store, job)).id, reason=reason, until=at)
+
+        return await self._running().on_store(work)
+
+    async def resume(self, job: str, *, missed: Missed = "none", dry_run: bool = False) -> Resumed:
+        """Let a paused job go on. `missed` says what becomes of the slots of the pause; `dry_run` only tells."""
+        if missed not in ("none", "last", "all"):
+            raise DefinitionError(f"missed: expected 'none', 'last' or 'all', got {missed!r}")
+
+        async def work(store: Store) -> Resumed:
+            job_id = (await self._stored(store, job)).id
+            clock = self._running().clock
+            return await resume_job(store, job_id, missed=missed, clock=clock, settings=self.settings, dry_run=dry_run)
+
+        return await self._running().on_store(work)
+
+    async def get_job(self, job: str) -> JobRecord | None:
+        """A job as it is stored, or None."""
+
+        async def read(store: Store) -> JobRecord | None:
+            return await store.get_job(job, namespace=self._namespace_of(job))
+
+        return await self._running().on_store(read)
+
+    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
+        """The stored jobs, by namespace and name."""
+
+        async def read(store: Store) -> list[JobRecord]:
+            return await store.list_jobs(limit=limit)
+
+        return await self._running().on_store(read)
+
+    async def skip_next(self, job: str, *, slot: datetime | None = None) -> Excepted:
+        """Leave out the next slot of a job, of whichever schedule; or the one that `slot` names.
+
+        The slot is skipped(cancelled), whatever is edited or paused until then; all others stay as they are. One that
+        has begun is left alone: `SlotSettled`. Called twice, it leaves out two; with `slot` it is the same one.
+
+        >>> import asyncio, onthedot as otd
+        >>> sched = otd.Scheduler("memory:")
+        >>> @sched.job(schedule=otd.cron("0 9 1 1 *"))
+        ... async def report() -> None: ...
+        >>> async def main() -> None:
+        ...     async with sched:
+        ...         skipped = await sched.skip_next("report")
+        ...         print(f"{skipped.slot:%d %B %H:%M}", skipped.reason, skipped.run_id)
+        >>> asyncio.run(main())
+        01 January 09:00 cancelled None
+        """
+        return await self._except(job, slot, None)
+
+    async def move_next(self, job: str, *, to: To, slot: datetime | None = None) -> Excepted:
+        """Run the next slot of a job at another instant; or the slot that `slot` names. Which one, and the run's id.
+
+        `to` is an instant; or a timedelta or text like "+2h", counted from the slot; or "now". ISO text without an
+        offset is in the schedule's own zone. The slot is skipped(moved), and a run by hand takes its place in the same
+        write. A slot that has begun is left alone: `SlotSettled`. A fixed delay goes on from the new instant. Called
+        twice, it moves two slots; with `slot` the second call says where the first one went.
+
+        >>> import asyncio, onthedot as otd
+        >>> sched = otd.Scheduler("memory:")
+        >>> @sched.job(schedule=otd.cron("0 9 1 1 *"))
+        ... async def report() -> None: ...
+        >>> async def main() -> None:
+        ...     async with sched:
+        ...         moved = await sched.move_next("report", to="+2h")
+        ...         run = await sched.get_run(moved.run_id)
+        ...         print(f"{moved.slot:%H:%M}", moved.reason, (run.due_at - moved.slot_at) // 1_000_000)
+        >>> asyncio.run(main())
+        09:00 moved 7200
+        """
+        return await self._except(job, slot, to)
+
+    async def _except(self, job: str, slot: datetime | None, to: To | None) -> Excepted:
+        trigger = manual_trigger(self._ids.token())
+
+        async def work(store: Store) -> Excepted:
+            job_id = (await self._stored(store, job)).id
+            return await except_next(store, job_id, slot=slot, to=to, trigger=trigger, clock=self._running().clock)
+
+        return await self._running().on_store(work)
+
+    def _namespace_of(self, job: str) -> str:
+        return self.jobs[job].namespace if job in self.jobs else "default"
+
+    async def _stored(self, store: Store, job: str) -> JobRecord:
+        record = await store.get_job(job, namespace=self._namespace_of(job))
+        if record is None:
+            raise UnknownJob(f"no job {job!r} is stored{did_you_mean(job, self.jobs)}")
+        return record
+
+    # ── asking for runs ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(
+        self,
+        job: Asked,
+        args: Mapping[str, Any] | None = None,
+        *,
+        delay: Duration | None = None,
+        expires: Duration | None = None,
+        key: str = "",
+    ) -> Run:
+        """Ask for one run of a job, now or after `delay`. Stored when this returns.
+
+        `job` is a name or a function, with `args`; or a call that holds its arguments (`report.call(region="eu")`),
+        which a type checker can look at. With a `key` it is asked for once, however often this is called: the same key
+        and arguments give the same run (`created` is False), other arguments raise `KeyConflict`. A run that has not
+        started when it `expires` (counted from its due instant) is skipped.
+        """
+        wanted = self._wanted(job, args, submit_trigger(self._ids.token()), key)
+        [run] = await self._ask_for([wanted], delay, expires)
+        return run
+
+    async def submit_many(
+        self,
+        jobs: Iterable[Asked],
+        *,
+        delay: Duration | None = None,
+        expires: Duration | None = None,
+        keys: Sequence[str] = (),
+    ) -> list[Run]:
+        """Ask for many runs, 500 to a write; one handle each, in order. `keys`, if given, has one for each.
+
+        Every argument is checked before anything is written. Each write is whole; if one fails, those before it stay:
+        with keys the same call may be made again.
+
+        >>> import asyncio, onthedot as otd
+        >>> sched = otd.Scheduler("memory:")
+        >>> @sched.job
+        ... async def square(n: int) -> int:
+        ...     return n * n
+        >>> async def main() -> None:
+        ...     async with sched:
+        ...         runs = await sched.submit_many(square.call(n) for n in range(1000))
+        ...         print(sum(await asyncio.gather(*(run.result(timeout="20s") for run in runs))))
+        >>> asyncio.run(main())
+        332833500
+        """
+        asked = list(jobs)
+        if keys and len(keys) != len(asked):
+            raise DefinitionError(f"keys: expected one for each of {len(asked)} runs, got {len(keys)}")
+        token = self._ids.token()
+        wanted = [
+            self._wanted(job, None, submit_trigger(f"{token}-{number}"), keys[number] if keys else "")
+            for number, job in enumerate(asked)
+        ]
+        return await self._ask_for(wanted, delay, expires)
+
+    async def trigger(self, job: Asked, args: Mapping[str, Any] | None = None) -> Run:
+        """Ask for one run now, by hand. A run beside the schedule's own, never in place of one."""
+        [run] = await self._ask_for([self._wanted(job, args, manual_trigger(self._ids.token()))])
+        return run
+
+    def _wanted(self, job: Asked, args: Mapping[str, Any] | None, trigger: str, key: str = "") -> Wanted:
+        """Check what is asked for, before anything is written."""
+        if len(key) > 200:
+            raise DefinitionError(f"key: expected at most 200 characters, got {len(key)}: {key[:40]!r}…")
+        if isinstance(job, BoundCall):
+            if args is not None:
+                raise DefinitionError(f"job {job.job!r}: expected its arguments in the call, got more beside it")
+            self._check_arguments(job.job, json.loads(job.args))
+            return Wanted(job.job, job.args, trigger, key)
+        name = job if isinstance(job, str) else self._name_of(job)
+        text = None if args is None else encode_arguments(args, subject=f"job {name!r}")
+        if name in self.jobs:
+            self._check_arguments(name, self.jobs[name].args if args is None else args)
+        return Wanted(name, text, trigger, key)
+
+    def _name_of(self, function: Callable[..., Any]) -> str:
+        """The job that calls this function, whatever name it was given."""
+        if isinstance(function, JobFunction):
+            return function.job.name
+        for name, job in self.jobs.items():
+            if isinstance(job.task, Call) and self.registry.get(job.task.handler).function is function:
+                return name
+        return str(getattr(function, "__name__", ""))
+
+    def _check_arguments(self, name: str, args: Mapping[str, Any]) -> None:
+        task = self.jobs[name].task if name in self.jobs else None
+        if isinstance(task, Call):
+            problem = self.registry.get(task.handler).check_arguments(dict(args))
+            if problem is not None:
+                raise ArgumentsError(problem, subject=f"job {name!r}")
+
+    async def _ask_for(
+        self, wanted: Sequence[Wanted], delay: Duration | None = None, expires: Duration | None = None
+    ) -> list[Run]:
+        wait = 0 if delay is None else micros(parse_duration(delay, what="delay"))
+        lives = None if expires is None else micros(parse_duration(expires, what="expires"))
+
+        async def insert(store: Store) -> list[Run]:
+            records = {job: await self._stored(store, job) for job in dict.fromkeys(one.job for one in wanted)}
+            runs: list[Run] = []
+            for first in range(0, len(wanted), self.settings.batch):
+                some = wanted[first : first + self.settings.batch]
+                runs += await self._insert(store, some, records, wait, lives)
+            return runs
+
+        return await self._running().on_store(insert)
+
+    async def _insert(
+        self,
+        store: Store,
+        wanted: Sequence[Wanted],
+        records: Mapping[str, JobRecord],
+        wait: Micros,
+        lives: Micros | None,
+    ) -> list[Run]:
+        due_at = self._running().clock.now() + wait
+        expires_at = None if lives is None else due_at + lives
+        new = [NewRun(records[one.job].id, one.trigger, due_at, one.args, one.key, expires_at) for one in wanted]
+        ids = await store.submit(new)
+        keyed = [run_id for run_id, one in zip(ids, wanted, strict=True) if one.key]
+        # A trigger is drawn for each asking: under a key, the run that has ours is the one that this call created.
+        triggers = {run.id: run.trigger for run in await store.get_runs(keyed)} if keyed else {}
+        return [
+            Run(run_id, job=one.job, created=triggers.get(run_id, one.trigger) == one.trigger, verbs=self)
+            for run_id, one in zip(ids, wanted, strict=True)
+        ]
+
+    # ── runs that exist ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:
+        """Cancel a run: at once if it waits; if it runs, it is asked to stop."""
+
+        async def work(store: Store) -> CancelAnswer:
+            [answer] = await store.cancel([int(run_id)], why=why)
+            return answer
+
+        return await self._running().on_store(work)
+
+    async def get_run(self, run_id: int) -> RunRecord | None:
+        """A run, live or finished."""
+
+        async def read(store: Store) -> RunRecord | None:
+            return await store.get_run(int(run_id))
+
+        return await self._running().on_store(read)
+
+    async def list_runs(
+        self, job: str | None = None, *, states: Iterable[RunState] | None = None, limit: int = 100
+    ) -> list[RunRecord]:
+        """Live runs first, by due instant; then finished ones, newest end first."""
+        namespace = "default" if job is None else self._namespace_of(job)
+
+        async def read(store: Store) -> list[RunRecord]:
+            return await store.list_runs(job=job, namespace=namespace, states=states, limit=limit)
+
+        return await self._running().on_store(read)
+
+    async def history(self, run_id: int) -> list[AttemptRecord]:
+        """The ended attempts of a run, in order."""
+
+        async def read(store: Store) -> list[AttemptRecord]:
+            return await store.list_attempts(int(run_id))
+
+        return await self._running().on_store(read)
+
+    async def logs(self, run_id: int) -> list[LogRecord]:
+        """What the attempts of a run have logged, in order.
+
+        >>> import asyncio, onthedot as otd
+        >>> sched = otd.Scheduler("memory:")
+        >>> @sched.job
+        ... def greet(ctx: otd.Context, name: str) -> None:
+        ...     ctx.log(f"hello, {name}")
+        >>> async def main() -> None:
+        ...     async with sched:
+        ...         run = await sched.submit(greet.call("Ada"))
+        ...         await run.result(timeout="10s")
+        ...         print(await sched.logs(run))
+        >>> asyncio.run(main())
+        [LogRecord(attempt=1, text='hello, Ada\\n')]
+        """
+
+        async def read(store: Store) -> list[LogRecord]:
+            return await store.list_logs(int(run_id))
+
+        return await self._running().on_store(read)
+
+    async def result(self, run_id: int, *, timeout: Duration | None = None) -> Json:
+        """Wait until a run has ended, and what its handler has returned.
+
+        `RunFailed` if it did not succeed, `UnknownRun` if there is no such run (any more), `TimeoutError` if it has not
+        ended in time: then it goes on.
+        """
+        seconds = None if timeout is None else micros(parse_duration(timeout, what="timeout")) / SECOND
+
+        async def wait(engine: Engine) -> RunRecord | None:
+            async with asyncio.timeout(seconds):
+                return await engine.ends.wait(int(run_id))
+
+        run = await self._running().on_engine(wait)
+        if run is None:
+            raise UnknownRun(f"there is no run {int(run_id)}: expected one that was submitted and not forgotten since")
+        if run.state is not RunState.SUCCEEDED:
+            raise RunFailed(run.id, state=run.state.value, reason=run.reason, error=run.error)
+        return None if run.result is None else json.loads(run.result)
