@@ -152,6 +152,7 @@ class EngineThread:
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            if future.cancelled() and self.ended.done():
+            asking = asyncio.current_task()
+            if future.cancelled() and asking is not None and not asking.cancelling():  # not we, but the engine's end
                 raise StateError("the scheduler stopped before it could answer; ask again when it runs") from None
             raise

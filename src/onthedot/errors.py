@@ -33,11 +33,23 @@ from collections.abc import Iterable
 
 
 class OnTheDotError(Exception):
-    """The root of all errors that onthedot raises on purpose."""
+    """The root of all errors that onthedot raises on purpose.
+
+    >>> import onthedot as otd
+    >>> try:
+    ...     otd.every("no time")
+    ... except otd.OnTheDotError as error:
+    ...     print(type(error).__name__)
+    ScheduleError
+    """
 
 
 class DefinitionError(OnTheDotError, ValueError):
-    """A definition that cannot become a job. `problems` lists every reason found, not only the first."""
+    """A definition that cannot become a job. `problems` lists every reason found, not only the first.
+
+    >>> DefinitionError(["no name", "no task"], subject="job 'x'").problems
+    ['no name', 'no task']
+    """
 
     def __init__(self, problems: str | Iterable[str], *, subject: str = "") -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)
@@ -52,15 +64,37 @@ class DefinitionError(OnTheDotError, ValueError):
 
 
 class ScheduleError(DefinitionError):
-    """A schedule that cannot be read, or that would never yield an instant."""
+    """A schedule that cannot be read, or that would never yield an instant.
+
+    >>> import onthedot as otd
+    >>> otd.cron("61 * * * *")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.errors.ScheduleError: ...
+    """
 
 
 class DuplicateJob(DefinitionError):
-    """Two definitions in one program claim the same name."""
+    """Two definitions in one program claim the same name.
+
+    >>> import onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> define = sched.job(name="report")(print) and sched.job(name="report")
+    >>> define(print)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.errors.DuplicateJob: job 'report' is defined already in this program...
+    """
 
 
 class ArgumentsError(DefinitionError):
-    """Arguments that are not JSON, or larger than a run may carry."""
+    """Arguments that are not JSON, or larger than a run may carry.
+
+    >>> import onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> report = sched.job(name="report")(lambda region: None)
+    >>> report.call({1, 2})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.errors.ArgumentsError: job 'report': arguments: expected JSON ...
+    """
 
 
 class DependencyCycle(DefinitionError):
@@ -68,19 +102,62 @@ class DependencyCycle(DefinitionError):
 
 
 class UnknownJob(OnTheDotError, LookupError):
-    """No job of that name is stored."""
+    """No job of that name is stored.
+
+    >>> import asyncio, onthedot as otd
+    >>> async def main() -> None:
+    ...     async with otd.Scheduler("memory:") as sched:
+    ...         try:
+    ...             await sched.submit("reprot")
+    ...         except otd.UnknownJob as error:
+    ...             print(error)
+    >>> asyncio.run(main())
+    no job 'reprot' is stored
+    """
 
 
 class UnknownRun(OnTheDotError, LookupError):
-    """No run of that id is stored: there never was one, it was withdrawn by an edit, or forgotten since."""
+    """No run of that id is stored: there never was one, it was withdrawn by an edit, or forgotten since.
+
+    >>> import asyncio, onthedot as otd
+    >>> async def main() -> None:
+    ...     async with otd.Scheduler("memory:") as sched:
+    ...         try:
+    ...             await sched.result(7)
+    ...         except otd.UnknownRun as error:
+    ...             print(error)
+    >>> asyncio.run(main())
+    there is no run 7: expected one that was submitted and not forgotten since
+    """
 
 
 class UnknownHandler(OnTheDotError, LookupError):
-    """A job names a handler that this program has not registered."""
+    """A job names a handler that this program has not registered.
+
+    >>> import onthedot as otd
+    >>> from onthedot.job import Call
+    >>> otd.Scheduler("memory:").add(otd.Job(name="report", task=Call(handler="os.system")))
+    Traceback (most recent call last):
+    onthedot.errors.UnknownHandler: job 'report': no handler 'os.system' is registered here
+    """
 
 
 class KeyConflict(OnTheDotError):
-    """A run was submitted before with this key, and other arguments."""
+    """A run was submitted before with this key, and other arguments.
+
+    >>> import asyncio, onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> receipt = sched.job(name="receipt")(lambda order: None)
+    >>> async def main() -> None:
+    ...     async with sched:
+    ...         await sched.submit(receipt.call(order=1), key="k")
+    ...         try:
+    ...             await sched.submit(receipt.call(order=2), key="k")
+    ...         except otd.KeyConflict as error:
+    ...             print(error)
+    >>> asyncio.run(main())
+    key 'k': used before by run 1, with other arguments
+    """
 
 
 class RevisionConflict(OnTheDotError):
@@ -88,11 +165,19 @@ class RevisionConflict(OnTheDotError):
 
 
 class UnknownSlot(OnTheDotError, LookupError):
-    """No schedule of the job has a slot at that instant."""
+    """No schedule of the job has a slot at that instant.
+
+    >>> issubclass(UnknownSlot, LookupError)
+    True
+    """
 
 
 class SlotSettled(OnTheDotError):
-    """A slot whose fate cannot be given any more: it has begun, it has its fate, or it is past."""
+    """A slot whose fate cannot be given any more: it has begun, it has its fate, or it is past.
+
+    >>> issubclass(SlotSettled, OnTheDotError)
+    True
+    """
 
 
 class WindowStale(OnTheDotError):
@@ -106,11 +191,20 @@ class WindowStale(OnTheDotError):
 
 
 class StoreError(OnTheDotError):
-    """The store could not be read or written."""
+    """The store could not be read or written.
+
+    >>> issubclass(StoreUnavailable, StoreError), issubclass(StoreUnusable, StoreError)
+    (True, True)
+    """
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached or written at the moment; the same call may be made again."""
+    """The store cannot be reached or written at the moment; the same call may be made again.
+
+    >>> raise StoreUnavailable("shop.db: locked for 5 s")
+    Traceback (most recent call last):
+    onthedot.errors.StoreUnavailable: shop.db: locked for 5 s
+    """
 
 
 class StoreUnusable(StoreError):
@@ -134,7 +228,14 @@ class RunFailed(OnTheDotError):
 
 
 class LeaseLost(OnTheDotError):
-    """The attempt has lost its lease: its node was taken for dead, and its run belongs to somebody else."""
+    """The attempt has lost its lease: its node was taken for dead, and its run belongs to somebody else.
+
+    >>> async def report(ctx):
+    ...     try:
+    ...         await ctx.checkpoint(7)
+    ...     except LeaseLost:
+    ...         return  # end: whatever this attempt does counts no more
+    """
 
 
 class TermLost(OnTheDotError):
@@ -146,7 +247,13 @@ class NodeExpired(OnTheDotError):
 
 
 class StateError(OnTheDotError, RuntimeError):
-    """A verb was called at a moment when it makes no sense."""
+    """A verb was called at a moment when it makes no sense.
+
+    >>> import asyncio, onthedot as otd
+    >>> asyncio.run(otd.Scheduler("memory:").submit("report"))
+    Traceback (most recent call last):
+    onthedot.errors.StateError: the scheduler is not running; call start() first, or use 'async with'
+    """
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -31,7 +31,11 @@ class JobState(StrEnum):
 
 
 class Guarantee(StrEnum):
-    """What is promised about the attempts of a run when a node dies."""
+    """What is promised about the attempts of a run when a node dies.
+
+    >>> Guarantee("at_most_once").name
+    'AT_MOST_ONCE'
+    """
 
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"
@@ -106,7 +110,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sleep:
-    """Nothing for a while: execution simulated, for trying schedules out."""
+    """Nothing for a while: execution simulated, for trying schedules out.
+
+    >>> task_name(Sleep(duration=timedelta(seconds=5)))
+    'sleep'
+    """
 
     duration: timedelta
 
@@ -144,6 +152,9 @@ class Overlap:
     `allow`: they run side by side, at most `max_running` of them (None: any number).
 
     Only slots are skipped or replaced. Submitted runs and slots that are caught up wait, however many there are.
+
+    >>> Overlap("wait", max_waiting=3).max_waiting
+    3
     """
 
     mode: OverlapMode
@@ -305,7 +316,11 @@ def _type_name(kind: type[BaseException] | str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One definition. Two jobs with equal fields are the same definition."""
+    """One definition. Two jobs with equal fields are the same definition.
+
+    >>> Job(name="nap", task=Sleep(duration=timedelta(seconds=5))).overlap is None
+    True
+    """
 
     name: str
     task: Task

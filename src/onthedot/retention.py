@@ -23,6 +23,9 @@ class Retention:
     """How long finished runs are kept. What goes is still counted, by job, day and state. None: no such limit.
 
     The key of a submitted run is kept exactly as long as the run: until then, submitting it again gives the same run.
+
+    >>> Retention(age=2 * DAY).failures_age == 90 * DAY
+    True
     """
 
     age: Micros | None = 7 * DAY

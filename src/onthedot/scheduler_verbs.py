@@ -20,12 +20,11 @@ from onthedot.errors import (
     DefinitionError,
     RunFailed,
     UnknownHandler,
-    UnknownJob,
     UnknownRun,
-    did_you_mean,
 )
 from onthedot.ids import Ids
 from onthedot.job import Call, Job, JobRecord, Json
+from onthedot.plan.asking import find_job
 from onthedot.plan.controls import resume_job
 from onthedot.plan.moving import To, except_next
 from onthedot.plan.windows import Missed
@@ -183,10 +182,7 @@ class SchedulerVerbs(Verbs):
         return self.jobs[job].namespace if job in self.jobs else "default"
 
     async def _stored(self, store: Store, job: str) -> JobRecord:
-        record = await store.get_job(job, namespace=self._namespace_of(job))
-        if record is None:
-            raise UnknownJob(f"no job {job!r} is stored{did_you_mean(job, self.jobs)}")
-        return record
+        return await find_job(store, job, namespace=self._namespace_of(job), known=self.jobs)
 
     # ── asking for runs ──────────────────────────────────────────────────────────────────────────────────────
 

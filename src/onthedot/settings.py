@@ -12,7 +12,11 @@ from onthedot.retention import Retention
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a node behaves. Lengths of time are microseconds; the defaults suit production."""
+    """How a node behaves. Lengths of time are microseconds; the defaults suit production.
+
+    >>> Settings(seats=8).node_ttl // SECOND
+    15
+    """
 
     node_id: str = ""
     """The node's name; empty: generated at start."""

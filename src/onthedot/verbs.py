@@ -23,7 +23,11 @@ Asked = str | Callable[..., Any] | BoundCall
 
 
 class Verbs(Protocol):
-    """What can be asked of onthedot. Jobs are named; runs are given by id, or by their handle, which is one."""
+    """What can be asked of onthedot. Jobs are named; runs are given by id, or by their handle, which is one.
+
+    >>> async def nightly(onthedot: Verbs) -> int:
+    ...     return len(await onthedot.list_runs("report"))
+    """
 
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
 

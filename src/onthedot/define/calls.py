@@ -21,7 +21,13 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class BoundCall:
-    """A job and the arguments of one run of it: checked, and as JSON, so that nobody changes them on the way."""
+    """A job and the arguments of one run of it: checked, and as JSON, so that nobody changes them on the way.
+
+    Made by `JobFunction.call`.
+
+    >>> BoundCall("report", '{"region":"eu"}').job
+    'report'
+    """
 
     job: str
     args: str

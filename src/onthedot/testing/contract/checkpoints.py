@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onthedot.retention import Cut, Mark
-from onthedot.run import TERMINAL, Checkpoint, Lease, Progress, RunState
+from onthedot.run import TERMINAL, Checkpoint, Lease, NewRun, Progress, RunState
 from onthedot.stores.base import LogRecord, Note
 from onthedot.testing.contract.register import check
 from onthedot.testing.contract.workbench import CANCELLED, DEAD, LOST, SUCCESS, Workbench, at, recover, retry
@@ -230,6 +230,29 @@ async def check_logs_are_kept_by_attempt(bench: Workbench) -> None:
     assert await note(bench, second, 1, log="again: ☃")
     logs = await bench.store.list_logs(lease.run_id)
     assert logs == [LogRecord(1, "one\ntwo"), LogRecord(2, "again: ☃")]
+
+
+@check
+async def check_every_end_is_hinted(bench: Workbench) -> None:
+    """Whoever waits for a run is told that one has ended: finished, cancelled, expired; a retry is no end."""
+    hints: list[str] = []
+    bench.store.hints.listen(lambda hint: hints.append(hint.kind))
+    lease = await running(bench)
+    assert await bench.finish(lease, retry(0))
+    assert "ends" not in hints
+    [second] = await bench.take(lease.incarnation)
+    assert await bench.finish(second)
+    assert "ends" in hints
+    hints.clear()
+    waiting = await bench.submit(lease.record, due=50)
+    await bench.store.cancel([waiting], why="enough", now=bench.now)
+    assert "ends" in hints
+    hints.clear()
+    late = NewRun(lease.record.id, "submit:late", at(0), expires_at=at(1))
+    await bench.store.submit([late], now=bench.now)
+    bench.turn(2)
+    assert len(await bench.expire()) == 1
+    assert "ends" in hints
 
 
 @check
