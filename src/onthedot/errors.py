@@ -98,7 +98,19 @@ class ArgumentsError(DefinitionError):
 
 
 class DependencyCycle(DefinitionError):
-    """A job that would, over however many others, run after itself."""
+    """A job that would, over however many others, run after itself.
+
+    >>> import onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> try:
+    ...     @sched.job(after=["tidy"])
+    ...     async def tidy() -> None: ...
+    ... except otd.DefinitionError as error:
+    ...     print("refused")
+    refused
+    >>> issubclass(otd.DependencyCycle, otd.DefinitionError)
+    True
+    """
 
 
 class UnknownJob(OnTheDotError, LookupError):
