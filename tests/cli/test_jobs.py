@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sqlite3
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
+
+import onthedot as otd
+from onthedot.cli.main import cli
 
 Call = Callable[..., Result]
 
@@ -94,3 +99,24 @@ def test_a_database_of_another_version_is_left_as_it_is(
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
     assert database.read_bytes() == before
+
+
+async def test_what_a_job_runs_after_is_shown_where_schedules_are(tmp_path: Path):
+    path = tmp_path / "after.db"
+    sched = otd.Scheduler(f"sqlite:///{path}")
+    sleep = otd.Sleep(duration=timedelta(0))
+    sched.add(otd.Job(name="alarm", task=sleep, after=otd.After("load", "clean", any=True, on="failure")))
+    sched.add(otd.Job(name="report", task=sleep, after=otd.After("load", "clean"), schedules=(otd.every("1h"),)))
+    async with sched:
+        pass
+    shown = await asyncio.to_thread(call_jobs, "--db", str(path))
+    assert [line[-2:] for line in cells(shown)[1:] if len(line) < 6 or line[0] == "alarm"] == [
+        ["-", "after any of clean, load, if it fails"],
+        ["-", "after clean, load"],
+    ]
+    jobs = json.loads((await asyncio.to_thread(call_jobs, "--db", str(path), "--json")).output)
+    assert jobs[1]["after"] == {"jobs": ["clean", "load"], "any": False, "on": "success"}
+
+
+def call_jobs(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["jobs", *arguments], prog_name="onthedot")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from onthedot.run import TERMINAL, RunState
+from onthedot.after import COUNTING
+from onthedot.run import TERMINAL, RunState, after_trigger
 from tests.crash.kit import Evidence
-from tests.crash.victim import CAREFUL, SETTINGS
+from tests.crash.victim import ALWAYS, CAREFUL, FOLLOWER, SETTINGS
 
 _GRID = {"always": 100_000, "careful": 150_000, "long": 300_000, "stubborn": 400_000}
 
@@ -16,6 +17,7 @@ def check_all(evidence: Evidence) -> None:
     no_succeeded_run_executes_again(evidence)
     assert lost_attempts_follow_their_guarantee(evidence), "no attempt was ever lost: the kills have shown nothing"
     nothing_starts_early(evidence)
+    every_end_that_counts_has_one_follower(evidence)
 
 
 def every_acknowledged_run_is_there_and_ended(evidence: Evidence) -> None:
@@ -93,3 +95,12 @@ def nothing_starts_early(evidence: Evidence) -> None:
         for start in starts:
             assert start["at"] >= start["slot"], f"{start['slot'] - start['at']} µs early: {start}"
     assert SETTINGS.node_ttl == 1_000_000
+
+
+def every_end_that_counts_has_one_follower(evidence: Evidence) -> None:
+    """A run and what runs after it are one write: neither is ever there without the other."""
+    parents = [run for run in evidence.runs.values() if run.job in (ALWAYS, CAREFUL) and run.state in COUNTING]
+    expected = sorted((after_trigger(run.id), run.ended_at) for run in parents)
+    found = sorted((run.trigger, run.slot_at) for run in evidence.runs.values() if run.job == FOLLOWER)
+    assert len(expected) > 10, "too few ends to show anything"
+    assert found == expected, f"{set(found) ^ set(expected)} have no follower, or follow nothing, or twice"

@@ -23,6 +23,7 @@ SETTINGS = replace(
 )
 EVERYTHING = otd.CatchUp("all", limit=1000, window="1h")
 ALWAYS, CAREFUL, LONG, ERRAND, STUBBORN = "always", "careful", "long", "errand", "stubborn"
+FOLLOWER = "follower"
 
 
 class Journal:
@@ -48,6 +49,12 @@ class Journal:
 
 def program(database: Path, journal: Journal, boot: int) -> otd.Scheduler:
     sched = otd.Scheduler(f"sqlite:///{database}", settings=SETTINGS)
+
+    # Stored before those that it runs after, so that none of their ends can come before it is there.
+    @sched.job(name=FOLLOWER, after=otd.After(ALWAYS, CAREFUL, any=True, on="either"))
+    async def follower(ctx: Context) -> None:
+        journal.attempt("start", ctx)
+        journal.attempt("end", ctx)
 
     @sched.job(name=ALWAYS, schedule=otd.every("100ms"), catch_up=EVERYTHING)
     async def always(ctx: Context) -> None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from onthedot.errors import OnTheDotError
 from onthedot.job import JobRecord
 from onthedot.run import ArmAnswer, Blocked, Busy, Lease, RunRecord, Skipped
-from onthedot.stores.base import PutJob, ScheduleState, Store
+from onthedot.stores.base import Parent, PutJob, ScheduleState, Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing.contract.workbench import Workbench
@@ -39,8 +39,13 @@ class Twin:
 
     async def learn(self) -> None:
         """Note every run by its key."""
-        for run in await self.store.list_runs(limit=100_000):
-            self.names.setdefault(run.id, f"{run.job}/{run.trigger}/{run.slot_at}")
+        for run in sorted(await self.store.list_runs(limit=100_000), key=lambda run: run.id):
+            self.names.setdefault(run.id, f"{run.job}/{self.trigger(run.trigger)}/{run.slot_at}")
+
+    def trigger(self, trigger: str) -> str:
+        """What asked for a run; another run, by its name."""
+        kind, _, of = trigger.partition(":")
+        return f"after:{self.names[int(of)]}" if kind == "after" else trigger
 
     def id_of(self, name: str) -> int:
         return next(run_id for run_id, one in reversed(self.names.items()) if one == name)
@@ -56,8 +61,12 @@ class Twin:
                 )  # fmt: skip
             case RunRecord():
                 said = re.sub(r"run (\d+)", lambda found: self.names[int(found[1])], value.reason)
-                rest = [getattr(value, one.name) for one in fields(value) if one.name not in ("id", "reason")]
-                return (self.names[value.id], said, *rest)
+                rest = [
+                    getattr(value, one.name) for one in fields(value) if one.name not in ("id", "reason", "trigger")
+                ]
+                return (self.names[value.id], said, *rest)  # its name says what asked for it
+            case Parent():
+                return (value.name, value.run_id and self.names[value.run_id], value.ended_at)
             case Busy() | Blocked() | Skipped():
                 return (type(value).__name__, value.gate, self.names[value.holder])
             case ScheduleState() | PutJob():  # SQLite tells why a job is paused with the job itself only
@@ -165,6 +174,8 @@ class Twins:
         seen["attempts"] = sorted(seen["attempts"], key=repr)
         seen["attempts"] = [[one[2:] for one in of_run] for of_run in seen["attempts"]]  # without the run's number
         seen["gates"] = await twin.gates()
+        jobs = await twin.store.list_jobs()
+        seen["parents"] = [[twin.plain(one) for one in await twin.store.parents_of(job.id)] for job in jobs]
         return seen
 
 
