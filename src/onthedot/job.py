@@ -7,11 +7,12 @@ policy is decided in `policy/`, and text or code becomes a `Job` in `define/`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeGuard, get_args
 
 from onthedot.after import After
 from onthedot.duration import Duration, parse_duration
@@ -44,12 +45,18 @@ class Guarantee(StrEnum):
 # ── schedules: rules that yield instants ─────────────────────────────────────────────────────────────────────
 
 
+_SPARSE = {"sparse": True}  # not written while it is at its default: what was stored before it came stays equal
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cron:
     """Wall-clock times in a zone, written as cron: 5 fields, 6 with seconds first, 4 as `second minute hour day`.
 
     `gap` says what becomes of a fixed time that a clock change leaves out, `fold` of one that it repeats.
-    `run_once` keeps the first match after the schedule was created and no other.
+    No slot lies before `start` or after `end`. `max_count` keeps that many slots in all, the first ones from `start`
+    on, or without one after the schedule was created; skipped ones count. `run_once` keeps one.
+    A slot's run is due up to `jitter` after the slot, by a distance that is always the same for that slot.
+    Runs of its slots get the job's arguments, updated by `args`.
     """
 
     expression: str
@@ -57,16 +64,28 @@ class Cron:
     gap: Literal["run_after", "skip"] = "run_after"
     fold: Literal["first", "second", "both"] = "first"
     run_once: bool = False
+    start: datetime | None = field(default=None, metadata=_SPARSE)
+    end: datetime | None = field(default=None, metadata=_SPARSE)
+    max_count: int | None = field(default=None, metadata=_SPARSE)
+    jitter: timedelta = field(default=timedelta(0), metadata=_SPARSE)
+    args: Mapping[str, Json] = field(default_factory=dict, hash=False, metadata=_SPARSE)
     id: str = ""
+    spread: str = field(default="", compare=False, repr=False)  # what H stands for hangs on this; its job sets it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Every:
-    """Fixed steps of real time, counted from `anchor` (default: 1970-01-01 UTC), in both directions."""
+    """Fixed steps of real time, counted from `anchor` (default: 1970-01-01 UTC), in both directions. The rest as in
+    `Cron`."""
 
     interval: timedelta
     anchor: datetime | None = None
     run_once: bool = False
+    start: datetime | None = field(default=None, metadata=_SPARSE)
+    end: datetime | None = field(default=None, metadata=_SPARSE)
+    max_count: int | None = field(default=None, metadata=_SPARSE)
+    jitter: timedelta = field(default=timedelta(0), metadata=_SPARSE)
+    args: Mapping[str, Json] = field(default_factory=dict, hash=False, metadata=_SPARSE)
     id: str = ""
 
 
@@ -76,15 +95,24 @@ class FixedDelay:
 
     delay: timedelta
     start: datetime | None = None
+    args: Mapping[str, Json] = field(default_factory=dict, hash=False, metadata=_SPARSE)
     id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class At:
-    """One instant."""
+    """One instant, or several: `more` are those after the first, ascending."""
 
     instant: datetime
+    more: tuple[datetime, ...] = field(default=(), metadata=_SPARSE)
+    jitter: timedelta = field(default=timedelta(0), metadata=_SPARSE)
+    args: Mapping[str, Json] = field(default_factory=dict, hash=False, metadata=_SPARSE)
     id: str = ""
+
+    @property
+    def instants(self) -> tuple[datetime, ...]:
+        """All of them."""
+        return (self.instant, *self.more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +120,8 @@ class In:
     """One instant, `delay` after the schedule was created."""
 
     delay: timedelta
+    jitter: timedelta = field(default=timedelta(0), metadata=_SPARSE)
+    args: Mapping[str, Json] = field(default_factory=dict, hash=False, metadata=_SPARSE)
     id: str = ""
 
 
@@ -343,6 +373,48 @@ class Job:
     on: Literal["any", "all"] = "any"  # all: each slot runs once on every worker that serves the queue
     share: str = ""  # the argument by whose value its queue is shared, if that is shared fairly
     assignment: Literal["worker", "leader"] = "worker"  # who finds a place for a run: workers take, or the leader gives
+
+    def __post_init__(self) -> None:
+        """`H` in its cron expressions is spread by what the job is called: every `Job` says so to its own schedules."""
+        if any(_has_spread(schedule) for schedule in self.schedules):
+            spread = job_name(self)
+            told = (replace(one, spread=spread) if _has_spread(one) else one for one in self.schedules)
+            object.__setattr__(self, "schedules", tuple(told))
+
+
+_SPREAD = re.compile(r"(?<![A-Za-z])[Hh](?![A-Za-z])")
+
+
+def _has_spread(schedule: Schedule) -> TypeGuard[Cron]:
+    return isinstance(schedule, Cron) and bool(_SPREAD.search(str(schedule.expression)))
+
+
+def job_name(job: Job) -> str:
+    """The name that no other job has: what spreads `H` and jitter, the same in every store and for ever.
+
+    >>> job_name(Job(name="report", task=Call(handler="report")))
+    'default/report'
+    """
+    return f"{job.namespace}/{job.name}"
+
+
+def canonical(arguments: Mapping[str, Json]) -> str:
+    """Arguments as the one JSON text that equal ones share.
+
+    >>> canonical({"b": 1, "a": [True, None]})
+    '{"a":[true,null],"b":1}'
+    """
+    return json.dumps(dict(arguments), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def slot_args(job: Job, schedule: Schedule) -> str | None:
+    """The arguments of a schedule's runs: the job's, updated by its own, in canonical JSON. None: the job's own.
+
+    >>> nightly = Cron(expression="@daily", args={"full": True})
+    >>> slot_args(Job(name="j", task=Call(handler="j"), args={"full": False, "n": 1}), nightly)
+    '{"full":true,"n":1}'
+    """
+    return canonical({**job.args, **schedule.args}) if schedule.args else None
 
 
 def share_of(job: Job, args: str | None) -> str:

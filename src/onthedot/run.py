@@ -60,6 +60,7 @@ LIVE: frozenset[RunState] = frozenset(MOVES) - TERMINAL
 
 
 SLOT_PREFIX = "schedule:"
+BACKFILL_PREFIX = "backfill:"
 
 
 def slot_trigger(schedule_id: str) -> str:
@@ -80,6 +81,11 @@ def manual_trigger(token: str) -> str:
 def after_trigger(run_id: int) -> str:
     """The trigger of a run that follows the end of another one."""
     return f"after:{run_id}"
+
+
+def backfill_trigger(schedule_id: str) -> str:
+    """The trigger of a run that somebody asked for, of a slot that has passed. Its instant is the slot."""
+    return BACKFILL_PREFIX + schedule_id
 
 
 def is_slot(trigger: str) -> bool:
@@ -111,6 +117,12 @@ class NewRun:
     args: str | None = None  # canonical JSON, or None for the job's own arguments
     key: str = ""  # the same key is the same run, whatever its trigger and instant
     expires_at: Micros | None = None  # not started by then: skipped
+    slot_at: Micros | None = None  # the instant in its key, if that is not when it is due: what a backfill is for
+
+    @property
+    def instant(self) -> Micros:
+        """The instant in its key."""
+        return self.due_at if self.slot_at is None else self.slot_at
 
 
 class Checkpoint(NamedTuple):

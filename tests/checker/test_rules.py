@@ -60,6 +60,11 @@ def edited(before: int, after: int, at: float = 62, slots=(), withdrawn=()) -> S
 GOOD["the next slot planned"] = replanned()
 GOOD["an edit that plans on"] = edited(66, 125, slots=[120])
 SUBMIT: dict[str, Any] = {"run": 5, "job_id": 1, "trigger": "submit:x", "slot": 62 * S, "due": 62 * S, "body": None}
+BACKFILL: dict[str, Any] = SUBMIT | {"trigger": f"backfill:{SCHEDULE}", "slot": 1 * S}
+GOOD["a backfill of two slots, asked for twice"] = (
+    beginning().add(62, "submit", **BACKFILL).add(62, "submit", **BACKFILL | {"run": 6, "slot": 2 * S})
+    .add(63, "submit", **BACKFILL)
+)  # fmt: skip
 AMO: dict[str, Any] = {"guarantee": "at_most_once"}
 DEAD: dict[str, Any] = {"state": "dead", "outcome": "failed", "failed": True}
 
@@ -142,6 +147,7 @@ BAD = {
     ("S12", "a plan of an old revision"): replanned(rev=7),
     ("S15", "an old revision armed"): changed(good(), "arm", rev=0),
     ("S15", "another definition executed"): changed(good(), "start", mark=4),
+    ("S15", "arguments that its schedule never had"): changed(good(), "arm", body='{"mark":9}'),
     ("S16", "more failures than attempts"): beginning().lease(59, "arm").verdict(60, **DEAD | {"state": "scheduled"})
     .lease(61, "arm", lease="l2", attempt=2, fence=2, failures=1).verdict(62, lease="l2", attempt=2, **DEAD),
     ("S16", "a lease that counts wrong"): changed(good(), "arm", failures=1),
@@ -153,6 +159,8 @@ BAD = {
     ("S18", "a run that vanished"): without(good(), "final").add(62, "final", "api", run=3, recorded=0),
     ("S18", "a read of the past"): good().add(63, "read", "api", run=1, state="running"),
     ("S19", "two runs for one key"): good().add(62, "submit", **SUBMIT).add(63, "submit", **SUBMIT | {"run": 6}),
+    ("S19", "two runs for one slot of a backfill"): good().add(62, "submit", **BACKFILL)
+    .add(63, "submit", **BACKFILL | {"run": 6}),
     ("S19", "another body"): good().add(62, "submit", **SUBMIT).add(63, "submit", **SUBMIT | {"body": "{}"}),
     ("matching by key", "a success without an end"): without(good(), "end"),
     ("matching by key", "another slot"): changed(good(), "start", slot=0),

@@ -114,3 +114,20 @@ def test_json(call: Call):
             },
         ],
     }
+
+
+def test_h_is_shown_as_the_job_has_it(call: Call):
+    result = call("next", "H/20 H(0-5) * * *", "--job", "report", "--from", "2026-01-01T00:00Z", "-n", "1")
+    assert "fields    second 0, minute 17-59/20, hour 0, day *" in result.output
+    assert "note" not in result.output
+    other = call("next", "H/20 H(0-5) * * *", "--job", "team/report", "--json", "--from", "2026-01-01T00:00Z")
+    assert json.loads(other.output)["expression"] == "H/20 H(0-5) * * *"
+    assert json.loads(other.output)["fields"] != {"second": "0", "minute": "17-59/20", "hour": "0"}
+    nobody = call("next", "H * * * *")
+    assert "note      H is another value for each job: say for which with --job" in nobody.output
+
+
+def test_several_instants_are_shown(call: Call):
+    result = call("next", "at 2026-02-01T09:00Z, 2026-03-01T09:00Z", "--from", "2026-01-01T00:00Z")
+    assert "reading   at 2026-02-01 09:00 UTC, 2026-03-01 09:00 UTC" in result.output
+    assert len(rows(result)) == 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -23,10 +25,36 @@ crons = st.builds(
     id=ids,
 )
 everys = st.builds(Every, interval=lengths, anchor=st.none() | instants, run_once=st.booleans(), id=ids)
-schedules: st.SearchStrategy[Schedule] = st.one_of(
+jitters = st.timedeltas(timedelta(0), timedelta(days=1))
+arguments = st.dictionaries(st.sampled_from("abc"), st.integers() | st.text(max_size=3) | st.none(), max_size=2)
+
+
+@st.composite
+def with_options(draw: st.DrawFn, kind: st.SearchStrategy[Schedule]) -> Schedule:
+    """The same, with what many schedules may have; never a start and an end that leave nothing between."""
+    schedule = draw(kind)
+    options: dict[str, Any] = {"args": draw(arguments)}
+    if not isinstance(schedule, FixedDelay):
+        options["jitter"] = draw(jitters)
+    if isinstance(schedule, Cron | Every):
+        options[draw(st.sampled_from(["start", "end"]))] = draw(instants)
+        if not schedule.run_once:
+            options["max_count"] = draw(st.none() | st.integers(1, 20))
+    return replace(schedule, **options)
+
+
+@st.composite
+def several_instants(draw: st.DrawFn) -> At:
+    first, *more = sorted(draw(st.sets(instants, min_size=1, max_size=5)))
+    return At(instant=first, more=tuple(more), id=draw(ids))
+
+
+plain: st.SearchStrategy[Schedule] = st.one_of(
     crons,
     everys,
     st.builds(FixedDelay, delay=lengths, start=st.none() | instants, id=ids),
     st.builds(At, instant=instants, id=ids),
+    several_instants(),
     st.builds(In, delay=lengths, id=ids),
 )
+schedules: st.SearchStrategy[Schedule] = plain | with_options(plain)

@@ -9,7 +9,7 @@ import pytest
 
 from onthedot.errors import ScheduleError
 from onthedot.job import At, Cron, Every, FixedDelay, In
-from onthedot.schedules import at, cron, every, gap, in_
+from onthedot.schedules import at, check, cron, every, gap, in_
 
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -47,3 +47,12 @@ def test_each_constructor_checks(make, part):
     with pytest.raises(ScheduleError) as refused:
         make()
     assert part in str(refused.value)
+
+
+def test_several_instants_are_sorted_and_each_is_there_once():
+    later = datetime(2026, 2, 1, tzinfo=UTC)
+    assert at(later, NEW_YEAR, "2026-01-01T01:00+01:00") == At(instant=NEW_YEAR, more=(later,))
+    with pytest.raises(ScheduleError, match="at least one point in time"):
+        at()
+    with pytest.raises(ScheduleError, match="ascending order"):
+        check(At(instant=later, more=(NEW_YEAR,)))

@@ -76,6 +76,10 @@ def test_what_is_refused(text, options, parts):
 def test_a_printed_schedule_is_read_back(schedule):
     names = [name for name in ("tz", "gap", "fold", "run_once") if hasattr(schedule, name)]
     options = {name: getattr(schedule, name) for name in names}
+    for name in ("start", "end", "max_count", "jitter", "args"):
+        value = getattr(schedule, name, None)
+        if value and not (name == "start" and isinstance(schedule, FixedDelay)):  # that one is in its text
+            options[name] = value
     assert parse(to_text(schedule), **options, id=schedule.id) == schedule
 
 
@@ -87,3 +91,25 @@ def test_any_text_is_read_or_refused(text):
     except ScheduleError:
         return
     check(schedule)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "part"),
+    [
+        ("gap 10m", {"jitter": "30s"}, "jitter: it belongs to 'cron' and 'every' and 'at' and 'in', not to 'gap'"),
+        ("at 2026-01-01T00:00Z", {"max_count": 3}, "max_count: it belongs to 'cron' and 'every', not to 'at'"),
+        ("in 10m", {"end": NEW_YEAR}, "end: it belongs to 'cron' and 'every', not to 'in'"),
+        ("every 10m", {"jiter": "30s"}, "jiter: unknown option, did you mean 'jitter'?"),
+    ],
+)
+def test_options_that_do_not_belong_are_refused(text, options, part):
+    with pytest.raises(ScheduleError) as refused:
+        parse(text, **options)
+    assert part in str(refused.value)
+
+
+def test_several_instants_are_one_line():
+    text = "at 2026-01-01T00:00Z, 2026-02-01T00:00Z"
+    assert parse("at 2026-02-01T00:00Z,2026-01-01T01:00+01:00 , 2026-01-01T00:00Z") == parse(text)
+    assert to_text(parse(text)) == text
+    assert parse("at 2026-01-01T00:00:00,5Z") == parse("at 2026-01-01T00:00:00.5Z")

@@ -28,6 +28,7 @@ MOST = 1_000
     "--gap", type=click.Choice(["run_after", "skip"]), help="For a fixed time that a clock change leaves out."
 )
 @click.option("--fold", type=click.Choice(["first", "second", "both"]), help="For a fixed time that it repeats.")
+@click.option("--job", metavar="NAME", help="The job whose name (or namespace/name) chooses what H stands for.")
 @with_json("one JSON object")
 @with_debug
 def command(
@@ -37,24 +38,27 @@ def command(
     start: str | None,
     gap: Literal["run_after", "skip"] | None,
     fold: Literal["first", "second", "both"] | None,
+    job: str | None,
     as_json: bool,
 ) -> None:
     """Show how EXPR is read, in words, and its next instants.
 
     EXPR is what a job's schedule may be: cron with 5 fields (6 with seconds in front, 4 for 'second minute hour day'),
-    '@daily' and the like, 'every 1h30m', 'gap 10m', 'at 2026-01-01T09:00+01:00', 'in 10m'.
+    '@daily' and the like, 'every 1h30m', 'gap 10m', 'at 2026-01-01T09:00+01:00', 'in 10m'. H in a cron field is a value
+    that the job's name chooses.
 
     \b
     Examples:
       onthedot next "30 2 * * *" --tz Europe/Berlin
       onthedot next "*/10 * * * * *" -n 3
+      onthedot next "H H(0-5) * * *" --job report
       onthedot next "30 2 * * *" --tz Europe/Berlin --from 2026-03-27T12:00+01:00
     """
     from onthedot.clock import SystemClock, to_micros
     from onthedot.schedules import parse, slots
     from onthedot.schedules.instants import read_instant
 
-    schedule = parse(_one(words), tz=tz, gap=gap, fold=fold)
+    schedule = _of_job(parse(_one(words), tz=tz, gap=gap, fold=fold), job)
     now = SystemClock().now() if start is None else to_micros(read_instant(start, tz=tz or "UTC", what="--from"))
     where = _where(schedule, tz)
     instants = list(islice(slots(schedule, now, origin=now), count))
@@ -73,6 +77,15 @@ def _one(words: tuple[str, ...]) -> str:
     return words[0]
 
 
+def _of_job(schedule: Schedule, job: str | None) -> Schedule:
+    """The schedule as a job of this name has it."""
+    from onthedot.job import Call, Job
+
+    namespace, _, name = (job or "").rpartition("/")
+    called = Job(name=name, namespace=namespace or "default", task=Call(handler=""), schedules=(schedule,))
+    return called.schedules[0]
+
+
 def _where(schedule: Schedule, tz: str | None) -> tzinfo:
     from onthedot.job import Cron
     from onthedot.schedules.zones import zone
@@ -86,8 +99,10 @@ def _reading(schedule: Schedule, where: tzinfo) -> list[str]:
 
     lines = [f"reading   {describe(schedule)}"]
     if isinstance(schedule, Cron):
-        fields = cron_fields(schedule.expression)
+        fields = cron_fields(schedule.expression, schedule.spread)
         lines.append("fields    " + ", ".join(f"{name} {text}" for name, text in fields.items()))
+        if schedule.spread.endswith("/"):
+            lines.append("note      H is another value for each job: say for which with --job")
     return [*lines, f"zone      {where}"]
 
 
@@ -133,7 +148,7 @@ def _as_json(schedule: Schedule, instants: list[Micros], now: Micros, where: tzi
     return {
         "expression": to_text(schedule),
         "reading": describe(schedule),
-        "fields": cron_fields(schedule.expression) if isinstance(schedule, Cron) else None,
+        "fields": cron_fields(schedule.expression, schedule.spread) if isinstance(schedule, Cron) else None,
         "tz": str(where),
         "from": iso(now),
         "instants": [

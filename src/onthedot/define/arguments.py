@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onthedot.errors import ArgumentsError
+from onthedot.job import canonical
 
 LIMIT = 64 * 1024
 """The most characters of JSON that a run's arguments may take: a run points at data, it does not carry it."""
@@ -23,7 +24,7 @@ def encode_arguments(arguments: Mapping[str, Any], *, subject: str) -> str:
             f"arguments: expected a mapping of names to values, got {type(arguments).__name__}", subject=subject
         )
     try:
-        text = json.dumps(dict(arguments), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text = canonical(arguments)
         json.dumps(dict(arguments), ensure_ascii=False).encode()  # a lone surrogate cannot be stored
     except (TypeError, ValueError, RecursionError) as error:
         raise ArgumentsError(

@@ -40,10 +40,7 @@ def check_job(job: Job) -> None:
         problems.append(f"owner: expected text that can be printed, got {job.owner!r}")
     if job.max_recoveries < 0:
         problems.append(f"max_recoveries: expected zero or more, got {job.max_recoveries}")
-    try:
-        encode_arguments(job.args, subject="")
-    except DefinitionError as error:
-        problems.extend(error.problems)
+    problems.extend(_argument_problems(job))
     if problems:
         raise DefinitionError(problems, subject=f"job {job.name!r}")
 
@@ -63,6 +60,18 @@ def parents_first(jobs: Iterable[Job]) -> list[Job]:
     except CycleError as error:
         raise cycle_error([name for _, name in error.args[1]]) from None
     return [known[key] for key in order if key in known]
+
+
+def _argument_problems(job: Job) -> list[str]:
+    """Of the job's own arguments, and of those that runs of each schedule get."""
+    try:
+        encode_arguments(job.args, subject="")
+        for schedule in job.schedules:
+            encode_arguments(schedule.args, subject="")
+            encode_arguments({**job.args, **schedule.args}, subject="")
+    except DefinitionError as error:
+        return list(error.problems)
+    return []
 
 
 def _name_problems(job: Job) -> list[str]:

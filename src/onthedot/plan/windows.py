@@ -9,9 +9,9 @@ from typing import Literal
 
 from onthedot.clock import Micros, to_micros
 from onthedot.duration import micros
-from onthedot.job import At, CatchUp, Every, FixedDelay, Job, Schedule
+from onthedot.job import At, Every, FixedDelay, Job, Schedule, slot_args
 from onthedot.policy import catch_up
-from onthedot.schedules import count_between, last_before, next_after, schedule_id, slots
+from onthedot.schedules import count_between, due_of, last_before, next_after, schedule_id, slots
 from onthedot.stores.base import ScheduleState, SkipRange, Slot, Window
 from onthedot.stores.exceptions import runs_over, settle
 
@@ -33,11 +33,11 @@ def plan_window(state: ScheduleState, *, until: Micros, now: Micros, late_after:
     if schedule is None:
         return None
     if isinstance(schedule, FixedDelay):
-        return _delay_window(state, schedule, job.catch_up, late_after)
+        return _delay_window(state, schedule, late_after)
     long_gone = _long_gone(state, schedule, now, late_after)
     start = state.watermark if long_gone is None else long_gone.last
     coming = slots(schedule, start, origin=state.origin)
-    found = catch_up.fates(coming, job.catch_up, until=until, now=now, late_after=late_after, most=MOST_SLOTS)
+    found = _fates(coming, job, schedule, until=until, now=now, late_after=late_after)
     missed = [SkipRange(*missed, reason="missed") for missed in found.missed]
     if long_gone is not None and missed:
         missed[0] = replace(missed[0], first=long_gone.first, count=missed[0].count + long_gone.count)
@@ -48,7 +48,7 @@ def plan_window(state: ScheduleState, *, until: Micros, now: Micros, late_after:
         start=state.watermark,
         end=found.end,
         next_at=found.next_at,
-        slots=[Slot(*run) for run in found.runs],
+        slots=_slots(job, schedule, found.runs),
         skips=missed,
     )
     return _around_exceptions(window, schedule, state)
@@ -95,7 +95,8 @@ def _long_gone(state: ScheduleState, schedule: Schedule, now: Micros, late_after
     if not isinstance(schedule, Every) or schedule.run_once:
         return None
     policy, step = state.record.job.catch_up, micros(schedule.interval)
-    oldest = now - (catch_up.expires(0, catch_up.depth(policy) * step, policy, late_after) or 0)
+    lives = catch_up.expires(0, catch_up.depth(policy) * step, policy, late_after) or 0
+    oldest = now - lives - micros(schedule.jitter)
     if state.watermark >= oldest - MOST_SLOTS * step:
         return None
     first = next_after(schedule, state.watermark, origin=state.origin)
@@ -103,14 +104,14 @@ def _long_gone(state: ScheduleState, schedule: Schedule, now: Micros, late_after
     return None if first is None or not count else SkipRange(first, first + (count - 1) * step, count, "missed")
 
 
-def _delay_window(state: ScheduleState, schedule: FixedDelay, policy: CatchUp, late_after: Micros) -> Window:
+def _delay_window(state: ScheduleState, schedule: FixedDelay, late_after: Micros) -> Window:
     """A fixed delay has one slot at a time, planned even when it is late: what follows hangs on its end."""
     slot = next_after(schedule, state.watermark, origin=state.origin, last_end=state.last_end)
     if slot is None:
         raise AssertionError(f"a fixed delay always has a next slot: {schedule!r}")
-    expiry = catch_up.expires(slot, None, policy, late_after)
-    delay = micros(schedule.delay)
-    return Window(state.schedule_id, state.watermark, slot, None, slots=[Slot(slot, expiry)], delay=delay)
+    job, delay = state.record.job, micros(schedule.delay)
+    planned = _slots(job, schedule, [(slot, catch_up.expires(slot, None, job.catch_up, late_after))])
+    return Window(state.schedule_id, state.watermark, slot, None, slots=planned, delay=delay)
 
 
 def edit_windows(
@@ -127,28 +128,50 @@ def edit_windows(
     for schedule in job.schedules:
         name = schedule_id(schedule)
         origin = known[name].origin if name in known else now
-        window = _first_window(schedule, name, job.catch_up, origin, now, until, late_after)
-        windows.append(settle(window, known[name].exceptions) if name in known else window)
+        window = _first_window(job, schedule, origin, now, until, late_after)
+        if name in known:
+            window = settle(window, known[name].exceptions)
+        else:
+            window = replace(window, skips=_past_when_given(schedule, now))
+        windows.append(window)
     kept = {window.schedule_id for window in windows}
     windows.extend(_closing_windows((state for name, state in known.items() if name not in kept), now))
     return windows
 
 
 def _first_window(
-    schedule: Schedule, name: str, policy: CatchUp, origin: Micros, now: Micros, until: Micros, late_after: Micros
+    job: Job, schedule: Schedule, origin: Micros, now: Micros, until: Micros, late_after: Micros
 ) -> Window:
+    name = schedule_id(schedule)
     if isinstance(schedule, FixedDelay):
         first = next_after(schedule, now, origin=origin)
         if first is None or first > until:
             return Window(name, now, now, first, delay=micros(schedule.delay))
-        expiry = catch_up.expires(first, None, policy, late_after)
-        return Window(name, now, first, None, slots=[Slot(first, expiry)], delay=micros(schedule.delay))
-    if isinstance(schedule, At) and to_micros(schedule.instant) <= now:
-        past = to_micros(schedule.instant)
-        return Window(name, now, until, None, skips=[SkipRange(past, past, 1, "missed")])
+        planned = _slots(job, schedule, [(first, catch_up.expires(first, None, job.catch_up, late_after))])
+        return Window(name, now, first, None, slots=planned, delay=micros(schedule.delay))
     coming = slots(schedule, now, origin=origin)
-    found = catch_up.fates(coming, policy, until=until, now=now, late_after=late_after, most=MOST_SLOTS)
-    return Window(name, now, found.end, found.next_at, slots=[Slot(*run) for run in found.runs])
+    found = _fates(coming, job, schedule, until=until, now=now, late_after=late_after)
+    return Window(name, now, found.end, found.next_at, slots=_slots(job, schedule, found.runs))
+
+
+def _past_when_given(schedule: Schedule, now: Micros) -> list[SkipRange]:
+    """Instants that were past when they were given are missed; what recurs begins with its creation."""
+    past = [at for at in map(to_micros, schedule.instants) if at <= now] if isinstance(schedule, At) else []
+    return [SkipRange(past[0], past[-1], len(past), "missed")] if past else []
+
+
+def _fates(
+    coming: Iterator[Micros], job: Job, schedule: Schedule, *, until: Micros, now: Micros, late_after: Micros
+) -> catch_up.Fates:
+    """What becomes of a schedule's next slots."""
+    due_at, policy = due_of(job, schedule), job.catch_up
+    return catch_up.fates(coming, policy, until=until, now=now, late_after=late_after, most=MOST_SLOTS, due_at=due_at)
+
+
+def _slots(job: Job, schedule: Schedule, runs: Iterable[tuple[Micros, Micros | None]]) -> list[Slot]:
+    """Slots and their expiries as the runs that they become: with their jitter, and the arguments of their schedule."""
+    args, due_at = slot_args(job, schedule), due_of(job, schedule)
+    return [Slot(slot, expires_at, due if (due := due_at(slot)) > slot else None, args) for slot, expires_at in runs]
 
 
 def resume_windows(
@@ -171,15 +194,14 @@ def resume_windows(
         keep = {"none": 0, "last": 1, "all": MOST_SLOTS}[missed]
         late = past[len(past) - min(keep, len(past)) :]
         gone = past[: len(past) - len(late)]
-        coming = catch_up.fates(
-            ahead, state.record.job.catch_up, until=now + lookahead, now=now, late_after=late_after, most=MOST_SLOTS
-        )
+        job = state.record.job
+        coming = _fates(ahead, job, schedule, until=now + lookahead, now=now, late_after=late_after)
         window = Window(
             state.schedule_id,
             start=state.watermark,
             end=max(coming.end, state.watermark),
             next_at=coming.next_at,
-            slots=[*(Slot(slot, None) for slot in [*excepted, *late]), *(Slot(*run) for run in coming.runs)],
+            slots=_slots(job, schedule, [*((slot, None) for slot in [*excepted, *late]), *coming.runs]),
             skips=[SkipRange(gone[0], gone[-1], len(gone), "paused")] if gone else [],
         )
         windows.append(_around_exceptions(window, schedule, state))

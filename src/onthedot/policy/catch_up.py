@@ -4,6 +4,7 @@ A run's expiry is set when it is planned, so one rule serves outages of planners
 
     expires = max(slot + late_after, min(slot + window, the N-th slot after it))
 
+With jitter every slot here stands for the instant at which its run is due.
 `none` is N = 0. `last` (the default) is N = 1 without a window: a slot may start until the next one is there.
 `all` has both. Where no N-th slot exists, the window alone counts; with `last`, the slot never expires.
 """
@@ -11,7 +12,7 @@ A run's expiry is set when it is planned, so one rule serves outages of planners
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from onthedot.clock import Micros
@@ -46,10 +47,22 @@ def depth(catch_up: CatchUp) -> int:
     return {"none": 0, "last": 1, "all": catch_up.limit}[catch_up.mode]
 
 
+def _as_it_is(slot: Micros) -> Micros:
+    return slot
+
+
 def fates(
-    slots: Iterator[Micros], catch_up: CatchUp, *, until: Micros, now: Micros, late_after: Micros, most: int
+    slots: Iterator[Micros],
+    catch_up: CatchUp,
+    *,
+    until: Micros,
+    now: Micros,
+    late_after: Micros,
+    most: int,
+    due_at: Callable[[Micros], Micros] = _as_it_is,
 ) -> Fates:
-    """Go through ascending slots up to `until`, at most `most` of them, and give each its fate.
+    """Go through ascending slots up to `until`, at most `most` of them, and give each its fate. `due_at` says when the
+    run of a slot is due: never before it.
 
     Bounded work that always makes progress: after a long outage the caller comes again from `end`, and a
     year of missed seconds costs many small steps instead of one endless one.
@@ -63,7 +76,8 @@ def fates(
         if not ahead or ahead[0] > until:
             break
         slot = ahead[0]
-        expiry = expires(slot, ahead[look] if look < len(ahead) else None, catch_up, late_after)
+        later = due_at(ahead[look]) if look < len(ahead) else None
+        expiry = expires(due_at(slot), later, catch_up, late_after)
         ahead.popleft()
         if expiry is None or expiry > now:
             found.runs.append((slot, expiry))

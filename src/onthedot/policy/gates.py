@@ -8,9 +8,10 @@ from typing import Any
 
 from onthedot.clock import Micros
 from onthedot.duration import micros
-from onthedot.job import JobRecord, Limit, Rate, overlap_of
+from onthedot.job import FixedDelay, Job, JobRecord, Limit, Rate, overlap_of
 from onthedot.rate import RateGate
-from onthedot.run import Gate, OnBusy, is_slot
+from onthedot.run import Gate, OnBusy, is_slot, schedule_of
+from onthedot.schedules import due_of, schedule_id
 
 _WAIT = OnBusy("wait")
 
@@ -50,7 +51,7 @@ def _scope(policy: Limit | Rate, record: JobRecord, arguments: Mapping[str, Any]
 def on_busy(record: JobRecord, *, trigger: str, slot_at: Micros, now: Micros, late_after: Micros) -> OnBusy:
     """What a due run does at its closed overlap gate. Only slots that are on time are skipped or replace others."""
     overlap = overlap_of(record.job)
-    if not is_slot(trigger) or now > slot_at + late_after:
+    if not is_slot(trigger) or now > _due_at(record.job, trigger, slot_at) + late_after:
         return _WAIT
     match overlap.mode:
         case "skip":
@@ -61,3 +62,11 @@ def on_busy(record: JobRecord, *, trigger: str, slot_at: Micros, now: Micros, la
             return OnBusy("wait", overlap.max_waiting)
         case "allow":
             return _WAIT
+
+
+def _due_at(job: Job, trigger: str, slot_at: Micros) -> Micros:
+    """When a slot's run was due at first: jitter makes no run late."""
+    for schedule in job.schedules:
+        if not isinstance(schedule, FixedDelay) and schedule.jitter and schedule_id(schedule) == schedule_of(trigger):
+            return due_of(job, schedule)(slot_at)
+    return slot_at

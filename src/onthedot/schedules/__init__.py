@@ -6,6 +6,8 @@
     evaluate   next_after() slots() …               what they mean
       cron fields zones                             … on the wall clock, through clock changes
       interval once                                 … in real time
+      bounds                                        … from start to end, so many times
+    spread     draw() due_of()                      what H stands for; how far jitter moves a run
     words      describe()                           the reading, shown back
     identity   schedule_id()                        which one a slot belongs to
     encode     to_json() from_json()                for storing
@@ -21,6 +23,7 @@ from onthedot.schedules.evaluate import count_between, last_before, next_after, 
 from onthedot.schedules.fields import cron_fields
 from onthedot.schedules.identity import schedule_id
 from onthedot.schedules.parse import parse, to_text
+from onthedot.schedules.spread import due_of
 from onthedot.schedules.words import describe
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "cron",
     "cron_fields",
     "describe",
+    "due_of",
     "every",
     "from_json",
     "gap",

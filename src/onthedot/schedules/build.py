@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from onthedot.duration import parse_duration
 from onthedot.errors import DefinitionError, ScheduleError
-from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
+from onthedot.job import At, Cron, Every, FixedDelay, In, Json, Schedule
 from onthedot.schedules.check import check
 from onthedot.schedules.fields import tidy
 from onthedot.schedules.instants import read_instant
@@ -24,54 +25,113 @@ def cron(
     gap: Literal["run_after", "skip"] = "run_after",
     fold: Literal["first", "second", "both"] = "first",
     run_once: bool = False,
+    start: Instant | None = None,
+    end: Instant | None = None,
+    max_count: int | None = None,
+    jitter: Length | None = None,
+    args: Mapping[str, Json] | None = None,
     id: str = "",
 ) -> Cron:
     """Wall-clock times: 5 fields, 6 with seconds in front, 4 as `second minute hour day`, or `@daily` and the like.
 
+    `H` in a field is a value that the job's name chooses: `H H(0-5) * * *` is once a night, for each job at a time of
+    its own. No slot lies before `start` or after `end` (without an offset they are local times in `tz`), and there are
+    at most `max_count` in all. `jitter` lets each run start up to so much later; `args` are added to the job's.
+
     >>> cron("30 2 * * *", tz="Europe/Berlin").tz
     'Europe/Berlin'
     """
-    return _checked(Cron(expression=tidy(expression), tz=tz, gap=gap, fold=fold, run_once=run_once, id=id))
+    return _checked(
+        Cron(
+            expression=tidy(expression),
+            tz=tz,
+            gap=gap,
+            fold=fold,
+            run_once=run_once,
+            start=_instant(start, "start", tz),
+            end=_instant(end, "end", tz),
+            max_count=max_count,
+            jitter=_jitter(jitter),
+            args=_args(args),
+            id=id,
+        )
+    )
 
 
-def every(interval: Length, *, anchor: Instant | None = None, run_once: bool = False, id: str = "") -> Every:
-    """Steps of real time, at least 10 ms, counted from `anchor` (default: 1970-01-01 UTC) in both directions.
+def every(
+    interval: Length,
+    *,
+    anchor: Instant | None = None,
+    run_once: bool = False,
+    start: Instant | None = None,
+    end: Instant | None = None,
+    max_count: int | None = None,
+    jitter: Length | None = None,
+    args: Mapping[str, Json] | None = None,
+    id: str = "",
+) -> Every:
+    """Steps of real time, at least 10 ms, counted from `anchor` (default: 1970-01-01 UTC) in both directions. The other
+    options are those of `cron`.
 
     >>> every("1h30m").interval
     datetime.timedelta(seconds=5400)
     """
-    length = _length(interval, "interval")
-    return _checked(Every(interval=length, anchor=_instant(anchor, "anchor"), run_once=run_once, id=id))
+    return _checked(
+        Every(
+            interval=_length(interval, "interval"),
+            anchor=_instant(anchor, "anchor"),
+            run_once=run_once,
+            start=_instant(start, "start"),
+            end=_instant(end, "end"),
+            max_count=max_count,
+            jitter=_jitter(jitter),
+            args=_args(args),
+            id=id,
+        )
+    )
 
 
-def gap(delay: Length, *, start: Instant | None = None, id: str = "") -> FixedDelay:
+def gap(
+    delay: Length, *, start: Instant | None = None, args: Mapping[str, Json] | None = None, id: str = ""
+) -> FixedDelay:
     """A pause of at least 10 ms between the end of one run and the next; the first run at `start`, or at once.
 
     >>> gap("10m").delay
     datetime.timedelta(seconds=600)
     """
-    return _checked(FixedDelay(delay=_length(delay, "delay"), start=_instant(start, "start"), id=id))
+    return _checked(FixedDelay(delay=_length(delay, "delay"), start=_instant(start, "start"), args=_args(args), id=id))
 
 
-def at(instant: Instant, *, tz: str | None = None, id: str = "") -> At:
-    """One instant: an aware datetime or ISO text with an offset; without one it is local time in `tz`.
+def at(
+    *instants: Instant,
+    tz: str | None = None,
+    jitter: Length | None = None,
+    args: Mapping[str, Json] | None = None,
+    id: str = "",
+) -> At:
+    """One instant or several: aware datetimes or ISO text with an offset; without one it is local time in `tz`.
 
     A local time that the clocks skip is refused; of one that they show twice, the first is meant (a naive
-    datetime with `fold=1` means the second).
+    datetime with `fold=1` means the second). The same instant given twice is one.
 
     >>> at("2026-07-01T12:00", tz="Europe/Berlin").instant.isoformat()
     '2026-07-01T10:00:00+00:00'
+    >>> [f"{one:%d %B}" for one in at("2026-12-24T18:00Z", "2026-04-05T10:00Z").instants]
+    ['05 April', '24 December']
     """
-    return _checked(At(instant=read_instant(instant, tz=tz, what="at"), id=id))
+    if not instants:
+        raise ScheduleError("at: expected at least one point in time, got none")
+    first, *more = sorted({read_instant(instant, tz=tz, what="at") for instant in instants})
+    return _checked(At(instant=first, more=tuple(more), jitter=_jitter(jitter), args=_args(args), id=id))
 
 
-def in_(delay: Length, *, id: str = "") -> In:
+def in_(delay: Length, *, jitter: Length | None = None, args: Mapping[str, Json] | None = None, id: str = "") -> In:
     """One instant, `delay` after the schedule is created.
 
     >>> in_(90).delay
     datetime.timedelta(seconds=90)
     """
-    return _checked(In(delay=_length(delay, "delay"), id=id))
+    return _checked(In(delay=_length(delay, "delay"), jitter=_jitter(jitter), args=_args(args), id=id))
 
 
 def _checked(schedule: S) -> S:
@@ -86,5 +146,15 @@ def _length(value: Length, what: str) -> timedelta:
         raise ScheduleError(error.problems) from None
 
 
-def _instant(value: Instant | None, what: str) -> datetime | None:
-    return None if value is None else read_instant(value, what=what)
+def _jitter(value: Length | None) -> timedelta:
+    return timedelta(0) if value is None else _length(value, "jitter")
+
+
+def _args(value: Mapping[str, Json] | None) -> Mapping[str, Json]:
+    """A copy: what its giver changes later is not part of the schedule."""
+    given: Any = value  # whatever the annotation says, people pass other things; `check` says so
+    return dict(given) if isinstance(given, Mapping) else {} if given is None else given
+
+
+def _instant(value: Instant | None, what: str, tz: str | None = None) -> datetime | None:
+    return None if value is None else read_instant(value, tz=tz, what=what)

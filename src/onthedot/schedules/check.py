@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import get_args, get_type_hints
 
+from onthedot.clock import to_micros
 from onthedot.duration import LONGEST, format_duration
 from onthedot.errors import DefinitionError, ScheduleError, did_you_mean
-from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
+from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule, canonical
+from onthedot.schedules.bounds import MOST
 from onthedot.schedules.cron import never, wall_times
+from onthedot.schedules.evaluate import next_after
 from onthedot.schedules.fields import tidy
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.interval import SHORTEST
 from onthedot.schedules.zones import zone
 
+MOST_INSTANTS = 1_000
+LONGEST_JITTER = timedelta(days=1)
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _GAPS: tuple[str, ...] = get_args(get_type_hints(Cron)["gap"])
 _FOLDS: tuple[str, ...] = get_args(get_type_hints(Cron)["fold"])
@@ -34,7 +40,9 @@ check day, month and weekday
             f"expected a schedule (Cron, Every, FixedDelay, At or In), got {type(schedule).__name__} {schedule!r}; "
             "make one with cron(), every(), gap(), at(), in_() or parse()"
         )
-    problems = [*_problems(schedule), *_id_problems(schedule.id)]
+    problems = [*_problems(schedule), *_option_problems(schedule), *_id_problems(schedule.id)]
+    if not problems and isinstance(schedule, Cron | Every):
+        problems = [*_empty_problems(schedule)]
     if problems:
         raise ScheduleError(problems)
 
@@ -50,16 +58,67 @@ def _problems(schedule: Schedule) -> Iterator[str]:
             yield from _length_problems("delay", schedule.delay, SHORTEST)
             yield from _instant_problems("start", schedule.start)
         case At():
-            yield from _instant_problems("instant", schedule.instant, required=True)
+            yield from _at_problems(schedule)
         case In():
             yield from _length_problems("delay", schedule.delay, timedelta(microseconds=1))
     if isinstance(schedule, Cron | Every):
         yield from _flag_problems("run_once", schedule.run_once)
 
 
+def _option_problems(schedule: Schedule) -> Iterator[str]:
+    """What holds for the options that several kinds share."""
+    if isinstance(schedule, Cron | Every):
+        yield from _instant_problems("start", schedule.start)
+        yield from _instant_problems("end", schedule.end)
+        yield from _count_problems(schedule.max_count, schedule.run_once)
+    if not isinstance(schedule, FixedDelay) and schedule.jitter != timedelta(0):
+        yield from _length_problems("jitter", schedule.jitter, timedelta(microseconds=1), LONGEST_JITTER)
+    args: object = schedule.args  # whatever the annotation says, people pass other things
+    if not isinstance(args, Mapping):
+        yield f"args: expected a mapping of names to values, got {type(args).__name__} {args!r}"
+        return
+    try:
+        canonical(args)
+    except (TypeError, ValueError, RecursionError) as error:
+        yield f"args: expected JSON (numbers, text, true, false, null, lists, mappings), but {error}"
+
+
+def _count_problems(count: object, run_once: bool) -> Iterator[str]:
+    if count is None:
+        return
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
+        yield f"max_count: expected a whole number from 1 to {MOST}, got {count!r}"
+    if run_once:
+        yield "run_once: it means max_count=1; give one of them"
+
+
+def _empty_problems(schedule: Cron | Every) -> Iterator[str]:
+    """Bounds that leave nothing, as far as that can be said before the schedule is created."""
+    if schedule.start is None or schedule.end is None:
+        return
+    if schedule.end < schedule.start:
+        yield f"end: expected an instant after start, {schedule.start.isoformat()}, got {schedule.end.isoformat()}"
+    elif next_after(schedule, to_micros(schedule.start) - 1, origin=0) is None:
+        yield f"end: expected a slot from {schedule.start.isoformat()} to {schedule.end.isoformat()}, got none"
+
+
+def _at_problems(schedule: At) -> Iterator[str]:
+    yield from _instant_problems("instant", schedule.instant, required=True)
+    more: object = schedule.more
+    if not isinstance(more, tuple) or len(more) >= MOST_INSTANTS:
+        got = len(more) if isinstance(more, tuple) else type(more).__name__
+        yield f"more: expected a tuple of fewer than {MOST_INSTANTS} instants, got {got}"
+        return
+    problems = [problem for one in more for problem in _instant_problems("more", one, required=True)]
+    yield from [*problems]
+    problems += _instant_problems("instant", schedule.instant, required=True)
+    if not problems and any(later <= one for one, later in pairwise(schedule.instants)):
+        yield "more: expected instants in ascending order, each once; at() sorts them"
+
+
 def _cron_problems(schedule: Cron) -> Iterator[str]:
     try:
-        if next(wall_times(tidy(schedule.expression)).since(0), None) is None:
+        if next(wall_times(tidy(schedule.expression), schedule.spread).since(0), None) is None:
             yield never(schedule.expression)
     except DefinitionError as error:
         yield from error.problems
@@ -82,15 +141,15 @@ def _flag_problems(what: str, flag: object) -> Iterator[str]:
         yield f"{what}: expected true or false, got {flag!r}"
 
 
-def _length_problems(what: str, length: object, shortest: timedelta) -> Iterator[str]:
+def _length_problems(what: str, length: object, shortest: timedelta, longest: timedelta = LONGEST) -> Iterator[str]:
     if not isinstance(length, timedelta):
         yield f"{what}: expected a timedelta, got {type(length).__name__} {length!r}; every() also reads '1h30m'"
     elif length <= timedelta(0):
         yield f"{what}: expected a length of time above zero, got {length!r}"
     elif length < shortest:
         yield f"{what}: expected at least {format_duration(shortest)}, got {format_duration(length)}"
-    elif length > LONGEST:
-        yield f"{what}: expected at most {LONGEST.days} days, got {length.days} days"
+    elif length > longest:
+        yield f"{what}: expected at most {longest.days} days, got {length.days} days"
 
 
 def _instant_problems(what: str, instant: object, *, required: bool = False) -> Iterator[str]:

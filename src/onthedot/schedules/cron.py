@@ -43,10 +43,10 @@ class WallTimes:
     job that is ten times as fast as cronsim's own walk, which goes hour by hour.
     """
 
-    def __init__(self, expression: str) -> None:
+    def __init__(self, expression: str, spread: str = "") -> None:
         from cronsim import CronSim, CronSimError
 
-        fields = read_fields(expression)
+        fields = read_fields(expression, spread)
         self.fixed = not (fields[1].startswith("*") or fields[2].startswith("*"))
         try:
             self._parsed = CronSim(" ".join(fields), _WALL_EPOCH)
@@ -99,9 +99,9 @@ class WallTimes:
 
 
 @lru_cache(maxsize=1024)
-def wall_times(expression: str) -> WallTimes:
-    """The parsed expression, from a bounded cache."""
-    return WallTimes(expression)
+def wall_times(expression: str, spread: str = "") -> WallTimes:
+    """The parsed expression, from a bounded cache. `spread` is the name that chooses what `H` stands for."""
+    return WallTimes(expression, spread)
 
 
 def never(expression: str) -> str:
@@ -110,14 +110,14 @@ def never(expression: str) -> str:
 
 
 def cron_slots(schedule: Cron, after: Micros) -> Iterator[Micros]:
-    """Every slot after `after`, strictly ascending, `run_once` aside.
+    """Every slot after `after`, strictly ascending, its bounds aside.
 
     >>> from itertools import islice
     >>> noon = Cron(expression="0 12 * * *", tz="Europe/Berlin")
     >>> [slot // 3_600_000_000 for slot in islice(cron_slots(noon, 0), 2)]
     [11, 35]
     """
-    times = wall_times(schedule.expression)
+    times = wall_times(schedule.expression, schedule.spread)
     zone(schedule.tz)
     last = at = max(after, _FIRST)
     while at <= _LAST:

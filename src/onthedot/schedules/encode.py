@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -24,16 +24,32 @@ class _Codec(NamedTuple):
 
 
 def to_json(schedule: Schedule) -> dict[str, Any]:
-    """All fields as JSON values: lengths in whole microseconds, instants as ISO text in UTC.
+    """All fields as JSON values: lengths in whole microseconds, instants as ISO text in UTC. Fields that came later are
+    left out at their default, so that what was stored before them stays equal.
 
     >>> to_json(In(delay=timedelta(seconds=2)))
     {'kind': 'in', 'delay_us': 2000000, 'id': ''}
     """
     data: dict[str, Any] = {"kind": _NAMES[type(schedule)]}
-    for field in fields(schedule):
+    for field in _stored(schedule):
+        value = getattr(schedule, field.name)
+        if "sparse" in field.metadata and is_default(field, value):
+            continue
         codec = _codec(field.name)
-        data[codec.key] = codec.write(getattr(schedule, field.name))
+        data[codec.key] = codec.write(value)
     return data
+
+
+def is_default(field: Field[Any], value: Any) -> bool:
+    """Whether a field has the value that it has when nobody gives one."""
+    if field.default_factory is not MISSING:
+        return bool(value == field.default_factory())
+    return field.default is not MISSING and bool(value == field.default)
+
+
+def _stored(schedule: Schedule | type[Schedule]) -> list[Field[Any]]:
+    """All fields but those that say nothing by themselves: what H is spread by comes from the job."""
+    return [field for field in fields(schedule) if field.compare]
 
 
 def from_json(data: Mapping[str, Any]) -> Schedule:
@@ -42,8 +58,8 @@ def from_json(data: Mapping[str, Any]) -> Schedule:
     Keys that have a default may be missing. The schedule is not checked again: a zone that has been renamed
     since must not make a stored job unreadable.
 
-    >>> from_json({"kind": "in", "delay_us": 2_000_000})
-    In(delay=datetime.timedelta(seconds=2), id='')
+    >>> from_json({"kind": "in", "delay_us": 2_000_000}) == In(delay=timedelta(seconds=2))
+    True
     """
     if not isinstance(data, Mapping):
         raise ScheduleError(f"schedule: expected a mapping with 'kind', got {type(data).__name__} {data!r}")
@@ -52,15 +68,19 @@ def from_json(data: Mapping[str, Any]) -> Schedule:
     if kind is None:
         near = did_you_mean(str(name), _KINDS)
         raise ScheduleError(f"kind: expected one of {', '.join(_KINDS)}, got {name!r}{near}")
-    codecs = {_codec(field.name).key: field for field in fields(kind)}
+    codecs = {_codec(field.name).key: field for field in _stored(kind)}
     unknown = [key for key in data if key != "kind" and key not in codecs]
     if unknown:
         raise ScheduleError([f"{name}: unknown key {key!r}{did_you_mean(str(key), codecs)}" for key in unknown])
-    missing = [key for key, field in codecs.items() if key not in data and field.default is MISSING]
+    missing = [key for key, field in codecs.items() if key not in data and _is_required(field)]
     if missing:
         raise ScheduleError([f"{name}: expected the key {key!r}, which is missing" for key in missing])
     values = {field.name: _read(key, data[key]) for key, field in codecs.items() if key in data}
     return kind(**values)
+
+
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _read(key: str, value: Any) -> Any:
@@ -101,6 +121,18 @@ def _read_optional_instant(value: Any) -> datetime | None:
     return None if value is None else _read_instant(value)
 
 
+def _write_instants(instants: tuple[datetime, ...]) -> list[str | None]:
+    return [_write_instant(instant) for instant in instants]
+
+
+def _read_instants(value: Any) -> tuple[datetime, ...]:
+    return tuple(_read_instant(one) for one in _exactly(list)(value))
+
+
+def _read_optional_number(value: Any) -> int | None:
+    return None if value is None else _exactly(int)(value)
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -112,6 +144,11 @@ _CODECS = {
     "anchor": _Codec("anchor", _write_instant, _read_optional_instant, f"{_INSTANT} or null"),
     "start": _Codec("start", _write_instant, _read_optional_instant, f"{_INSTANT} or null"),
     "instant": _Codec("instant", _write_instant, _read_instant, _INSTANT),
+    "more": _Codec("more", _write_instants, _read_instants, f"a list of {_INSTANT}"),
+    "end": _Codec("end", _write_instant, _read_optional_instant, f"{_INSTANT} or null"),
+    "max_count": _Codec("max_count", _same, _read_optional_number, "a whole number or null"),
+    "jitter": _Codec("jitter_us", micros, _read_length, "whole microseconds"),
+    "args": _Codec("args", dict, _exactly(dict), "a mapping"),
     "run_once": _Codec("run_once", _same, _exactly(bool), "true or false"),
 }
 _CODECS_BY_KEY = {codec.key: codec for codec in _CODECS.values()}

@@ -12,9 +12,9 @@ from itertools import takewhile
 
 from onthedot.clock import Micros, to_micros
 from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
-from onthedot.schedules.cron import cron_slots
-from onthedot.schedules.interval import every_count, every_slots, fixed_delay_after
-from onthedot.schedules.once import the_instant
+from onthedot.schedules.bounds import bounded_slots, bounds_of
+from onthedot.schedules.interval import every_count, fixed_delay_after
+from onthedot.schedules.once import the_instants
 
 _END_OF_TIME = to_micros(datetime.max.replace(tzinfo=UTC))  # what has no datetime is no slot
 
@@ -66,27 +66,19 @@ def count_between(
     >>> count_between(Cron(expression="@daily"), 0, 86_400_000_000, origin=0)
     1
     """
-    if isinstance(schedule, Every) and not schedule.run_once:
-        return every_count(schedule, after, min(until, _END_OF_TIME))
+    if isinstance(schedule, Every):
+        floor, ceiling, _ = bounds_of(schedule, origin)
+        last = min(until, _END_OF_TIME if ceiling is None else ceiling, _END_OF_TIME)
+        return every_count(schedule, after if floor is None else max(after, floor), last)
     found = slots(schedule, after, origin=origin, last_end=last_end)
     return sum(1 for _ in takewhile(until.__ge__, found))
 
 
 def _unbounded(schedule: Schedule, after: Micros, origin: Micros, last_end: Micros | None) -> Iterator[Micros]:
     match schedule:
-        case Cron(run_once=True) | Every(run_once=True):
-            return _if_after(next(_recurring(schedule, origin), None), after)
         case Cron() | Every():
-            return _recurring(schedule, after)
+            return bounded_slots(schedule, after, bounds_of(schedule, origin))
         case FixedDelay():
             return iter((fixed_delay_after(schedule, after, last_end),))
         case At() | In():
-            return _if_after(the_instant(schedule, origin), after)
-
-
-def _recurring(schedule: Cron | Every, after: Micros) -> Iterator[Micros]:
-    return cron_slots(schedule, after) if isinstance(schedule, Cron) else every_slots(schedule, after)
-
-
-def _if_after(slot: Micros | None, after: Micros) -> Iterator[Micros]:
-    return iter(()) if slot is None or slot <= after else iter((slot,))
+            return (slot for slot in the_instants(schedule, origin) if slot > after)

@@ -9,6 +9,10 @@ A field is `*`, a value, a range `a-b`, any of these with a step `/n`, or a list
 have names. The day may be `L` (the last) or `LW` (the last from Monday to Friday); a weekday may be `5L` (the last
 Friday) or `5#2` (the second Friday). When neither day nor weekday starts with `*`, either one suffices; otherwise
 both must match. Nothing here knows about time zones or loads cronsim.
+
+`H` is one value of the field, which the job's name chooses (`spread.py`), so that a thousand jobs at `H * * * *` do not
+start in one minute. `H(0-29)` is one of these; `H/15` and `H(0-29)/10` are steps from such a value on. As a day, `H` is
+28 at the most: every month has that.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import re
 from dataclasses import dataclass
 
 from onthedot.errors import ScheduleError, did_you_mean
+from onthedot.schedules.spread import draw
 
 ALIASES = {
     "@yearly": "0 0 1 1 *",
@@ -50,6 +55,11 @@ class _Field:
         """How many different values there are; Sunday is both 0 and 7."""
         return 7 if self.name == "weekday" else self.high - self.low + 1
 
+    @property
+    def widest(self) -> int:
+        """The highest value that `H` may become: Sunday is 0, and every month has 28 days."""
+        return {"weekday": 6, "day": 28}.get(self.name, self.high)
+
 
 _FIELDS = (
     _Field("second", 0, 59),
@@ -79,8 +89,9 @@ def tidy(expression: str) -> str:
     return " ".join(expression.split())
 
 
-def read_fields(expression: str) -> tuple[str, ...]:
-    """The six fields in capitals, second first, checked one by one; `ScheduleError` lists every bad field.
+def read_fields(expression: str, spread: str = "") -> tuple[str, ...]:
+    """The six fields in capitals, second first, checked one by one; `ScheduleError` lists every bad field. Where they
+    say `H`, they have what it stands for under the name `spread`.
 
     >>> read_fields("30 2 * * mon-fri")
     ('0', '30', '2', '*', '*', 'MON-FRI')
@@ -90,20 +101,20 @@ def read_fields(expression: str) -> tuple[str, ...]:
         raise ScheduleError(_wrong_count(expression, len(parts)))
     problems: list[str] = []
     pairs = zip(_FIELDS, _six(parts), strict=True)
-    fields = tuple(_read_field(field, text, problems) for field, text in pairs)
+    fields = tuple(_read_field(field, text, spread, problems) for field, text in pairs)
     if problems:
         reading = f"{expression!r} was read as {_READINGS[len(parts)]!r}"
         raise ScheduleError([f"{problem} ({reading})" for problem in problems])
     return fields
 
 
-def cron_fields(expression: str) -> dict[str, str]:
+def cron_fields(expression: str, spread: str = "") -> dict[str, str]:
     """Which text was read as which field, so that a reading can be shown back before anyone relies on it.
 
     >>> cron_fields("30 15 2 1")
     {'second': '30', 'minute': '15', 'hour': '2', 'day': '1', 'month': '*', 'weekday': '*'}
     """
-    return {field.name: text for field, text in zip(_FIELDS, read_fields(expression), strict=True)}
+    return {field.name: text for field, text in zip(_FIELDS, read_fields(expression, spread), strict=True)}
 
 
 def _expand_alias(expression: str) -> str:
@@ -131,14 +142,32 @@ def _wrong_count(expression: str, count: int) -> str:
     return f"cron: expected 4, 5 or 6 fields ({known}), got {count} in {expression!r}{hint}"
 
 
-def _read_field(field: _Field, text: str, problems: list[str]) -> str:
+def _read_field(field: _Field, text: str, spread: str, problems: list[str]) -> str:
     terms = []
     for term in text.split(","):
         try:
-            terms.append(_read_term(field, term))
+            terms.append(_read_term(field, _spread(field, term, spread)))
         except ValueError as problem:
             problems.append(f"{field.name}: {problem}")
     return ",".join(terms)
+
+
+def _spread(field: _Field, term: str, name: str) -> str:
+    """The plain term that an `H` stands for; any other term as it is."""
+    found = re.fullmatch(r"H(?:\(([^()]*)\))?(?:/(.*))?", term)
+    if found is None:
+        return term
+    low, high = field.low, field.widest
+    if found[1] is not None:
+        first, dash, last = found[1].partition("-")
+        low, high = _read_value(field, first), _read_value(field, last) if dash else -1
+        if not low <= high <= field.widest:
+            raise ValueError(f"expected a range that goes up, from {field.low} to {field.widest}, in {term!r}")
+    if found[2] is None:
+        return str(low + draw(high - low + 1, name, field.name))
+    _read_step(field, found[2])
+    first_value = low + draw(min(int(found[2]), high - low + 1), name, field.name)
+    return f"{first_value}-{high}/{found[2]}"
 
 
 def _read_term(field: _Field, term: str) -> str:

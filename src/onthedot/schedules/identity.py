@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import MISSING, fields
+from dataclasses import fields
 
 from onthedot.job import Schedule
-from onthedot.schedules.encode import to_json
+from onthedot.schedules.encode import is_default, to_json
 
 _DIGITS = 10  # 40 bits: among a job's ten schedules, two alike once in 20 billion jobs
 
@@ -26,7 +26,7 @@ def schedule_id(schedule: Schedule) -> str:
         return schedule.id
     data = to_json(schedule)
     for field in fields(schedule):
-        if field.default is not MISSING and getattr(schedule, field.name) == field.default:
+        if is_default(field, getattr(schedule, field.name)):
             data.pop(field.name, None)
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]

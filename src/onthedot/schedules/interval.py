@@ -18,7 +18,7 @@ SHORTEST = timedelta(milliseconds=10)  # below this the planner's own work would
 
 
 def every_slots(schedule: Every, after: Micros) -> Iterator[Micros]:
-    """The slots after `after`, `run_once` aside. The first costs the same however far the anchor is.
+    """The slots after `after`, its bounds aside. The first costs the same however far the anchor is.
 
     >>> next(every_slots(Every(interval=timedelta(hours=1)), 0)) // 1_000_000
     3600

@@ -1,4 +1,4 @@
-"""One instant: given (`At`), or counted from the schedule's creation (`In`)."""
+"""Single instants: given (`At`), or counted from the schedule's creation (`In`)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from onthedot.duration import micros
 from onthedot.job import At, In
 
 
-def the_instant(schedule: At | In, origin: Micros) -> Micros:
-    """The only slot. That of an `At` may lie before its origin: whether it still runs is for catch-up to decide.
+def the_instants(schedule: At | In, origin: Micros) -> tuple[Micros, ...]:
+    """All slots, ascending. Those of an `At` may lie before its origin: what becomes of them is for the planner to say.
 
     >>> from datetime import timedelta
-    >>> the_instant(In(delay=timedelta(seconds=2)), origin=1)
-    2000001
+    >>> the_instants(In(delay=timedelta(seconds=2)), origin=1)
+    (2000001,)
     """
-    return to_micros(schedule.instant) if isinstance(schedule, At) else origin + micros(schedule.delay)
+    if isinstance(schedule, In):
+        return (origin + micros(schedule.delay),)
+    return tuple(map(to_micros, schedule.instants))

@@ -6,7 +6,7 @@ import re
 from typing import Any, Literal
 
 from onthedot.duration import format_duration, parse_duration
-from onthedot.errors import DefinitionError, ScheduleError
+from onthedot.errors import DefinitionError, ScheduleError, did_you_mean
 from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
 from onthedot.schedules.build import at, cron, every, gap, in_
 from onthedot.schedules.instants import format_instant
@@ -16,12 +16,20 @@ FORMS = (
     "'@daily' (or @hourly, @weekly, @monthly, @yearly)",
     "'every 1h30m', 'every 1h30m from 2026-01-01T00:00Z'",
     "'gap 10m' (after the end of the last run), 'gap 10m from 2026-01-01T00:00Z'",
-    "'at 2026-01-01T09:00+01:00'",
+    "'at 2026-01-01T09:00+01:00', 'at 2026-01-01T09:00+01:00, 2026-02-01T09:00+01:00'",
     "'in 10m'",
 )
+_BELONGS = {
+    "start": ("cron", "every"),
+    "end": ("cron", "every"),
+    "max_count": ("cron", "every"),
+    "jitter": ("cron", "every", "at", "in"),
+    "args": ("cron", "every", "gap", "at", "in"),
+}
 _VERB = re.compile(r"(every|gap|at|in)(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
 _FROM = re.compile(r"(.*\S)\s+from\s+(\S.*)", re.IGNORECASE | re.DOTALL)
-_CRON_LIKE = re.compile(r"[0-9*@?]")
+_CRON_LIKE = re.compile(r"[0-9*@?]|[Hh](?![A-Za-z])")
+_COMMA = re.compile(r"\s*,\s+|\s*,(?=[0-9]{4}-[0-9]{2})")  # a comma may also stand within an instant, before a fraction
 
 
 def parse(
@@ -32,11 +40,13 @@ def parse(
     fold: Literal["first", "second", "both"] | None = None,
     run_once: bool = False,
     id: str = "",
+    **options: Any,
 ) -> Schedule:
     """The schedule that a line of text means; `ScheduleError` with the accepted forms when it means none.
 
     `tz` is the zone of a cron expression (default: UTC) and of an `at` without an offset (default: refused).
     `gap` and `fold` belong to cron, `run_once` to cron and `every`; given elsewhere they are refused.
+    `options` are those that the builder of its kind takes: `start`, `end`, `max_count`, `jitter`, `args`.
     A bare length of time such as `1h30m` means `every 1h30m`.
 
     >>> parse("every 1h30m").interval
@@ -53,14 +63,14 @@ def parse(
         if not _CRON_LIKE.match(plain):
             raise ScheduleError(_unreadable(text))
         zone: dict[str, Any] = {} if tz is None else {"tz": tz}
-        return cron(plain, run_once=run_once, id=id, **zone, **clock_changes)
+        return cron(plain, run_once=run_once, id=id, **zone, **clock_changes, **_known("cron", options))
     kind, rest = (verb[1].lower(), (verb[2] or "").strip()) if verb else ("every", plain)
     if not rest:
         raise ScheduleError(_unreadable(text))
     _refuse(clock_changes, f"to cron, not to {kind!r}")
     if kind != "every":
         _refuse({"run_once": run_once} if run_once else {}, f"to cron and 'every', not to {kind!r}")
-    return _read(kind, rest, tz, run_once, id)
+    return _read(kind, rest, tz, run_once, {"id": id, **_known(kind, options)})
 
 
 def to_text(schedule: Schedule) -> str:
@@ -79,21 +89,21 @@ def to_text(schedule: Schedule) -> str:
             start = f" from {format_instant(schedule.start)}" if schedule.start else ""
             return f"gap {format_duration(schedule.delay)}{start}"
         case At():
-            return f"at {format_instant(schedule.instant)}"
+            return f"at {', '.join(format_instant(instant) for instant in schedule.instants)}"
         case In():
             return f"in {format_duration(schedule.delay)}"
 
 
-def _read(kind: str, rest: str, tz: str | None, run_once: bool, id: str) -> Schedule:
+def _read(kind: str, rest: str, tz: str | None, run_once: bool, options: dict[str, Any]) -> Schedule:
     if kind == "at":
-        return at(rest, tz=tz, id=id)
+        return at(*_COMMA.split(rest), tz=tz, **options)
     if kind == "in":
-        return in_(rest, id=id)
+        return in_(rest, **options)
     with_start = _FROM.fullmatch(rest)
     length, start = with_start.groups() if with_start else (rest, None)
     if kind == "every":
-        return every(length, anchor=start, run_once=run_once, id=id)
-    return _fixed_delay(length, start=start, id=id)
+        return every(length, anchor=start, run_once=run_once, **options)
+    return _fixed_delay(length, start=start, **options)
 
 
 _fixed_delay = gap  # `parse` has an argument of that name
@@ -105,6 +115,21 @@ def _is_length(text: str) -> bool:
     except DefinitionError:
         return False
     return True
+
+
+def _known(kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given; `ScheduleError` if one does not belong to this kind."""
+    given = {key: value for key, value in options.items() if value is not None}
+    problems = [
+        f"{key}: it belongs to {' and '.join(map(repr, _BELONGS[key]))}, not to {kind!r}; leave it out"
+        if key in _BELONGS
+        else f"{key}: unknown option{did_you_mean(key, _BELONGS)}"
+        for key in given
+        if kind not in _BELONGS.get(key, ())
+    ]
+    if problems:
+        raise ScheduleError(problems)
+    return given
 
 
 def _refuse(given: dict[str, Any], belongs: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from onthedot.duration import format_duration
@@ -24,6 +25,10 @@ def describe(schedule: Schedule) -> str:
     >>> describe(Cron(expression="30 2 * * *", tz="Europe/Berlin"))
     'at 02:30 every day, Europe/Berlin'
     """
+    return ", ".join([_rule(schedule), *_options(schedule)])
+
+
+def _rule(schedule: Schedule) -> str:
     match schedule:
         case Cron():
             return _once(schedule.run_once) + ", ".join(filter(None, _cron_parts(schedule)))
@@ -34,13 +39,31 @@ def describe(schedule: Schedule) -> str:
             start = "at once" if schedule.start is None else f"at {_utc(format_instant(schedule.start))}"
             return f"{format_duration(schedule.delay)} after the end of the last run, the first {start}"
         case At():
-            return f"once, at {_utc(format_instant(schedule.instant))}"
+            told = ", ".join(_utc(format_instant(instant)) for instant in schedule.instants)
+            return f"{'at' if schedule.more else 'once, at'} {told}"
         case In():
             return f"once, {format_duration(schedule.delay)} after it was created"
 
 
+def _options(schedule: Schedule) -> list[str]:
+    """What the rule's own words leave out."""
+    told = []
+    if isinstance(schedule, Cron | Every):
+        if schedule.start is not None:
+            told.append(f"from {_utc(format_instant(schedule.start))} on")
+        if schedule.end is not None:
+            told.append(f"until {_utc(format_instant(schedule.end))}")
+        if schedule.max_count is not None:
+            told.append(f"{schedule.max_count} time{'s' if schedule.max_count > 1 else ''} in all")
+    if not isinstance(schedule, FixedDelay) and schedule.jitter:
+        told.append(f"up to {format_duration(schedule.jitter)} later")
+    if schedule.args:
+        told.append(f"with {', '.join(f'{name}={json.dumps(value)}' for name, value in schedule.args.items())}")
+    return told
+
+
 def _cron_parts(schedule: Cron) -> list[str]:
-    times = wall_times(schedule.expression)
+    times = wall_times(schedule.expression, schedule.spread)
     text = times.explain()
     text = text[0].lower() + re.sub(r"\b(\d*?)([123])th\b", _ordinal, text[1:])
     if not times.fixed:  # the options change nothing for what runs whenever the clocks show it

@@ -211,6 +211,7 @@ class PlanSlice(Protocol):
         first, and nothing of that window is written. A run whose key exists already is the same run: a no-op.
         Adjacent ranges of skips with the same reason become one. A slot that is an exception (`except_slot`) is
         recorded as the skip that it is; a window with a range that runs over one was computed without it: False.
+        A run has its slot in its key, and is due at the slot or when that says (`Slot.due_at`), with its arguments.
         """
         ...
 
@@ -220,9 +221,10 @@ class RunsSlice(Protocol):
 
     async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
         """Insert runs and return their ids, in order. A key that exists already, live or in history, gives the
-        existing run's id. So does the same `key` of the same job, whose run is the first that had it, with the
-        instant that was asked for then; with other arguments it raises `KeyConflict`, and nothing is written.
-        Raises `UnknownJob` if any job is missing or deleted, and then writes nothing."""
+        existing run's id; the instant in it is `slot_at`, or else the due instant. So does the same `key` of the same
+        job, whose run is the first that had it, with the instant that was asked for then; with other arguments it
+        raises `KeyConflict`, and nothing is written. Raises `UnknownJob` if any job is missing or deleted, and then
+        writes nothing."""
         ...
 
     async def reserve(self, ask: Ask, *, now: Micros | None = None) -> Reserved:
@@ -402,6 +404,13 @@ class HistorySlice(Protocol):
 
     async def get_runs(self, run_ids: Sequence[int]) -> list[RunRecord]:
         """Those of these runs that are there, live or finished, by id."""
+        ...
+
+    async def runs_of_slots(
+        self, job_id: int, trigger: str, *, first: Micros, last: Micros
+    ) -> list[tuple[Micros, RunState]]:
+        """Every run with this trigger whose instant lies from `first` to `last`, live or kept in history: its instant
+        and its state, in the order of the instants."""
         ...
 
     async def list_attempts(self, run_id: int) -> list[AttemptRecord]:

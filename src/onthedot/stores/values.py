@@ -17,6 +17,13 @@ class Slot(NamedTuple):
 
     slot_at: Micros
     expires_at: Micros | None
+    due_at: Micros | None = None  # with jitter: when the run is due; None: at the slot
+    args: str | None = None  # canonical JSON, if its schedule has arguments; None: the job's own
+
+    @property
+    def due(self) -> Micros:
+        """When the run is due."""
+        return self.slot_at if self.due_at is None else self.due_at
 
 
 @dataclass(frozen=True, slots=True)

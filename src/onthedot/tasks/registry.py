@@ -95,8 +95,12 @@ class Registry:
         if not isinstance(job.task, Call):
             return None
         try:
+            handler = self.get(job.task.handler)
             # Without a schedule every run is submitted, and may bring what is missing.
-            return self.get(job.task.handler).check_arguments(dict(job.args), complete=bool(job.schedules))
+            if not job.schedules:
+                return handler.check_arguments(dict(job.args), complete=False)
+            found = (handler.check_arguments({**job.args, **schedule.args}) for schedule in job.schedules)
+            return next((problem for problem in found if problem is not None), None)
         except UnknownHandler as error:
             return str(error)
 

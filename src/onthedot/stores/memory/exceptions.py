@@ -29,7 +29,7 @@ class Exceptions(Control):
         state = self.schedules[job_id].get(schedule_id)
         given = [] if state is None else [one for one in state.exceptions if one.slot_at == slot_at]
         if given:
-            asked = None if run is None else self.keys.get(RunKey(run.job_id, run.trigger, run.due_at), 0)
+            asked = None if run is None else self.keys.get(RunKey(run.job_id, run.trigger, run.instant), 0)
             check_same(given[0], reason, asked)
             return Excepted(schedule_id, slot_at, reason, given[0].run_id)
         if expected not in (None, record.revision):
@@ -74,7 +74,7 @@ class Exceptions(Control):
         return True
 
     def _instead(self, run: NewRun, now: Micros) -> int:
-        key = RunKey(run.job_id, run.trigger, run.due_at)
+        key = RunKey(run.job_id, run.trigger, run.instant)
         run_id = self.insert(key, due_at=run.due_at, now=now, expires_at=run.expires_at, args=run.args)
         self.hints.send(Hint("runs", run.due_at))
         return run_id

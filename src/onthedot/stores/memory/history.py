@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from onthedot.clock import Micros
 from onthedot.route import PRIORITIES
 from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.memory.tables import Run, Tables
@@ -47,6 +48,15 @@ class History(Tables):
     async def get_runs(self, run_ids: Sequence[int]) -> list[RunRecord]:
         found = [await self.get_run(run_id) for run_id in sorted(set(run_ids))]
         return [run for run in found if run is not None]
+
+    async def runs_of_slots(
+        self, job_id: int, trigger: str, *, first: Micros, last: Micros
+    ) -> list[tuple[Micros, RunState]]:
+        return sorted(
+            (key.slot_at, self.runs[run_id].state if run_id in self.runs else self.finished[run_id].state)
+            for key, run_id in self.keys.items()
+            if (key.job_id, key.trigger) == (job_id, trigger) and first <= key.slot_at <= last
+        )
 
     async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
         return list(self.attempts.get(run_id, ()))

@@ -52,16 +52,16 @@ class Plan(Tables):
         before = self.last_run
         trigger = slot_trigger(state.schedule_id)
         window = settle(window, state.exceptions)
-        for slot_at, expires_at in window.slots:
+        for slot in window.slots:
             for target in window.targets:
-                key = RunKey(state.record.id, trigger, slot_at, target)
-                self.insert(key, due_at=slot_at, now=now, expires_at=expires_at, args=None)
+                key = RunKey(state.record.id, trigger, slot.slot_at, target)
+                self.insert(key, due_at=slot.due, now=now, expires_at=slot.expires_at, args=slot.args)
         self.record_skips(state, window, now)
         self._keep_exceptions(state, window, now)
         state.watermark = window.end
         state.next_at = window.next_at
         if window.slots:
-            self.hints.send(Hint("runs", window.slots[0].slot_at))
+            self.hints.send(Hint("runs", min(slot.due for slot in window.slots)))
         return self.last_run - before
 
     def record_skips(self, state: ScheduleState, window: Window, now: Micros) -> None:

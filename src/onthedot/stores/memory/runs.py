@@ -45,7 +45,7 @@ class Runs(Gates):
         known = self.submit_keys.get((run.job_id, run.key)) if run.key else None
         if known is not None:
             return known[0]
-        key = RunKey(run.job_id, run.trigger, run.due_at)
+        key = RunKey(run.job_id, run.trigger, run.instant)
         run_id = self.insert(key, due_at=run.due_at, now=now, expires_at=run.expires_at, args=run.args)
         if run.key:
             self.submit_keys[run.job_id, run.key] = (run_id, run.args)

@@ -108,7 +108,8 @@ def _completes(db: sqlite3.Connection, child_id: int, run: Ended) -> bool:
 
 def _insert(tx: Transaction, children: Sequence[Child], run: Ended) -> None:
     trigger = after_trigger(run.run_id)
-    insert_runs(tx.db, [Insert(child.id, trigger, run.ended_at) for child in children], run.ended_at)
+    at = run.ended_at
+    insert_runs(tx.db, [Insert(child.id, trigger, at, None, None, 0, "", at) for child in children], at)
     tx.db.executemany(HOLD_NEW, [(NEVER, child.id) for child in children if child.paused])
     tx.hints.append(Hint("runs", run.ended_at))
 

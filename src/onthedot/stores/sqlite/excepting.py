@@ -25,10 +25,10 @@ HAS_OPEN_RUN = "SELECT 1 FROM runs WHERE job_id = ? AND trigger = ?"
 
 # Live, or ended: the same key is the same run.
 FIND_ASKED = with_slots("""
-SELECT id FROM runs WHERE job_id = :job_id AND slot_at = :due_at AND trigger = :trigger AND target = ''
+SELECT id FROM runs WHERE job_id = :job_id AND slot_at = :slot_at AND trigger = :trigger AND target = ''
 UNION ALL
 SELECT id FROM history INDEXED BY history_submitted
-WHERE slot_at = :due_at AND job_id = :job_id AND trigger = :trigger AND {is_no_slot}
+WHERE slot_at = :slot_at AND job_id = :job_id AND trigger = :trigger AND {is_no_slot}
 """)
 
 COUNT_FROM = """
@@ -73,7 +73,7 @@ class Excepting(Control):
 def _find_asked(tx: Transaction, run: NewRun | None) -> int | None:
     if run is None:
         return None
-    values = {"job_id": run.job_id, "due_at": run.due_at, "trigger": run.trigger}
+    values = {"job_id": run.job_id, "slot_at": run.instant, "trigger": run.trigger}
     found = tx.db.execute(FIND_ASKED, values).fetchone()
     return 0 if found is None else int(found[0])
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from onthedot.clock import Micros
 from onthedot.route import PRIORITIES
 from onthedot.run import LIVE, TERMINAL, AttemptRecord, Progress, RunRecord, RunState, SkipRecord
 from onthedot.stores.sqlite.lane import Transaction
@@ -68,6 +69,16 @@ LIST_FINISHED_OF_JOB = _FINISHED.format(
 ORDER BY h.ended_at DESC, h.id DESC LIMIT :limit""",
 )
 
+# A job's history is bounded by its retention: read as a whole, it needs no index of its own.
+LIST_RUNS_OF_SLOTS = """
+SELECT slot_at, state FROM runs
+WHERE job_id = :job_id AND slot_at BETWEEN :first AND :last AND trigger = :trigger
+UNION ALL
+SELECT slot_at, state FROM history INDEXED BY history_job_ended
+WHERE job_id = :job_id AND slot_at BETWEEN :first AND :last AND trigger = :trigger
+ORDER BY slot_at, state
+"""
+
 LIST_ATTEMPTS = """
 SELECT run_id, attempt, lease_id, fence, node, revision, outcome, error, due_at, reserved_at, armed_at, started_at,
        ended_at
@@ -125,6 +136,13 @@ class History(Tables):
             return [shown(row) for row in sorted(rows)]
 
         return await self.read(work)
+
+    async def runs_of_slots(
+        self, job_id: int, trigger: str, *, first: Micros, last: Micros
+    ) -> list[tuple[Micros, RunState]]:
+        values = {"job_id": job_id, "trigger": trigger, "first": first, "last": last}
+        rows = await self.read(lambda tx: tx.db.execute(LIST_RUNS_OF_SLOTS, values).fetchall())
+        return [(slot_at, RunState(state)) for slot_at, state in rows]
 
     async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
         return await self.read(lambda tx: [AttemptRecord(*row) for row in tx.db.execute(LIST_ATTEMPTS, (run_id,))])

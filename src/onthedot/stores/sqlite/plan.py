@@ -78,10 +78,11 @@ class Insert(NamedTuple):
     job_id: int
     trigger: str
     due_at: Micros
-    expires_at: Micros | None = None
-    args: str | None = None
-    delayed: int = 0
-    target: str = ""
+    expires_at: Micros | None
+    args: str | None
+    delayed: int
+    target: str
+    slot_at: Micros
 
 
 class Planned(NamedTuple):
@@ -178,9 +179,18 @@ def write_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> i
 
 def _insert_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> int:
     runs = [
-        Insert(job_id, slot_trigger(window.schedule_id), slot_at, expires_at, None, delayed, target)
+        Insert(
+            job_id,
+            slot_trigger(window.schedule_id),
+            slot.due,
+            slot.expires_at,
+            slot.args,
+            delayed,
+            target,
+            slot.slot_at,
+        )
         for job_id, window, delayed, _ in windows
-        for slot_at, expires_at in window.slots
+        for slot in window.slots
         for target in window.targets
     ]
     # In the order of their instants: what is due together lies together, which triples the rate of a drain.
@@ -206,8 +216,8 @@ def insert_runs(db: sqlite3.Connection, runs: Sequence[Insert], now: Micros) -> 
     ids = take_numbers(db, "run", len(runs))
     lines = _lines(db, runs, now)
     rows = [
-        (run_id, job_id, trigger, due_at, due_at, due_at, expires_at, args, now, delayed, *line, target)
-        for run_id, (job_id, trigger, due_at, expires_at, args, delayed, target), line in zip(
+        (run_id, job_id, trigger, slot_at, due_at, due_at, expires_at, args, now, delayed, *line, target)
+        for run_id, (job_id, trigger, due_at, expires_at, args, delayed, target, slot_at), line in zip(
             ids, runs, lines, strict=True
         )
     ]

@@ -150,7 +150,7 @@ def submit_runs(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[in
         return []
     if any(run.key for run in runs):
         return [_submit_keyed(tx, run, now) for run in runs]
-    keys = json.dumps([(run.job_id, run.due_at, run.trigger) for run in runs])
+    keys = json.dumps([(run.job_id, run.instant, run.trigger) for run in runs])
     ended: dict[int, int] = dict(db.execute(LIST_ENDED, {"runs": keys}).fetchall())
     new = [run for number, run in enumerate(runs) if number not in ended]
     tx.hints.append(Hint("runs", min(run.due_at for run in runs)))
@@ -178,11 +178,11 @@ def _submit_keyed(tx: Transaction, run: NewRun, now: Micros) -> int:
 def _insert(db: sqlite3.Connection, runs: Sequence[NewRun], now: Micros) -> Sequence[int]:
     if not runs:
         return []
-    rows = [Insert(run.job_id, run.trigger, run.due_at, run.expires_at, run.args) for run in runs]
+    rows = [Insert(run.job_id, run.trigger, run.due_at, run.expires_at, run.args, 0, "", run.instant) for run in runs]
     ids, inserted = insert_runs(db, rows, now)
     if inserted == len(rows):
         return ids
-    return [db.execute(FIND_RUN, (run.job_id, run.due_at, run.trigger)).fetchone()[0] for run in runs]
+    return [db.execute(FIND_RUN, (run.job_id, run.instant, run.trigger)).fetchone()[0] for run in runs]
 
 
 def _arm(tx: Transaction, leases: Sequence[Lease], gates: Mapping[str, GateAsk], now: Micros) -> list[ArmAnswer]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from onthedot.run import RunState
+from onthedot.job import slot_args
+from onthedot.run import BACKFILL_PREFIX, RunState, schedule_of
+from onthedot.schedules import schedule_id
 from onthedot.testing.checker.history import Event
 from onthedot.testing.checker.model import History
 
@@ -78,7 +80,10 @@ def s15_revision(history: History) -> Iterator[Finding]:
             if known is None or known[0] != event["rev"]:
                 yield event["seq"], f"run {run.id} was armed with revision {event['rev']}, which was not current"
             elif "mark" in known[1].args:
-                marks[event["attempt"]] = body.get("mark", known[1].args["mark"])
+                own = json.loads(event["body"]) if "body" in event else body
+                marks[event["attempt"]] = own.get("mark", known[1].args["mark"])
+            if "body" in event and event["body"] not in _bodies(history, event):
+                yield event["seq"], f"run {run.id} of {event['trigger']} has arguments of no revision: {event['body']}"
         for start in run.starts:
             expected = marks.get(start["attempt"], start["mark"])
             if start["mark"] != expected:
@@ -86,6 +91,13 @@ def s15_revision(history: History) -> Iterator[Finding]:
                     start["seq"],
                     f"attempt {start['attempt']} of run {run.id} ran mark {start['mark']}, not {expected}",
                 )
+
+
+def _bodies(history: History, event: Event) -> set[str | None]:
+    """The arguments that runs of a slot's schedule could have got when they were planned."""
+    jobs = [job for seq, _, job in history.revisions[event["job_id"]] if seq < event["seq"]]
+    wanted = schedule_of(event["trigger"])
+    return {slot_args(job, one) for job in jobs for one in job.schedules if schedule_id(one) == wanted}
 
 
 def s16_bounded(history: History) -> Iterator[Finding]:
@@ -154,6 +166,8 @@ def s19_idempotent(history: History) -> Iterator[Finding]:
         match event["ev"]:
             case "submit":
                 names = [f"{event['job_id']}/{event['trigger']}"]
+                if event["trigger"].startswith(BACKFILL_PREFIX):  # one trigger, and a run for each slot
+                    names = [f"{names[0]}/{event['slot']}"]
                 names += [f"{event['job_id']}/key {event['key']}"] if event.get("key") else []
                 for name in names:
                     known = first.setdefault(name, event)

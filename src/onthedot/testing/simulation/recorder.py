@@ -71,7 +71,7 @@ class Recorder(ControlRecorder):
             raise
         for run, number in zip(runs, ids, strict=True):
             self._note(
-                "submit", run=number, job_id=run.job_id, trigger=run.trigger, slot=run.due_at, due=run.due_at,
+                "submit", run=number, job_id=run.job_id, trigger=run.trigger, slot=run.instant, due=run.due_at,
                 body=run.args, key=run.key, expires=run.expires_at,
             )  # fmt: skip
         return ids
@@ -79,6 +79,8 @@ class Recorder(ControlRecorder):
     # ── leases ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def _note_lease(self, ev: str, lease: Lease, fence: int, attempt: int, **facts: Any) -> None:
+        if is_slot(lease.trigger) and lease.args is not None:
+            facts["body"] = lease.args  # its schedule's own; what was submitted has told its body
         self._note(
             ev, run=lease.run_id, job_id=lease.record.id, trigger=lease.trigger, slot=lease.slot_at,
             lease=lease.lease_id, attempt=attempt, fence=fence, inc=lease.incarnation, due=lease.due_at,

@@ -1,0 +1,67 @@
+"""The usual cluster, with jitter, arguments, H, bounds and several instants on its schedules: no rule is confused."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from onthedot.job import At, Cron, Every, FixedDelay, Job, Schedule
+from onthedot.testing.simulation import CALM, Scenario, Workload, simulate
+from onthedot.testing.simulation.chance import Chance
+from onthedot.testing.simulation.cluster import START
+from tests.simulation.test_cluster import holds
+
+
+def with_options(scenario: Scenario) -> Scenario:
+    """The workload that the seed draws, and on most of its schedules something more."""
+    chance = Chance(f"{scenario.seed} options")
+    drawn = scenario.filled().workload
+    assert drawn is not None
+    jobs = {name: _job(chance, job) for name, job in drawn.jobs.items()}
+    edits = tuple((when, _job(chance, job)) for when, job in drawn.edits)
+    return replace(scenario, workload=Workload(jobs, drawn.behaviours, edits, drawn.actions))
+
+
+def _job(chance: Chance, job: Job) -> Job:
+    schedules = [_schedule(chance, one) for one in job.schedules]
+    instants = sorted({instant for one in schedules if isinstance(one, At) for instant in one.instants})
+    if len(instants) > 1:
+        others = [one for one in schedules if not isinstance(one, At)]
+        schedules = [*others, At(instant=START - timedelta(hours=1), more=tuple(instants), jitter=timedelta(seconds=9))]
+    return replace(job, schedules=tuple(schedules))
+
+
+def _schedule(chance: Chance, schedule: Schedule) -> Schedule:
+    """An id as before or none: an option more may make it another schedule, as it would in a program."""
+    if chance.fraction() < 0.3:
+        schedule = replace(schedule, args={"tenant": "of the schedule"})
+    if isinstance(schedule, FixedDelay):
+        return schedule
+    if chance.fraction() < 0.6:
+        schedule = replace(schedule, jitter=timedelta(seconds=chance.choice((0.5, 5, 40, 200))))
+    if isinstance(schedule, Cron) and chance.fraction() < 0.5:
+        schedule = replace(schedule, expression="H H/3 * * * *")
+    if isinstance(schedule, Cron | Every) and chance.fraction() < 0.4:
+        schedule = replace(schedule, max_count=3 + chance.whole(12))
+    if isinstance(schedule, Cron | Every) and chance.fraction() < 0.3:
+        schedule = replace(schedule, start=START + timedelta(seconds=90), end=START + timedelta(seconds=1_500))
+    return schedule
+
+
+def test_a_quarter_of_an_hour_of_faults():
+    holds(with_options(Scenario(seed="options", minutes=17, fault_every=20)))
+
+
+def test_without_faults_everything_is_on_time():
+    outcome = simulate(with_options(Scenario(seed="options calm", minutes=17, weather=CALM, faults=())))
+    assert not outcome.violations
+    armed = [event for event in outcome.events if event["ev"] == "arm" and event["trigger"].startswith("schedule:")]
+    assert sum("body" in event for event in armed) > 5
+    assert sum(event["due"] > event["slot"] for event in armed) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_an_hour_of_faults(seed):
+    holds(with_options(Scenario(seed=f"options {seed}")))
