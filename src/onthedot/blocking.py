@@ -134,6 +134,7 @@ class BlockingScheduler:
     list_jobs = _through(Scheduler.list_jobs)
     skip_next = _through(Scheduler.skip_next)
     move_next = _through(Scheduler.move_next)
+    backfill = _through(Scheduler.backfill)
     submit = _through(Scheduler.submit)
     submit_many = _through(Scheduler.submit_many)
     trigger = _through(Scheduler.trigger)

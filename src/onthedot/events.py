@@ -131,6 +131,14 @@ class RunsPlanned(NamedTuple):
     last: Micros
 
 
+class RunsBackfilled(NamedTuple):
+    """Runs for slots that have passed were asked for: `runs` so far, of so many in all."""
+
+    job: str
+    runs: int
+    of: int
+
+
 class SlotsSkipped(NamedTuple):
     """Slots of a schedule will not run."""
 
@@ -248,6 +256,7 @@ Event = (
     | JobPut
     | JobResumed
     | RunsPlanned
+    | RunsBackfilled
     | SlotsSkipped
     | AttemptStarted
     | AttemptEnded

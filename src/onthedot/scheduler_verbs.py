@@ -22,9 +22,12 @@ from onthedot.errors import (
     UnknownHandler,
     UnknownRun,
 )
+from onthedot.events import Events
 from onthedot.ids import Ids
 from onthedot.job import Call, Job, JobRecord, Json
 from onthedot.plan.asking import find_job
+from onthedot.plan.backfill import Asked as Range
+from onthedot.plan.backfill import Backfill, backfill
 from onthedot.plan.controls import resume_job
 from onthedot.plan.moving import To, except_next
 from onthedot.plan.windows import Missed
@@ -51,6 +54,7 @@ class SchedulerVerbs(Verbs):
     registry: Registry
     settings: Settings
     _ids: Ids
+    _events: Events
 
     def _running(self) -> EngineThread:
         raise NotImplementedError
@@ -180,6 +184,41 @@ class SchedulerVerbs(Verbs):
 
     def _namespace_of(self, job: str) -> str:
         return self.jobs[job].namespace if job in self.jobs else "default"
+
+    async def backfill(
+        self,
+        job: str,
+        start: datetime | str,
+        end: datetime | str,
+        *,
+        schedule: str | None = None,
+        dry_run: bool = False,
+        limit: int = 10_000,
+    ) -> Backfill:
+        """Run the slots of a range in the past, from `start` on and up to but without `end`, one run for each, the
+        oldest first: of all schedules of the job, or of the one that `schedule` names by its id.
+
+        The runs are due at once, and `ctx.scheduled_at` is the slot. A slot that has run is run again; a slot that was
+        backfilled before is not, for as long as that run is kept. More than `limit` slots are refused. `dry_run` only
+        tells. Local times are those of the schedule. Subscribers hear of each 500 runs.
+
+        >>> import asyncio, onthedot as otd
+        >>> sched = otd.Scheduler("memory:")
+        >>> @sched.job(schedule=otd.cron("0 9 * * *"))
+        ... async def report() -> None: ...
+        >>> async def main() -> None:
+        ...     async with sched:
+        ...         print(await sched.backfill("report", "2026-01-01T00:00", "2026-01-08T00:00", dry_run=True))
+        >>> asyncio.run(main())
+        report: 7 slots from 2026-01-01T09:00Z to 2026-01-07T09:00Z, 7 new runs would be made
+        """
+        asked = Range(start, end, schedule, limit)
+
+        async def work(store: Store) -> Backfill:
+            record, clock = await self._stored(store, job), self._running().clock
+            return await backfill(store, record, asked, dry_run=dry_run, clock=clock, events=self._events)
+
+        return await self._running().on_store(work)
 
     async def _stored(self, store: Store, job: str) -> JobRecord:
         return await find_job(store, job, namespace=self._namespace_of(job), known=self.jobs)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from onthedot.define.calls import BoundCall
 from onthedot.duration import Duration
 from onthedot.job import Job, JobRecord, Json
+from onthedot.plan.backfill import Backfill
 from onthedot.plan.moving import To
 from onthedot.plan.windows import Missed
 from onthedot.run import AttemptRecord, RunRecord, RunState
@@ -62,6 +63,19 @@ class Verbs(Protocol):
 
     async def move_next(self, job: str, *, to: To, slot: datetime | None = None) -> Excepted:
         """Run the next slot of a job at another instant; or the slot that `slot` names."""
+        ...
+
+    async def backfill(
+        self,
+        job: str,
+        start: datetime | str,
+        end: datetime | str,
+        *,
+        schedule: str | None = None,
+        dry_run: bool = False,
+        limit: int = 10_000,
+    ) -> Backfill:
+        """Run the slots of a range in the past, one run for each; `dry_run` only tells."""
         ...
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -46,6 +46,7 @@ LINES = [
     "12:00:00.000  follows    this node no longer plans (term 4 ended)",
     "12:00:00.000  job        import          created, revision 1; 6 runs planned, 0 withdrawn",
     "12:00:01.000  planned    6 runs of import until 12:00:25",
+    "12:00:00.000  backfill   import          500 of 1200 runs asked for",
     "12:00:00.000  skipped    import          14 slots from 11:58:50 to 11:59:55 will not run: missed",
     "12:00:00.001  started    import          run 41     +1.2 ms late",
     "12:00:00.050  finished   import          run 41     succeeded in 50.0 ms",

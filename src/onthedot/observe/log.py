@@ -40,6 +40,7 @@ from onthedot.events import (
     RunDelayed,
     RunMissed,
     RunRecovered,
+    RunsBackfilled,
     RunSkipped,
     RunsPlaced,
     RunsPlanned,
@@ -159,6 +160,8 @@ class Lines:
                 )
             case RunRecovered(lease, verdict):
                 return self._recovered(lease, verdict, at)
+            case RunsBackfilled(job, runs, of):
+                return Line(at, "backfill", f"{self._name(job)}{runs} of {count(of, 'run')} asked for", "quiet")
             case SlotsSkipped():
                 slots = f"{count(event.slots, 'slot')} {span(event.first, event.last, at, self._zone)}"
                 text = f"{self._name(event.job)}{slots} will not run: {plain(event.reason)}"
@@ -265,7 +268,7 @@ class Lines:
             notes.append(f"try {lease.failures + 1} of {lease.record.job.retry.attempts}")
         if lease.recoveries:
             notes.append(f"recovery {lease.recoveries} of {lease.record.job.max_recoveries}")
-        if first_try and lease.slot_at < self._joined_at:
+        if first_try and lease.due_at < self._joined_at:
             notes.append("due before this node started")
         return Line(started_at, "started", about + ", ".join(notes))
 
