@@ -135,6 +135,7 @@ class BlockingScheduler:
     skip_next = _through(Scheduler.skip_next)
     move_next = _through(Scheduler.move_next)
     backfill = _through(Scheduler.backfill)
+    set_shards = _through(Scheduler.set_shards)
     submit = _through(Scheduler.submit)
     submit_many = _through(Scheduler.submit_many)
     trigger = _through(Scheduler.trigger)

@@ -176,6 +176,10 @@ class RevisionConflict(OnTheDotError):
     """The stored job is at another revision than the caller read."""
 
 
+class LayoutConflict(OnTheDotError):
+    """The stored layout is at another version than the caller read."""
+
+
 class UnknownSlot(OnTheDotError, LookupError):
     """No schedule of the job has a slot at that instant.
 
@@ -251,7 +255,7 @@ class LeaseLost(OnTheDotError):
 
 
 class TermLost(OnTheDotError):
-    """The term that a plan carried is not the current one: another node leads."""
+    """The term or the layout that a call carried is not the current one: another node leads."""
 
 
 class NodeExpired(OnTheDotError):

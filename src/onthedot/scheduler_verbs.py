@@ -33,7 +33,7 @@ from onthedot.plan.moving import To, except_next
 from onthedot.plan.windows import Missed
 from onthedot.run import AttemptRecord, NewRun, RunRecord, RunState, manual_trigger, submit_trigger
 from onthedot.settings import Settings
-from onthedot.stores.base import CancelAnswer, Excepted, LogRecord, Paused, PutJob, Resumed, Store
+from onthedot.stores.base import CancelAnswer, Excepted, Layout, LogRecord, Paused, PutJob, Resumed, Store
 from onthedot.tasks.registry import Registry
 from onthedot.verbs import Asked, Run, Verbs
 
@@ -131,6 +131,25 @@ class SchedulerVerbs(Verbs):
             return await store.list_jobs(limit=limit)
 
         return await self._running().on_store(read)
+
+    async def set_shards(self, shards: int) -> Layout:
+        """Divide the planning of all jobs among so many nodes (64 at the most), of those that there are.
+
+        State of the cluster, kept in the store: one is enough unless a single planner has too much to do. All terms end
+        with the change, and the next ones begin within seconds; what is planned already is not touched.
+
+        >>> import asyncio, onthedot as otd
+        >>> async def main() -> None:
+        ...     async with otd.Scheduler("memory:") as sched:
+        ...         print(await sched.set_shards(4))
+        >>> asyncio.run(main())
+        Layout(version=2, shards=4)
+        """
+
+        async def work(store: Store) -> Layout:
+            return await store.set_shards(shards)
+
+        return await self._running().on_store(work)
 
     async def skip_next(self, job: str, *, slot: datetime | None = None) -> Excepted:
         """Leave out the next slot of a job, of whichever schedule; or the one that `slot` names.

@@ -17,7 +17,7 @@ from onthedot.plan.backfill import Backfill
 from onthedot.plan.moving import To
 from onthedot.plan.windows import Missed
 from onthedot.run import AttemptRecord, RunRecord, RunState
-from onthedot.stores.base import CancelAnswer, Excepted, LogRecord, Paused, PutJob, Resumed
+from onthedot.stores.base import CancelAnswer, Excepted, Layout, LogRecord, Paused, PutJob, Resumed
 
 Asked = str | Callable[..., Any] | BoundCall
 """What a run is asked for by: a job's name, its function, or a call of it with arguments (`report.call(…)`)."""
@@ -55,6 +55,10 @@ class Verbs(Protocol):
 
     async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
         """The stored jobs, by namespace and name."""
+        ...
+
+    async def set_shards(self, shards: int) -> Layout:
+        """Divide the planning of all jobs among so many nodes, of those that there are."""
         ...
 
     async def skip_next(self, job: str, *, slot: datetime | None = None) -> Excepted:

@@ -87,7 +87,7 @@ class ReplacesWhatWasAskedFor(MemoryStore):
 class PlannerIgnoresPauses(MemoryStore):
     """A pause stops the workers, and lets the planner go on."""
 
-    async def due_schedules(self, *, until, limit, shard=0):
+    async def due_schedules(self, *, until, limit, shard=0, layout=None):
         states = [state for job in self.schedules.values() for state in job.values()]
         due = [state for state in states if state.next_at is not None and state.next_at <= until]
         return Due([replace(state) for state in due], more=False)

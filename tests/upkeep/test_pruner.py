@@ -41,7 +41,7 @@ class Led(Leadership):
     """Has the term, or not, as the test says; renewed at `seconds` by the store's clock."""
 
     def __init__(self, settings: otd.Settings, seconds: float | None) -> None:
-        self.term = None if seconds is None else Term(0, 1, "node", at(seconds) + settings.term_ttl)
+        self.terms = {} if seconds is None else {0: Term(0, 1, "node", at(seconds) + settings.term_ttl)}
 
 
 def pruner(store: Store, seconds: float | None, *, batch: int = 500, **retention) -> tuple[Pruner, list]:
@@ -258,7 +258,7 @@ def test_only_the_leader_prunes():
         await harness.start(sched)
         store = harness.store
         await store.resign(await store.campaign(harness.engine._membership.incarnation, ttl=1))  # type: ignore[arg-type]
-        await store.register(Node("other", "other"), ttl=10 * DAY)
+        await store.register(Node("other", "other", tzdata=harness.engine._membership.tzdata), ttl=10 * DAY)
         await store.campaign("other", ttl=DAY)
         record = await store.get_job("job")
         assert record is not None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from onthedot import faults
 from onthedot.clock import Clock, Micros
 from onthedot.cluster.offset import TELL_BEYOND, StoreClock
+from onthedot.cluster.zone_data import tzdata_version
 from onthedot.errors import NodeExpired
 from onthedot.events import ClockOff, Events, NodeDraining, NodeFenced, NodeJoined
 from onthedot.ids import Ids
@@ -43,6 +44,7 @@ class Membership:
         self._fenced: list[OnFenced] = []
         self._on_cancel: OnCancel | None = None
         self.tasks: frozenset[str] = frozenset()  # what this node's program can do
+        self.tzdata = tzdata_version()
         self.draining = False
         self.node_id = settings.node_id or f"{socket.gethostname()}-{ids.token()[:8]}"
         self.incarnation = ""
@@ -70,7 +72,7 @@ class Membership:
         settings = self._settings
         node = Node(
             self.node_id, incarnation, socket.gethostname(), os.getpid(), queues=settings.queues,
-            labels=settings.labels, tasks=tuple(sorted(self.tasks)), seats=settings.seats,
+            labels=settings.labels, tasks=tuple(sorted(self.tasks)), seats=settings.seats, tzdata=self.tzdata,
         )  # fmt: skip
         sent = self._clock.steady()
         beat = await self._store.register(node, ttl=self._settings.node_ttl)

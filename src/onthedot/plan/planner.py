@@ -13,6 +13,7 @@ from onthedot.cluster.leadership import Leadership
 from onthedot.errors import TermLost
 from onthedot.events import ClockStepped, Events, RunsPlanned, SlotsSkipped
 from onthedot.plan.places import living_places
+from onthedot.plan.replanner import Replanner
 from onthedot.plan.windows import aimed, plan_window
 from onthedot.policy.placement import Place, targets
 from onthedot.settings import Settings
@@ -60,23 +61,40 @@ class Planner:
         self._settings = settings
         self._events = events
         self._steps = StepGuard(clock)
+        self._replanner = Replanner(store, settings)
 
     async def tick(self, now: Micros) -> Micros:
-        """One pass over the schedules that are due for planning."""
-        term = self._leadership.term
-        if term is None:
+        """One pass over the schedules that are due for planning, of each shard that is ours."""
+        terms = sorted(self._leadership.terms.values(), key=lambda term: term.shard)
+        if not terms:
             return self._settings.plan_every
         ahead = self._steps.jump(now)
         if ahead:
             self._events.emit(ClockStepped(ahead))
             return LOOK_TWICE
+        return min([await self._pass(term, now) for term in terms])
+
+    async def _pass(self, term: Term, now: Micros) -> Micros:
+        """One pass over a shard; how long until the next."""
+        try:
+            if not await self._replanner.step(term):
+                return 0  # first of all the next slots are to be right
+            return await self._plan(term, now)
+        except TermLost:
+            self._leadership.lost(term)
+            return self._settings.plan_every
+
+    async def _plan(self, term: Term, now: Micros) -> Micros:
         until = now + self._settings.lookahead
-        due = await self._store.due_schedules(until=until, limit=self._settings.batch, shard=term.shard)
+        due = await self._store.due_schedules(
+            until=until, limit=self._settings.batch, shard=term.shard, layout=term.layout
+        )
         everywhere = any(state.record.job.on == "all" for state in due.schedules)
         places = await living_places(self._store, now) if everywhere else []
         windows, more = self._windows(due.schedules, until, now, places)
-        if not windows or not await self._write(term, windows):
+        if not windows:
             return self._settings.plan_every
+        await self._write(term, windows)
         behind = any(window.next_at is not None and window.next_at <= until for _, window in windows)
         return 0 if due.more or more or behind else self._settings.plan_every
 
@@ -96,18 +114,13 @@ class Planner:
                 slots += len(window.slots) + sum(skip.count for skip in window.skips)
         return windows, False
 
-    async def _write(self, term: Term, windows: list[tuple[ScheduleState, Window]]) -> bool:
+    async def _write(self, term: Term, windows: list[tuple[ScheduleState, Window]]) -> None:
         faults.point("plan.before_write")
-        try:
-            answers = await self._store.plan(term, windows)
-        except TermLost:
-            self._leadership.lost(term)
-            return False
+        answers = await self._store.plan(term, windows)
         faults.point("plan.after_write")
         for (state, window), written in zip(windows, answers, strict=True):
             if written:
                 self._tell(state, window)
-        return True
 
     def _tell(self, state: ScheduleState, window: Window) -> None:
         name = state.record.job.name

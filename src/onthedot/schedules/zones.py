@@ -28,6 +28,7 @@ _DAY = 86_400
 _AROUND = 3 * _DAY  # further than any clock change reaches, so that a year's edge never hides one
 _PROBE = _DAY  # the two changes of any zone that lie nearest are four days apart (Freetown, 1939)
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
+_VERSION = re.compile(r"(\d{4})([a-z]+)")
 _NOT_PORTABLE = re.compile(r"(posix|right)/.*|localtime|posixrules|Factory")
 
 
@@ -72,6 +73,21 @@ def zone(key: str) -> ZoneInfo:
         return ZoneInfo(key)
     except (KeyError, ValueError, OSError):  # unknown; not a zone file; a directory such as 'Europe'
         raise ScheduleError(f"tz: unknown time zone {key!r}{_nearest(key)}") from None
+
+
+def is_newer(version: str, other: str) -> bool:
+    """Whether zone data of this version is newer than that of another. What is no version is older than all.
+
+    >>> is_newer("2025b", "2025a"), is_newer("2024a", "2025a"), is_newer("2026a", "unknown")
+    (True, False, True)
+    """
+    return _release(version) > _release(other)
+
+
+def _release(version: str) -> tuple[str, int, str]:
+    """2025z is followed by 2025za."""
+    found = _VERSION.fullmatch(version)
+    return ("", 0, "") if found is None else (found[1], len(found[2]), found[2])
 
 
 def stretch_at(key: str, instant: Micros) -> Stretch:

@@ -36,6 +36,9 @@ from onthedot.stores.queues import PlacementSlice, QueuesSlice
 from onthedot.stores.queues import Queue as Queue
 from onthedot.stores.queues import Unplaced as Unplaced
 from onthedot.stores.retention import RetentionSlice
+from onthedot.stores.shards import Layout as Layout
+from onthedot.stores.shards import Replanned as Replanned
+from onthedot.stores.shards import ShardsSlice
 from onthedot.stores.standing import Held as Held
 from onthedot.stores.standing import Standing as Standing
 from onthedot.stores.standing import StandingSlice
@@ -197,8 +200,11 @@ class ControlSlice(Protocol):
 class PlanSlice(Protocol):
     """From schedules to runs."""
 
-    async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0) -> Due:
-        """Schedules of active jobs with `next_at <= until`, earliest first, at most `limit`."""
+    async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0, layout: int | None = None) -> Due:
+        """Schedules of active jobs in the shard's buckets with `next_at <= until`, earliest first, at most `limit`.
+
+        `layout` is the version that the caller goes by (None: whichever is current); another one raises `TermLost`.
+        """
         ...
 
     async def plan(
@@ -206,7 +212,8 @@ class PlanSlice(Protocol):
     ) -> list[bool]:
         """Insert runs and skips and move watermarks; row by row, one answer per window.
 
-        Fenced by the term: if it is not the current one, or has ended, raises `TermLost` and writes nothing.
+        Fenced by the term: if it is not the current one, has ended, or is of an earlier layout, raises `TermLost` and
+        writes nothing.
         Each window is a compare-and-set on (revision, watermark): False means that someone else was there
         first, and nothing of that window is written. A run whose key exists already is the same run: a no-op.
         Adjacent ranges of skips with the same reason become one. A slot that is an exception (`except_slot`) is
@@ -340,19 +347,29 @@ class NodesSlice(Protocol):
         ...
 
     async def campaign(
-        self, incarnation: str, *, ttl: Micros, shard: int = 0, patience: Micros = 0, now: Micros | None = None
+        self,
+        incarnation: str,
+        *,
+        ttl: Micros,
+        shard: int = 0,
+        layout: int | None = None,
+        patience: Micros = 0,
+        now: Micros | None = None,
     ) -> Term | None:
         """Become the planner of a shard: a new term if there is none or the last has ended; None if another
-        incarnation holds it. For the holder itself, its term renewed. `NodeExpired` without a living lease.
+        incarnation holds it. For the holder itself, its term renewed. `NodeExpired` without a living lease; `TermLost`
+        for another layout than the current one (None: whichever is), or for a shard that it does not have.
 
-        A term that ended less than `patience` ago goes to the earliest registered of the living planners, whoever
-        held it last aside: None for the others. A term that ends later than a whole one from now was written before
-        the clock was set back: it ends a whole term from now.
+        None also while a living planner, not asked to drain, has newer zone data than this one.
+
+        A term that ended less than `patience` ago goes to the earliest registered of the living planners with the same
+        zone data, whoever held it last aside: None for the others. A term that ends later than a whole one from now was
+        written before the clock was set back: it ends a whole term from now.
         """
         ...
 
     async def renew(self, term: Term, *, ttl: Micros, now: Micros | None = None) -> Term | None:
-        """Extend a term; None if it is no longer the current one, or has ended."""
+        """Extend a term; None if it is no longer the current one, is of an earlier layout, or has ended."""
         ...
 
     async def resign(self, term: Term, *, now: Micros | None = None) -> bool:
@@ -429,8 +446,8 @@ class HistorySlice(Protocol):
 
 
 class Store(
-    JobsSlice, DependenciesSlice, ControlSlice, PlanSlice, QueuesSlice, PlacementSlice, RunsSlice, CheckpointsSlice,
-    NodesSlice, UpkeepSlice, HistorySlice, StandingSlice, Protocol,
+    JobsSlice, DependenciesSlice, ControlSlice, PlanSlice, ShardsSlice, QueuesSlice, PlacementSlice, RunsSlice,
+    CheckpointsSlice, NodesSlice, UpkeepSlice, HistorySlice, StandingSlice, Protocol,
 ):  # fmt: skip
     """The whole protocol."""
 

@@ -193,6 +193,7 @@ class Node:
     lease_until: Micros = 0
     left_at: Micros | None = None
     ttl: Micros = 0  # of its lease, as it was last renewed
+    tzdata: str = ""  # the version of its zone data, such as 2025b
 
 
 class Beat(NamedTuple):
@@ -207,9 +208,16 @@ class Beat(NamedTuple):
 
 @dataclass(slots=True)
 class Term:
-    """A planner's right to plan one shard until `until`. Numbers only grow."""
+    """A planner's right to plan one shard of a layout until `until`. Numbers only grow, over all layouts.
+
+    `tzdata` is the version of its node's zone data; `zones` the one that all next slots of the shard were computed with
+    when the term began, or when that was last done anew (empty: nobody knows).
+    """
 
     shard: int
     number: int
     incarnation: str
     until: Micros
+    layout: int = 1
+    tzdata: str = ""
+    zones: str = ""

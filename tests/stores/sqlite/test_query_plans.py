@@ -26,6 +26,7 @@ from onthedot.stores.sqlite import (
     reserve,
     runs,
     schema,
+    shards,
     upkeep,
 )
 from onthedot.stores.sqlite.connection import connect, create_file
@@ -35,9 +36,24 @@ NOW = 1_000_000
 QUESTIONS = {
     # what is asked: (statement, values, the index ranges that answer it)
     "due schedules": (
-        plan.LIST_DUE_SCHEDULES,
-        {"until": NOW},
-        ["SEARCH s USING INDEX schedules_due (next_at<?)", "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"],
+        *plan.in_buckets(range(1024), NOW),
+        [
+            "MERGE (UNION ALL)",
+            "SEARCH s USING INDEX schedules_due (<expr>=? AND next_at<?)",
+            "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)",
+        ],
+    ),
+    "due schedules of one shard of many": (
+        *plan.in_buckets(range(16), NOW),
+        ["SEARCH s USING INDEX schedules_due (<expr>=? AND next_at<?)", "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"],
+    ),
+    "schedules that hang on a zone": (
+        shards.LIST_ZONED,
+        {"job_id": 1, "schedule_id": "zoned", "low": 0, "high": 1024},
+        [
+            "SEARCH s USING INDEX schedules_zoned ((job_id,schedule_id)>(?,?))",
+            "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)",
+        ],
     ),
     "reserve what is due": (
         reserve.LIST_DUE_RUNS,
@@ -149,8 +165,12 @@ def fill(db: sqlite3.Connection, beside: int) -> None:
     )
     later = [(number % 20 + 1, f"s{number}", NOW + 1 + number) for number in range(beside)]
     db.executemany(insert_schedule, [*later, *((number, "due", number) for number in range(1, 6))])
-    db.execute("INSERT INTO nodes VALUES (1, 'dead', 'n', '', 0, '[]', '{}', 0, 0, 5, 5, NULL, 0, 0, 0)")
-    db.execute("INSERT INTO nodes VALUES (2, 'alive', 'n', '', 0, '[]', '{}', 0, 0, 5, ?, NULL, 0, 0, 0)", (NOW * 10,))
+    db.executemany(insert_schedule, [(number, "zoned", NOW + 1) for number in range(1, 6)])
+    db.execute("UPDATE schedules SET zoned = 1 WHERE schedule_id = 'zoned'")
+    db.execute("INSERT INTO nodes VALUES (1, 'dead', 'n', '', 0, '[]', '{}', 0, 0, 5, 5, NULL, 0, 0, 0, '')")
+    db.execute(
+        "INSERT INTO nodes VALUES (2, 'alive', 'n', '', 0, '[]', '{}', 0, 0, 5, ?, NULL, 0, 0, 0, '')", (NOW * 10,)
+    )
     insert_run = (
         "INSERT INTO runs (id, job_id, state, queue, route, share, priority, slot_at, due_at, ready_at, expires_at, "
         "attempt, failures, recoveries, delayed, incarnation, lease_id, created_at, trigger, target, reason, revision) "

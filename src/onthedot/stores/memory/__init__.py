@@ -11,11 +11,12 @@ from onthedot.stores.memory.nodes import Nodes
 from onthedot.stores.memory.queues import Queues
 from onthedot.stores.memory.retention import Retention
 from onthedot.stores.memory.runs import Runs
+from onthedot.stores.memory.shards import Shards
 from onthedot.stores.memory.standing import Standings
 from onthedot.stores.memory.upkeep import Upkeep
 
 
-class MemoryStore(Exceptions, Queues, Runs, Checkpoints, Nodes, Upkeep, Retention, History, Standings):
+class MemoryStore(Exceptions, Queues, Runs, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings):
     """All of it in dictionaries."""
 
     async def close(self) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 
 from onthedot.clock import Micros
 from onthedot.errors import NodeExpired
 from onthedot.run import RunState
+from onthedot.schedules.zones import is_newer
 from onthedot.stores.base import Beat, Hint, Node, Term
 from onthedot.stores.memory.tables import NodeRow, Tables
+from onthedot.stores.shards import zoned_ids
 
 
 class Nodes(Tables):
@@ -73,48 +76,69 @@ class Nodes(Tables):
         return [replace(row.node, ttl=row.ttl) for row in reversed(self.nodes.values())][:limit]
 
     async def campaign(
-        self, incarnation: str, *, ttl: Micros, shard: int = 0, patience: Micros = 0, now: Micros | None = None
+        self,
+        incarnation: str,
+        *,
+        ttl: Micros,
+        shard: int = 0,
+        layout: int | None = None,
+        patience: Micros = 0,
+        now: Micros | None = None,
     ) -> Term | None:
         now = self.read_clock(now)
         self.check_lease(incarnation, now)
+        self.check_layout(layout, shard)
         current = self.terms.get(shard)
-        if current is not None and current.until > now:
+        if current is not None and current.until > now and current.incarnation:
             current.until = min(current.until, now + self.term_ttls[shard])  # the clock may have been set back
             return await self.renew(current, ttl=ttl, now=now) if current.incarnation == incarnation else None
+        planners = self._living_planners(now)
+        tzdata = self.nodes[incarnation].node.tzdata
+        if any(is_newer(node.tzdata, tzdata) for node in planners if not node.draining):
+            return None
+        rivals = [node.incarnation for node in planners if node.tzdata == tzdata]
         if (
             current is not None
             and now < current.until + patience
-            and self._somebody_is_first(current, incarnation, now)
+            and self._somebody_is_first(current, incarnation, rivals)
         ):
             return None
-        number = 1 if current is None else current.number + 1
-        self.terms[shard] = Term(shard, number, incarnation, now + ttl)
+        self.terms[shard] = self._next_term(current, shard, self.nodes[incarnation].node, now + ttl)
         self.term_ttls[shard] = ttl
         return replace(self.terms[shard])
 
-    def _somebody_is_first(self, last: Term, incarnation: str, now: Micros) -> bool:
-        """Whether a living planner registered before this one, and was not the last to lead."""
-        for other, row in self.nodes.items():  # in the order in which they registered
-            if other == incarnation:
-                return False
-            if other != last.incarnation and "planner" in row.node.roles and row.node.lease_until > now:
-                return True
-        return False
+    def _next_term(self, last: Term | None, shard: int, node: Node, until: Micros) -> Term:
+        layout = self.current_layout.version
+        if last is not None:
+            number, zones = last.number + 1, last.zones
+        else:  # where nothing hangs on zones yet, everything is computed with the right ones
+            zoned = any(zoned_ids(self.jobs[job_id].job) for job_id, states in self.schedules.items() if states)
+            number, zones = 1, "" if zoned else node.tzdata
+        return Term(shard, number, node.incarnation, until, layout, node.tzdata, zones)
+
+    def _living_planners(self, now: Micros) -> list[Node]:
+        """In the order in which they registered."""
+        nodes = [row.node for row in self.nodes.values()]
+        return [node for node in nodes if "planner" in node.roles and node.lease_until > now]
+
+    def _somebody_is_first(self, last: Term, incarnation: str, rivals: list[str]) -> bool:
+        """Whether somebody registered before this one, and was not the last to lead."""
+        earlier = takewhile(lambda other: other != incarnation, rivals)
+        return any(other != last.incarnation for other in earlier)
 
     async def renew(self, term: Term, *, ttl: Micros, now: Micros | None = None) -> Term | None:
         now = self.read_clock(now)
-        current = self.terms.get(term.shard)
-        if current is None or current.number != term.number or current.until <= now:
+        if not self.is_current(term, now):
             return None
+        current = self.terms[term.shard]
         current.until = now + ttl
         self.term_ttls[term.shard] = max(ttl, self.term_ttls[term.shard])
         return replace(current)
 
     async def resign(self, term: Term, *, now: Micros | None = None) -> bool:
         now = self.read_clock(now)
-        current = self.terms.get(term.shard)
-        if current is None or current.number != term.number or current.until <= now:
+        if not self.is_current(term, now):
             return False
-        current.until = now
+        self.terms[term.shard].until = now
         self.hints.send(Hint("terms", now))
         return True

@@ -16,13 +16,13 @@ from onthedot.stores.memory.tables import Skip, Tables
 class Plan(Tables):
     """See `PlanSlice`."""
 
-    async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0) -> Due:
-        del shard  # one shard: every schedule is in it
+    async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0, layout: int | None = None) -> Due:
+        self.check_layout(layout, shard)
         due = [
             (state.next_at, state.record.id, state)
-            for job_id, states in self.schedules.items()
+            for job_id in self.jobs_of(shard)
             if self.jobs[job_id].state is JobState.ACTIVE
-            for state in states.values()
+            for state in self.schedules[job_id].values()
             if state.next_at is not None and state.next_at <= until
         ]
         due.sort(key=lambda entry: (entry[0], entry[1], entry[2].schedule_id))

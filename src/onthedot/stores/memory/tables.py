@@ -31,8 +31,10 @@ from onthedot.run import (
     after_trigger,
     slot_trigger,
 )
-from onthedot.stores.base import FateAhead, Hint, Hints, Node, Note, Queue, ScheduleState, Term
+from onthedot.stores.base import FateAhead, Hint, Hints, Layout, Node, Note, Queue, ScheduleState, Term
+from onthedot.stores.definitions import bucket_of
 from onthedot.stores.memory.dependencies import Dependencies
+from onthedot.stores.shards import shard_of
 from onthedot.verdict import Finish, Verdict
 
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
@@ -120,6 +122,7 @@ class Tables:
         self.nodes: dict[str, NodeRow] = {}
         self.terms: dict[int, Term] = {}
         self.term_ttls: dict[int, Micros] = {}
+        self.current_layout = Layout()
         self.daily_counts: Counter[tuple[int, int, RunState]] = Counter()  # of what was pruned, by job and day
         self.armed_to: dict[tuple[int, str], Micros] = {}  # by job and trigger: the newest armed slot that was pruned
         self.last_run = 0
@@ -136,9 +139,26 @@ class Tables:
 
     def check_term(self, term: Term, now: Micros) -> None:
         """`TermLost` unless this is its shard's current term."""
-        current = self.terms.get(term.shard)
-        if current is None or current.number != term.number or current.until <= now:
+        if not self.is_current(term, now):
             raise TermLost(f"term {term.number} of shard {term.shard} is over; campaign again before planning")
+
+    def is_current(self, term: Term, now: Micros) -> bool:
+        """Whether this is its shard's term, in this layout, and has not ended."""
+        current = self.terms.get(term.shard)
+        if current is None or (current.number, current.layout) != (term.number, term.layout):
+            return False
+        return current.until > now
+
+    def check_layout(self, layout: int | None, shard: int) -> None:
+        """`TermLost` for a version that is not the current one, or a shard that it does not have."""
+        now = self.current_layout
+        if layout not in (None, now.version) or not 0 <= shard < now.shards:
+            raise TermLost(f"shard {shard}, layout {layout}: the layout is {now.version}, of {now.shards} by now")
+
+    def jobs_of(self, shard: int) -> list[int]:
+        """The jobs in a shard's buckets."""
+        shards = self.current_layout.shards
+        return [job_id for job_id in self.schedules if shards == 1 or shard_of(bucket_of(job_id), shards) == shard]
 
     def insert(self, key: RunKey, *, due_at: Micros, now: Micros, expires_at: Micros | None, args: str | None) -> int:
         """A new run, or the one that has this key already, live or ended."""

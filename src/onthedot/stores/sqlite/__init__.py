@@ -3,7 +3,7 @@
     schema, migrations/    the tables                    connection   waiting for the lock
     lane                   a thread, group commit        failures     SQLite's errors in our words
     tables                 what all slices stand on      wakeup       hints from process to process
-    jobs plan control excepting reserve runs finish checkpoints nodes upkeep retention history standing   the protocol
+    jobs plan shards control excepting reserve runs finish checkpoints nodes upkeep retention history standing
 
 WAL and synchronous=FULL: what was acknowledged survives `kill -9` and a power cut. A process that is frozen inside
 a write stops the others until it wakes or dies: they are late, never wrong. The file must lie on a local disk.
@@ -22,11 +22,12 @@ from onthedot.stores.sqlite.history import History
 from onthedot.stores.sqlite.nodes import Nodes
 from onthedot.stores.sqlite.queues import Queues
 from onthedot.stores.sqlite.retention import Retention
+from onthedot.stores.sqlite.shards import Shards
 from onthedot.stores.sqlite.standing import Standings
 from onthedot.stores.sqlite.upkeep import Upkeep
 
 
-class SqliteStore(Excepting, Queues, Checkpoints, Nodes, Upkeep, Retention, History, Standings):
+class SqliteStore(Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings):
     """All of it in one SQLite file."""
 
     @classmethod

@@ -18,6 +18,7 @@ from onthedot.schedules import schedule_id
 from onthedot.stores.base import Hint, Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import bucket_of, encode, hash_of
 from onthedot.stores.exceptions import runs_over, settle
+from onthedot.stores.shards import zoned_ids
 from onthedot.stores.sqlite.dependencies import list_parents, parent_names, put_after
 from onthedot.stores.sqlite.exceptions import DELETE_EXCEPTIONS, Ahead
 from onthedot.stores.sqlite.gates import open_gates, stand_aside
@@ -65,8 +66,8 @@ FROM schedules s JOIN jobs j ON j.id = s.job_id WHERE s.job_id = ? ORDER BY s.sc
 LIST_WITHOUT_DELAY = "SELECT schedule_id, watermark, next_at FROM schedules WHERE job_id = ? AND delay IS NULL"
 
 INSERT_SCHEDULE = """
-INSERT INTO schedules (job_id, schedule_id, bucket, origin, watermark, delay)
-VALUES (:job_id, :schedule_id, :bucket, :start, :start, :delay)
+INSERT INTO schedules (job_id, schedule_id, bucket, zoned, origin, watermark, delay)
+VALUES (:job_id, :schedule_id, :bucket, :zoned, :start, :start, :delay)
 """
 
 SET_NEXT = "UPDATE schedules SET next_at = ? WHERE job_id = ? AND schedule_id = ?"
@@ -77,7 +78,9 @@ PULL_BACK = (
 
 DELETE_SCHEDULE = "DELETE FROM schedules WHERE job_id = ? AND schedule_id = ?"
 
-SET_DELAY = "UPDATE schedules SET delay = :delay WHERE job_id = :job_id AND schedule_id = :schedule_id"
+SET_KIND = """
+UPDATE schedules SET delay = :delay, zoned = :zoned WHERE job_id = :job_id AND schedule_id = :schedule_id
+"""
 
 # Every open run of a fixed delay says so, also one that was planned before the schedule became one.
 MARK_DELAYED = "UPDATE runs SET delayed = 1 WHERE job_id = :job_id AND trigger = :trigger"
@@ -287,7 +290,7 @@ def _create(tx: Transaction, record: JobRecord, window: Window, now: Micros) -> 
     job_id = record.id
     values = {
         "job_id": job_id, "schedule_id": window.schedule_id, "bucket": bucket_of(job_id), "start": window.start,
-        "delay": window.delay,
+        "delay": window.delay, "zoned": window.schedule_id in zoned_ids(record.job),
     }  # fmt: skip
     tx.db.execute(INSERT_SCHEDULE, values)
     if record.state is JobState.PAUSED:
@@ -307,9 +310,9 @@ def _continue(
     edge = find_edge(tx.db, job_id, window.schedule_id, now)
     values = {
         "job_id": job_id, "schedule_id": window.schedule_id, "trigger": slot_trigger(window.schedule_id),
-        "delay": window.delay, "edge": edge,
+        "delay": window.delay, "edge": edge, "zoned": window.schedule_id in zoned_ids(record.job),
     }  # fmt: skip
-    tx.db.execute(SET_DELAY, values)
+    tx.db.execute(SET_KIND, values)
     if window.delay is not None:
         tx.db.execute(MARK_DELAYED, values)
         tx.db.execute(WAIT_FOR_END, values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from onthedot import faults
@@ -16,18 +17,36 @@ from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, Term, Wind
 from onthedot.stores.exceptions import runs_over, settle
 from onthedot.stores.sqlite.exceptions import Ahead, keep_exceptions
 from onthedot.stores.sqlite.lane import Transaction
-from onthedot.stores.sqlite.nodes import check_term
+from onthedot.stores.sqlite.nodes import check_layout, check_term
 from onthedot.stores.sqlite.tables import Tables, take_numbers
 from onthedot.stores.sqlite.turns import Fair, fair_queues, take_turns
 
-# The due schedules of active jobs, earliest first: the index holds them in this very order, so the scan ends with
-# the last row that is asked for, however many schedules there are.
-LIST_DUE_SCHEDULES = """
+GROUP = 64
+"""How many buckets the index of what is due takes together."""
+
+# The due schedules of active jobs in one group of buckets, earliest first: the index holds them in this very order.
+LIST_DUE_IN_GROUP = f"""
 SELECT s.job_id, s.schedule_id, s.origin, s.watermark, s.next_at, s.last_end, j.revision, j.state
 FROM schedules s INDEXED BY schedules_due CROSS JOIN jobs j ON j.id = s.job_id
-WHERE s.next_at <= :until AND j.state = 'active'
-ORDER BY s.next_at, s.job_id, s.schedule_id
-"""
+WHERE s.bucket / {GROUP} = :first + {{place}} AND s.next_at <= :until AND s.bucket >= :low AND s.bucket < :high
+  AND j.state = 'active'
+"""  # noqa: S608 - a constant of this file
+
+
+@cache
+def list_due_schedules(groups: int) -> str:
+    """The same over as many groups that follow one another. SQLite merges them as it goes, so the scan ends with the
+    last row that is asked for, however many schedules there are."""
+    parts = [LIST_DUE_IN_GROUP.format(place=place) for place in range(groups)]
+    return "UNION ALL".join(parts) + "ORDER BY next_at, job_id, schedule_id"
+
+
+def in_buckets(buckets: range, until: Micros) -> tuple[str, dict[str, int]]:
+    """What to ask for the due schedules of a shard, and with which values."""
+    first, last = buckets.start // GROUP, (buckets.stop - 1) // GROUP
+    values = {"first": first, "until": until, "low": buckets.start, "high": buckets.stop}
+    return list_due_schedules(last - first + 1), values
+
 
 # Compare: is the schedule still at this watermark, and its job active and at this revision?
 FIND_PLANNABLE = """
@@ -103,14 +122,13 @@ class Planned(NamedTuple):
 class Plan(Tables):
     """See `PlanSlice`."""
 
-    async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0) -> Due:
-        del shard  # one shard: every schedule is in it
-        return await self.look(lambda tx: self._due(tx.db, until, limit))
+    async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0, layout: int | None = None) -> Due:
+        return await self.look(lambda tx: self._due(tx.db, check_layout(tx.db, layout, shard), until, limit))
 
-    def _due(self, db: sqlite3.Connection, until: Micros, limit: int) -> Due:
+    def _due(self, db: sqlite3.Connection, buckets: range, until: Micros, limit: int) -> Due:
         due: list[ScheduleState] = []
         ahead = Ahead(db)
-        for row in db.execute(LIST_DUE_SCHEDULES, {"until": until}):
+        for row in db.execute(*in_buckets(buckets, until)):
             if len(due) == limit:
                 return Due(due, more=True)
             try:

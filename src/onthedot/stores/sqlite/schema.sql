@@ -128,6 +128,12 @@ CREATE INDEX jobs_name ON jobs (namespace, name);
 
 CREATE INDEX jobs_paused ON jobs (paused_until) WHERE state = 'paused';
 
+CREATE TABLE layouts (  -- how the buckets are divided; the newest counts
+    version INTEGER PRIMARY KEY,
+    shards  INTEGER NOT NULL,
+    since   INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE meta (  -- counters that only grow: the last job id, run id and fence given out; hints of each kind
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
@@ -148,7 +154,8 @@ CREATE TABLE nodes (  -- one row per incarnation
     left_at       INTEGER,
     ended         INTEGER NOT NULL,  -- 1: for good; it left, or its runs were taken
     reaped        INTEGER NOT NULL,  -- how many runs were taken from it
-    void_below    INTEGER NOT NULL DEFAULT 0  -- asks with a smaller number give nothing out
+    void_below    INTEGER NOT NULL DEFAULT 0, -- asks with a smaller number give nothing out
+    tzdata        TEXT NOT NULL DEFAULT ''  -- the version of its zone data
 ) STRICT;
 
 CREATE INDEX nodes_id ON nodes (id);
@@ -239,10 +246,13 @@ CREATE TABLE schedules (
     last_end    INTEGER,           -- when the last run of a fixed delay ended
     delay       INTEGER,           -- of a fixed delay
     armed_to    INTEGER,           -- the newest slot whose run ended before its own instant
+    zoned       INTEGER NOT NULL DEFAULT 0,  -- 1: its instants hang on the rules of a time zone
     PRIMARY KEY (job_id, schedule_id)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX schedules_due ON schedules (next_at, job_id, schedule_id, bucket) WHERE next_at IS NOT NULL;
+CREATE INDEX schedules_due ON schedules (bucket / 64, next_at, job_id, schedule_id, bucket) WHERE next_at IS NOT NULL;
+
+CREATE INDEX schedules_zoned ON schedules (job_id, schedule_id, bucket) WHERE zoned = 1;
 
 CREATE TABLE skips (  -- ranges of slots that will not run
     id          INTEGER PRIMARY KEY,
@@ -279,9 +289,12 @@ CREATE TABLE term_history (  -- every term that ever was
 CREATE TABLE terms (  -- the newest term of each shard
     shard       INTEGER PRIMARY KEY,
     number      INTEGER NOT NULL,
-    incarnation TEXT NOT NULL,
+    incarnation TEXT NOT NULL,     -- empty: nobody's, since the layout was changed
     until       INTEGER NOT NULL,
-    ttl         INTEGER NOT NULL  -- as it was last renewed
+    ttl         INTEGER NOT NULL,  -- as it was last renewed
+    layout      INTEGER NOT NULL,
+    tzdata      TEXT NOT NULL,     -- the version of its node's zone data
+    zones       TEXT NOT NULL      -- the one that the shard's next slots are computed with
 ) STRICT;
 
 CREATE TABLE turns (  -- in queues that are shared fairly: where the last turn of each share ends

@@ -105,6 +105,7 @@ async def check_only_a_living_node_may_campaign(bench: Workbench) -> None:
 async def check_shards_have_their_own_terms(bench: Workbench) -> None:
     """A term of one shard says nothing about another."""
     one, two = await bench.node("one"), await bench.node("two")
+    await bench.store.set_shards(2, now=bench.now)
     first, second = await campaign(bench, one, 0), await campaign(bench, two, 1)
     assert first is not None
     assert second is not None

@@ -258,6 +258,7 @@ class Workbench:
             "skips": await store.list_skips(limit=100_000),
             "daily counts": await store.list_daily_counts(limit=100_000),
             "nodes": nodes,
+            "layout and terms": (await store.layout(), await store.list_terms()),
             "held": {who: sorted(map(replace, held), key=lambda one: one.run_id) for who, held in holders.items()},
         }
 

@@ -57,12 +57,15 @@ CREATE TABLE schedules (
     last_end    INTEGER,           -- when the last run of a fixed delay ended
     delay       INTEGER,           -- of a fixed delay
     armed_to    INTEGER,           -- the newest slot whose run ended before its own instant
+    zoned       INTEGER NOT NULL DEFAULT 0,  -- 1: its instants hang on the rules of a time zone
     PRIMARY KEY (job_id, schedule_id)
 ) STRICT, WITHOUT ROWID;
 
--- The planner: what is due next, in order, with the shard to be told from the index alone. `next_at` comes first
--- because one shard is the rule on SQLite; led by the bucket, one look would be 1,024 range scans and a sort.
-CREATE INDEX schedules_due ON schedules (next_at, job_id, schedule_id, bucket) WHERE next_at IS NOT NULL;
+-- The planner: what is due next in a group of 64 buckets, in order, with the shard to be told from the index alone. One
+-- shard, which is the rule, is 16 range scans that are merged (17 µs when nothing is due; in groups of 16, 140 µs).
+CREATE INDEX schedules_due ON schedules (bucket / 64, next_at, job_id, schedule_id, bucket) WHERE next_at IS NOT NULL;
+-- A term with other zone data: what hangs on it.
+CREATE INDEX schedules_zoned ON schedules (job_id, schedule_id, bucket) WHERE zoned = 1;
 
 CREATE TABLE exceptions (  -- slots whose fate was given ahead
     job_id      INTEGER NOT NULL,
@@ -293,18 +296,30 @@ CREATE TABLE nodes (  -- one row per incarnation
     left_at       INTEGER,
     ended         INTEGER NOT NULL,  -- 1: for good; it left, or its runs were taken
     reaped        INTEGER NOT NULL,  -- how many runs were taken from it
-    void_below    INTEGER NOT NULL DEFAULT 0  -- asks with a smaller number give nothing out
+    void_below    INTEGER NOT NULL DEFAULT 0, -- asks with a smaller number give nothing out
+    tzdata        TEXT NOT NULL DEFAULT ''  -- the version of its zone data
 ) STRICT;
 
 -- drain, expire: the incarnations of a node.
 CREATE INDEX nodes_id ON nodes (id);
 
+CREATE TABLE layouts (  -- how the buckets are divided; the newest counts
+    version INTEGER PRIMARY KEY,
+    shards  INTEGER NOT NULL,
+    since   INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO layouts (version, shards, since) VALUES (1, 1, 0);
+
 CREATE TABLE terms (  -- the newest term of each shard
     shard       INTEGER PRIMARY KEY,
     number      INTEGER NOT NULL,
-    incarnation TEXT NOT NULL,
+    incarnation TEXT NOT NULL,     -- empty: nobody's, since the layout was changed
     until       INTEGER NOT NULL,
-    ttl         INTEGER NOT NULL  -- as it was last renewed
+    ttl         INTEGER NOT NULL,  -- as it was last renewed
+    layout      INTEGER NOT NULL,
+    tzdata      TEXT NOT NULL,     -- the version of its node's zone data
+    zones       TEXT NOT NULL      -- the one that the shard's next slots are computed with
 ) STRICT;
 
 CREATE TABLE term_history (  -- every term that ever was
