@@ -101,6 +101,26 @@ def renumbered(story: Story) -> Story:
     return story
 
 
+def divided(shards: int = 2, won=(2, 1), planned=(2, 1)) -> Story:
+    """The layout changes, a shard (the job's is 1 of 2) is won and planned; in `layout` and `shard` as told."""
+    story = without(without(good(), "elect", 1), "plan", 1).add(34, "layout", version=2, shards=shards)
+    story.add(35, "elect", inc="A", term=1, layout=won[0], shard=won[1], until=45 * S)
+    story.add(
+        36, "plan", job_id=1, schedule=SCHEDULE, rev=1, start=31 * S, end=66 * S, slots=[60 * S], term=1, inc="A",
+        layout=planned[0], shard=planned[1],
+    )  # fmt: skip
+    return renumbered(story)
+
+
+def handed_round(shard: int, until: float) -> Story:
+    """All is well, and a shard is won anew every ten seconds."""
+    story = calm()
+    for term, at in enumerate(range(100, int(until), 10)):
+        story.add(at, "elect", inc="AB"[term % 2], term=term + 2, shard=shard, until=(at + 10) * S)
+    return renumbered(story.add(400, "over", "nemesis"))
+
+
+GOOD["a plan of one shard of two"] = divided()
 BAD = {
     ("S1", "a slot planned twice"): replanned(start=31 * S, end=66 * S, slots=[60 * S]),
     ("S1", "two runs of one key"): good().lease(63, "reserve", run=2, lease="l2", fence=0, until=64 * S),
@@ -145,6 +165,14 @@ BAD = {
     ("S12", "two leaders"): good().add(40, "elect", inc="B", term=3, shard=0, until=50 * S),
     ("S12", "a plan of an old term"): replanned(term=2),
     ("S12", "a plan of an old revision"): replanned(rev=7),
+    ("S12", "a plan of an old layout"): divided(planned=(1, 1)),
+    ("S12", "a plan of a term that ended with its layout"): good().add(40, "layout", version=2, shards=1).add(
+        41, "plan", job_id=1, schedule=SCHEDULE, rev=1, start=66 * S, end=70 * S, slots=[], term=2, shard=0, layout=2
+    ),
+    ("S12", "a plan for a job of another shard"): divided(won=(2, 0), planned=(2, 0)),
+    ("S12", "a term of an old layout"): divided(won=(1, 1)),
+    ("S12", "a shard that is not there"): divided(won=(2, 2), planned=(2, 2)),
+    ("S12", "a layout that went back"): divided().add(64, "layout", version=2, shards=3),
     ("S15", "an old revision armed"): changed(good(), "arm", rev=0),
     ("S15", "another definition executed"): changed(good(), "start", mark=4),
     ("S15", "arguments that its schedule never had"): changed(good(), "arm", body='{"mark":9}'),
@@ -169,10 +197,13 @@ BAD = {
     ("no bugs", "a service that broke"): good().add(63, "broken", "worker", error="TypeError"),
     ("L1", "a run that never ends"): run_at(calm(), 60, 60, None),
     ("L2", "nobody leads"): renumbered(Story.add(calm(40), 100, "over", "nemesis")),
+    ("L2", "nobody leads the second shard"): renumbered(calm().add(50, "layout", version=2, shards=2)),
+    ("L7", "a shard that is handed round"): handed_round(0, until=140),
     ("L3", "late although nothing was broken"): run_at(calm(), 120, 120.5, 121),
     ("L4", "running under a dead lease"): renumbered(
         Story.add(calm(100), 60, "join", inc="Z", ttl=15 * S).lease(61, "arm", inc="Z").add(300, "over", "nemesis")
     ),
+    ("L6", "nobody plans the second shard"): renumbered(calm().add(50, "layout", version=2, shards=2)),
     ("L6", "a planner that stopped"): renumbered(Story.add(calm(100), 200, "over", "nemesis")),
 }  # fmt: skip
 

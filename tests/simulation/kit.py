@@ -66,13 +66,22 @@ def _asked(names: list[str]) -> Iterator[Action]:
     yield Action(215.0, "put", 0, "waits")
 
 
+def divided() -> Workload:
+    """The busy jobs, while somebody changes the number of shards every twenty seconds: to 5, 2, 8, 1 and 3."""
+    lucks = (0.6, 0.2, 0.9, 0.0, 0.3)
+    changes = [Action(20.0 + 20 * n, "layout", n % 4, "", luck=lucks[n % 5]) for n in range(18)]
+    return replace(busy(), actions=tuple(changes))
+
+
 def directed(name: str) -> Scenario:
     """A scenario of a committed fault file: calm but for its faults, twelve minutes. Files with `gates` in their names
-    are for jobs with gates."""
+    are for jobs with gates, those with `shards` for four nodes that divide the planning among them."""
     scenario = Scenario(
         seed=name, minutes=12, weather=CALM, workload=busy(), faults=tuple(read(name)),
         settings=Settings(seats=8, ahead=8),
     )  # fmt: skip
+    if "shards" in name:
+        return replace(scenario, nodes=4, workload=divided())
     if "gates" not in name:
         return scenario
     short = replace(scenario.settings, retention=brief(120 * SECOND), prune_every=20 * SECOND)

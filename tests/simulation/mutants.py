@@ -17,7 +17,7 @@ from onthedot.run import RunState
 from onthedot.stores.base import Window
 from onthedot.stores.memory import MemoryStore
 from onthedot.verdict import Finish
-from tests.simulation import control_mutants
+from tests.simulation import control_mutants, shard_mutants
 
 
 class NoFenceOnFinish(MemoryStore):
@@ -188,6 +188,7 @@ def _mutant(rules: str, faults: str, **how) -> Mutant:
 
 
 DYING, LOST = "gates-whose-holders-die", "gates-whose-answers-are-lost"
+DIVIDED = "shards-whose-nodes-come-and-go"
 
 MUTANTS = {
     "no fence on finish": _mutant("S7", "frozen-with-an-outcome", store=NoFenceOnFinish),
@@ -215,4 +216,7 @@ MUTANTS = {
     "key forgotten after the finish": _mutant("S19", LOST, store=control_mutants.KeyForgotten),
     "prune counts nothing": _mutant("S17", LOST, store=control_mutants.PruneCountsNothing),
     "prune comes too early": _mutant("S17", LOST, store=control_mutants.PrunesTooEarly),
+    "plan ignores the layout": _mutant("S12", DIVIDED, store=shard_mutants.LayoutUnchecked),
+    "terms outlive their layout": _mutant("S12", DIVIDED, store=shard_mutants.TermsOutliveTheirLayout),
+    "owners among the dead": _mutant("L7", DIVIDED, build=shard_mutants.owners_among_the_dead),
 }

@@ -38,6 +38,25 @@ def test_an_hour_of_faults(seed):
     holds(Scenario(seed=str(seed)))
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(1, HOURS // 5 + 1))
+def test_an_hour_of_faults_and_layouts(seed):
+    """Five nodes, and every two or three minutes another number of shards."""
+    holds(Scenario(seed=f"shards {seed}", nodes=5, layout_every=150))
+
+
+def test_nodes_divide_the_shards_among_them_and_jobs_are_on_time():
+    """Without faults: five changes of the layout, and nothing is late, early or planned twice."""
+    outcome = simulate(Scenario(seed="divided", minutes=12, nodes=4, weather=CALM, faults=(), layout_every=60))
+    assert not outcome.violations
+    last = [event for event in outcome.events if event["ev"] == "layout"][-1]
+    elected = [event for event in outcome.events if event["ev"] == "elect" and event["seq"] > last["seq"]]
+    assert {event["shard"] for event in elected} == set(range(last["shards"]))
+    assert len({event["inc"] for event in elected}) > 1
+    assert outcome.counts["layout"] >= 5
+
+
 def test_without_faults_everything_is_on_time_and_runs_once():
     outcome = simulate(Scenario(seed="calm", minutes=12, weather=CALM, faults=()))
     assert not outcome.violations

@@ -15,7 +15,9 @@ they tell of; `start` and `end` by the job itself: **the job is the oracle, not 
 | store | pause | `job_id`, `until`, `marks`, `answer`: [withdrawn, skipped, held] |
 | store | resume, preview | `job_id`, `marks`, `slots`, `skips`, `released` (its answer), `windows`; preview: dry |
 | store | delete | `job_id`, `answer` |
-| store | plan | `job_id`, `schedule`, `rev`, `start`, `end`, `slots`, `term` (0: by an edit or a resume) |
+| store | plan | `job_id`, `schedule`, `rev`, `start`, `end`, `slots`, `term` (0: by an edit or a resume), `shard`, |
+| | | `layout` |
+| store | replan | `job_id`, `schedule`, `term`, `shard`, `layout`: its next slot was computed anew |
 | store | skip | `job_id`, `schedule`, `after`, `first`, `last`, `count`, `reason`; comes before its `plan` or `edit` |
 | store | withdraw, hold | `run`, `job_id`, `trigger`, `slot`; come before their `edit` or `pause` |
 | store | cancel | `run`, `kind` (the answer), `state`, `why`, `ended`; also what a delete or another slot has ended |
@@ -33,8 +35,9 @@ they tell of; `start` and `end` by the job itself: **the job is the oracle, not 
 | store | prune, pruned | `run`; after them, for the whole call: `answer`, `runs` (or `skips`), |
 | | | `counted`: [job, state, count] |
 | store | join, beat, leave | `inc`, `ttl`; beat: `cancels`: [lease, why] |
-| store | elect, resign | `inc`, `term`, `shard`, `until`; elect: won or renewed |
-| store | pass | a planner looked for schedules |
+| store | elect, resign | `inc`, `term`, `shard`, `layout`, `until`; elect: won or renewed |
+| store | layout | `version`, `shards`: all terms have ended |
+| store | pass | `shard`: a planner looked for schedules |
 | job | start, end | `run`, `job`, `slot`, `attempt`, `fence`, `mark`; end: `outcome` (done, failed, cancelled) |
 | api | ack | `key`, `run`: a submit has returned to its caller |
 | api | read | `run`, `state` ("" if there is none) |

@@ -1,4 +1,7 @@
-"""What must happen after the faults are over: L1, L2, L3, L4, L6. Bounds come from the settings in the first line."""
+"""What must happen after the faults are over: L1, L3, L4. Bounds come from the settings in the first line.
+
+What is asked of each shard is in `shards.py`.
+"""
 
 from __future__ import annotations
 
@@ -61,22 +64,6 @@ def _free_at(history: History, run: Run) -> int:
     return max(due, passed, resumed)
 
 
-def l2_leader(history: History) -> Iterator[Finding]:
-    """Somebody leads within two term time-outs, and nobody leads for no longer than that."""
-    if history.healed is None:
-        return
-    patience = 2 * history.settings["term_ttl"] + SLACK
-    covered = history.healed
-    for event in history.by["elect"]:
-        if event["until"] <= history.healed:
-            continue
-        if event["t_store"] - covered > patience:
-            yield event["seq"], f"nobody led for {event['t_store'] - covered} µs after the faults were over"
-        covered = max(covered, event["until"])
-    if history.end - covered > patience:
-        yield history.events[-1]["seq"], f"nobody has led for {history.end - covered} µs"
-
-
 def l3_on_time(history: History) -> Iterator[Finding]:
     """When all is well, user code starts at its due instant; a submit, as soon as somebody could know of it."""
     if history.healed is None:
@@ -115,15 +102,3 @@ def l4_no_orphans(history: History) -> Iterator[Finding]:
             until = history.incarnations[state.inc].until(last_seq)
             if last_time - max(until, history.healed, event["t_store"]) > patience:
                 yield last_seq, f"run {run.id} was running until {last_time} under a lease that ended at {until}"
-
-
-def l6_planner_passes(history: History) -> Iterator[Finding]:
-    """A planner looks at the schedules at least once in two intervals."""
-    if history.healed is None:
-        return
-    begins = history.healed + 2 * history.settings["term_ttl"] + SLACK
-    patience = 2 * history.settings["plan_every"] + SLACK
-    passes = [event["t_store"] for event in history.by["pass"] if event["t_store"] > history.healed]
-    for earlier, later in pairwise([begins, *[at for at in passes if at > begins], history.end]):
-        if later - earlier > patience:
-            yield history.events[-1]["seq"], f"no planner passed between {earlier} and {later}"

@@ -42,7 +42,9 @@ def s12_terms(history: History) -> Iterator[Finding]:
     """Terms of a shard only grow, one holder at a time, and an accepted plan carried the current one."""
     current: dict[int, Event] = {}
     for event in history.events:
-        if event["ev"] in ("elect", "resign"):
+        if event["ev"] == "layout":  # in the same write all terms end
+            current = {shard: last | {"until": min(last["until"], event["t_store"])} for shard, last in current.items()}
+        elif event["ev"] in ("elect", "resign"):
             last = current.get(event["shard"])
             if last is not None and event["term"] < last["term"]:
                 yield event["seq"], f"term {event['term']} follows term {last['term']}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from onthedot.testing.checker import control, gates, holding, liveness, promises, slots, witness
+from onthedot.testing.checker import control, gates, holding, liveness, promises, shards, slots, witness
 from onthedot.testing.checker.history import Event
 from onthedot.testing.checker.model import History
 
@@ -48,7 +48,7 @@ RULES: dict[str, Rule] = {
     "S8": holding.s8_terminal_absorbs,
     "S9": promises.s9_at_most_once,
     "S11": gates.s11_overlap,
-    "S12": promises.s12_terms,
+    "S12": _both(promises.s12_terms, shards.s12_layouts),
     "S13": control.s13_cancel,
     "S14": control.s14_pause,
     "S15": promises.s15_revision,
@@ -57,10 +57,11 @@ RULES: dict[str, Rule] = {
     "S18": promises.s18_durable,
     "S19": promises.s19_idempotent,
     "L1": liveness.l1_terminal,
-    "L2": liveness.l2_leader,
+    "L2": shards.l2_leaders,
     "L3": liveness.l3_on_time,
     "L4": liveness.l4_no_orphans,
-    "L6": liveness.l6_planner_passes,
+    "L6": shards.l6_passes,
+    "L7": shards.l7_settled,
     "matching by key": witness.by_key,
     "matching by time": witness.by_time,
     "no bugs": promises.no_bugs,

@@ -35,6 +35,7 @@ class Action:
     | pause | for `delay` seconds (0: until somebody resumes it) |
     | resume | with `missed`; `preview`: asked what it would do first |
     | delete | the job ends; a `put`, or a node that boots, creates it anew |
+    | layout | the buckets are divided among as many shards as `luck` says, up to 8 |
 
     `luck`, in [0, 1), chooses among what is there.
     """
@@ -64,6 +65,17 @@ def draw_actions(
     found += _submits(Chance(f"{seed} submits"), names, nodes, seconds)
     found += _controls(Chance(f"{seed} controls"), names, nodes, seconds)
     return tuple(sorted(found, key=lambda action: (action.at, action.kind, action.job)))
+
+
+def draw_layouts(seed: str, nodes: int, seconds: float, every: float) -> tuple[Action, ...]:
+    """Changes of the layout, one every so many seconds."""
+    chance = Chance(f"{seed} layouts")
+    found = []
+    when = chance.between(0, every)
+    while when < seconds:
+        found.append(Action(round(when, 3), "layout", chance.whole(nodes), "", luck=chance.fraction()))
+        when += chance.between(0, 2 * every)
+    return tuple(found)
 
 
 def _submits(chance: Chance, names: Sequence[str], nodes: int, seconds: float) -> list[Action]:
@@ -154,6 +166,9 @@ class Client:
                 live = await self._store.list_runs(states=LIVE, limit=8)
                 if live:
                     await self._store.cancel([live[int(action.luck * len(live))].id], why="by hand")
+                return
+            case "layout":
+                await self._store.set_shards(1 + int(action.luck * 8))
                 return
         record = await self._store.get_job(action.job)
         if record is not None:

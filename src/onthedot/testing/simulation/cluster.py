@@ -25,7 +25,7 @@ from onthedot.testing.checker import Event, Journal, Violation, check, digest
 from onthedot.testing.clock import VirtualClock
 from onthedot.testing.simulation import faults as fault_schedules
 from onthedot.testing.simulation import workload as workloads
-from onthedot.testing.simulation.actions import Action, Client
+from onthedot.testing.simulation.actions import Action, Client, draw_layouts
 from onthedot.testing.simulation.cable import CALLER
 from onthedot.testing.simulation.chance import Chance
 from onthedot.testing.simulation.faults import CALM, Fault, Weather
@@ -71,6 +71,8 @@ class Scenario:
     jobs: int = 20
     fault_every: float = 40.0
     extra_faults: tuple[str, ...] = ()
+    layout_every: float = 0.0
+    """Seconds between two changes of the number of shards; 0: there is one, always."""
     weather: Weather = field(default_factory=Weather)
     faults: tuple[Fault, ...] | None = None
     workload: Workload | None = None
@@ -94,6 +96,10 @@ class Scenario:
         work = self.workload or workloads.generate(
             self.seed, start=START, nodes=self.nodes, seconds=max(WORKDAY, seconds + SETTLE), jobs=self.jobs
         )
+        if self.layout_every and self.workload is None:
+            layouts = draw_layouts(self.seed, self.nodes, seconds + SETTLE / 3, self.layout_every)
+            actions = sorted([*work.actions, *layouts], key=lambda action: action.at)
+            work = replace(work, actions=tuple(actions))
         return replace(self, faults=drawn, workload=work)
 
 

@@ -8,7 +8,19 @@ from typing import Any
 from onthedot.errors import KeyConflict
 from onthedot.job import Job
 from onthedot.run import LIVE, Armed, Blocked, GateAsk, Lease, NewRun, RunRecord, RunState, Skipped, is_slot
-from onthedot.stores.base import Ask, Beat, Due, Node, PutJob, Reserved, ScheduleState, Term, Window
+from onthedot.stores.base import (
+    Ask,
+    Beat,
+    Due,
+    Layout,
+    Node,
+    PutJob,
+    Replanned,
+    Reserved,
+    ScheduleState,
+    Term,
+    Window,
+)
 from onthedot.stores.definitions import encode
 from onthedot.testing.simulation.control_recorder import ControlRecorder
 from onthedot.verdict import Finish, Verdict
@@ -45,7 +57,7 @@ class Recorder(ControlRecorder):
 
     async def due_schedules(self, **options: Any) -> Due:
         due = await self._store.due_schedules(**options)
-        self._note("pass")
+        self._note("pass", shard=options.get("shard", 0))
         return due
 
     async def plan(self, term: Term, windows: Sequence[tuple[ScheduleState, Window]], **options: Any) -> list[bool]:
@@ -58,7 +70,7 @@ class Recorder(ControlRecorder):
             self._note(
                 "plan", job_id=state.record.id, schedule=window.schedule_id, rev=state.record.revision,
                 start=window.start, end=window.end, slots=[slot.slot_at for slot in window.slots],
-                term=term.number, shard=term.shard, inc=term.incarnation,
+                term=term.number, shard=term.shard, layout=term.layout, inc=term.incarnation,
             )  # fmt: skip
         return answers
 
@@ -228,8 +240,26 @@ class Recorder(ControlRecorder):
 
     def _note_term(self, term: Term | None) -> Term | None:
         if term is not None:
-            self._note("elect", inc=term.incarnation, term=term.number, shard=term.shard, until=term.until)
+            self._note(
+                "elect", inc=term.incarnation, term=term.number, shard=term.shard, layout=term.layout, until=term.until
+            )
         return term
+
+    async def set_shards(self, shards: int, **options: Any) -> Layout:
+        before = await self._store.layout()
+        layout = await self._store.set_shards(shards, **options)
+        if layout != before:
+            self._note("layout", version=layout.version, shards=layout.shards)
+        return layout
+
+    async def replan(self, term: Term, rows: Sequence[Replanned], **options: Any) -> list[bool]:
+        answers = await self._store.replan(term, rows, **options)
+        for row in [row for row, written in zip(rows, answers, strict=True) if written]:
+            self._note(
+                "replan", job_id=row.job_id, schedule=row.schedule_id, term=term.number, shard=term.shard,
+                layout=term.layout,
+            )  # fmt: skip
+        return answers
 
     async def resign(self, term: Term, **options: Any) -> bool:
         ok = await self._store.resign(term, **options)
