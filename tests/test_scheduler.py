@@ -11,11 +11,11 @@ from onthedot.events import (
     AttemptEnded,
     AttemptStarted,
     DrainBegun,
-    HandlerStuck,
     JobPut,
     NodeLeft,
     RunMissed,
     StoreTrouble,
+    ZombieHandler,
 )
 from onthedot.stores.memory import MemoryStore
 from tests.watching import Watch
@@ -206,7 +206,7 @@ async def test_a_function_past_its_time_out_keeps_its_seat_until_it_returns():
     watch = Watch(sched)
     async with sched:
         await sched.submit("stuck")
-        await watch.until_count(HandlerStuck, 1)
+        await watch.until_count(ZombieHandler, 1)
         await sched.submit("next_one")
         ended = await watch.until_count(AttemptEnded, 1)
         assert ended[0].finish.verdict.outcome == "timed_out"

@@ -220,10 +220,20 @@ class HistoryPruned(NamedTuple):
     nodes: int
 
 
-class HandlerStuck(NamedTuple):
-    """A handler still runs after its time-out, or although it was cancelled; its seat stays taken until it ends."""
+class ZombieHandler(NamedTuple):
+    """A handler still runs although its attempt is over: it timed out, was cancelled, or lost its lease. Nobody listens
+    to it any more; its seat stays taken until it ends. `zombies` such seats are taken on this node now."""
 
     lease: Lease
+    zombies: int
+
+
+class HookFailed(NamedTuple):
+    """A hook, or a retry's `when`, raised an error or gave a useless answer. What was recorded stays as it is."""
+
+    job: str
+    hook: str
+    error: str
 
 
 class StoreTrouble(NamedTuple):
@@ -268,7 +278,8 @@ Event = (
     | RunSkipped
     | GatesRecounted
     | HistoryPruned
-    | HandlerStuck
+    | ZombieHandler
+    | HookFailed
     | StoreTrouble
     | DrainBegun
 )

@@ -14,8 +14,8 @@ from onthedot.events import (
     DrainBegun,
     Event,
     GatesRecounted,
-    HandlerStuck,
     HistoryPruned,
+    HookFailed,
     JobPut,
     JobResumed,
     LeaseLost,
@@ -38,6 +38,7 @@ from onthedot.events import (
     StoreTrouble,
     TermEnded,
     TermWon,
+    ZombieHandler,
 )
 from onthedot.job import Call, Job, JobRecord, JobState, Retry
 from onthedot.run import Lease, RunRecord, RunState
@@ -118,7 +119,8 @@ ONE_OF_EACH: tuple[Event, ...] = (
     RunSkipped(lease(), "overlap:1:", 7),
     GatesRecounted(1),
     HistoryPruned(12_345, 2, 1),
-    HandlerStuck(lease()),
+    ZombieHandler(lease(), 2),
+    HookFailed("import", "on_dead", "OSError: no"),
     StoreTrouble("worker", "the disk is full", 300 * MILLISECOND),
     DrainBegun(2),
 )

@@ -50,7 +50,7 @@ LINES = [
     "12:00:00.000  skipped    import          14 slots from 11:58:50 to 11:59:55 will not run: missed",
     "12:00:00.001  started    import          run 41     +1.2 ms late",
     "12:00:00.050  finished   import          run 41     succeeded in 50.0 ms",
-    "12:00:00.000  refused    import          run 41     succeeded too late: another node has this run; "
+    "12:00:00.000  refused    import          run 41     handler import succeeded too late: another node has this run; "
     "nothing was changed",
     "12:00:00.000  recovered  import          run 41     its node is gone; runs again now (recovery 1 of 3)",
     "12:00:00.000  missed     import          run 41     due 12:00:00, too late to run: skipped",
@@ -60,8 +60,9 @@ LINES = [
     "12:00:00.000  skipped    import          run 41     run 7 of this job has not ended",
     "12:00:00.000  gates      1 run waited at an open gate and is free now; please report this",
     "12:00:00.000  pruned     12345 finished runs, 2 skipped ranges, 1 ended node; the counts are kept",
-    "12:00:00.000  stuck      import          run 41     still runs after its time-out; its seat stays taken "
-    "until it ends",
+    "12:00:00.000  zombie     import          run 41     handler import does not stop; its seat stays taken until it ends "
+    "(2 seats lost so)",
+    "12:00:00.000  hook       import          on_dead: OSError: no; what was recorded stays",
     "12:00:00.000  trouble    worker: the disk is full; trying again in 300.0 ms",
     "12:00:00.000  draining   no new work is taken; waiting for 2 attempts to end, up to 30s; another Ctrl-C stops now",
 ]

@@ -13,14 +13,15 @@ from onthedot.events import (
     AttemptEnded,
     AttemptStarted,
     Event,
-    HandlerStuck,
     LeaseLost,
     RunBlocked,
     RunDelayed,
     RunMissed,
     RunRecovered,
     RunSkipped,
+    ZombieHandler,
 )
+from onthedot.job import task_name
 from onthedot.observe.text import iso
 from onthedot.run import Lease, RunRecord
 from onthedot.verdict import Finish, Verdict
@@ -38,16 +39,18 @@ def _fields(event: Event) -> dict[str, Any]:
         case AttemptStarted(lease, started_at):
             late = started_at - lease.due_at
             return {**_lease(lease), "started_at": iso(started_at), "late_ms": milliseconds(late)}
-        case AttemptEnded(finish) | LeaseLost(finish):
+        case AttemptEnded(finish):
             return _finish(finish)
+        case LeaseLost(finish):
+            return {**_finish(finish), "task": task_name(finish.lease.record.job.task)}
         case RunRecovered(lease, verdict):
             return {**_lease(lease), **_verdict(verdict)}
         case RunBlocked(lease, gate, holder) | RunSkipped(lease, gate, holder):
             return {**_lease(lease), "gate": gate, "holder": holder}
         case RunDelayed(lease, gate, until):
             return {**_lease(lease), "gate": gate, "until_at": iso(until)}
-        case HandlerStuck(lease):
-            return _lease(lease)
+        case ZombieHandler(lease, zombies):
+            return {**_lease(lease), "task": task_name(lease.record.job.task), "zombies": zombies}
         case RunMissed(run):
             return run_fields(run)
         case _:

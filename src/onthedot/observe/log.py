@@ -24,8 +24,8 @@ from onthedot.events import (
     DrainBegun,
     Event,
     GatesRecounted,
-    HandlerStuck,
     HistoryPruned,
+    HookFailed,
     JobPut,
     JobResumed,
     LeaseLost,
@@ -48,8 +48,9 @@ from onthedot.events import (
     StoreTrouble,
     TermEnded,
     TermWon,
+    ZombieHandler,
 )
-from onthedot.observe.text import count, length, moment, plain, span, time_of_day
+from onthedot.observe.text import count, doing, length, moment, plain, span, time_of_day
 from onthedot.run import Lease, RunRecord, RunState, is_slot
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
@@ -154,10 +155,8 @@ class Lines:
                 return self._ended(finish)
             case LeaseLost(finish):
                 about = self._about(finish.lease.record.job.name, finish.lease.run_id)
-                said = finish.verdict.outcome
-                return Line(
-                    at, "refused", f"{about}{said} too late: another node has this run; nothing was changed", "bad"
-                )
+                said = f"{doing(finish.lease.record.job.task)} {finish.verdict.outcome} too late"
+                return Line(at, "refused", f"{about}{said}: another node has this run; nothing was changed", "bad")
             case RunRecovered(lease, verdict):
                 return self._recovered(lease, verdict, at)
             case RunsBackfilled(job, runs, of):
@@ -175,11 +174,10 @@ class Lines:
             case RunSkipped(lease, _, holder):
                 about = self._about(lease.record.job.name, lease.run_id)
                 return Line(at, "skipped", f"{about}run {holder} of this job has not ended", "warning")
-            case HandlerStuck(lease):
+            case ZombieHandler(lease, zombies):
                 about = self._about(lease.record.job.name, lease.run_id)
-                return Line(
-                    at, "stuck", f"{about}still runs after its time-out; its seat stays taken until it ends", "bad"
-                )
+                still = f"{doing(lease.record.job.task)} does not stop; its seat stays taken until it ends"
+                return Line(at, "zombie", f"{about}{still} ({count(zombies, 'seat')} lost so)", "bad")
             case _:
                 return self._node_line(event, at)
 
@@ -242,6 +240,9 @@ class Lines:
                 parts = ((event.runs, "finished run"), (event.skips, "skipped range"), (event.nodes, "ended node"))
                 text = ", ".join(count(number, what) for number, what in parts if number)
                 return Line(at, "pruned", f"{text}; the counts are kept", "quiet")
+            case HookFailed():
+                text = f"{self._name(event.job)}{event.hook}: {plain(event.error)}; what was recorded stays"
+                return Line(at, "hook", text, "bad")
             case StoreTrouble():
                 again = f"trying again in {length(event.again_in)}"
                 return Line(at, "trouble", f"{event.service}: {plain(event.error)}; {again}", "bad")

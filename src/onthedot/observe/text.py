@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import tzinfo
 
 from onthedot.clock import MILLISECOND, SECOND, Micros, to_datetime
+from onthedot.job import Call, Task
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _MOST_CHARACTERS = 300
@@ -24,6 +25,15 @@ def plain(text: str, *, most: int = _MOST_CHARACTERS) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def doing(task: Task) -> str:
+    """What a job was doing, in words.
+
+    >>> doing(Call(handler="report"))
+    'handler report'
+    """
+    return f"handler {plain(task.handler)}" if isinstance(task, Call) else type(task).__name__.lower()
 
 
 def length(micros: Micros) -> str:

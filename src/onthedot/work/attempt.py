@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -71,6 +72,9 @@ def succeeded(value: object, limit: int) -> Outcome:
     """The outcome of a handler that returned: its value must be JSON, and not too large to keep."""
     if value is None:
         return SUCCEEDED
+    never_run = _never_run(value)
+    if never_run:
+        return Outcome(OutcomeKind.FAILED, never_run, ("onthedot.HandlerNeverRan",))
     try:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -82,11 +86,23 @@ def succeeded(value: object, limit: int) -> Outcome:
     return Outcome(OutcomeKind.SUCCEEDED, result=text)
 
 
+def _never_run(value: object) -> str:
+    """Why a returned value means that the handler's body has not run, or not to its end; empty if it has."""
+    if inspect.iscoroutine(value):
+        value.close()  # or Python would warn, later and elsewhere, that nobody awaited it
+        return (
+            "the handler returned a coroutine that nobody awaits; define it with 'async def', and await what it calls"
+        )
+    if inspect.isgenerator(value) or inspect.isasyncgen(value):
+        return "the handler is a generator, so its body has not run; return a list instead of using 'yield'"
+    return ""
+
+
 def failed(error: BaseException) -> Outcome:
     """The outcome of a handler that raised. Its text is the handler's own code, and may be no text at all."""
     try:
         said = str(error)
-    except Exception as trouble:  # noqa: BLE001 - whatever it raises, the attempt has failed
+    except BaseException as trouble:  # noqa: BLE001 - whatever it raises, the attempt has failed
         said = f"(its text cannot be had: {type(trouble).__name__})"
     text = f"{type(error).__name__}: {said}"[:_ERROR_CHARACTERS]
     kept = text.encode(errors="backslashreplace").decode()  # a lone surrogate cannot be stored

@@ -16,7 +16,7 @@ from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
 from onthedot.cluster.members import Membership
 from onthedot.duration import micros
 from onthedot.errors import NodeExpired, StoreUnavailable
-from onthedot.events import AttemptStarted, Events, HandlerStuck, RunBlocked, RunDelayed, RunSkipped
+from onthedot.events import AttemptStarted, Events, RunBlocked, RunDelayed, RunSkipped, ZombieHandler
 from onthedot.ids import Ids
 from onthedot.job import Call, Guarantee, is_gated
 from onthedot.policy import gates, recovery, retry
@@ -168,12 +168,13 @@ class Worker:
         return retry.decide(outcome, job, failures=lease.failures, ended_at=attempt.ended_at, chance=chance)
 
     def stuck(self, attempts: list[Attempt]) -> None:
-        """Time-outs of functions that cannot be stopped."""
+        """Handlers that do not stop: their outcomes are decided without them, and their seats are lost until they end."""
         for attempt in attempts:
-            self.events.emit(HandlerStuck(attempt.lease))
+            zombies = sum(seated.stuck for seated in self._running.values())
+            self.events.emit(ZombieHandler(attempt.lease, zombies))
 
     def freed(self, attempts: list[Attempt]) -> None:
-        """Stuck functions have returned after all."""
+        """Zombies have ended after all."""
         for attempt in attempts:
             self._running.pop(attempt.lease.lease_id, None)
         self._on_free()

@@ -94,8 +94,10 @@ class CoroutineRunner:
             outcome = succeeded(await self._call(attempt), self._result_bytes)
         except asyncio.CancelledError as error:
             outcome = attempt.stop_as or failed(error)
-        except GeneratorExit:
-            raise  # the loop is gone: nobody is left to tell
+        except GeneratorExit as error:
+            if not self._loop.is_running():
+                raise  # the loop is gone: nobody is left to tell
+            outcome = failed(error)  # the handler's own
         except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
             outcome = failed(error)
         faults.point("attempt.after_call")

@@ -68,6 +68,8 @@ class ThreadRunner:
                 attempt.outcome = attempt.stop_as if attempt.stuck and attempt.stop_as else never_begun(attempt)
                 attempt.ended_at = self._clock.now()
             self._tell(self._tell_ended, [attempt])
+            if attempt.stuck:
+                self._tell(self._tell_stuck, [attempt])
 
     def close(self) -> None:
         for _ in range(self._threads):
