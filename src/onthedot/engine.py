@@ -40,6 +40,7 @@ from onthedot.work.desk import Desk
 from onthedot.work.finisher import Finisher
 from onthedot.work.give_way import GiveWay
 from onthedot.work.runners.coroutines import CoroutineRunner
+from onthedot.work.runners.processes import ProcessRunner
 from onthedot.work.runners.threads import ThreadRunner
 from onthedot.work.worker import Arming, Reserving, Worker
 
@@ -136,6 +137,7 @@ class Engine:
         self._attach_runners(application_loop)
         self._desk.open(self._drivers["desk"].wake)
         self.ends.open(self._drivers["ends"].wake)
+        self._processes.warm(jobs)
         await self._membership.join()
         await self._leadership.tick(self.clock.now())
         for job in jobs:
@@ -150,6 +152,12 @@ class Engine:
         worker, seats, result_bytes = self._worker, self._settings.seats, self._settings.result_bytes
         here = asyncio.get_running_loop()
         started = worker.started if self.events.wanted else None
+        self._processes = ProcessRunner(
+            here, self._registry, self.clock,
+            processes=min(self._settings.processes, seats), result_bytes=result_bytes,
+            kill_after=self._settings.kill_after, ended=worker.ended, started=started,
+            stuck=worker.stuck, freed=worker.freed,
+        )  # fmt: skip
         runners: dict[str, Runner] = {
             "coroutine": CoroutineRunner(
                 application_loop, here, self._registry, self.clock,
@@ -161,6 +169,7 @@ class Engine:
                 seats=seats, result_bytes=result_bytes, ended=worker.ended, started=started,
                 stuck=worker.stuck, freed=worker.freed,
             ),
+            "process": self._processes,
         }  # fmt: skip
         self._runners = runners
         worker.attach(runners, on_free=self._seat_is_free, on_finish=self._drivers["finisher"].wake)

@@ -372,6 +372,7 @@ class Job:
     labels: frozenset[str] = frozenset()  # what a worker must offer
     on: Literal["any", "all"] = "any"  # all: each slot runs once on every worker that serves the queue
     share: str = ""  # the argument by whose value its queue is shared, if that is shared fairly
+    isolation: Literal["none", "process"] = "none"  # process: in a child process of the worker, which can be killed
     assignment: Literal["worker", "leader"] = "worker"  # who finds a place for a run: workers take, or the leader gives
 
     def __post_init__(self) -> None:

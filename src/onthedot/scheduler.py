@@ -20,6 +20,7 @@ from onthedot.scheduler_verbs import SchedulerVerbs
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
 from onthedot.tasks.context import Context
+from onthedot.tasks.importable import importable
 from onthedot.tasks.registry import Registry
 
 P = ParamSpec("P")
@@ -67,8 +68,8 @@ class Scheduler(SchedulerVerbs):
         """Define a job by decorating its handler: a coroutine or a plain function.
 
         A first parameter named `ctx` receives a `Context`. Options: name (default: the function's), schedule or
-        schedules, after, args, retry, timeout, catch_up, overlap, concurrency, rate, guarantee, max_recoveries,
-        namespace, owner, queue, priority, labels, on, share, assignment.
+        schedules, after, args, retry, timeout, catch_up, overlap, concurrency, rate, guarantee, isolation,
+        max_recoveries, namespace, owner, queue, priority, labels, on, share, assignment.
 
         What comes back is the function still, with `call(…)` to submit: see `JobFunction`.
         """
@@ -78,6 +79,8 @@ class Scheduler(SchedulerVerbs):
             name = str(options.get("name") or getattr(own, "__name__", ""))
             self._check_new(name)
             job = build_job(Call(handler=name), {**options, "name": name})
+            if job.isolation == "process":
+                importable(own)  # or it is refused
             registered = self.registry.add(name, own)
             self.jobs[name] = job
             return JobFunction(own, registered, job)

@@ -23,6 +23,10 @@ class Settings:
 
     seats: int = 64
     """How many attempts run at once on this node."""
+    processes: int = 8
+    """How many child processes this node has at most, for jobs with `isolation="process"`; what is more, waits."""
+    kill_after: Micros = 5 * SECOND
+    """How long a handler in a child process may go on when it was asked to end (SIGTERM), before it is killed."""
     ahead: int = 64
     """K: how many runs of the next `horizon` a worker may hold reserved (at most `seats`)."""
     batch: int = 500

@@ -80,6 +80,7 @@ FULL = Job(
     on="all",
     share="tenant",
     assignment="leader",
+    isolation="process",
 )
 
 

@@ -1,4 +1,4 @@
-"""Whatever a handler raises, says or returns becomes one outcome: no run without a fate, no seat lost, no engine ended."""
+"""Whatever a handler raises, says or returns is one outcome: every run has a fate, no seat is lost, no engine ends."""
 
 import asyncio
 import sys

@@ -132,6 +132,7 @@ def _placement_problems(job: Job) -> list[str]:
             ("priority", job.priority, PRIORITIES),
             ("on", job.on, ("any", "all")),
             ("assignment", job.assignment, ("worker", "leader")),
+            ("isolation", job.isolation, ("none", "process")),
         )
         if value not in choices
     ]

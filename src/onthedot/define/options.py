@@ -20,6 +20,7 @@ OPTIONS = (
     "catch_up",
     "concurrency",
     "guarantee",
+    "isolation",
     "labels",
     "max_recoveries",
     "name",
@@ -38,7 +39,7 @@ OPTIONS = (
 )
 """Every option of a job."""
 
-_PLAIN = ("args", "assignment", "max_recoveries", "namespace", "on", "owner", "priority", "queue", "share")
+_PLAIN = ("args", "assignment", "isolation", "max_recoveries", "namespace", "on", "owner", "priority", "queue", "share")
 
 
 def build_job(task: Task, options: Mapping[str, Any]) -> Job:

@@ -63,6 +63,7 @@ def encode(job: Job) -> str:
         "on": job.on,
         "share": job.share,
         "assignment": job.assignment,
+        "isolation": job.isolation,
     }
     return json.dumps(
         _changed(data, _DEFAULTS), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -95,6 +96,7 @@ def decode(definition: str) -> Job:
             on=data.pop("on"),
             share=data.pop("share"),
             assignment=data.pop("assignment"),
+            isolation=data.pop("isolation"),
             **data,  # nothing is left, or an unknown key is refused here
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -229,4 +231,5 @@ _DEFAULTS: dict[str, Json] = {
     "on": "any",
     "share": "",
     "assignment": "worker",
+    "isolation": "none",
 }

@@ -13,6 +13,7 @@ from onthedot.errors import DefinitionError, DuplicateJob, UnknownHandler, did_y
 from onthedot.job import Call, Job, Task, task_name
 from onthedot.run import Lease
 from onthedot.tasks.context import Context
+from onthedot.tasks.importable import importable, is_found
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +97,14 @@ class Registry:
             return None
         try:
             handler = self.get(job.task.handler)
+            if job.isolation == "process" and not is_found(handler.function, at := importable(handler.function)):
+                return f"isolation: expected {at.module}.{at.name} to be the handler, but that name leads elsewhere"
             # Without a schedule every run is submitted, and may bring what is missing.
             if not job.schedules:
                 return handler.check_arguments(dict(job.args), complete=False)
             found = (handler.check_arguments({**job.args, **schedule.args}) for schedule in job.schedules)
             return next((problem for problem in found if problem is not None), None)
-        except UnknownHandler as error:
+        except (UnknownHandler, DefinitionError) as error:
             return str(error)
 
     def task_names(self) -> frozenset[str]:

@@ -90,9 +90,7 @@ def _never_run(value: object) -> str:
     """Why a returned value means that the handler's body has not run, or not to its end; empty if it has."""
     if inspect.iscoroutine(value):
         value.close()  # or Python would warn, later and elsewhere, that nobody awaited it
-        return (
-            "the handler returned a coroutine that nobody awaits; define it with 'async def', and await what it calls"
-        )
+        return "the handler returned a coroutine that nobody awaits; define it with 'async def' and await it"
     if inspect.isgenerator(value) or inspect.isasyncgen(value):
         return "the handler is a generator, so its body has not run; return a list instead of using 'yield'"
     return ""

@@ -73,7 +73,7 @@ class Worker:
     def attach(
         self, runners: Mapping[str, Runner], *, on_free: Callable[[], None], on_finish: Callable[[], None]
     ) -> None:
-        """Connect the runners (`coroutine`, `thread`) and who is to be woken when a seat or a verdict is there."""
+        """Connect the runners, by kind, and who is to be woken when a seat or a verdict is there."""
         self._runners = runners
         self._on_free = on_free
         self._on_finish = on_finish
@@ -131,10 +131,12 @@ class Worker:
                 runner.start(mine)
 
     def _kind(self, lease: Lease) -> str:
-        task = lease.record.job.task
-        if isinstance(task, Call) and not self._registry.get(task.handler).is_coroutine:
-            return "thread"
-        return "coroutine"
+        job = lease.record.job
+        if not isinstance(job.task, Call):
+            return "coroutine"
+        if job.isolation == "process":
+            return "process"
+        return "coroutine" if self._registry.get(job.task.handler).is_coroutine else "thread"
 
     # ── from runner to verdict ───────────────────────────────────────────────────────────────────────────────
 
@@ -168,7 +170,7 @@ class Worker:
         return retry.decide(outcome, job, failures=lease.failures, ended_at=attempt.ended_at, chance=chance)
 
     def stuck(self, attempts: list[Attempt]) -> None:
-        """Handlers that do not stop: their outcomes are decided without them, and their seats are lost until they end."""
+        """Handlers that do not stop: decided without them, and their seats are lost until they end."""
         for attempt in attempts:
             zombies = sum(seated.stuck for seated in self._running.values())
             self.events.emit(ZombieHandler(attempt.lease, zombies))
