@@ -39,6 +39,7 @@ from onthedot.work.attempt import Runner
 from onthedot.work.desk import Desk
 from onthedot.work.finisher import Finisher
 from onthedot.work.give_way import GiveWay
+from onthedot.work.hooking import Hooking
 from onthedot.work.runners.coroutines import CoroutineRunner
 from onthedot.work.runners.processes import ProcessRunner
 from onthedot.work.runners.threads import ThreadRunner
@@ -73,6 +74,7 @@ class Engine:
         self._idle = asyncio.Event()
         self._courtesy: GiveWay | None = None
         self._runners: dict[str, Runner] = {}
+        self._hooking: Hooking | None = None
         self._drivers = self._wire()
 
     def _wire(self) -> dict[str, Driver]:
@@ -172,6 +174,9 @@ class Engine:
             "process": self._processes,
         }  # fmt: skip
         self._runners = runners
+        if self._registry.hooks.wanted:
+            self._hooking = Hooking(self._registry.hooks, application_loop, here, self.events)
+            self._finisher.on_accepted = self._hooking.accepted
         worker.attach(runners, on_free=self._seat_is_free, on_finish=self._drivers["finisher"].wake)
 
     def _seat_is_free(self) -> None:
@@ -213,6 +218,8 @@ class Engine:
         await self._drain(hurry)
         abandoned = worker.running
         await self._finish_all()
+        if self._hooking is not None:
+            await self._hooking.settled(SECOND)
         faults.point("stop.before_leave")
         await self._loop.stop()
         self.let_go()
@@ -226,6 +233,8 @@ class Engine:
             runner.close()
         self._runners = {}
         self._desk.close()
+        if self._hooking is not None:
+            self._hooking.close()
         if self._courtesy is not None:
             self._courtesy.stop()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -270,12 +270,34 @@ class CatchUp:
         _set(self, mode=mode, limit=limit, window=parse_duration(window, what="catch_up.window"))
 
 
+When = Callable[[int, tuple[str, ...], str], Duration | None]
+"""Decides a retry: attempt, error types, error text -> how long to wait, or None."""
+
+
+class Rule(str):
+    """The name of a function that decides retries, and the function itself while it is in the program that has it."""
+
+    function: When
+
+    def __new__(cls, function: When) -> Rule:
+        made = super().__new__(
+            cls, f"{function.__module__}.{getattr(function, '__qualname__', type(function).__name__)}"
+        )
+        made.function = function
+        return made
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Retry:
     """How often a run is tried in all, and how long apart: `Retry(3)` runs at most three times.
 
     `on` names the exception types that are worth another try (their subclasses count); empty means every one.
     Time-outs are retried unless `on_timeout` is False.
+
+    `when` decides in place of the back-off: a function of the number of failures so far, the dotted names of the
+    error's type and its bases, and the error's text. It answers how long to wait, or None: not worth another try. It
+    must be quick, and answer the same to the same. A store keeps its name only: a program without it goes by the
+    back-off.
 
     >>> Retry(5, delay="10s", on=(ConnectionError,)).on
     ('builtins.ConnectionError',)
@@ -288,6 +310,7 @@ class Retry:
     jitter: bool
     on: tuple[str, ...]
     on_timeout: bool
+    when: str
 
     def __init__(
         self,
@@ -299,6 +322,7 @@ class Retry:
         jitter: bool = True,
         on: Iterable[type[BaseException] | str] = (),
         on_timeout: bool = True,
+        when: When | str = "",
     ) -> None:
         _check_whole("retry.attempts", attempts, 1, 1000)
         _check_choice("retry.backoff", backoff, get_args(Backoff))
@@ -311,7 +335,16 @@ class Retry:
             jitter=bool(jitter),
             on=_type_names(on),
             on_timeout=bool(on_timeout),
+            when=_rule(when),
         )
+
+
+def _rule(when: When | str) -> str:
+    if isinstance(when, str):
+        return when
+    if not callable(when):
+        raise DefinitionError(f"retry.when: expected a function, got {when!r}")
+    return Rule(when)
 
 
 def _set(value: object, **fields: object) -> None:

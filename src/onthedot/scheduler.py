@@ -20,6 +20,7 @@ from onthedot.scheduler_verbs import SchedulerVerbs
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
 from onthedot.tasks.context import Context
+from onthedot.tasks.hooks import Hooks
 from onthedot.tasks.importable import importable
 from onthedot.tasks.registry import Registry
 
@@ -69,7 +70,8 @@ class Scheduler(SchedulerVerbs):
 
         A first parameter named `ctx` receives a `Context`. Options: name (default: the function's), schedule or
         schedules, after, args, retry, timeout, catch_up, overlap, concurrency, rate, guarantee, isolation,
-        max_recoveries, namespace, owner, queue, priority, labels, on, share, assignment.
+        max_recoveries, namespace, owner, queue, priority, labels, on, share, assignment. Hooks: on_success, on_failure,
+        on_dead.
 
         What comes back is the function still, with `call(…)` to submit: see `JobFunction`.
         """
@@ -78,10 +80,13 @@ class Scheduler(SchedulerVerbs):
             own = handler.function if isinstance(handler, JobFunction) else handler  # defined elsewhere, too
             name = str(options.get("name") or getattr(own, "__name__", ""))
             self._check_new(name)
-            job = build_job(Call(handler=name), {**options, "name": name})
+            hooks = self.registry.hooks
+            job = build_job(Call(handler=name), {**hooks.without(options), "name": name})
             if job.isolation == "process":
                 importable(own)  # or it is refused
             registered = self.registry.add(name, own)
+            self.registry.learn(job)
+            hooks.take(name, options)
             self.jobs[name] = job
             return JobFunction(own, registered, job)
 
@@ -94,6 +99,7 @@ class Scheduler(SchedulerVerbs):
         problem = self.registry.check(job)
         if problem is not None:
             raise UnknownHandler(f"job {job.name!r}: {problem}")
+        self.registry.learn(job)
         self.jobs[job.name] = job
         return job
 
@@ -102,6 +108,11 @@ class Scheduler(SchedulerVerbs):
             raise StateError(f"job {name!r}: expected to be defined before the scheduler starts; move it up")
         if name in self.jobs:
             raise DuplicateJob(f"job {name!r} is defined already in this program; choose another name with name=…")
+
+    @property
+    def hooks(self) -> Hooks:
+        """What is called after attempts of any job: `@sched.hooks.on_dead`, `on_failure`, `on_success`."""
+        return self.registry.hooks
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Be told of every event, on the engine's thread. Subscribe before `start`."""

@@ -1,10 +1,12 @@
 """What follows from an outcome."""
 
+from datetime import timedelta
+
 import pytest
 
 from onthedot.clock import SECOND
 from onthedot.errors import DefinitionError
-from onthedot.job import Backoff, Call, Guarantee, Job, Retry
+from onthedot.job import Backoff, Call, Guarantee, Job, Retry, When
 from onthedot.policy.retry import decide, delay_before
 from onthedot.run import RunState
 from onthedot.verdict import SUCCEEDED, Outcome, OutcomeKind, Verdict
@@ -99,3 +101,67 @@ def test_a_bad_policy_is_refused_with_a_reason(make, words):
     with pytest.raises(DefinitionError) as refused:
         make()
     assert words in str(refused.value)
+
+
+# ── a function of the user's decides ─────────────────────────────────────────────────────────────────────────────
+
+
+def never(attempt: int, types: tuple[str, ...], error: str) -> None:
+    raise AssertionError("asked")
+
+
+def by(when: When, outcome: Outcome = FAILED, retry: Retry = NO_RETRY, failures: int = 0) -> Verdict:
+    given = Retry(5) if retry is NO_RETRY else retry
+    return decide(outcome, job(given), failures=failures, ended_at=1000 * SECOND, chance=0.5, when=when)
+
+
+def test_a_function_is_told_what_happened_and_says_how_long_to_wait():
+    asked = []
+
+    def when(attempt: int, types: tuple[str, ...], error: str) -> str:
+        asked.append((attempt, types[0], error))
+        return "90s"
+
+    found = by(when, failures=2)
+    assert (found.state, found.due_at, found.failed) == (RunState.SCHEDULED, 1090 * SECOND, True)
+    assert asked == [(3, "app.Boom", "boom")]
+
+
+@pytest.mark.parametrize("answer", [0, timedelta(0)])
+def test_a_function_may_ask_for_another_try_at_once(answer):
+    assert by(lambda *_: answer).due_at == 1000 * SECOND
+
+
+def test_a_function_may_find_it_not_worth_a_retry():
+    found = by(lambda *_: None)
+    assert (found.state, found.reason, found.failed) == (RunState.DEAD, "not worth a retry", True)
+
+
+def test_a_time_out_is_told_as_one():
+    assert by(lambda _, types, __: 1 if "builtins.TimeoutError" in types else None, TIMED_OUT).state == "scheduled"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "retry"),
+    [
+        (FAILED, Retry(1)),
+        (FAILED, Retry(3, on=(ConnectionError,))),
+        (TIMED_OUT, Retry(3, on_timeout=False)),
+        (Outcome(OutcomeKind.CANCELLED, "enough"), Retry(3)),
+        (SUCCEEDED, Retry(3)),
+    ],
+)
+def test_a_function_is_not_asked_where_the_policy_has_decided(outcome, retry):
+    assert by(never, outcome, retry).state != "scheduled"
+
+
+@pytest.mark.parametrize("answer", ["soon", -1, float("nan"), [], "-3s"])
+def test_an_answer_that_is_no_length_of_time_is_an_error(answer):
+    with pytest.raises(DefinitionError, match=r"retry\.when: expected"):
+        by(lambda *_: answer)
+
+
+def test_a_function_is_known_by_its_name():
+    assert Retry(3, when=never) == Retry(3, when=f"{__name__}.never")
+    with pytest.raises(DefinitionError, match=r"retry\.when: expected a function, got 5"):
+        Retry(3, when=5)  # type: ignore[arg-type]

@@ -71,6 +71,7 @@ FULL = Job(
         jitter=False,
         on=("builtins.OSError",),
         on_timeout=False,
+        when="app.rules.patient",
     ),
     timeout=timedelta(minutes=20),
     max_recoveries=1,

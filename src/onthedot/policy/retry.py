@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from onthedot.clock import Micros
-from onthedot.duration import micros
-from onthedot.job import Guarantee, Job, Retry
+from onthedot.duration import micros, parse_duration
+from onthedot.job import Guarantee, Job, Retry, When
 from onthedot.run import RunState
 from onthedot.verdict import Outcome, OutcomeKind, Verdict
 
 _SUCCEEDED = Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED)
+_TIMED_OUT = ("builtins.TimeoutError", "builtins.OSError", "builtins.Exception", "builtins.BaseException")
 _LONGEST_EXPONENT = 62  # 2 ** 62 µs is longer than any max_delay; beyond it floats would overflow
 
 
-def decide(outcome: Outcome, job: Job, *, failures: int, ended_at: Micros, chance: float) -> Verdict:
+def decide(
+    outcome: Outcome, job: Job, *, failures: int, ended_at: Micros, chance: float, when: When | None = None
+) -> Verdict:
     """The verdict on an attempt that ended at `ended_at`, after `failures` earlier ones.
 
+    `when` is the function of `Retry.when`, and decides in place of the back-off; what it raises is raised.
     `chance` in [0, 1) spreads retries (full jitter). A released attempt never began: it is due again at once and
     counts as nothing; under at_most_once nothing is ever armed twice, so there it is lost.
     """
@@ -31,9 +37,12 @@ def decide(outcome: Outcome, job: Job, *, failures: int, ended_at: Micros, chanc
     if failures + 1 >= retry.attempts:
         reason = "failed" if retry.attempts == 1 else f"failed {failures + 1} times"
         return Verdict(RunState.DEAD, kind, reason, failed=True, error=outcome.error)
-    if not worth_retrying(outcome, retry):
+    wait = None
+    if worth_retrying(outcome, retry):
+        wait = delay_by(when, outcome, failures + 1) if when else delay_before(failures + 1, retry, chance)
+    if wait is None:
         return Verdict(RunState.DEAD, kind, "not worth a retry", failed=True, error=outcome.error)
-    due_at = ended_at + delay_before(failures + 1, retry, chance)
+    due_at = ended_at + wait
     return Verdict(RunState.SCHEDULED, kind, "retry", due_at=due_at, failed=True, error=outcome.error)
 
 
@@ -42,6 +51,19 @@ def worth_retrying(outcome: Outcome, retry: Retry) -> bool:
     if outcome.kind is OutcomeKind.TIMED_OUT:
         return retry.on_timeout
     return not retry.on or not set(retry.on).isdisjoint(outcome.error_types)
+
+
+def delay_by(when: When, outcome: Outcome, attempt: int) -> Micros | None:
+    """How long a custom function wants to wait after this failed attempt; None: not at all, it is not worth a retry.
+
+    >>> delay_by(lambda attempt, types, error: 2 * attempt, Outcome(OutcomeKind.FAILED, "busy"), 3)
+    6000000
+    """
+    types = _TIMED_OUT if outcome.kind is OutcomeKind.TIMED_OUT else outcome.error_types
+    wait = when(attempt, types, outcome.error or "")
+    if wait is None or wait in (0, timedelta(0)):
+        return None if wait is None else 0
+    return micros(parse_duration(wait, what="retry.when"))
 
 
 def delay_before(retry_number: int, retry: Retry, chance: float) -> Micros:

@@ -180,6 +180,7 @@ def _retry_to_json(policy: Retry) -> dict[str, Json]:
         "jitter": policy.jitter,
         "on": list(policy.on),
         "on_timeout": policy.on_timeout,
+        "when": str(policy.when),
     }
 
 
@@ -192,6 +193,7 @@ def _retry_from_json(data: dict[str, Any]) -> Retry:
         jitter=data["jitter"],
         on=tuple(data["on"]),
         on_timeout=data["on_timeout"],
+        when=data["when"],
     )
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from onthedot.errors import DefinitionError, DuplicateJob, UnknownHandler, did_you_mean
-from onthedot.job import Call, Job, Task, task_name
+from onthedot.job import Call, Job, Rule, Task, When, task_name
 from onthedot.run import Lease
 from onthedot.tasks.context import Context
+from onthedot.tasks.hooks import Hooks
 from onthedot.tasks.importable import importable, is_found
 
 
@@ -66,6 +67,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
+        self._rules: dict[str, When] = {}  # by job
+        self.hooks = Hooks()
 
     def add(self, name: str, function: Callable[..., Any]) -> Handler:
         """Register a function. A name can be taken once."""
@@ -83,6 +86,16 @@ class Registry:
         if handler is None:
             raise UnknownHandler(f"no handler {name!r} is registered here{did_you_mean(name, self._handlers)}")
         return handler
+
+    def learn(self, job: Job) -> None:
+        """Keep what a definition brings along and no store can keep: the function that decides its retries."""
+        rule = job.retry.when
+        if isinstance(rule, Rule):
+            self._rules[job.name] = rule.function
+
+    def rule_of(self, job: Job) -> When | None:
+        """The function that decides the retries of this job, if it has one and this program knows it."""
+        return self._rules.get(job.name) if job.retry.when else None
 
     def handler_of(self, lease: Lease) -> Handler:
         """The handler that a lease's job calls."""

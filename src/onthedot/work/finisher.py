@@ -7,6 +7,7 @@ a flood of them shares commits.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from onthedot import faults
 from onthedot.clock import Micros
@@ -27,6 +28,7 @@ class Finisher:
         self._desk = desk
         self._settings = settings
         self._events = events
+        self.on_accepted: Callable[[list[Finish]], None] | None = None
         self._waiting: list[Finish] = []
         self._all_written = asyncio.Event()
         self._all_written.set()
@@ -59,6 +61,8 @@ class Finisher:
         if self._events.wanted or not all(answers):
             for finish, accepted in zip(batch, answers, strict=True):
                 self._events.emit(AttemptEnded(finish) if accepted else LeaseLost(finish))
+        if self.on_accepted is not None:
+            self.on_accepted([finish for finish, accepted in zip(batch, answers, strict=True) if accepted])
         if self._waiting:
             return 0
         self._all_written.set()

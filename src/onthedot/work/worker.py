@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from onthedot import faults
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
 from onthedot.cluster.members import Membership
 from onthedot.duration import micros
 from onthedot.errors import NodeExpired, StoreUnavailable
-from onthedot.events import AttemptStarted, Events, RunBlocked, RunDelayed, RunSkipped, ZombieHandler
+from onthedot.events import AttemptStarted, Events, HookFailed, RunBlocked, RunDelayed, RunSkipped, ZombieHandler
 from onthedot.ids import Ids
 from onthedot.job import Call, Guarantee, is_gated
 from onthedot.policy import gates, recovery, retry
@@ -26,7 +27,7 @@ from onthedot.stores.base import Ask, Hint, Store
 from onthedot.tasks.context import Desk
 from onthedot.tasks.registry import Registry, arguments_of
 from onthedot.verdict import Finish, Outcome, OutcomeKind, Verdict
-from onthedot.work.attempt import Attempt, Runner, never_begun
+from onthedot.work.attempt import Attempt, Runner, failed, never_begun
 from onthedot.work.finisher import Finisher
 from onthedot.work.pace import Ahead, ArmLead, Pace
 from onthedot.work.reservations import Reservations
@@ -167,7 +168,15 @@ class Worker:
             why = outcome.error or "stopped"
             return recovery.decide(job, recoveries=lease.recoveries, now=attempt.ended_at, why=why)
         chance = self.ids.fraction() if outcome.kind is not OutcomeKind.SUCCEEDED else 0.0
-        return retry.decide(outcome, job, failures=lease.failures, ended_at=attempt.ended_at, chance=chance)
+        decide = partial(retry.decide, outcome, job, failures=lease.failures, ended_at=attempt.ended_at, chance=chance)
+        rule = self._registry.rule_of(job)
+        if rule is None:
+            return decide()
+        try:
+            return decide(when=rule)
+        except BaseException as error:  # noqa: BLE001 - the user's code: the rest of the policy decides without it
+            self.events.emit(HookFailed(job.name, "retry.when", failed(error).error or ""))
+            return decide()
 
     def stuck(self, attempts: list[Attempt]) -> None:
         """Handlers that do not stop: decided without them, and their seats are lost until they end."""
