@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import drain, gated, herd, history, imports, lateness, schedules, submit
+from bench import drain, gated, herd, history, imports, lateness, schedules, sizing, submit
 from bench.results import BenchFailed, Result, exit_code, missed, table
 from bench.rounds import Plan
 
@@ -26,6 +26,7 @@ BENCHES: dict[str, Callable[[Plan], list[Result]]] = {
     "schedules": schedules.run,
     "imports": imports.run,
     "herd": herd.run,
+    "sizing": sizing.run,
 }
 
 

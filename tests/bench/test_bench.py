@@ -26,6 +26,7 @@ LINES = {
     "schedules": ["schedules sqlite RSS", "schedules sqlite idle CPU", "idle CPU in itself"],
     "imports": ["import onthedot", "onthedot.Scheduler", "onthedot --help"],
     "herd": ["herd memory last start", "herd sqlite last start"],
+    "sizing": ["sizing sqlite p99", "sizing sqlite RSS", "sizing sqlite CPU", "sizing RSS by jobs"],
 }
 
 
