@@ -124,7 +124,7 @@ QUESTIONS = {
     ),
     "the run in a slot's place, asked again": (
         excepting.FIND_ASKED,
-        {"job_id": 1, "due_at": NOW, "trigger": "submit:x"},
+        {"job_id": 1, "slot_at": NOW, "trigger": "submit:x"},
         [
             "SEARCH runs USING COVERING INDEX runs_key (job_id=? AND slot_at=? AND trigger=? AND target=?)",
             "SEARCH history USING COVERING INDEX history_submitted (slot_at=? AND job_id=? AND trigger=?)",
