@@ -13,7 +13,7 @@ class Dependencies:
     def __init__(self) -> None:
         self._after: dict[int, After] = {}  # by child
         self._sets: dict[int, dict[str, Parent]] = {}  # by child: the newest run that counts, by parent
-        self._children: dict[tuple[str, str], list[int]] = {}  # by namespace and name of the parent, in order
+        self.children: dict[tuple[str, str], list[int]] = {}  # by namespace and name of the parent, in order
 
     def put(self, child_id: int, namespace: str, after: After | None) -> None:
         """A job was defined or edited: what it has of parents that stay is kept, unless other runs count now."""
@@ -25,7 +25,7 @@ class Dependencies:
         self._after[child_id] = after
         self._sets[child_id] = {name: had[name] for name in after.parents if same and name in had}
         for name in after.parents:
-            children = self._children.setdefault((namespace, name), [])
+            children = self.children.setdefault((namespace, name), [])
             children.append(child_id)
             children.sort()
 
@@ -33,16 +33,14 @@ class Dependencies:
         """A job runs after nobody any more."""
         self._after.pop(child_id, None)
         self._sets.pop(child_id, None)
-        for children in self._children.values():
+        for children in self.children.values():
             if child_id in children:
                 children.remove(child_id)
-        self._children = {parent: children for parent, children in self._children.items() if children}
+        self.children = {parent: children for parent, children in self.children.items() if children}
 
     def ended(self, namespace: str, name: str, run_id: int, state: str, ended_at: Micros) -> list[int]:
         """A run of this job has ended: note it in the sets that it counts for. The jobs that are to run now."""
-        children = self._children.get((namespace, name))
-        if children is None:
-            return []
+        children = self.children.get((namespace, name), ())
         counting = [child_id for child_id in children if state in COUNTS[self._after[child_id].on]]
         return [child_id for child_id in counting if self._completes(child_id, Parent(name, run_id, ended_at))]
 

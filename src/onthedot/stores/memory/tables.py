@@ -283,14 +283,15 @@ class Tables:
         self.hints.send(Hint("ends", ended_at))
         if self.delays:
             self._reopen(run, ended_at)
-        for child_id in self.dependencies.ended(job.namespace, job.name, run.id, state, ended_at):
-            self._follow(child_id, run.id, ended_at)
+        if self.dependencies.children:
+            self._follow(job.namespace, job.name, run.id, state, ended_at)
 
-    def _follow(self, child_id: int, run_id: int, ended_at: Micros) -> None:
-        """A job runs after another's run that has just ended."""
-        key = RunKey(child_id, after_trigger(run_id), ended_at)
-        self.insert(key, due_at=ended_at, now=ended_at, expires_at=None, args=None)
-        self.hints.send(Hint("runs", ended_at))
+    def _follow(self, namespace: str, name: str, run_id: int, state: RunState, ended_at: Micros) -> None:
+        """Jobs run after the run that has just ended."""
+        for child_id in self.dependencies.ended(namespace, name, run_id, state, ended_at):
+            key = RunKey(child_id, after_trigger(run_id), ended_at)
+            self.insert(key, due_at=ended_at, now=ended_at, expires_at=None, args=None)
+            self.hints.send(Hint("runs", ended_at))
 
     def progress_of(self, run_id: int) -> Progress | None:
         """What the newest attempt that told anything has told last."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from onthedot import faults
@@ -81,10 +81,12 @@ class Child(NamedTuple):
     paused: int
 
 
-def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
+def follow(tx: Transaction, all_ended: Iterable[Ended]) -> None:
     """Runs have ended: insert the runs of those jobs that were waiting for just that."""
-    ended = [run for run in ended if run.state in COUNTING]
-    if not ended or not tx.db.execute(ARE_THERE_ANY).fetchone()[0]:
+    if not tx.db.execute(ARE_THERE_ANY).fetchone()[0]:
+        return  # and nobody has gone through what ended
+    ended = [run for run in all_ended if run.state in COUNTING]
+    if not ended:
         return
     children: dict[int, list[Child]] = defaultdict(list)
     for job_id, *child in tx.db.execute(LIST_CHILDREN, {"jobs": json.dumps(list({run.job_id for run in ended}))}):

@@ -127,7 +127,7 @@ def move_runs(tx: Transaction, finishes: Sequence[Finish]) -> bool:
         tx.hints.append(Hint("ends", ending[0].ended_at))
     open_gates(tx, [finish.lease.run_id for finish in ending], ended=True)
     open_gates(tx, [finish.lease.run_id for finish in trying], ended=False)
-    follow(tx, [Ended(one.run_id, one.record.id, verdict.state, at) for one, verdict, _, at in ending])
+    follow(tx, (Ended(one.run_id, one.record.id, verdict.state, at) for one, verdict, _, at in ending))
     if trying:
         tx.hints.append(Hint("runs", min(finish.verdict.due_at for finish in trying)))
     return True
