@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from onthedot.clock import Micros
 
 if TYPE_CHECKING:
-    from onthedot.stores.base import Term
+    pass
 
 
 class Held(NamedTuple):
@@ -39,10 +39,6 @@ class Standing:
 
 class StandingSlice(Protocol):
     """How things stand. For people: nothing is decided by these answers."""
-
-    async def list_terms(self) -> list[Term]:
-        """The newest term of each shard, over or not, by shard."""
-        ...
 
     async def count_held(self) -> dict[str, Held]:
         """What each incarnation holds, if it is anything."""

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from onthedot.route import placed_incarnation, waits_for_leader
 from onthedot.run import RunState
-from onthedot.stores.base import Held, Standing, Term
+from onthedot.stores.base import Held, Standing
 from onthedot.stores.memory.tables import Tables
 
 
 class Standings(Tables):
     """See `StandingSlice`."""
-
-    async def list_terms(self) -> list[Term]:
-        return [replace(self.terms[shard]) for shard in sorted(self.terms)]
 
     async def count_held(self) -> dict[str, Held]:
         counts = Counter((run.lease.incarnation, run.state) for run in self.runs.values() if run.lease)

@@ -80,7 +80,7 @@ class Shards(Plan):
         def work(tx: Transaction) -> list[Term]:
             return [Term(*row) for row in tx.db.execute(LIST_TERMS, (find_layout(tx.db).shards,))]
 
-        return await self.look(work)
+        return await self.read(work)  # nothing hangs on it: campaigns are decided in their own write
 
     async def zoned_schedules(self, term: Term, *, after: tuple[int, str] = (0, ""), limit: int) -> list[ScheduleState]:
         def work(tx: Transaction) -> list[ScheduleState]:

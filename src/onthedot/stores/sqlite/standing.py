@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from onthedot.route import placed_incarnation, waits_for_leader
-from onthedot.stores.base import Held, Standing, Term
+from onthedot.stores.base import Held, Standing
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables
-
-LIST_TERMS = "SELECT shard, number, incarnation, until FROM terms ORDER BY shard"
 
 COUNT_HELD_APART = """
 SELECT incarnation, sum(state = 'reserved'), sum(state = 'running')
@@ -25,9 +23,6 @@ LIST_HOLDERS_OF = "SELECT run_id FROM gate_holders WHERE key = ? ORDER BY run_id
 
 class Standings(Tables):
     """See `StandingSlice`."""
-
-    async def list_terms(self) -> list[Term]:
-        return await self.read(lambda tx: [Term(*row) for row in tx.db.execute(LIST_TERMS)])
 
     async def count_held(self) -> dict[str, Held]:
         rows = await self.read(lambda tx: tx.db.execute(COUNT_HELD_APART).fetchall())
