@@ -73,7 +73,8 @@ class PlacementSlice(Protocol):
 
     async def unplaced(self, *, until: Micros, limit: int, now: Micros | None = None) -> list[Unplaced]:
         """Runs due by `until` that have no place; and those whose place is an incarnation that has ended, or that did
-        not arm them within a second of their due instant. Earliest first."""
+        not arm them within a second of the later of their due instant and their placing. Earliest first. None of a
+        queue that is paused: nobody could take them."""
         ...
 
     async def loads(self) -> dict[str, int]:

@@ -57,7 +57,8 @@ class Queues(Tables):
 
     async def unplaced(self, *, until: Micros, limit: int, now: Micros | None = None) -> list[Unplaced]:
         now = self.read_clock(now)
-        found = [run for run in self.runs.values() if run.ready_at <= until and self._needs_a_place(run, now)]
+        near = [run for run in self.runs.values() if run.ready_at <= until and not self.is_paused(run.queue)]
+        found = [run for run in near if self._needs_a_place(run, now)]
         found.sort(key=lambda run: (run.ready_at, run.id))
         return [
             Unplaced(run.id, self.jobs[run.key.job_id], run.due_at, placed_incarnation(run.route) or "")

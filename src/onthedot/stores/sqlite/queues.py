@@ -49,6 +49,7 @@ _WAITING = """
 SELECT r.id, r.job_id, j.revision, j.state, r.due_at, r.route, r.ready_at
 FROM runs r INDEXED BY runs_ready CROSS JOIN jobs j ON j.id = r.job_id
 WHERE r.route >= :start AND r.route < :end AND r.state <> 'running' AND r.rank IS NULL AND r.ready_at <= :until
+  AND NOT EXISTS (SELECT 1 FROM queues q WHERE q.name = r.queue AND q.paused_at IS NOT NULL)
 """
 
 COUNT_HELD = "SELECT incarnation, count(*) FROM runs WHERE incarnation IS NOT NULL GROUP BY incarnation"
@@ -60,6 +61,7 @@ WHERE route >= :start AND route < :end AND state = 'scheduled' AND state <> 'run
 
 FIND_WAITING = "SELECT route, ready_at, due_at FROM runs WHERE id = ? AND state <> 'running'"
 
+# Who was chosen has a second from now.
 PLACE = """
 UPDATE runs
 SET route = ?, state = 'scheduled', ready_at = max(due_at, ?), lease_id = NULL, incarnation = NULL, revision = NULL,

@@ -384,3 +384,31 @@ async def check_a_reserved_turn_is_found_again_after_a_full_worker_has_looked(be
     bench.turn(1)
     got = await bench.reserve(other, seats=9)
     assert {lease.run_id for lease in got.held} == run_ids, f"run {lease.run_id} had lapsed"
+
+
+@check
+async def check_who_was_chosen_late_has_a_second(bench: Workbench) -> None:
+    """A run that is overdue is placed once, and not again until its worker has had the time to take it."""
+    record = await bench.define(assignment="leader")
+    one, two = await bench.node("one"), await bench.node("two")
+    term = await bench.term(one)
+    run_id = await bench.submit(record)
+    bench.turn(30)
+    assert await bench.store.place(term, [Placement(run_id, one)], now=bench.now) == [True]
+    bench.turn(30.9)
+    assert await bench.store.unplaced(until=at(60), limit=9, now=bench.now) == []
+    assert await bench.store.place(term, [Placement(run_id, two)], now=bench.now) == [False]
+    bench.turn(31)
+    [waiting] = await bench.store.unplaced(until=at(60), limit=9, now=bench.now)
+    assert (waiting.run_id, waiting.place) == (run_id, one)
+
+
+@check
+async def check_nothing_of_a_paused_queue_is_looked_for_a_place(bench: Workbench) -> None:
+    """Nobody could take it; resumed, it is there again."""
+    record = await bench.define(assignment="leader")
+    run_id = await bench.submit(record)
+    await bench.store.pause_queue("default", reason="", now=bench.now)
+    assert await bench.store.unplaced(until=at(60), limit=9, now=bench.now) == []
+    await bench.store.resume_queue("default", now=bench.now)
+    assert [one.run_id for one in await bench.store.unplaced(until=at(60), limit=9, now=bench.now)] == [run_id]
