@@ -53,6 +53,33 @@ def gated() -> Workload:
     return Workload(jobs, behaviours, (), tuple(_asked(sorted(jobs))))
 
 
+def placing() -> Workload:
+    """More work than seats, urgent and not; jobs that the leader places; a queue that stops and goes on."""
+    options: dict[str, dict[str, Any]] = {
+        "low": {"priority": "low"},
+        "critical": {"priority": "critical"},
+        "given": {"assignment": "leader", "schedule": otd.every("3s"), "overlap": "allow"},
+        "given_too": {"assignment": "leader", "schedule": otd.every("4s"), "overlap": "allow", "queue": "mail"},
+        "mailed": {"queue": "mail", "schedule": otd.every("5s"), "overlap": "allow"},
+        "spread": {"on": "all", "schedule": otd.every("20s"), "overlap": "allow"},
+    }
+    jobs = {
+        name: build_job(Call(handler=name), {"name": name, "args": {"mark": 0, "tenant": ""}} | given)
+        for name, given in options.items()
+    }
+    behaviours = {name: Behaviour(0.5, 1.0) for name in jobs} | {"low": Behaviour(2.0, 4.0)}
+    actions = [
+        Action(20.0 + 30 * burst + number / 100, "submit", number % 3, "low" if number % 20 < 16 else "critical")
+        for burst in range(9)
+        for number in range(40)
+    ]
+    for number in range(12):
+        actions.append(Action(25.0 + 25 * number, "stop_queue", number % 3, "mail"))
+        actions.append(Action(34.0 + 25 * number, "open_queue", (number + 1) % 3, "mail"))
+    serves = {name: {"queues": ("default", "mail")} for name in "abc"}
+    return Workload(jobs, behaviours, (), tuple(actions), serves)
+
+
 def _asked(names: list[str]) -> Iterator[Action]:
     """From the beginning to the end, so that some of it comes when nothing is broken any more."""
     for number in range(23):
@@ -75,13 +102,16 @@ def divided() -> Workload:
 
 def directed(name: str) -> Scenario:
     """A scenario of a committed fault file: calm but for its faults, twelve minutes. Files with `gates` in their names
-    are for jobs with gates, those with `shards` for four nodes that divide the planning among them."""
+    are for jobs with gates, those with `shards` for four nodes that divide the planning among them, and those with
+    `places` for jobs whose place matters."""
     scenario = Scenario(
         seed=name, minutes=12, weather=CALM, workload=busy(), faults=tuple(read(name)),
         settings=Settings(seats=8, ahead=8),
     )  # fmt: skip
     if "shards" in name:
         return replace(scenario, nodes=4, workload=divided())
+    if "places" in name:
+        return replace(scenario, workload=placing(), settings=Settings(seats=4, ahead=4))
     if "gates" not in name:
         return scenario
     short = replace(scenario.settings, retention=brief(120 * SECOND), prune_every=20 * SECOND)

@@ -17,7 +17,7 @@ from onthedot.run import RunState
 from onthedot.stores.base import Window
 from onthedot.stores.memory import MemoryStore
 from onthedot.verdict import Finish
-from tests.simulation import control_mutants, shard_mutants
+from tests.simulation import control_mutants, place_mutants, shard_mutants
 
 
 class NoFenceOnFinish(MemoryStore):
@@ -187,6 +187,7 @@ def _mutant(rules: str, faults: str, **how) -> Mutant:
     return Mutant(frozenset(rules.split()), faults, **how)
 
 
+PLACES = "places-of-leaders-that-sleep"
 DYING, LOST = "gates-whose-holders-die", "gates-whose-answers-are-lost"
 DIVIDED = "shards-whose-nodes-come-and-go"
 
@@ -215,6 +216,10 @@ MUTANTS = {
     "resume plans a slot twice": _mutant("S1 S4", LOST, store=control_mutants.ResumePlansTwice),
     "key forgotten after the finish": _mutant("S19", LOST, store=control_mutants.KeyForgotten),
     "prune counts nothing": _mutant("S17", LOST, store=control_mutants.PruneCountsNothing),
+    "place ignores the term": _mutant("S22", PLACES, store=place_mutants.PlacesWithoutTerm),
+    "a lapsed place is anybody's": _mutant("S22", PLACES, store=place_mutants.LapsedPlaceIsAnybodys),
+    "priorities are ignored": _mutant("S25", PLACES, store=place_mutants.LevelIgnored),
+    "a paused queue is armed": _mutant("S21", PLACES, store=place_mutants.PausedQueueIsArmed),
     "prune comes too early": _mutant("S17", LOST, store=control_mutants.PrunesTooEarly),
     "plan ignores the layout": _mutant("S12", DIVIDED, store=shard_mutants.LayoutUnchecked),
     "terms outlive their layout": _mutant("S12", DIVIDED, store=shard_mutants.TermsOutliveTheirLayout),

@@ -208,9 +208,9 @@ class _Watch:
         if waiter is None or len(self._holders.of_gate[waiter.gate]) >= waiter.capacity:
             return
         job_id = waiter.run.key[0] if waiter.run.key else 0
-        if self._history.paused(job_id, event["seq"]):
+        if self._history.is_kept(waiter.run, event["seq"]):
             return
-        resumed = self._history.resumed_at(job_id, event["seq"])
+        resumed = max(self._history.resumed_at(job_id, event["seq"]), self._history.opened_at(waiter.run, event["seq"]))
         free = max(self._changed[waiter.gate], waiter.since, self._calm, resumed)
         if event["t_store"] - free > PATIENCE:
             yield (

@@ -15,8 +15,8 @@ they tell of; `start` and `end` by the job itself: **the job is the oracle, not 
 | store | pause | `job_id`, `until`, `marks`, `answer`: [withdrawn, skipped, held] |
 | store | resume, preview | `job_id`, `marks`, `slots`, `skips`, `released` (its answer), `windows`; preview: dry |
 | store | delete | `job_id`, `answer` |
-| store | plan | `job_id`, `schedule`, `rev`, `start`, `end`, `slots`, `term` (0: by an edit or a resume), `shard`, |
-| | | `layout` |
+| store | plan | `job_id`, `schedule`, `rev`, `start`, `end`, `slots`, `targets`, `term` (0: by an edit or a resume), |
+| | | `shard`, `layout` |
 | store | replan | `job_id`, `schedule`, `term`, `shard`, `layout`: its next slot was computed anew |
 | store | skip | `job_id`, `schedule`, `after`, `first`, `last`, `count`, `reason`; comes before its `plan` or `edit` |
 | store | withdraw, hold | `run`, `job_id`, `trigger`, `slot`; come before their `edit` or `pause` |
@@ -24,17 +24,22 @@ they tell of; `start` and `end` by the job itself: **the job is the oracle, not 
 | store | submit | `run`, `job_id`, `trigger`, `slot`, `body`, `key`, `expires`; a trigger by hand as well |
 | store | conflict | `job_id`, `key`, `body`: a submit that was refused |
 | store | reserve, arm | `run`, `job_id`, `trigger`, `slot`, `lease`, `attempt`, `fence`, `inc`, `due`, `rev`, |
-| | | `failures`, `recoveries`; reserve: `until`; arm: `gates`: [key, capacity, until the end] |
+| | | `failures`, `recoveries`, `target`; reserve: `until`; arm: `gates`: [key, capacity, until the end], |
+| | | `rate`: [key, most, per, burst], `quick`: it may have been taken beyond the seats |
 | store | gone, busy, block | `run`, `lease`, `inc`: an `arm` that was refused; block: the run waits at `gate`, which |
 | | | `holder` has, after taking those before it in `gates` |
 | store | recount | `freed`: gates had been left closed |
-| store | release | `run`, `lease`, `ok` |
+| store | release | `run`, `lease`, `ok`; by a rate: `delayed`, `due` |
 | store | finish, reap | `run`, `lease`, `attempt`, `inc`, `ok`, `state`, `outcome`, `due`, `failed`, `recovered`, |
 | | | `ended`; `sent`: the verdict's own state |
 | store | expire | `run`, `job_id`, `trigger`, `slot`, `state`, `reason`; at a gate: `gate`, `holder` |
 | store | prune, pruned | `run`; after them, for the whole call: `answer`, `runs` (or `skips`), |
 | | | `counted`: [job, state, count] |
-| store | join, beat, leave | `inc`, `ttl`; beat: `cancels`: [lease, why] |
+| store | join, beat, leave | `inc`, `ttl`; beat: `cancels`: [lease, why]; join: `node_id`, `queues`, `labels` |
+| store | drain | `inc`, `draining`: from here on it is given nothing, or takes work again |
+| store | stop_queue, open_queue | `queue`: paused, resumed |
+| store | share_queue | `queue`, `weights` |
+| store | place | `run`, `inc`, `term`, `shard`: the leader has chosen |
 | store | elect, resign | `inc`, `term`, `shard`, `layout`, `until`; elect: won or renewed |
 | store | layout | `version`, `shards`: all terms have ended |
 | store | pass | `shard`: a planner looked for schedules |

@@ -19,6 +19,7 @@ Finding = tuple[int, str]
 BACKLOG = 30_000_000  # µs: what was left lying must be worked off by then
 SLACK = 1_000_000  # µs: calls to the store take time even when all is well
 ON_TIME = 100_000  # µs: L3's epsilon
+PLACING = 5_000_000  # µs: until the leader has looked, and has looked again for what its first choice did not take
 
 
 def recovered_by(history: History) -> int:
@@ -45,7 +46,7 @@ def l1_terminal(history: History) -> Iterator[Finding]:
         if job is None or not run.events:
             continue
         last = run.events[-1]
-        if last["ev"] == "block" or (run.key and history.paused(run.key[0], history.events[-1]["seq"] + 1)):
+        if last["ev"] == "block" or history.is_kept(run, history.events[-1]["seq"] + 1):
             continue  # who waits at a gate is judged by L4; what is held by nobody
         by = max(from_here, _free_at(history, run) + SLACK) + _own_time(job, longest)
         ended = next((event for event, _, after in run.steps() if after.terminal), None)
@@ -57,11 +58,11 @@ def l1_terminal(history: History) -> Iterator[Finding]:
 
 def _free_at(history: History, run: Run) -> int:
     """When nothing kept a run from being executed any more: it is due, its gates have opened, its job goes on."""
-    due = max((event["due"] for event in run.events if event.get("due")), default=0) or (run.key or (0, "", 0))[2]
+    due = max((event["due"] for event in run.events if event.get("due")), default=0) or (run.key or (0, "", 0, ""))[2]
     told = [event for event in run.events if event.get("ok", True)]  # not what a stale attempt still brings
     passed = max((after["t_store"] for event, after in pairwise(told) if event["ev"] == "block"), default=0)
     resumed = history.resumed_at(run.key[0], history.events[-1]["seq"]) if run.key else 0
-    return max(due, passed, resumed)
+    return max(due, passed, resumed, history.opened_at(run, history.events[-1]["seq"]))
 
 
 def l3_on_time(history: History) -> Iterator[Finding]:
@@ -75,7 +76,11 @@ def l3_on_time(history: History) -> Iterator[Finding]:
             continue
         known = [event["t_store"] for event in run.events if event["ev"] == "submit"]
         resumed = history.resumed_at(first["job_id"], run.starts[0]["seq"])
-        allowed = max(first["due"], min(known, default=0), resumed) + ON_TIME
+        opened = history.opened_at(run, run.starts[0]["seq"])
+        allowed = max(first["due"], min(known, default=0), resumed, opened) + ON_TIME
+        job = history.job_of(run)
+        if job is not None and job.assignment == "leader":
+            allowed += PLACING
         late = run.starts[0]["t_store"] - allowed
         if late > 0:
             yield run.starts[0]["seq"], f"run {run.id} started {late + ON_TIME} µs late, and nothing was broken"
@@ -83,7 +88,8 @@ def l3_on_time(history: History) -> Iterator[Finding]:
 
 def _was_blocked(history: History, run: Run) -> bool:
     """Whether it met a closed gate, so that its start hung on another's end."""
-    return any(event["ev"] == "block" for event in run.events) or run.id in history.busy
+    held_back = any(event["ev"] == "block" or event.get("delayed") for event in run.events)
+    return held_back or run.id in history.busy
 
 
 def l4_no_orphans(history: History) -> Iterator[Finding]:

@@ -18,8 +18,8 @@ _OF_RUNS = frozenset(
 )
 _TERMINAL = frozenset({"succeeded", "dead", "cancelled", "lost", "skipped"})
 
-Key = tuple[int, str, int]
-"""(job id, trigger, slot)"""
+Key = tuple[int, str, int, str]
+"""(job id, trigger, slot, target)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +146,9 @@ class History:
         self.incarnations: defaultdict[str, Incarnation] = defaultdict(Incarnation)
         self.revisions: defaultdict[int, list[tuple[int, int, Job]]] = defaultdict(list)  # (seq, revision, job)
         self.pauses: defaultdict[int, list[Pause]] = defaultdict(list)
+        self.stops: defaultdict[str, list[Pause]] = defaultdict(list)  # of queues
+        self.joined: dict[str, Event] = {}  # by incarnation
+        self.drains: defaultdict[str, list[tuple[int, int | None]]] = defaultdict(list)  # (seq, until), by incarnation
         self.deleted: dict[int, int] = {}  # job id → seq
         self.pruned: dict[int, int] = {}  # run → seq
         self.by: defaultdict[str, list[Event]] = defaultdict(list)
@@ -171,11 +174,32 @@ class History:
             self.revisions[event["job_id"]].append((event["seq"], event["rev"], decode(event["definition"])))
         elif ev in ("pause", "resume", "delete"):
             self._control(event)
+        elif ev in ("stop_queue", "open_queue", "drain"):
+            self._place(event)
+        if ev == "join":
+            self.joined.setdefault(event["inc"], event)
         if ev == "prune":
             self.pruned[event["run"]] = event["seq"]
         if ev == "leave" or (ev == "reap" and event["ok"]):
             incarnation = self.incarnations[event["inc"]]
             incarnation.ended = incarnation.ended or (event["seq"], event["t_store"])
+
+    def _place(self, event: Event) -> None:
+        """A queue is stopped or goes on, a node drains or takes work again."""
+        if event["ev"] == "drain":
+            drains = self.drains[event["inc"]]
+            is_open = bool(drains) and drains[-1][1] is None
+            if event["draining"] and not is_open:
+                drains.append((event["seq"], None))
+            elif not event["draining"] and is_open:
+                drains[-1] = drains[-1][0], event["t_store"]
+            return
+        stops, here = self.stops[event["queue"]], (event["seq"], event["t_store"])
+        stopped = bool(stops) and stops[-1].ended is None
+        if event["ev"] == "stop_queue" and not stopped:
+            stops.append(Pause(here))
+        elif event["ev"] == "open_queue" and stopped:
+            stops[-1].ended = here
 
     def _control(self, event: Event) -> None:
         job_id, here = event["job_id"], (event["seq"], event["t_store"])
@@ -239,6 +263,33 @@ class History:
         ends = [pause.ended[1] for pause in self.pauses[job_id] if pause.ended is not None and pause.ended[0] < seq]
         return max(ends, default=0)
 
+    def stopped(self, queue: str, seq: int) -> bool:
+        """Whether a queue was paused just before `seq`."""
+        stops = self.stops.get(queue, ())
+        return any(stop.began[0] < seq and (stop.ended is None or stop.ended[0] >= seq) for stop in stops)
+
+    def opened_at(self, run: Run, seq: int) -> int:
+        """When, before `seq`, the run's queue was last resumed, or its own node undrained; 0: never. A node learns of
+        that with a beat, and looks for work with its next poll."""
+        job = self.job_of(run)
+        ends = [stop.ended for stop in self.stops.get(job.queue, ())] if job is not None else []
+        found = [end[1] for end in ends if end is not None and end[0] < seq]
+        target = run.key[3] if run.key else ""
+        if target:
+            mine = [inc for inc, joined in self.joined.items() if joined.get("node_id") == target]
+            learnt = self.settings.get("beat_every", 0) + self.settings.get("poll_every", 0)
+            found += [until + learnt for inc in mine for _, until in self.drains[inc] if until is not None]
+        return max(found, default=0)
+
+    def is_kept(self, run: Run, seq: int) -> bool:
+        """Whether, just before `seq`, a run could go to nobody: its job or queue is paused, or its own node drains."""
+        job = self.job_of(run)
+        if run.key is None or job is None:
+            return False
+        mine = [inc for inc, joined in self.joined.items() if run.key[3] and joined.get("node_id") == run.key[3]]
+        drained = any(until is None for inc in mine for _, until in self.drains[inc])
+        return drained or self.paused(run.key[0], seq) or self.stopped(job.queue, seq)
+
     @cached_property
     def moves(self) -> list[tuple[Event, Run, State, State]]:
         """Every event of every run with the state before and after it, in the order in which they happened."""
@@ -255,4 +306,4 @@ class History:
 
 def key_of(event: Event) -> Key:
     """The key that an event names."""
-    return event["job_id"], event["trigger"], event["slot"]
+    return event["job_id"], event["trigger"], event["slot"], event.get("target", "")

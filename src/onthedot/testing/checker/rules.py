@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from onthedot.testing.checker import control, gates, holding, liveness, promises, shards, slots, witness
+from onthedot.testing.checker import control, gates, holding, liveness, places, promises, shards, slots, witness
 from onthedot.testing.checker.history import Event
 from onthedot.testing.checker.model import History
 
@@ -56,6 +56,11 @@ RULES: dict[str, Rule] = {
     "S17": control.s17_retention,
     "S18": promises.s18_durable,
     "S19": promises.s19_idempotent,
+    "S21": places.s21_queues,
+    "S22": places.s22_places,
+    "S23": places.s23_every_node,
+    "S24": places.s24_rates,
+    "S25": places.s25_urgency,
     "L1": liveness.l1_terminal,
     "L2": shards.l2_leaders,
     "L3": liveness.l3_on_time,

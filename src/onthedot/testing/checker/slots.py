@@ -24,10 +24,9 @@ def s1_unique(history: History) -> Iterator[Finding]:
     for event in history.events:
         match event["ev"]:
             case "plan":
-                for slot in event["slots"]:
-                    key = (event["job_id"], slot_trigger(event["schedule"]), slot)
+                for key in _planned(event):
                     if key in planned:
-                        yield event["seq"], f"slot {slot} of {key[0]}/{event['schedule']} was planned twice"
+                        yield event["seq"], f"slot {key[2]} of {key[0]}/{event['schedule']} was planned twice"
                     planned.add(key)
             case "withdraw":
                 planned.discard(key_of(event))
@@ -38,6 +37,12 @@ def s1_unique(history: History) -> Iterator[Finding]:
                     yield event["seq"], f"key {key} is run {ids[key]} and run {event['run']}"
 
 
+def _planned(event: Event) -> list[Key]:
+    """The runs that a plan makes: one of each slot for each target."""
+    trigger = slot_trigger(event["schedule"])
+    return [(event["job_id"], trigger, slot, to) for slot in event["slots"] for to in event.get("targets", [""])]
+
+
 def s2_no_phantom(history: History) -> Iterator[Finding]:
     """User code starts only for a run that was planned or submitted before."""
     known: set[Key] = set()
@@ -45,7 +50,7 @@ def s2_no_phantom(history: History) -> Iterator[Finding]:
     for event in history.events:
         match event["ev"]:
             case "plan":
-                known |= {(event["job_id"], slot_trigger(event["schedule"]), slot) for slot in event["slots"]}
+                known |= set(_planned(event))
             case "submit":
                 known.add(key_of(event))
             case "reserve" | "arm":

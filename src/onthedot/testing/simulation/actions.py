@@ -36,6 +36,8 @@ class Action:
     | resume | with `missed`; `preview`: asked what it would do first |
     | delete | the job ends; a `put`, or a node that boots, creates it anew |
     | layout | the buckets are divided among as many shards as `luck` says, up to 8 |
+    | stop_queue, open_queue, share, unshare | the queue of that name |
+    | drain, undrain | the node of that name |
 
     `luck`, in [0, 1), chooses among what is there.
     """
@@ -64,6 +66,7 @@ def draw_actions(
     found = [Action(at + chance.between(0, 20), "put", chance.whole(nodes), name) for at, name in puts]
     found += _submits(Chance(f"{seed} submits"), names, nodes, seconds)
     found += _controls(Chance(f"{seed} controls"), names, nodes, seconds)
+    found += _places(Chance(f"{seed} places"), nodes, seconds)
     return tuple(sorted(found, key=lambda action: (action.at, action.kind, action.job)))
 
 
@@ -129,6 +132,25 @@ def _controls(chance: Chance, names: Sequence[str], nodes: int, seconds: float) 
     return found
 
 
+def _places(chance: Chance, nodes: int, seconds: float) -> list[Action]:
+    """A queue is shared from the beginning, and now and then anew; one stops for a while; a node drains for a while."""
+    found = [Action(3.0, "share", 0, "fair")]
+    when = chance.between(0, 240)
+    while when < seconds:
+        at, node, later = round(when, 3), chance.whole(nodes), round(when + chance.between(2, 90), 3)
+        first, second, name = chance.choice(
+            (
+                ("stop_queue", "open_queue", "mail"),
+                ("stop_queue", "open_queue", "default"),
+                ("drain", "undrain", "c"),
+                ("unshare", "share", "fair"),
+            )
+        )
+        found += [Action(at, first, node, name), Action(later, second, chance.whole(nodes), name)]
+        when += chance.between(0, 400)
+    return found
+
+
 # ── performing ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -169,6 +191,19 @@ class Client:
                 return
             case "layout":
                 await self._store.set_shards(1 + int(action.luck * 8))
+                return
+            case "stop_queue":
+                await self._store.pause_queue(action.job, reason="by hand")
+                return
+            case "open_queue":
+                await self._store.resume_queue(action.job)
+                return
+            case "share" | "unshare":
+                weights = {"t1": 3} if action.kind == "share" else None
+                await self._store.share_queue(action.job, weights)
+                return
+            case "drain" | "undrain":
+                await self._store.drain(action.job, draining=action.kind == "drain")
                 return
         record = await self._store.get_job(action.job)
         if record is not None:

@@ -176,7 +176,9 @@ class Cluster:
         self.journal.add("nemesis", "begin", seed=scenario.seed, settings=lengths(scenario.settings))
         store.hints.listen(self._spread)
         for number in range(scenario.nodes):
-            settings = replace(scenario.settings, node_id="abcdefghijklmnopqrstuvwxyz"[number])
+            name = "abcdefghijklmnopqrstuvwxyz"[number]
+            serves = self._work.serves.get(name, {})
+            settings = replace(scenario.settings, node_id=name, **serves)  # type: ignore[arg-type]
             node = Node(
                 number, scenario.seed, self.loop, recorder, self.journal, settings, self._program, self._strike,
                 self._build,

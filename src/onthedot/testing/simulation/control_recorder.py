@@ -61,7 +61,7 @@ class ControlRecorder:
         """Runs that were live before: withdrawn, or ended in the same write, and how."""
         for number in sorted(before.keys() - after.keys()):
             old, now = before[number], await self._store.get_run(number)
-            of = {"run": number, "job_id": job_id, "trigger": old.trigger, "slot": old.slot_at}
+            of = {"run": number, "job_id": job_id, "trigger": old.trigger, "slot": old.slot_at, "target": old.target}
             if now is None:
                 self._note("withdraw", **of)
             elif now.state is RunState.CANCELLED:
@@ -81,9 +81,11 @@ class ControlRecorder:
         new = [after.runs[run] for run in sorted(after.runs.keys() - before.runs.keys())]
         for schedule in sorted(after.marks):
             mark = after.marks[schedule]
+            mine = [run for run in new if run.trigger == slot_trigger(schedule)]
             self._note(
                 "plan", job_id=job_id, schedule=schedule, rev=revision, term=0, start=mark["origin"],
-                end=mark["watermark"], slots=[run.slot_at for run in new if run.trigger == slot_trigger(schedule)],
+                end=mark["watermark"], slots=sorted({run.slot_at for run in mine}),
+                targets=sorted({run.target for run in mine}),
             )  # fmt: skip
         return _both(before, after)
 
@@ -102,7 +104,7 @@ class ControlRecorder:
         await self._note_gone(job_id, before.runs, after.runs)
         for run in after.runs.values():
             if paused.held and run.state is not RunState.RUNNING:
-                self._note("hold", run=run.id, job_id=job_id, trigger=run.trigger, slot=run.slot_at)
+                self._note("hold", run=run.id, job_id=job_id, trigger=run.trigger, slot=run.slot_at, target=run.target)
         self._note(
             "pause", job_id=job_id, until=options.get("until"), marks=_both(before, after),
             answer=[paused.withdrawn, paused.skipped, paused.held],
@@ -143,7 +145,7 @@ class ControlRecorder:
             if run is not None:
                 self._ended.add(number)
                 job = await self._store.get_job(run.job, namespace=run.namespace)
-                of = {"job_id": job.id if job else 0, "trigger": run.trigger, "slot": run.slot_at}
+                of = {"job_id": job.id if job else 0, "trigger": run.trigger, "slot": run.slot_at, "target": run.target}
             self._note(
                 "cancel", run=number, **of, kind=answer.kind, state=str(answer.state or ""), why=why,
                 ended=self.clock.now(),

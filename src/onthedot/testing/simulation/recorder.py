@@ -7,7 +7,7 @@ from typing import Any
 
 from onthedot.errors import KeyConflict
 from onthedot.job import Job
-from onthedot.run import LIVE, Armed, Blocked, GateAsk, Lease, NewRun, RunRecord, RunState, Skipped, is_slot
+from onthedot.run import LIVE, Armed, Blocked, Delayed, GateAsk, Lease, NewRun, RunRecord, RunState, Skipped, is_slot
 from onthedot.stores.base import (
     Ask,
     Beat,
@@ -22,13 +22,13 @@ from onthedot.stores.base import (
     Window,
 )
 from onthedot.stores.definitions import encode
-from onthedot.testing.simulation.control_recorder import ControlRecorder
+from onthedot.testing.simulation.place_recorder import PlaceRecorder
 from onthedot.verdict import Finish, Verdict
 
 _ALL = 1_000_000
 
 
-class Recorder(ControlRecorder):
+class Recorder(PlaceRecorder):
     """A store that tells the journal what it did."""
 
     # ── definitions ──────────────────────────────────────────────────────────────────────────────────────────
@@ -70,7 +70,8 @@ class Recorder(ControlRecorder):
             self._note(
                 "plan", job_id=state.record.id, schedule=window.schedule_id, rev=state.record.revision,
                 start=window.start, end=window.end, slots=[slot.slot_at for slot in window.slots],
-                term=term.number, shard=term.shard, layout=term.layout, inc=term.incarnation,
+                targets=list(window.targets), term=term.number, shard=term.shard, layout=term.layout,
+                inc=term.incarnation,
             )  # fmt: skip
         return answers
 
@@ -96,7 +97,8 @@ class Recorder(ControlRecorder):
         self._note(
             ev, run=lease.run_id, job_id=lease.record.id, trigger=lease.trigger, slot=lease.slot_at,
             lease=lease.lease_id, attempt=attempt, fence=fence, inc=lease.incarnation, due=lease.due_at,
-            rev=lease.record.revision, failures=lease.failures, recoveries=lease.recoveries, **facts,
+            rev=lease.record.revision, failures=lease.failures, recoveries=lease.recoveries, target=lease.target,
+            **facts,
         )  # fmt: skip
 
     async def reserve(self, ask: Ask, **options: Any) -> Reserved:
@@ -105,7 +107,8 @@ class Recorder(ControlRecorder):
             until = max(lease.due_at, reserved.now) + ask.lapse
             self._note_lease("reserve", lease, lease.fence, lease.attempt, until=until)
         for lease in reserved.armed:
-            self._note_lease("arm", lease, lease.fence, lease.attempt, gates=[])
+            quick = lease.record.id in ask.quick
+            self._note_lease("arm", lease, lease.fence, lease.attempt, gates=[], quick=quick)
         return reserved
 
     async def arm(
@@ -130,7 +133,8 @@ class Recorder(ControlRecorder):
                 waiting = {number: run for number, run in waiting.items() if number not in replaced}
             if isinstance(answer, Armed):
                 taken = [list(gate) for gate in ask.gates] if ask is not None else []
-                self._note_lease("arm", lease, answer.fence, answer.attempt, gates=taken)
+                rate = list(ask.rate) if ask is not None and ask.rate is not None else None
+                self._note_lease("arm", lease, answer.fence, answer.attempt, gates=taken, rate=rate)
                 continue
             await self._note_refusal(lease, answer, ask)
             if isinstance(answer, Blocked) and lease.run_id in before:
@@ -148,7 +152,7 @@ class Recorder(ControlRecorder):
     async def _note_refusal(self, lease: Lease, answer: Any, ask: GateAsk | None) -> None:
         of = {
             "run": lease.run_id, "job_id": lease.record.id, "trigger": lease.trigger, "slot": lease.slot_at,
-            "lease": lease.lease_id, "inc": lease.incarnation,
+            "lease": lease.lease_id, "inc": lease.incarnation, "target": lease.target,
         }  # fmt: skip
         match answer:
             case Skipped(gate=gate, holder=holder):
@@ -163,8 +167,10 @@ class Recorder(ControlRecorder):
                 held_by = await self._store.get_run(holder) if _replaces(ask) and gate.startswith("overlap:") else None
                 if held_by is not None and held_by.state is RunState.RUNNING and is_slot(held_by.trigger):
                     self._note("cancel", run=holder, kind="asked", state=str(RunState.RUNNING), why="replaced")
+            case Delayed(until=until):
+                self._note("release", **of, ok=True, delayed=True, due=until)
             case _:
-                self._note({"Gone": "gone", "Busy": "busy", "Delayed": "release"}[type(answer).__name__], **of, ok=True)
+                self._note({"Gone": "gone", "Busy": "busy"}[type(answer).__name__], **of, ok=True)
 
     async def release(self, leases: Sequence[Lease], **options: Any) -> list[bool]:
         answers = await self._store.release(leases, **options)
@@ -205,7 +211,7 @@ class Recorder(ControlRecorder):
             job = await self._store.get_job(run.job, namespace=run.namespace)
             self._note(
                 "expire", run=run.id, job_id=job.id if job else 0, trigger=run.trigger, slot=run.slot_at,
-                state=str(run.state), reason=run.reason, ended=run.ended_at or 0,
+                target=run.target, state=str(run.state), reason=run.reason, ended=run.ended_at or 0,
             )  # fmt: skip
         return missed
 
@@ -218,7 +224,9 @@ class Recorder(ControlRecorder):
 
     async def register(self, node: Node, *, ttl: int, **options: Any) -> Beat:
         beat = await self._store.register(node, ttl=ttl, **options)
-        self._note("join", inc=node.incarnation, ttl=ttl)
+        self._note(
+            "join", inc=node.incarnation, ttl=ttl, node_id=node.id, queues=list(node.queues), labels=list(node.labels)
+        )
         return beat
 
     async def beat(self, incarnation: str, *, ttl: int, **options: Any) -> Beat:

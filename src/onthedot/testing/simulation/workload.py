@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from onthedot.define.options import build_job
-from onthedot.job import Backoff, Call, CatchUp, Job, Limit, Overlap, Retry
+from onthedot.job import Backoff, Call, CatchUp, Job, Limit, Overlap, Rate, Retry
 from onthedot.schedules import at, cron, every, gap
 from onthedot.testing.simulation.actions import Action, draw_actions
 from onthedot.testing.simulation.chance import Chance
+
+SERVES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "a": {"queues": ("default", "fair", "mail"), "labels": ("gpu",)},
+    "b": {"queues": ("default", "fair", "mail")},
+    "c": {"queues": ("default", "fair")},
+}
+"""Not every worker can run everything; only `c` is ever drained, so that there is always somebody who can."""
 
 LONGEST = 20.0  # seconds: how long a handler runs at the most
 
@@ -32,6 +40,7 @@ class Workload:
     behaviours: dict[str, Behaviour]
     edits: tuple[tuple[float, Job], ...]  # (when the new program is there, a definition in it)
     actions: tuple[Action, ...]
+    serves: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)  # node → its queues and labels
 
     def version(self, seconds: float) -> dict[str, Job]:
         """The program's definitions at some moment."""
@@ -46,7 +55,8 @@ def generate(seed: str, *, start: datetime, nodes: int, seconds: float, jobs: in
     behaviours = {job.name: behaviour for job, behaviour in defined}
     edits = _edits(chance, program, seconds)
     puts = [(at, job.name) for at, job in edits]
-    return Workload(program, behaviours, edits, draw_actions(seed, sorted(program), puts, nodes, seconds))
+    actions = draw_actions(seed, sorted(program), puts, nodes, seconds)
+    return Workload(program, behaviours, edits, actions, SERVES)
 
 
 _BACKOFFS: tuple[Backoff, ...] = ("fixed", "linear", "exponential")
@@ -60,6 +70,25 @@ _CROWDED = (
     Overlap("wait"),
 )
 _LIMITS = (Limit(1), Limit(1, key="tenant"), Limit(1, name="shared"), Limit(1, name="shared"), Limit(2))
+
+
+_PLACES: dict[int, dict[str, Any]] = {
+    0: {"priority": "critical"},
+    1: {"assignment": "leader"},
+    5: {"queue": "fair", "share": "tenant", "priority": "low"},
+    6: {"queue": "mail", "priority": "low"},
+    7: {"assignment": "leader", "priority": "high"},
+    9: {"rate": Rate(2, "60s", burst=2)},
+    10: {"queue": "fair", "share": "tenant"},
+    12: {"labels": frozenset({"gpu"})},
+    14: {"queue": "mail", "rate": Rate(3, "30s", name="shared")},
+    15: {"queue": "fair", "share": "tenant", "rate": Rate(3, "30s", name="shared")},
+    16: {"on": "all", "catch_up": CatchUp("last")},
+    17: {"on": "all", "queue": "mail", "catch_up": CatchUp("none"), "overlap": Overlap("skip")},
+    18: {"queue": "mail", "assignment": "leader"},
+    19: {"priority": "high", "labels": frozenset({"gpu"})},
+}
+"""By the number of the job: in which queue, for whom, how urgent and how often."""
 
 
 def _job(chance: Chance, number: int, start: datetime, seconds: float) -> tuple[Job, Behaviour]:
@@ -89,6 +118,7 @@ def _job(chance: Chance, number: int, start: datetime, seconds: float) -> tuple[
         options["timeout"] = f"{chance.between(10, 25) if crowded else chance.between(0.5, 4):.2f}s"
     longest = LONGEST if crowded else chance.choice((0.0, 0.02, 1.0, 4.0, 5.0, 10.0))
     shortest = 8.0 if crowded else min(longest, chance.between(0, 1.0))
+    options |= _PLACES.get(number, {})
     given = {option: value for option, value in options.items() if value is not None}
     return build_job(Call(handler=name), given), Behaviour(shortest, longest, failing)
 
