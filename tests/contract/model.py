@@ -60,6 +60,7 @@ class Run:
 @dataclass
 class Node:
     lease_until: int
+    ttl: int = 0
     ended: bool = False
 
     def alive(self, now: int) -> bool:

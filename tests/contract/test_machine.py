@@ -163,8 +163,15 @@ class Machine(RuleBasedStateMachine):
     def register(self, ttl: int) -> str:
         incarnation = f"worker-{self.bench.ids.token()}"
         self.do(self.store.register(Node(id="worker", incarnation=incarnation), ttl=ttl, now=self.now))
-        self.model.nodes[incarnation] = ModelNode(self.now + ttl)
+        self.model.nodes[incarnation] = ModelNode(self.now + ttl, ttl)
+        self._cut_leases()
         return incarnation
+
+    def _cut_leases(self) -> None:
+        """Leases that were written before the clock was set back end a lease from now at the latest."""
+        for node in self.model.nodes.values():
+            if not node.ended:
+                node.lease_until = min(node.lease_until, self.now + node.ttl)
 
     @rule(worker=workers, ttl=TTLS)
     def beat(self, worker: str, ttl: int) -> None:
@@ -174,7 +181,8 @@ class Machine(RuleBasedStateMachine):
                 self.do(self.store.beat(worker, ttl=ttl, now=self.now))
         else:
             assert self.do(self.store.beat(worker, ttl=ttl, now=self.now)).lease_until == self.now + ttl
-            node.lease_until = self.now + ttl
+            node.lease_until, node.ttl = self.now + ttl, ttl
+            self._cut_leases()
 
     @rule(worker=workers, politely=st.booleans())
     def stop(self, worker: str, politely: bool) -> None:

@@ -376,6 +376,7 @@ def test_memory_and_sqlite_do_the_same():
             max_examples=60 * THOROUGH,
             stateful_step_count=50,
             deadline=None,
+            derandomize=THOROUGH == 1,  # the same walks in every `make test`; `make soak` draws new ones
             database=None,
             print_blob=True,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

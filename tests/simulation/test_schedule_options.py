@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from onthedot.job import At, Cron, Every, FixedDelay, Job, Schedule
-from onthedot.testing.simulation import CALM, Scenario, Workload, simulate
+from onthedot.testing.simulation import CALM, Scenario, simulate
 from onthedot.testing.simulation.chance import Chance
 from onthedot.testing.simulation.cluster import START
 from tests.simulation.test_cluster import holds
@@ -19,7 +19,7 @@ def with_options(scenario: Scenario) -> Scenario:
     assert drawn is not None
     jobs = {name: _job(chance, job) for name, job in drawn.jobs.items()}
     edits = tuple((when, _job(chance, job)) for when, job in drawn.edits)
-    return replace(scenario, workload=Workload(jobs, drawn.behaviours, edits, drawn.actions))
+    return replace(scenario, workload=replace(drawn, jobs=jobs, edits=edits))
 
 
 def _job(chance: Chance, job: Job) -> Job:

@@ -138,7 +138,7 @@ class Control(Jobs):
             return CancelAnswer("asked", run.state)
         run.reason = why
         self.end_run(run, RunState.CANCELLED, now)
-        if is_slot(run.key.trigger) and run.key.slot_at > now:
+        if is_slot(run.key.trigger) and run.key.slot_at > now and not run.key.target:  # one node's is not the slot's
             self._except_ahead(run)
         return CancelAnswer("cancelled", RunState.CANCELLED)
 

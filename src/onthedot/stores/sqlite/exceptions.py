@@ -38,7 +38,7 @@ EXCEPT_AHEAD = with_slots("""
 INSERT OR REPLACE INTO exceptions (job_id, schedule_id, slot_at, reason, recorded)
 SELECT r.job_id, s.schedule_id, r.slot_at, 'cancelled', 1
 FROM runs r JOIN schedules s ON s.job_id = r.job_id AND r.trigger = {slot_trigger}
-WHERE r.id = :id AND r.state <> 'running' AND r.slot_at > :now
+WHERE r.id = :id AND r.state <> 'running' AND r.slot_at > :now AND r.target = ''  -- one node's is not the slot's
 """)
 
 

@@ -412,3 +412,21 @@ async def check_nothing_of_a_paused_queue_is_looked_for_a_place(bench: Workbench
     assert await bench.store.unplaced(until=at(60), limit=9, now=bench.now) == []
     await bench.store.resume_queue("default", now=bench.now)
     assert [one.run_id for one in await bench.store.unplaced(until=at(60), limit=9, now=bench.now)] == [run_id]
+
+
+@check
+async def check_one_nodes_cancel_is_not_the_slots(bench: Workbench) -> None:
+    """Cancelled ahead for one node, a slot still runs on the others, also after an edit."""
+    job = bench.job(every(), on="all")
+    planned = window(0, 30, [10], next_at=40)
+    planned.targets = ("one", "two")
+    await bench.put(job, planned)
+    runs = {run.target: run.id for run in await bench.store.list_runs()}
+    await bench.store.cancel([runs["one"]], why="by hand", now=bench.now)
+    bench.turn(1)
+    anew = window(1, 30, [10], next_at=40)
+    anew.targets = ("one", "two")
+    await bench.put(bench.job(every(), on="all", priority="high"), anew)
+    bench.turn(10)
+    [lease] = await bench.take(await bench.node("two"), seats=9)
+    assert (lease.target, lease.slot_at) == ("two", at(10))
