@@ -39,7 +39,7 @@ class Portal:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
-        except BaseException:
+        except BaseException:  # an error of the work, or Ctrl-C here: then nobody waits for it any more
             future.cancel()
             raise
 
@@ -91,7 +91,7 @@ class BlockingScheduler:
             portal = Portal()
             try:
                 portal.ask(self.scheduler.start())
-            except BaseException:
+            except BaseException:  # whatever kept it from starting: its thread must not stay
                 portal.close()
                 raise
             self._portal = portal

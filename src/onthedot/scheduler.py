@@ -55,6 +55,7 @@ class Scheduler(SchedulerVerbs):
         self.registry = Registry()
         self._events = Events()
         self._thread: EngineThread | None = None
+        self._stopping: EngineThread | None = None
 
     # ── define ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -147,7 +148,7 @@ class Scheduler(SchedulerVerbs):
 
     def stop_now(self) -> None:
         """Do not wait any longer for attempts: called while `stop` is waiting."""
-        thread = self._thread or getattr(self, "_stopping", None)
+        thread = self._thread or self._stopping
         if thread is not None:
             thread.hurry()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -56,8 +57,9 @@ class SchedulerVerbs(Verbs):
     _ids: Ids
     _events: Events
 
+    @abstractmethod
     def _running(self) -> EngineThread:
-        raise NotImplementedError
+        """The engine; `StateError` if there is none."""
 
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from onthedot.clock import Clock, Micros
+from onthedot.clock import Clock
 from onthedot.errors import UnknownJob, did_you_mean
 from onthedot.job import JobRecord
 from onthedot.run import NewRun
@@ -20,19 +20,7 @@ async def find_job(store: Store, name: str, *, namespace: str = "default", known
     return record
 
 
-async def submit_run(
-    store: Store,
-    record: JobRecord,
-    *,
-    trigger: str,
-    clock: Clock,
-    args: str | None = None,
-    wait: Micros = 0,
-    key: str = "",
-    lives: Micros | None = None,
-) -> int:
-    """Ask for one run of a job, due after `wait`; its id. If it has not started `lives` after that, it is skipped."""
-    due_at = clock.now() + wait
-    expires_at = None if lives is None else due_at + lives
-    [run_id] = await store.submit([NewRun(record.id, trigger, due_at, args, key, expires_at)])
+async def submit_run(store: Store, record: JobRecord, *, trigger: str, clock: Clock, args: str | None = None) -> int:
+    """Ask for one run of a job now; its id."""
+    [run_id] = await store.submit([NewRun(record.id, trigger, clock.now(), args)])
     return run_id

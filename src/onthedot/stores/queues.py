@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from onthedot.clock import Micros
+from onthedot.clock import SECOND, Micros
 from onthedot.job import JobRecord
 
 if TYPE_CHECKING:
@@ -45,6 +45,15 @@ class Placement(NamedTuple):
 
     run_id: int
     incarnation: str
+
+
+TIME_TO_TAKE: Micros = 1 * SECOND
+"""How long a worker that the leader has chosen may leave a run that is due lying."""
+
+
+def is_left_lying(ready_at: Micros, now: Micros, *, alive: bool) -> bool:
+    """Whether a run that has a place needs another: its worker is dead, or did nothing with it in time."""
+    return not alive or ready_at + TIME_TO_TAKE <= now
 
 
 class QueuesSlice(Protocol):

@@ -92,7 +92,7 @@ class Hooking:
         error = None
         try:
             await hook(told)
-        except BaseException as raised:
+        except BaseException as raised:  # whatever a hook raises is told, and changes nothing
             error = failed(raised).error
             if isinstance(raised, GeneratorExit) and not self._application_loop.is_running():
                 raise  # the loop is gone: nobody is left to tell

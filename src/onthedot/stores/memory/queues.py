@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from onthedot.clock import NEVER, SECOND, Micros
+from onthedot.clock import NEVER, Micros
 from onthedot.route import placed_incarnation, placed_on, unranked, waits_for_leader
 from onthedot.run import RunState
 from onthedot.stores.base import Hint, Placement, Queue, Term, Unplaced
 from onthedot.stores.memory.tables import Run, Tables
+from onthedot.stores.queues import is_left_lying
 
 
 class Queues(Tables):
@@ -72,7 +73,8 @@ class Queues(Tables):
         if place is None:
             return waits_for_leader(run.route)
         row = self.nodes.get(place)
-        return row is None or row.ended or row.node.lease_until <= now or run.ready_at + SECOND <= now
+        alive = row is not None and not row.ended and row.node.lease_until > now
+        return is_left_lying(run.ready_at, now, alive=alive)
 
     async def loads(self) -> dict[str, int]:
         holders = [run.lease.incarnation if run.lease else placed_incarnation(run.route) for run in self.runs.values()]

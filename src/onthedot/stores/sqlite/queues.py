@@ -7,9 +7,10 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from onthedot.clock import NEVER, SECOND, Micros
+from onthedot.clock import NEVER, Micros
 from onthedot.route import LEADER_ROUTES, PLACED_ROUTES, placed_incarnation, placed_on, unranked
 from onthedot.stores.base import Hint, Placement, Queue, Term, Unplaced
+from onthedot.stores.queues import is_left_lying
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.nodes import check_term
 from onthedot.stores.sqlite.tables import Tables, lease_has_ended
@@ -161,7 +162,7 @@ def _queue(said: tuple[str, Micros | None, str, str | None], counts: tuple[int, 
 
 def _needs_a_place(db: sqlite3.Connection, route: str, ready_at: Micros, now: Micros) -> bool:
     place = placed_incarnation(route)
-    return place is None or ready_at + SECOND <= now or lease_has_ended(db, place, now)
+    return place is None or is_left_lying(ready_at, now, alive=not lease_has_ended(db, place, now))
 
 
 def _place(tx: Transaction, placement: Placement, now: Micros) -> bool:

@@ -23,6 +23,7 @@ from onthedot.verdict import Outcome, OutcomeKind
 from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, timed_out
 from onthedot.work.runners import child_main
 from onthedot.work.runners.child import Child, ChildGone
+from onthedot.work.runners.deciding import Deciding
 from onthedot.work.runners.frames import BadFrame, lease_to_json, outcome_from_json
 
 _LOST_PATIENCE: Micros = SECOND // 2  # the lease is gone or goes: others may start it soon
@@ -31,7 +32,7 @@ _CHILD_DIED = ("onthedot.ChildDied",)
 _JOIN = 2.0  # seconds until a killed child must have been reaped
 
 
-class ProcessRunner:
+class ProcessRunner(Deciding):
     """A pool of children that grows by one whenever all are busy, up to `processes`."""
 
     def __init__(
@@ -257,17 +258,3 @@ class ProcessRunner:
         if attempt.timed_out or attempt.stop_as is None:
             return timed_out(attempt.timeout)
         return attempt.stop_as
-
-    def _decide(self, attempt: Attempt, outcome: Outcome) -> bool:
-        """Give the attempt its outcome, unless it has one already."""
-        with self._deciding:
-            if attempt.outcome is not None:
-                return False
-            attempt.outcome = outcome
-            attempt.ended_at = self._clock.now()
-        self._tell(self._tell_ended, [attempt])
-        return True
-
-    def _tell(self, callback: object, *arguments: object) -> None:
-        if not self._engine_loop.is_closed():
-            self._engine_loop.call_soon_threadsafe(callback, *arguments)  # type: ignore[arg-type]

@@ -14,11 +14,11 @@ from queue import SimpleQueue
 from onthedot import faults
 from onthedot.clock import SECOND, Clock
 from onthedot.tasks.registry import Registry
-from onthedot.verdict import Outcome
 from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, succeeded, timed_out
+from onthedot.work.runners.deciding import Deciding
 
 
-class ThreadRunner:
+class ThreadRunner(Deciding):
     """A pool that grows by a thread whenever all are busy, up to the worker's seats."""
 
     def __init__(
@@ -121,17 +121,3 @@ class ThreadRunner:
             outcome = failed(error)
         faults.point("attempt.after_call")
         self._decide(attempt, outcome)
-
-    def _decide(self, attempt: Attempt, outcome: Outcome) -> bool:
-        """Give the attempt its outcome, unless it has one already."""
-        with self._deciding:
-            if attempt.outcome is not None:
-                return False
-            attempt.outcome = outcome
-            attempt.ended_at = self._clock.now()
-        self._tell(self._tell_ended, [attempt])
-        return True
-
-    def _tell(self, callback: object, *arguments: object) -> None:
-        if not self._engine_loop.is_closed():
-            self._engine_loop.call_soon_threadsafe(callback, *arguments)  # type: ignore[arg-type]
