@@ -37,6 +37,13 @@ def second(story: Story, at: float, gate: list[Any]) -> Story:
     return story.lease(at, "arm", **TWO | {"lease": "l3"}, gates=[gate]).job(at, "start", run=2, fence=2)
 
 
+def delayed(story: Story, at: float, gate: list[Any]) -> Story:
+    """A rate gives run 2 a later instant."""
+    story.lease(at, "reserve", **TWO | {"fence": 0, "until": round((at + 0.5) * S)})
+    of: dict[str, Any] = {"run": 2, "job_id": 1, "trigger": "submit:x", "slot": 60 * S, "lease": "l2", "inc": "A"}
+    return story.add(at, "release", **of, ok=True, delayed=True, due=90 * S, gates=[gate])
+
+
 def skipped(story: Story, at: float, holder: int, run: int = 3) -> Story:
     of: dict[str, Any] = {
         "run": run,
@@ -116,6 +123,15 @@ def waiting(until: float) -> Story:
     return renumbered(story)
 
 
+def long_wait(*, told: str) -> Story:
+    """When all is well: run 2 waits at the gate of a long run, and is asked for again by who did not hear of it."""
+    story = calm().add(100, "submit", **SUBMIT).lease(100, "arm", gates=[LIMIT]).job(100, "start")
+    block(story, 101, LIMIT).lease(102, told, **TWO | {"until": 103 * S}, ok=True)
+    second(ended(story, 350), 350, LIMIT).job(351, "end", run=2, fence=2, outcome="done")
+    story.verdict(351, run=2, lease="l3").add(400, "over", "nemesis")
+    return renumbered(story)
+
+
 def asked_when_calm(until: float) -> Story:
     story = calm().lease(100, "arm").job(100, "start")
     ended(cancel(story, 101, "asked", state="running"), until).add(400, "over", "nemesis")
@@ -126,6 +142,7 @@ GOOD = {
     "a limit passed on": second(ended(block(armed(LIMIT), 60.5, LIMIT)), 61.1, LIMIT),
     "an overlap gate passed on": second(ended(block(armed(OVERLAP), 60.5, OVERLAP)), 61.1, OVERLAP),
     "a slot skipped at a held gate": skipped(armed(OVERLAP), 60.5, 1),
+    "a slot skipped for one that a rate delays": skipped(delayed(ended(armed(OVERLAP)), 62, OVERLAP), 63, 2),
     "a slot skipped for one that waits at its next gate": skipped(
         block(beginning().add(59, "submit", **SUBMIT), 60, LIMIT, gates=[OVERLAP, LIMIT]), 61, 2, run=1
     ),
@@ -155,6 +172,7 @@ BAD = {
     ("S11", "two, one of them in back-off"): second(
         armed(OVERLAP).verdict(61, state="scheduled", outcome="failed", failed=True), 62, OVERLAP
     ),
+    ("S11", "a delay beside somebody who holds the gate"): delayed(armed(OVERLAP), 60.5, OVERLAP),
     ("S11", "a slot skipped at an open gate"): skipped(ended(armed(OVERLAP)), 62, 1),
     ("S11", "executions that overlap although nothing was broken"): overlapping(),
     ("S11", "a submitted run replaced"): cancel(
@@ -198,6 +216,12 @@ BAD = {
     ("L4", "waiting at a free gate"): waiting(120),
     ("L4", "freed by the recount"): good().add(63, "recount", freed=1).add(64, "heal", "nemesis"),
 }  # fmt: skip
+
+
+def test_who_waits_at_a_gate_is_not_late_because_its_node_asks_again():
+    asked, taken = (check(long_wait(told=told).events, only=["L1"]) for told in ("gone", "reserve"))
+    assert not [one for one in asked if one.what.startswith("run 2 ")]
+    assert [one for one in taken if one.what.startswith("run 2 ")]
 
 
 @pytest.mark.parametrize("name", GOOD)

@@ -1,8 +1,9 @@
 """Gates: how many pass, who may be turned away, and that nobody waits at an open one. S5, S6, S11 and L4, at gates.
 
 Who holds a gate is not asked of the store, but follows from what happened: a run holds what its `arm` names, a limit
-until it is out of `running`, an overlap gate to its end. A gate that has passed to a waiter counts as held by it only
-when it is armed; whoever came between would be one too many then.
+until it is out of `running`, an overlap gate to its end; one that a rate has delayed holds its overlap gate already. A
+gate that has passed to a waiter counts as held by it only when it is armed; whoever came between would be one too many
+then.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class Holders:
 
     def take(self, event: Event, before: State, after: State) -> list[tuple[str, int, bool, set[int]]]:
         """The gates that this event takes anew: key, capacity, whether until the end, and who else holds them. Who
-        waits at its second gate keeps its first."""
+        waits at its second gate keeps its first, and who is delayed by a rate its overlap gate."""
         gates = event.get("gates", ())
         if event["ev"] == "block":
             gates = gates[: [key for key, _, _ in gates].index(event["gate"])]
-        elif event["ev"] != "arm" or before == after:
+        elif before == after or not (event["ev"] == "arm" or event.get("delayed")):
             return []
         run, taken = event["run"], []
         for key, capacity, until_end in gates:

@@ -29,7 +29,7 @@ they tell of; `start` and `end` by the job itself: **the job is the oracle, not 
 | store | gone, busy, block | `run`, `lease`, `inc`: an `arm` that was refused; block: the run waits at `gate`, which |
 | | | `holder` has, after taking those before it in `gates` |
 | store | recount | `freed`: gates had been left closed |
-| store | release | `run`, `lease`, `ok`; by a rate: `delayed`, `due` |
+| store | release | `run`, `lease`, `ok`; by a rate: `delayed`, `due`, `gates` that it keeps |
 | store | finish, reap | `run`, `lease`, `attempt`, `inc`, `ok`, `state`, `outcome`, `due`, `failed`, `recovered`, |
 | | | `ended`; `sent`: the verdict's own state |
 | store | expire | `run`, `job_id`, `trigger`, `slot`, `state`, `reason`; at a gate: `gate`, `holder` |

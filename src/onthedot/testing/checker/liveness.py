@@ -12,6 +12,7 @@ from onthedot.duration import micros
 from onthedot.job import Job
 from onthedot.run import RunState
 from onthedot.testing.checker import gates
+from onthedot.testing.checker.history import Event
 from onthedot.testing.checker.model import History, Run
 
 Finding = tuple[int, str]
@@ -45,8 +46,8 @@ def l1_terminal(history: History) -> Iterator[Finding]:
         job = history.job_of(run)
         if job is None or not run.events:
             continue
-        last = run.events[-1]
-        if last["ev"] == "block" or history.is_kept(run, history.events[-1]["seq"] + 1):
+        moves = _moves(run)
+        if (moves and moves[-1]["ev"] == "block") or history.is_kept(run, history.events[-1]["seq"] + 1):
             continue  # who waits at a gate is judged by L4; what is held by nobody
         by = max(from_here, _free_at(history, run) + SLACK) + _own_time(job, longest)
         ended = next((event for event, _, after in run.steps() if after.terminal), None)
@@ -56,11 +57,15 @@ def l1_terminal(history: History) -> Iterator[Finding]:
             yield seq, f"run {run.id} of {job.name} is {run.last.name}; it had to be over by {by}, {at - by} µs ago"
 
 
+def _moves(run: Run) -> list[Event]:
+    """What moved the run: not what a stale attempt still brings, nor a question that was asked again."""
+    return [event for event, before, after in run.steps() if before != after]
+
+
 def _free_at(history: History, run: Run) -> int:
     """When nothing kept a run from being executed any more: it is due, its gates have opened, its job goes on."""
     due = max((event["due"] for event in run.events if event.get("due")), default=0) or (run.key or (0, "", 0, ""))[2]
-    told = [event for event in run.events if event.get("ok", True)]  # not what a stale attempt still brings
-    passed = max((after["t_store"] for event, after in pairwise(told) if event["ev"] == "block"), default=0)
+    passed = max((after["t_store"] for event, after in pairwise(_moves(run)) if event["ev"] == "block"), default=0)
     resumed = history.resumed_at(run.key[0], history.events[-1]["seq"]) if run.key else 0
     return max(due, passed, resumed, history.opened_at(run, history.events[-1]["seq"]))
 

@@ -168,7 +168,8 @@ class Recorder(PlaceRecorder):
                 if held_by is not None and held_by.state is RunState.RUNNING and is_slot(held_by.trigger):
                     self._note("cancel", run=holder, kind="asked", state=str(RunState.RUNNING), why="replaced")
             case Delayed(until=until):
-                self._note("release", **of, ok=True, delayed=True, due=until)
+                kept = [[one.key, one.capacity, True] for one in ask.gates if one.until_end] if ask is not None else []
+                self._note("release", **of, ok=True, delayed=True, due=until, gates=kept)
             case _:
                 self._note({"Gone": "gone", "Busy": "busy"}[type(answer).__name__], **of, ok=True)
 
