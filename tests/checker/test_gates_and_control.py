@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onthedot.testing.checker import check
-from tests.checker.made_up import SCHEDULE, TRIGGER, S, Story, beginning, changed, good, without
+from tests.checker.made_up import SCHEDULE, TRIGGER, S, Story, beginning, changed, definition, good, without
 from tests.checker.test_rules import calm, renumbered
 
 OVERLAP: list[Any] = ["overlap:1:", 1, True]
@@ -132,6 +132,16 @@ def long_wait(*, told: str) -> Story:
     return renumbered(story)
 
 
+def stood_aside(story: Story) -> Story:
+    """Run 1 holds a limit and waits at the next gate; its job is edited; run 2 takes the limit."""
+    two: list[Any] = ["limit:name:x:", 1, False]
+    story.lease(59, "reserve", fence=0, until=round(59.5 * S)).add(59, "submit", **SUBMIT)
+    story.lease(59, "block", gate=two[0], holder=9, gates=[LIMIT, two])
+    text, marks = definition(args={"mark": 0}, timeout="1m"), mark(66, 66)
+    story.add(59.5, "edit", job="job", job_id=1, rev=2, change="changed", definition=text, marks=marks)
+    return second(story, 60, LIMIT)
+
+
 def asked_when_calm(until: float) -> Story:
     story = calm().lease(100, "arm").job(100, "start")
     ended(cancel(story, 101, "asked", state="running"), until).add(400, "over", "nemesis")
@@ -147,6 +157,7 @@ GOOD = {
         block(beginning().add(59, "submit", **SUBMIT), 60, LIMIT, gates=[OVERLAP, LIMIT]), 61, 2, run=1
     ),
     "overlapping after a freeze": overlapping(FREEZE),
+    "a place in a limit given up by an edit": changed(stood_aside(beginning()), "arm", rev=2),
     "a run cancelled while it waits": cancel(
         beginning().lease(59, "reserve", fence=0, until=61 * S), 59.5, "cancelled"
     ),
@@ -165,6 +176,7 @@ GOOD = {
 }  # fmt: skip
 BAD = {
     ("S5", "two at a limit of one"): second(armed(LIMIT), 60.5, LIMIT),
+    ("S5", "a place in a limit that is still held"): without(stood_aside(beginning()), "edit", nth=1),
     ("S6", "a fence that went back at a gate"): ended(
         second(changed(armed(OVERLAP), "arm", fence=7), 60.5, OVERLAP)
     ),

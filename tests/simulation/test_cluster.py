@@ -46,6 +46,14 @@ def test_an_hour_of_faults_and_layouts(seed):
     holds(Scenario(seed=f"shards {seed}", nodes=5, layout_every=150))
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(1, HOURS // 5 + 1))
+def test_an_hour_of_faults_and_set_clocks(seed):
+    """The store's clock, too, is set forward and back, by up to 20 s: leases end early, nothing is planned twice."""
+    holds(Scenario(seed=f"set {seed}", extra_faults=("step",)))
+
+
 def test_nodes_divide_the_shards_among_them_and_jobs_are_on_time():
     """Without faults: five changes of the layout, and nothing is late, early or planned twice."""
     outcome = simulate(Scenario(seed="divided", minutes=12, nodes=4, weather=CALM, faults=(), layout_every=60))

@@ -8,30 +8,38 @@ then.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from onthedot.run import RunState, is_slot
 from onthedot.testing.checker.history import Event
-from onthedot.testing.checker.model import History, Run, State
+from onthedot.testing.checker.model import History, Run, State, is_step
 
 Finding = tuple[int, str]
 
 PATIENCE = 10_000_000  # µs: how long somebody may wait at a free gate
-DISTURBING = frozenset({"crash", "freeze", "stop", "cut", "deaf", "flaky", "slow", "late", "skew", "step"})
+DISTURBING = frozenset({"crash", "freeze", "stop", "cut", "deaf", "flaky", "slow", "late", "skew"})
 
 
 class Holders:
     """Who holds which gate, moved along by the events of runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, history: History) -> None:
         self.of_gate: defaultdict[str, set[int]] = defaultdict(set)
         self._of_run: defaultdict[int, dict[str, bool]] = defaultdict(dict)  # key → whether until the end
+        self._running: set[int] = set()
+        self._jobs = {run.id: run.key[0] for run in history.runs.values() if run.key}
+        asides = sorted((event["seq"], event["job_id"]) for ev in ("edit", "pause") for event in history.by[ev])
+        self._asides = deque(asides)
 
     def take(self, event: Event, before: State, after: State) -> list[tuple[str, int, bool, set[int]]]:
         """The gates that this event takes anew: key, capacity, whether until the end, and who else holds them. Who
         waits at its second gate keeps its first, and who is delayed by a rate its overlap gate."""
+        while self._asides and self._asides[0][0] < event["seq"]:
+            self._stand_aside(self._asides.popleft()[1])
+        if after.name == RunState.RUNNING:
+            self._running.add(event["run"])
         gates = event.get("gates", ())
         if event["ev"] == "block":
             gates = gates[: [key for key, _, _ in gates].index(event["gate"])]
@@ -44,11 +52,20 @@ class Holders:
             self._of_run[run][key] = until_end
         return taken
 
+    def _stand_aside(self, job_id: int) -> None:
+        """A job was edited or paused: those of its runs that wait have given up their places in limits."""
+        for run in [run for run in self._of_run if self._jobs[run] == job_id and run not in self._running]:
+            for key in [key for key, until_end in self._of_run[run].items() if not until_end]:
+                self.of_gate[key].discard(run)
+                del self._of_run[run][key]
+
     def leave(self, run: int, before: State, after: State) -> list[str]:
         """The gates that open because the run moves on."""
         if run not in self._of_run:
             return []
         out = before.name == RunState.RUNNING and after.name != RunState.RUNNING
+        if out:
+            self._running.discard(run)
         opened = [key for key, until_end in self._of_run[run].items() if after.terminal or (out and not until_end)]
         for key in opened:
             self.of_gate[key].discard(run)
@@ -58,7 +75,7 @@ class Holders:
 
 def s5_limits(history: History) -> Iterator[Finding]:
     """For every limit: no more runs hold it than it has room for."""
-    holders = Holders()
+    holders = Holders(history)
     for event, run, before, after in history.moves:
         for key, capacity, until_end, others in holders.take(event, before, after):
             if not until_end and len(others) >= capacity:
@@ -83,7 +100,7 @@ def s11_overlap(history: History) -> Iterator[Finding]:
     """Of a job that does not overlap itself at most one run is between its first arm and its end; a run is skipped only
     while another holds the gate; only slots are replaced; and executions overlap in time only if the older one's node
     was frozen, cut off or killed."""
-    holders = Holders()
+    holders = Holders(history)
     waited: defaultdict[str, set[int]] = defaultdict(set)
     no_slots: set[str] = set()  # leases
     for event, run, before, after in history.moves:
@@ -120,6 +137,7 @@ class _Execution:
     seq: int
     fence: int
     armed: int
+    steady: int  # when it was armed, by the steady clock
     start: int
     end: int
 
@@ -132,7 +150,7 @@ def _physical(history: History) -> Iterator[Finding]:
             going_on = [one for one in going_on if one.end > this.start]
             for other in going_on:
                 older = min(this, other, key=lambda one: one.fence)
-                if not _disturbed(history, older, this.start):
+                if not _disturbed(history, older, this):
                     yield this.seq, f"run {this.run} started at {key} while run {other.run} executes on {other.node}"
             going_on.append(this)
 
@@ -149,19 +167,22 @@ def _executions(history: History) -> dict[str, list[_Execution]]:
             end = min(ends.get(fence, history.end), exits.get(start["node"], history.end))
             for key, _, until_end in arms[fence].get("gates", ()) if fence in arms else ():
                 if until_end:
-                    armed = arms[fence]["t_store"]
-                    one = _Execution(run.id, start["node"], start["seq"], fence, armed, start["t_store"], end)
+                    armed, steady = arms[fence]["t_store"], arms[fence]["t_mono"]
+                    one = _Execution(run.id, start["node"], start["seq"], fence, armed, steady, start["t_store"], end)
                     found[key].append(one)
     return found
 
 
-def _disturbed(history: History, older: _Execution, until: int) -> bool:
+def _disturbed(history: History, older: _Execution, other: _Execution) -> bool:
     """Whether something was done to the older one's node, once it was armed, that can cost it its lease."""
     machine = older.node.partition("#")[0]
+    ttl = history.settings["node_ttl"]
+    if any(older.steady - ttl <= event["t_mono"] <= other.steady for event in history.by["nemesis"] if is_step(event)):
+        return True  # a clock that is set ends leases of everybody
     return any(
         event["on"] == machine
         and event["kind"] in DISTURBING
-        and event["t_store"] <= until
+        and event["t_store"] <= other.start
         and event["t_store"] + event["length"] >= older.armed
         for event in history.by["nemesis"]
     )
@@ -186,7 +207,7 @@ class _Watch:
         self._calm = calm
         self._waiters: dict[int, _Waiter] = {}
         self._changed: defaultdict[str, int] = defaultdict(int)  # gate → when its number of holders last fell
-        self._holders = Holders()
+        self._holders = Holders(history)
 
     def findings(self) -> Iterator[Finding]:
         for event, run, before, after in self._history.moves:

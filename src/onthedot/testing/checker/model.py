@@ -221,6 +221,11 @@ class History:
         return dict(begin[0]["settings"]) if begin else {}
 
     @cached_property
+    def stepped(self) -> bool:
+        """Whether the store's clock was set: then instants of the store, from before and after, cannot be compared."""
+        return any(is_step(event) for event in self.by["nemesis"])
+
+    @cached_property
     def healed(self) -> int | None:
         """When the faults were over, by the store's clock."""
         return self.by["heal"][0]["t_store"] if self.by["heal"] else None
@@ -302,6 +307,11 @@ class History:
         for run in self.runs.values():
             for event, before, after in run.steps():
                 yield run, event, before, after
+
+
+def is_step(fault: Event) -> bool:
+    """Whether the store's clock was set."""
+    return bool(fault["kind"] == "step")
 
 
 def key_of(event: Event) -> Key:

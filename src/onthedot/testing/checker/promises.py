@@ -17,11 +17,16 @@ MEASURING_ERROR = 50_000  # µs: how far the witness's clock may be from the sto
 
 
 def s3_never_early(history: History) -> Iterator[Finding]:
-    """User code starts at or after the due instant, by the store's clock."""
+    """User code starts at or after the due instant, by the store's clock: as it goes, or, if it was set meanwhile, as
+    it went when the attempt was armed, for its node may not have heard of it."""
     for run in history.runs.values():
-        due = {event["attempt"]: event["due"] for event in run.events if event["ev"] == "arm"}
+        arms = {event["attempt"]: event for event in run.events if event["ev"] == "arm"}
         for start in run.starts:
-            early = due.get(start["attempt"], start["slot"]) - start["t_store"]
+            arm = arms.get(start["attempt"])
+            now = start["t_store"]
+            if arm is not None and history.stepped:
+                now = max(now, arm["t_store"] + start["t_mono"] - arm["t_mono"])
+            early = (start["slot"] if arm is None else arm["due"]) - now
             if early > MEASURING_ERROR:
                 yield start["seq"], f"attempt {start['attempt']} of run {run.id} started {early} µs early"
 
@@ -51,7 +56,7 @@ def s12_terms(history: History) -> Iterator[Finding]:
             if event["ev"] == "elect" and last is not None and event["inc"] != last["inc"]:
                 if event["term"] == last["term"]:
                     yield event["seq"], f"term {event['term']} has two holders"
-                elif last["until"] > event["t_store"] and not _left(history, last["inc"], event["seq"]):
+                elif _runs_on(history, last, event) and not _left(history, last["inc"], event["seq"]):
                     yield event["seq"], f"term {event['term']} was won while term {last['term']} was running"
             until = event["until"] if event["ev"] == "elect" else event["t_store"]
             current[event["shard"]] = event | {"until": until}
@@ -62,6 +67,12 @@ def s12_terms(history: History) -> Iterator[Finding]:
             known = history.job(event["job_id"], event["seq"])
             if known is None or known[0] != event["rev"]:
                 yield event["seq"], f"a plan for revision {event['rev']} was accepted, which was not current"
+
+
+def _runs_on(history: History, term: Event, at: Event) -> bool:
+    """Whether a term was running. One from before the store's clock was set back ends a whole term later."""
+    over = history.stepped and at["t_mono"] - term["t_mono"] > history.settings["term_ttl"]
+    return bool(term["until"] > at["t_store"] and not over)
 
 
 def _left(history: History, incarnation: str, seq: int) -> bool:

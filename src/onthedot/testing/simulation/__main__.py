@@ -31,7 +31,7 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=20)
     parser.add_argument("--every", type=float, default=40.0, help="mean seconds between faults")
-    parser.add_argument("--extra", default="", help="more kinds of faults: skew, late")
+    parser.add_argument("--extra", default="", help="more kinds of faults: step, skew, late")
     parser.add_argument("--layouts", type=float, default=0.0, help="mean seconds between changes of the shard count")
     parser.add_argument("--calm", action="store_true", help="no weather: nothing goes wrong but the faults")
     parser.add_argument("--faults", type=Path, help="a file of faults to use")
