@@ -61,7 +61,8 @@ class QueuesSlice(Protocol):
 
     async def pause_queue(self, name: str, *, reason: str, now: Micros | None = None) -> Queue:
         """From the answer on, nothing of this queue is given out or armed until it is resumed. Runs that are armed go
-        on; what is not started in time is missed as ever."""
+        on; what is not started in time is missed as ever. Runs that wait at gates are ready again, and places in limits
+        that they do not use pass to others: what they may hold is decided anew when they are armed."""
         ...
 
     async def resume_queue(self, name: str, *, now: Micros | None = None) -> Queue:

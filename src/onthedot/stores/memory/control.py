@@ -28,7 +28,7 @@ class Control(Jobs):
         self._replace(paused)
         if record.state is JobState.PAUSED:
             return Paused(paused, 0, 0, 0)
-        self.stand_aside(job_id)
+        self.stand_aside(self.of_job[job_id].values())
         withdrawn = 0
         for state in self.schedules[job_id].values():
             edge = self._edge(job_id, state.schedule_id, now)

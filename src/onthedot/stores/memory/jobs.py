@@ -45,7 +45,7 @@ class Jobs(Plan):
         self.dependencies.put(put.record.id, job.namespace, job.after)
         if old is not None:
             self.reroute(old.id)
-        self.stand_aside(put.record.id)
+        self.stand_aside(self.of_job[put.record.id].values())
         self._apply(put, windows, now)
         self.hints.send(Hint("schedules", now))
         self.hints.send(Hint("runs", now))

@@ -21,6 +21,7 @@ class Queues(Tables):
         known = self.queues.get(name, Queue(name))
         paused_at = self.read_clock(now) if known.paused_at is None else known.paused_at
         self.queues[name] = replace(known, paused_at=paused_at, reason=reason)
+        self.stand_aside([run for run in self.runs.values() if run.queue == name])
         return self.queues[name]
 
     async def resume_queue(self, name: str, *, now: Micros | None = None) -> Queue:

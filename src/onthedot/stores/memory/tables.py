@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from onthedot.clock import NEVER, Clock, Micros, SystemClock
@@ -324,10 +325,10 @@ class Tables:
         heapq.heappush(self.blocked[gate.key], (run.due_at, run.id))
         self.widest[gate.key] = max(gate.capacity, self.widest.get(gate.key, 0))
 
-    def stand_aside(self, job_id: int) -> None:
-        """Runs of the job that wait at gates are ready again, and places that others could use are given up: what
-        they may hold, and where they have to wait, is decided anew when they are armed."""
-        waiting = [run for run in self.of_job[job_id].values() if run.state is not RunState.RUNNING]
+    def stand_aside(self, runs: Iterable[Run]) -> None:
+        """Those of them that wait at gates are ready again, and places that others could use are given up: what they
+        may hold, and where they have to wait, is decided anew when they are armed."""
+        waiting = [run for run in runs if run.state is not RunState.RUNNING]
         for run in waiting:
             if run.blocked_on is not None:
                 run.blocked_on = None

@@ -39,10 +39,19 @@ UNBLOCK_JOB = """
 UPDATE runs SET blocked_on = NULL, reason = '', ready_at = due_at WHERE job_id = ? AND blocked_on IS NOT NULL
 """
 
-LIST_UNUSED_PLACES = """
-SELECT g.run_id, g.key FROM gate_holders g JOIN runs r ON r.id = g.run_id
-WHERE r.job_id = ? AND r.state <> 'running' AND g.until_end = 0 ORDER BY g.run_id
+UNBLOCK_QUEUE = """
+UPDATE runs INDEXED BY runs_blocked SET blocked_on = NULL, reason = '', ready_at = due_at
+WHERE queue = ? AND blocked_on IS NOT NULL
 """
+
+_UNUSED_PLACES = """
+SELECT g.run_id, g.key FROM gate_holders g CROSS JOIN runs r ON r.id = g.run_id
+WHERE r.{owner} = ? AND r.state <> 'running' AND g.until_end = 0 ORDER BY g.run_id
+"""
+
+LIST_UNUSED_PLACES = _UNUSED_PLACES.format(owner="job_id")
+
+LIST_UNUSED_PLACES_IN_QUEUE = _UNUSED_PLACES.format(owner="queue")
 
 
 def open_gates(tx: Transaction, run_ids: Sequence[int], *, ended: bool) -> None:
@@ -82,6 +91,13 @@ def stand_aside(tx: Transaction, job_id: int) -> None:
     may hold, and where they have to wait, is decided anew when they are armed."""
     tx.db.execute(UNBLOCK_JOB, (job_id,))
     for run_id, key in tx.db.execute(LIST_UNUSED_PLACES, (job_id,)).fetchall():
+        leave_gate(tx, key, run_id)
+
+
+def stand_aside_in(tx: Transaction, queue: str) -> None:
+    """The same for all runs of a queue."""
+    tx.db.execute(UNBLOCK_QUEUE, (queue,))
+    for run_id, key in tx.db.execute(LIST_UNUSED_PLACES_IN_QUEUE, (queue,)).fetchall():
         leave_gate(tx, key, run_id)
 
 

@@ -11,6 +11,7 @@ from onthedot.clock import NEVER, Micros
 from onthedot.route import LEADER_ROUTES, PLACED_ROUTES, placed_incarnation, placed_on, unranked
 from onthedot.stores.base import Hint, Placement, Queue, Term, Unplaced
 from onthedot.stores.queues import is_left_lying
+from onthedot.stores.sqlite.gates import stand_aside_in
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.nodes import check_term
 from onthedot.stores.sqlite.tables import Tables, lease_has_ended
@@ -77,6 +78,7 @@ class Queues(Tables):
     async def pause_queue(self, name: str, *, reason: str, now: Micros | None = None) -> Queue:
         def work(tx: Transaction) -> Queue:
             tx.db.execute(PAUSE, {"name": name, "now": self.read_clock(now), "reason": reason})
+            stand_aside_in(tx, name)
             return _find(tx.db, name)
 
         return await self.write(work)

@@ -371,6 +371,40 @@ async def check_a_later_slot_does_not_take_the_gate_before_an_earlier_one(bench:
 
 
 @check
+async def check_a_paused_queue_takes_no_place_from_others(bench: Workbench) -> None:
+    """Its runs leave the gates at which they wait, and the places in limits that passed to them and that they do not
+    use: another queue's run has them meanwhile. Resumed, they are armed anew. Who is running keeps its place."""
+    shared = Limit(1, name="shared")
+    here = await bench.define("here", queue="here", concurrency=shared)
+    there = await bench.define("there", queue="there", concurrency=shared)
+    gate, node = Gate("limit:name:shared:", 1, until_end=False), await bench.node()
+
+    async def held(record: JobRecord, count: int = 1) -> list[Lease]:
+        for _ in range(count):
+            await bench.submit(record, due=0)
+        return (await bench.reserve(node, seats=count, queues=(record.job.queue,), lapse=1000)).held
+
+    running, passed, waiting = await held(here, 3)
+    running = await pass_gate(bench, running, gate)
+    [other] = await held(there)
+    for lease in (passed, waiting, other):
+        assert isinstance(await ask(bench, lease, [gate], WAIT), Blocked)
+    await bench.finish(running)  # it passes to the second, which nobody has reserved yet
+    await bench.store.pause_queue("here", reason="", now=bench.now)
+    [taken] = (await bench.reserve(node, seats=9, queues=("here", "there"), lapse=1000)).held
+    assert taken.run_id == other.run_id
+    taken = await pass_gate(bench, taken, gate)
+    await bench.store.pause_queue("there", reason="", now=bench.now)
+    await bench.store.resume_queue("here", now=bench.now)
+    again = (await bench.reserve(node, seats=9, queues=("here", "there"), lapse=1000)).held
+    assert {lease.run_id for lease in again} == {passed.run_id, waiting.run_id}
+    assert isinstance(await ask(bench, again[0], [gate], WAIT), Blocked)
+    await bench.finish(taken)
+    [freed] = (await bench.reserve(node, seats=9, queues=("here",), lapse=1000)).held
+    assert freed.run_id == again[0].run_id
+
+
+@check
 async def check_an_expiry_that_was_asked_for_counts_at_a_gate(bench: Workbench) -> None:
     """A slot that waits is not missed; a submitted run that was to start by an instant, or not at all, is skipped."""
     record, node = await gated_job(bench), await bench.node()
