@@ -61,6 +61,7 @@ LIVE: frozenset[RunState] = frozenset(MOVES) - TERMINAL
 
 SLOT_PREFIX = "schedule:"
 BACKFILL_PREFIX = "backfill:"
+AFTER_PREFIX = "after:"
 
 
 def slot_trigger(schedule_id: str) -> str:
@@ -80,7 +81,7 @@ def manual_trigger(token: str) -> str:
 
 def after_trigger(run_id: int) -> str:
     """The trigger of a run that follows the end of another one."""
-    return f"after:{run_id}"
+    return f"{AFTER_PREFIX}{run_id}"
 
 
 def backfill_trigger(schedule_id: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, Self
 
 import onthedot as otd
 from onthedot.define.options import build_job
@@ -27,27 +27,27 @@ class Story:
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
 
-    def add(self, at: float, ev: str, src: str = "store", node: str = "a#1", **facts: Any) -> Story:
+    def add(self, at: float, ev: str, src: str = "store", node: str = "a#1", **facts: Any) -> Self:
         t = round(at * S)
         line = {"seq": len(self.events) + 1, "src": src, "t_store": t, "t_mono": t, "node": node, "ev": ev}
         self.events.append(line | facts)
         return self
 
-    def lease(self, at: float, ev: str, **facts: Any) -> Story:
+    def lease(self, at: float, ev: str, **facts: Any) -> Self:
         usual: dict[str, Any] = {
             "run": 1, "job_id": 1, "trigger": TRIGGER, "slot": 60 * S, "lease": "l1", "attempt": 1, "fence": 1,
             "inc": "A", "due": 60 * S, "rev": 1, "failures": 0, "recoveries": 0,
         }  # fmt: skip
         return self.add(at, ev, **usual | facts)
 
-    def verdict(self, at: float, ev: str = "finish", **facts: Any) -> Story:
+    def verdict(self, at: float, ev: str = "finish", **facts: Any) -> Self:
         usual: dict[str, Any] = {
             "run": 1, "lease": "l1", "attempt": 1, "inc": "A", "ok": True, "state": "succeeded",
             "outcome": "succeeded", "due": 0, "failed": False, "recovered": False, "ended": round(at * S),
         }  # fmt: skip
         return self.add(at, ev, **usual | facts)
 
-    def job(self, at: float, ev: str, **facts: Any) -> Story:
+    def job(self, at: float, ev: str, **facts: Any) -> Self:
         seen: dict[str, Any] = {"run": 1, "job": "job", "slot": 60 * S, "attempt": 1, "fence": 1, "mark": 0}
         return self.add(at, ev, "job", **seen | facts)
 

@@ -20,8 +20,9 @@ they tell of; `start` and `end` by the job itself: **the job is the oracle, not 
 | store | replan | `job_id`, `schedule`, `term`, `shard`, `layout`: its next slot was computed anew |
 | store | skip | `job_id`, `schedule`, `after`, `first`, `last`, `count`, `reason`; comes before its `plan` or `edit` |
 | store | withdraw, hold | `run`, `job_id`, `trigger`, `slot`; come before their `edit` or `pause` |
-| store | cancel | `run`, `kind` (the answer), `state`, `why`, `ended`; also what a delete or another slot has ended |
+| store | cancel | `run`, `kind` (the answer), `state`, `why`, `ended`, `due`; also what others have ended |
 | store | submit | `run`, `job_id`, `trigger`, `slot`, `body`, `key`, `expires`; a trigger by hand as well |
+| store | follow | `run`, `job_id`, `trigger`, `slot`, `due`: a job runs after the one whose end has just been told |
 | store | conflict | `job_id`, `key`, `body`: a submit that was refused |
 | store | reserve, arm | `run`, `job_id`, `trigger`, `slot`, `lease`, `attempt`, `fence`, `inc`, `due`, `rev`, |
 | | | `failures`, `recoveries`, `target`; reserve: `until`; arm: `gates`: [key, capacity, until the end], |

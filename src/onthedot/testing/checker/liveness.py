@@ -71,7 +71,8 @@ def _free_at(history: History, run: Run) -> int:
 
 
 def l3_on_time(history: History) -> Iterator[Finding]:
-    """When all is well, user code starts at its due instant; a submit, as soon as somebody could know of it."""
+    """When all is well, user code starts at its due instant; what was submitted or follows another, as
+    soon as somebody could know of it."""
     if history.healed is None:
         return
     calm = recovered_by(history)
@@ -79,7 +80,7 @@ def l3_on_time(history: History) -> Iterator[Finding]:
         first = next((event for event in run.events if event["ev"] in ("reserve", "arm")), None)
         if first is None or first["due"] < calm or not run.starts or _was_blocked(history, run):
             continue
-        known = [event["t_store"] for event in run.events if event["ev"] == "submit"]
+        known = [event["t_store"] for event in run.events if event["ev"] in ("submit", "follow")]
         resumed = history.resumed_at(first["job_id"], run.starts[0]["seq"])
         opened = history.opened_at(run, run.starts[0]["seq"])
         allowed = max(first["due"], min(known, default=0), resumed, opened) + ON_TIME

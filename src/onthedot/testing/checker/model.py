@@ -14,7 +14,10 @@ from onthedot.stores.definitions import decode
 from onthedot.testing.checker.history import Event
 
 _OF_RUNS = frozenset(
-    {"submit", "withdraw", "reserve", "arm", "block", "hold", "release", "finish", "reap", "expire", "cancel", "prune"}
+    {
+        *("submit", "follow", "withdraw", "reserve", "arm", "block", "hold", "release", "finish", "reap", "expire"),
+        *("cancel", "prune"),
+    }
 )
 _TERMINAL = frozenset({"succeeded", "dead", "cancelled", "lost", "skipped"})
 

@@ -129,7 +129,7 @@ def s25_urgency(history: History) -> Iterator[Finding]:
     waiting: dict[int, Event] = {}
     for event in history.events:
         match event["ev"]:
-            case "submit":
+            case "submit" | "follow":
                 if history.runs[event["run"]].events[0] is event:  # asked again, it is the same run
                     waiting[event["run"]] = event
             case "reserve" | "arm" | "cancel" | "expire" | "hold" | "prune":

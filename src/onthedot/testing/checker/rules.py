@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from onthedot.testing.checker import control, gates, holding, liveness, places, promises, shards, slots, witness
+from onthedot.testing.checker import (
+    control,
+    dependencies,
+    gates,
+    holding,
+    liveness,
+    places,
+    promises,
+    shards,
+    slots,
+    witness,
+)
 from onthedot.testing.checker.history import Event
 from onthedot.testing.checker.model import History
 
@@ -61,12 +72,14 @@ RULES: dict[str, Rule] = {
     "S23": places.s23_every_node,
     "S24": places.s24_rates,
     "S25": places.s25_urgency,
+    "S26": dependencies.s26_followers,
     "L1": liveness.l1_terminal,
     "L2": shards.l2_leaders,
     "L3": liveness.l3_on_time,
     "L4": liveness.l4_no_orphans,
     "L6": shards.l6_passes,
     "L7": shards.l7_settled,
+    "L8": dependencies.l8_followed,
     "matching by key": witness.by_key,
     "matching by time": witness.by_time,
     "no bugs": promises.no_bugs,

@@ -31,7 +31,7 @@ def s1_unique(history: History) -> Iterator[Finding]:
             case "withdraw":
                 planned.discard(key_of(event))
                 ids.pop(key_of(event), None)
-            case "submit" | "reserve" | "arm" | "expire":
+            case "submit" | "follow" | "reserve" | "arm" | "expire":
                 key = key_of(event)
                 if ids.setdefault(key, event["run"]) != event["run"]:
                     yield event["seq"], f"key {key} is run {ids[key]} and run {event['run']}"
@@ -44,18 +44,18 @@ def _planned(event: Event) -> list[Key]:
 
 
 def s2_no_phantom(history: History) -> Iterator[Finding]:
-    """User code starts only for a run that was planned or submitted before."""
+    """User code starts only for a run that was planned or submitted before, or follows another."""
     known: set[Key] = set()
     seen: set[int] = set()
     for event in history.events:
         match event["ev"]:
             case "plan":
                 known |= set(_planned(event))
-            case "submit":
+            case "submit" | "follow":
                 known.add(key_of(event))
             case "reserve" | "arm":
                 if key_of(event) not in known:
-                    yield event["seq"], f"run {event['run']} was never planned or submitted"
+                    yield event["seq"], f"run {event['run']} was never planned or submitted, and follows none"
                 seen.add(event["run"])
             case "start":
                 if event["run"] not in seen:

@@ -64,8 +64,8 @@ def draw_actions(
     """Some 150 actions an hour. Each kind has its own source of chance: more of one shifts nothing in another."""
     chance = Chance(f"{seed} actions")
     found = [Action(at + chance.between(0, 20), "put", chance.whole(nodes), name) for at, name in puts]
-    found += _submits(Chance(f"{seed} submits"), names, nodes, seconds)
-    found += _controls(Chance(f"{seed} controls"), names, nodes, seconds)
+    found += draw_submits(Chance(f"{seed} submits"), names, nodes, seconds)
+    found += draw_controls(Chance(f"{seed} controls"), names, nodes, seconds)
     found += _places(Chance(f"{seed} places"), nodes, seconds)
     return tuple(sorted(found, key=lambda action: (action.at, action.kind, action.job)))
 
@@ -81,10 +81,13 @@ def draw_layouts(seed: str, nodes: int, seconds: float, every: float) -> tuple[A
     return tuple(found)
 
 
-def _submits(chance: Chance, names: Sequence[str], nodes: int, seconds: float) -> list[Action]:
+def draw_submits(
+    chance: Chance, names: Sequence[str], nodes: int, seconds: float, *, every: float = 100
+) -> list[Action]:
+    """Runs of these jobs are asked for, some under a key, and read; two within so many seconds."""
     found: list[Action] = []
     used: list[Action] = []  # with a key
-    when = chance.between(0, 100)
+    when = chance.between(0, every)
     while when < seconds:
         delay = chance.choice((0.0, 0.0, chance.between(0, 5), chance.between(5, 60)))
         expires = chance.choice((0.0, 0.0, chance.between(0.5, 30)))
@@ -107,13 +110,17 @@ def _submits(chance: Chance, names: Sequence[str], nodes: int, seconds: float) -
         found.append(
             Action(round(when + chance.between(0, 60), 3), "read", chance.whole(nodes), "", luck=chance.fraction())
         )
-        when += chance.between(0, 100)
+        when += chance.between(0, every)
     return found
 
 
-def _controls(chance: Chance, names: Sequence[str], nodes: int, seconds: float) -> list[Action]:
+def draw_controls(
+    chance: Chance, names: Sequence[str], nodes: int, seconds: float, *, every: float = 120
+) -> list[Action]:
+    """These jobs are paused and resumed, or deleted and defined anew; runs are cancelled; two within so many
+    seconds."""
     found = []
-    when = chance.between(0, 120)
+    when = chance.between(0, every)
     while when < seconds:
         at, node, job, luck = round(when, 3), chance.whole(nodes), chance.choice(names), chance.fraction()
         later = round(when + chance.between(5, 180), 3)
@@ -128,7 +135,7 @@ def _controls(chance: Chance, names: Sequence[str], nodes: int, seconds: float) 
         else:
             found.append(Action(at, "delete", node, job))
             found.append(Action(later, "put", chance.whole(nodes), job))
-        when += chance.between(0, 120)
+        when += chance.between(0, every)
     return found
 
 

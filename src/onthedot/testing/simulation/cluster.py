@@ -28,6 +28,7 @@ from onthedot.testing.simulation import workload as workloads
 from onthedot.testing.simulation.actions import Action, Client, draw_layouts
 from onthedot.testing.simulation.cable import CALLER
 from onthedot.testing.simulation.chance import Chance
+from onthedot.testing.simulation.dependents import with_dependents
 from onthedot.testing.simulation.faults import CALM, Fault, Weather
 from onthedot.testing.simulation.jobs import registry
 from onthedot.testing.simulation.loop import PROCESS, ClusterLoop
@@ -93,9 +94,10 @@ class Scenario:
                     self.seed, nodes=self.nodes, seconds=seconds, every=self.fault_every, extra=self.extra_faults
                 )
             )
-        work = self.workload or workloads.generate(
-            self.seed, start=START, nodes=self.nodes, seconds=max(WORKDAY, seconds + SETTLE), jobs=self.jobs
-        )
+        work, workday = self.workload, max(WORKDAY, seconds + SETTLE)
+        if work is None:
+            work = workloads.generate(self.seed, start=START, nodes=self.nodes, seconds=workday, jobs=self.jobs)
+            work = with_dependents(work, self.seed, nodes=self.nodes, seconds=workday)
         if self.layout_every and self.workload is None:
             layouts = draw_layouts(self.seed, self.nodes, seconds + SETTLE / 3, self.layout_every)
             actions = sorted([*work.actions, *layouts], key=lambda action: action.at)

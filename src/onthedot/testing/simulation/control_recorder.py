@@ -9,7 +9,7 @@ from typing import Any
 
 from onthedot.job import JobState
 from onthedot.retention import Cut, Pruned
-from onthedot.run import LIVE, RunRecord, RunState, slot_trigger
+from onthedot.run import AFTER_PREFIX, LIVE, RunRecord, RunState, slot_trigger
 from onthedot.stores.base import CancelAnswer, Paused, Resumed, Store, Window
 from onthedot.testing.checker import Journal
 
@@ -33,6 +33,8 @@ class ControlRecorder:
         self._journal = journal
         self._names: dict[int, tuple[str, str]] = {}  # name and namespace of every job that was ever stored
         self._ended: set[int] = set()  # runs that are in history, as far as the history tells
+        self._namespaces: set[str] = set()  # of jobs that run after others
+        self._followed: set[int] = set()  # runs of such jobs that were told of
         if store.clock is None:
             raise TypeError(f"expected a store on this machine's clock, got {store!r}")
         self.clock = store.clock
@@ -66,10 +68,26 @@ class ControlRecorder:
                 self._note("withdraw", **of)
             elif now.state is RunState.CANCELLED:
                 self._ended.add(number)
-                self._note("cancel", **of, kind="cancelled", state=str(now.state), why=now.reason, ended=now.ended_at)
+                self._note(
+                    "cancel", **of, kind="cancelled", state=str(now.state), why=now.reason, ended=now.ended_at,
+                    due=old.due_at,
+                )  # fmt: skip
             else:
                 self._ended.add(number)
                 self._note("expire", **of, state=str(now.state), reason=now.reason, ended=now.ended_at)
+
+    async def _note_followers(self) -> None:
+        """After a write that may have ended runs: the runs of other jobs that it has inserted."""
+        for namespace in sorted(self._namespaces):
+            live = await self._store.list_runs(namespace=namespace, states=LIVE, limit=_ALL)
+            new = [run for run in live if run.trigger.startswith(AFTER_PREFIX) and run.id not in self._followed]
+            for run in sorted(new, key=lambda run: run.id):
+                self._followed.add(run.id)
+                job_id = max(number for number, name in self._names.items() if name == (run.job, namespace))
+                self._note(
+                    "follow", run=run.id, job_id=job_id, trigger=run.trigger, slot=run.slot_at, due=run.due_at,
+                    target=run.target,
+                )  # fmt: skip
 
     def _note_plans(self, job_id: int, revision: int, before: Look, after: Look) -> dict[str, list[Any]]:
         """The new skips and runs of a definition change; its marks, as schedule → [before, after]."""
@@ -135,6 +153,7 @@ class ControlRecorder:
         count = await self._store.delete_job(job_id, **options)
         await self._note_gone(job_id, before.runs, (await self._look(job_id)).runs)
         self._note("delete", job_id=job_id, answer=count)
+        await self._note_followers()
         return count
 
     async def cancel(self, run_ids: Sequence[int], *, why: str, **options: Any) -> list[CancelAnswer]:
@@ -146,10 +165,12 @@ class ControlRecorder:
                 self._ended.add(number)
                 job = await self._store.get_job(run.job, namespace=run.namespace)
                 of = {"job_id": job.id if job else 0, "trigger": run.trigger, "slot": run.slot_at, "target": run.target}
+                of["due"] = run.due_at
             self._note(
                 "cancel", run=number, **of, kind=answer.kind, state=str(answer.state or ""), why=why,
                 ended=self.clock.now(),
             )  # fmt: skip
+        await self._note_followers()
         return answers
 
     # ── upkeep ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -39,6 +39,8 @@ class Recorder(PlaceRecorder):
         if put.change != "unchanged":
             job_id, revision = put.record.id, put.record.revision
             self._names[job_id] = job.name, job.namespace
+            if job.after is not None:
+                self._namespaces.add(job.namespace)
             after = await self._look(job_id)
             await self._note_gone(job_id, before.runs, after.runs)
             marks = self._note_plans(job_id, revision, before, after)
@@ -183,12 +185,14 @@ class Recorder(PlaceRecorder):
         answers = await self._store.finish(finishes, **options)
         for finish, ok in zip(finishes, answers, strict=True):
             await self._note_verdict("finish", finish.lease, finish.verdict, ok, finish.ended_at)
+        await self._note_followers()
         return answers
 
     async def reap(self, verdicts: Sequence[tuple[Lease, Verdict]], **options: Any) -> list[bool]:
         answers = await self._store.reap(verdicts, **options)
         for (lease, verdict), ok in zip(verdicts, answers, strict=True):
             await self._note_verdict("reap", lease, verdict, ok, self.clock.now())
+        await self._note_followers()
         return answers
 
     async def _note_verdict(self, ev: str, lease: Lease, verdict: Verdict, ok: bool, ended: int) -> None:
@@ -214,6 +218,7 @@ class Recorder(PlaceRecorder):
                 "expire", run=run.id, job_id=job.id if job else 0, trigger=run.trigger, slot=run.slot_at,
                 target=run.target, state=str(run.state), reason=run.reason, ended=run.ended_at or 0,
             )  # fmt: skip
+        await self._note_followers()
         return missed
 
     async def get_run(self, run_id: int) -> RunRecord | None:
