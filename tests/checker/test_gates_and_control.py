@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onthedot.testing.checker import check
-from tests.checker.made_up import SCHEDULE, TRIGGER, S, Story, beginning, changed, definition, good, without
+from tests.checker.made_up import SCHEDULE, TRIGGER, S, Story, beginning, changed, good, without
 from tests.checker.test_rules import calm, renumbered
 
 OVERLAP: list[Any] = ["overlap:1:", 1, True]
@@ -114,6 +114,13 @@ def overlapping(*faults: dict[str, Any]) -> Story:
     return story.add(75, "start", "job", node="b#1", **seen).job(80, "end", outcome="done").verdict(80, ok=False)
 
 
+def between(*, aside: bool) -> Story:
+    """Run 2 holds a limit and waits at its next gate; another run takes the limit."""
+    other: list[Any] = ["limit:name:other:", 1, False]
+    story = block(beginning().add(59, "submit", **SUBMIT), 59.5, other, gates=[LIMIT, other])
+    return (story.add(59.6, "aside", run=2) if aside else story).lease(59.9, "arm", gates=[LIMIT])
+
+
 def waiting(until: float) -> Story:
     """When all is well: run 1 ends at 105, and run 2 waits at its gate until somebody takes it."""
     story = calm().add(100, "submit", **SUBMIT).lease(100, "arm", gates=[LIMIT]).job(100, "start")
@@ -132,16 +139,6 @@ def long_wait(*, told: str) -> Story:
     return renumbered(story)
 
 
-def stood_aside(story: Story) -> Story:
-    """Run 1 holds a limit and waits at the next gate; its job is edited; run 2 takes the limit."""
-    two: list[Any] = ["limit:name:x:", 1, False]
-    story.lease(59, "reserve", fence=0, until=round(59.5 * S)).add(59, "submit", **SUBMIT)
-    story.lease(59, "block", gate=two[0], holder=9, gates=[LIMIT, two])
-    text, marks = definition(args={"mark": 0}, timeout="1m"), mark(66, 66)
-    story.add(59.5, "edit", job="job", job_id=1, rev=2, change="changed", definition=text, marks=marks)
-    return second(story, 60, LIMIT)
-
-
 def asked_when_calm(until: float) -> Story:
     story = calm().lease(100, "arm").job(100, "start")
     ended(cancel(story, 101, "asked", state="running"), until).add(400, "over", "nemesis")
@@ -150,6 +147,7 @@ def asked_when_calm(until: float) -> Story:
 
 GOOD = {
     "a limit passed on": second(ended(block(armed(LIMIT), 60.5, LIMIT)), 61.1, LIMIT),
+    "a limit left by who stands aside": between(aside=True),
     "an overlap gate passed on": second(ended(block(armed(OVERLAP), 60.5, OVERLAP)), 61.1, OVERLAP),
     "a slot skipped at a held gate": skipped(armed(OVERLAP), 60.5, 1),
     "a slot skipped for one that a rate delays": skipped(delayed(ended(armed(OVERLAP)), 62, OVERLAP), 63, 2),
@@ -157,7 +155,6 @@ GOOD = {
         block(beginning().add(59, "submit", **SUBMIT), 60, LIMIT, gates=[OVERLAP, LIMIT]), 61, 2, run=1
     ),
     "overlapping after a freeze": overlapping(FREEZE),
-    "a place in a limit given up by an edit": changed(stood_aside(beginning()), "arm", rev=2),
     "a run cancelled while it waits": cancel(
         beginning().lease(59, "reserve", fence=0, until=61 * S), 59.5, "cancelled"
     ),
@@ -176,7 +173,7 @@ GOOD = {
 }  # fmt: skip
 BAD = {
     ("S5", "two at a limit of one"): second(armed(LIMIT), 60.5, LIMIT),
-    ("S5", "a place in a limit that is still held"): without(stood_aside(beginning()), "edit", nth=1),
+    ("S5", "a limit taken from who waits at its next gate"): between(aside=False),
     ("S6", "a fence that went back at a gate"): ended(
         second(changed(armed(OVERLAP), "arm", fence=7), 60.5, OVERLAP)
     ),

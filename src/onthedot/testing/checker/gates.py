@@ -8,7 +8,7 @@ then.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -25,21 +25,13 @@ DISTURBING = frozenset({"crash", "freeze", "stop", "cut", "deaf", "flaky", "slow
 class Holders:
     """Who holds which gate, moved along by the events of runs."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self) -> None:
         self.of_gate: defaultdict[str, set[int]] = defaultdict(set)
         self._of_run: defaultdict[int, dict[str, bool]] = defaultdict(dict)  # key → whether until the end
-        self._running: set[int] = set()
-        self._jobs = {run.id: run.key[0] for run in history.runs.values() if run.key}
-        asides = sorted((event["seq"], event["job_id"]) for ev in ("edit", "pause") for event in history.by[ev])
-        self._asides = deque(asides)
 
     def take(self, event: Event, before: State, after: State) -> list[tuple[str, int, bool, set[int]]]:
         """The gates that this event takes anew: key, capacity, whether until the end, and who else holds them. Who
         waits at its second gate keeps its first, and who is delayed by a rate its overlap gate."""
-        while self._asides and self._asides[0][0] < event["seq"]:
-            self._stand_aside(self._asides.popleft()[1])
-        if after.name == RunState.RUNNING:
-            self._running.add(event["run"])
         gates = event.get("gates", ())
         if event["ev"] == "block":
             gates = gates[: [key for key, _, _ in gates].index(event["gate"])]
@@ -52,20 +44,13 @@ class Holders:
             self._of_run[run][key] = until_end
         return taken
 
-    def _stand_aside(self, job_id: int) -> None:
-        """A job was edited or paused: those of its runs that wait have given up their places in limits."""
-        for run in [run for run in self._of_run if self._jobs[run] == job_id and run not in self._running]:
-            for key in [key for key, until_end in self._of_run[run].items() if not until_end]:
-                self.of_gate[key].discard(run)
-                del self._of_run[run][key]
-
-    def leave(self, run: int, before: State, after: State) -> list[str]:
-        """The gates that open because the run moves on."""
+    def leave(self, event: Event, before: State, after: State) -> list[str]:
+        """The gates that open because the run moves on, or stands aside."""
+        run = event["run"]
         if run not in self._of_run:
             return []
         out = before.name == RunState.RUNNING and after.name != RunState.RUNNING
-        if out:
-            self._running.discard(run)
+        out = out or (event["ev"] in ("aside", "hold") and before.name != RunState.RUNNING)
         opened = [key for key, until_end in self._of_run[run].items() if after.terminal or (out and not until_end)]
         for key in opened:
             self.of_gate[key].discard(run)
@@ -75,12 +60,12 @@ class Holders:
 
 def s5_limits(history: History) -> Iterator[Finding]:
     """For every limit: no more runs hold it than it has room for."""
-    holders = Holders(history)
+    holders = Holders()
     for event, run, before, after in history.moves:
         for key, capacity, until_end, others in holders.take(event, before, after):
             if not until_end and len(others) >= capacity:
                 yield event["seq"], f"run {run.id} passed {key}, which {sorted(others)} hold, {capacity} at the most"
-        holders.leave(run.id, before, after)
+        holders.leave(event, before, after)
 
 
 def s6_fences(history: History) -> Iterator[Finding]:
@@ -100,7 +85,7 @@ def s11_overlap(history: History) -> Iterator[Finding]:
     """Of a job that does not overlap itself at most one run is between its first arm and its end; a run is skipped only
     while another holds the gate; only slots are replaced; and executions overlap in time only if the older one's node
     was frozen, cut off or killed."""
-    holders = Holders(history)
+    holders = Holders()
     waited: defaultdict[str, set[int]] = defaultdict(set)
     no_slots: set[str] = set()  # leases
     for event, run, before, after in history.moves:
@@ -117,7 +102,7 @@ def s11_overlap(history: History) -> Iterator[Finding]:
             yield event["seq"], f"run {run.id} was replaced, and it is no slot: {run.key[1]}"
         if event["ev"] == "arm" and not is_slot(event["trigger"]):
             no_slots.add(event["lease"])
-        holders.leave(run.id, before, after)
+        holders.leave(event, before, after)
         if after.terminal:
             for waiting in waited.values():
                 waiting.discard(run.id)
@@ -207,7 +192,7 @@ class _Watch:
         self._calm = calm
         self._waiters: dict[int, _Waiter] = {}
         self._changed: defaultdict[str, int] = defaultdict(int)  # gate → when its number of holders last fell
-        self._holders = Holders(history)
+        self._holders = Holders()
 
     def findings(self) -> Iterator[Finding]:
         for event, run, before, after in self._history.moves:
@@ -217,7 +202,7 @@ class _Watch:
                 for waiter in [waiter for waiter in self._waiters.values() if waiter.gate == key]:
                     yield from self._gone_on(waiter, event)
             self._holders.take(event, before, after)
-            for key in self._holders.leave(run.id, before, after):
+            for key in self._holders.leave(event, before, after):
                 self._changed[key] = event["t_store"]
             if event["ev"] == "block":
                 [capacity] = [capacity for key, capacity, _ in event["gates"] if key == event["gate"]]

@@ -29,6 +29,7 @@ they tell of; `start` and `end` by the job itself: **the job is the oracle, not 
 | | | `rate`: [key, most, per, burst], `quick`: it may have been taken beyond the seats |
 | store | gone, busy, block | `run`, `lease`, `inc`: an `arm` that was refused; block: the run waits at `gate`, which |
 | | | `holder` has, after taking those before it in `gates` |
+| store | aside | `run`, which met a closed gate: its job was edited or its queue stopped, and it keeps no limit |
 | store | recount | `freed`: gates had been left closed |
 | store | release | `run`, `lease`, `ok`; by a rate: `delayed`, `due`, `gates` that it keeps |
 | store | finish, reap | `run`, `lease`, `attempt`, `inc`, `ok`, `state`, `outcome`, `due`, `failed`, `recovered`, |

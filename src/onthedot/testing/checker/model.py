@@ -16,7 +16,7 @@ from onthedot.testing.checker.history import Event
 _OF_RUNS = frozenset(
     {
         *("submit", "follow", "withdraw", "reserve", "arm", "block", "hold", "release", "finish", "reap", "expire"),
-        *("cancel", "prune"),
+        *("cancel", "prune", "aside"),
     }
 )
 _TERMINAL = frozenset({"succeeded", "dead", "cancelled", "lost", "skipped"})

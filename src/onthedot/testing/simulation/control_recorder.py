@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,7 @@ class ControlRecorder:
         self._journal = journal
         self._names: dict[int, tuple[str, str]] = {}  # name and namespace of every job that was ever stored
         self._ended: set[int] = set()  # runs that are in history, as far as the history tells
+        self._at_gates: set[int] = set()  # runs that met a closed gate, and were not armed since
         self._namespaces: set[str] = set()  # of jobs that run after others
         self._followed: set[int] = set()  # runs of such jobs that were told of
         if store.clock is None:
@@ -75,6 +76,13 @@ class ControlRecorder:
             else:
                 self._ended.add(number)
                 self._note("expire", **of, state=str(now.state), reason=now.reason, ended=now.ended_at)
+
+    def _note_aside(self, runs: Iterable[RunRecord]) -> None:
+        """After a write that sends those that wait at gates back: they hold no limit any more."""
+        for run in runs:
+            if run.id in self._at_gates and run.state is not RunState.RUNNING:
+                self._at_gates.discard(run.id)
+                self._note("aside", run=run.id)
 
     async def _note_followers(self) -> None:
         """After a write that may have ended runs: the runs of other jobs that it has inserted."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onthedot.run import LIVE
 from onthedot.stores.base import Placement, Queue, Term
 from onthedot.testing.simulation.control_recorder import ControlRecorder
+
+_ALL = 1_000_000
 
 
 class PlaceRecorder(ControlRecorder):
@@ -15,6 +18,8 @@ class PlaceRecorder(ControlRecorder):
     async def pause_queue(self, name: str, **options: Any) -> Queue:
         queue = await self._store.pause_queue(name, **options)
         self._note("stop_queue", queue=name)
+        live = await self._store.list_runs(states=LIVE, limit=_ALL)
+        self._note_aside(run for run in live if run.queue == name)
         return queue
 
     async def resume_queue(self, name: str, **options: Any) -> Queue:

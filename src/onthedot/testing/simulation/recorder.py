@@ -48,6 +48,7 @@ class Recorder(PlaceRecorder):
                 "edit", job=job.name, job_id=job_id, rev=revision, change=put.change, definition=encode(job),
                 marks=marks,
             )  # fmt: skip
+            self._note_aside(after.runs.values())
         return put
 
     def _last_of(self, job: Job) -> int:
@@ -135,6 +136,7 @@ class Recorder(PlaceRecorder):
                 waiting = {number: run for number, run in waiting.items() if number not in replaced}
             if isinstance(answer, Armed):
                 taken = [list(gate) for gate in ask.gates] if ask is not None else []
+                self._at_gates.discard(lease.run_id)
                 rate = list(ask.rate) if ask is not None and ask.rate is not None else None
                 self._note_lease("arm", lease, answer.fence, answer.attempt, gates=taken, rate=rate)
                 continue
@@ -164,6 +166,7 @@ class Recorder(PlaceRecorder):
                     ended=self.clock.now(),
                 )  # fmt: skip
             case Blocked(gate=gate, holder=holder):
+                self._at_gates.add(lease.run_id)
                 found = [[one.key, one.capacity, one.until_end] for one in ask.gates] if ask is not None else []
                 self._note("block", **of, gate=gate, holder=holder, gates=found)
                 held_by = await self._store.get_run(holder) if _replaces(ask) and gate.startswith("overlap:") else None
