@@ -100,10 +100,32 @@ def divided() -> Workload:
     return replace(busy(), actions=tuple(changes))
 
 
+def families() -> Workload:
+    """Parents that end well, badly, at the second try and not at all, and children of every kind; one has children."""
+    own = {"args": {"mark": 0}, "overlap": "allow"}
+    options: dict[str, dict[str, Any]] = {
+        "steady": own | {"schedule": otd.every("9s")},
+        "tries": own | {"schedule": otd.every("11s"), "retry": otd.Retry(3, delay="2s", jitter=False)},
+        "once": own | {"schedule": otd.every("8s"), "guarantee": "at_most_once"},
+        "all": {"after": otd.After("steady", "tries", "once")},
+        "any": {"after": otd.After("steady", "tries", any=True)},
+        "failed": {"after": otd.After("tries", "once", any=True, on="failure")},
+        "either": {"after": otd.After("tries", "once", on="either")},
+        "grandchild": {"after": otd.After("all", "any")},
+    }
+    jobs = {
+        name: build_job(Call(handler=name), {"name": name, "args": {"mark": 0}} | given)
+        for name, given in options.items()
+    }
+    behaviours = {name: Behaviour(0.1, 1.0) for name in jobs}
+    behaviours |= {"tries": Behaviour(0.5, 3.0, 0.5), "once": Behaviour(3.0, 6.0, 0.1)}
+    return Workload(jobs, behaviours, (), ())
+
+
 def directed(name: str) -> Scenario:
     """A scenario of a committed fault file: calm but for its faults, twelve minutes. Files with `gates` in their names
-    are for jobs with gates, those with `shards` for four nodes that divide the planning among them, and those with
-    `places` for jobs whose place matters."""
+    are for jobs with gates, those with `shards` for four nodes that divide the planning among them, those with `places`
+    for jobs whose place matters, and those with `parents` for jobs that run after others."""
     scenario = Scenario(
         seed=name, minutes=12, weather=CALM, workload=busy(), faults=tuple(read(name)),
         settings=Settings(seats=8, ahead=8),
@@ -112,6 +134,8 @@ def directed(name: str) -> Scenario:
         return replace(scenario, nodes=4, workload=divided())
     if "places" in name:
         return replace(scenario, workload=placing(), settings=Settings(seats=4, ahead=4))
+    if "parents" in name:
+        return replace(scenario, workload=families())
     if "gates" not in name:
         return scenario
     short = replace(scenario.settings, retention=brief(120 * SECOND), prune_every=20 * SECOND)

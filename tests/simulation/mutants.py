@@ -17,7 +17,7 @@ from onthedot.run import RunState
 from onthedot.stores.base import Window
 from onthedot.stores.memory import MemoryStore
 from onthedot.verdict import Finish
-from tests.simulation import control_mutants, place_mutants, shard_mutants
+from tests.simulation import control_mutants, dependent_mutants, place_mutants, shard_mutants
 
 
 class NoFenceOnFinish(MemoryStore):
@@ -190,6 +190,7 @@ def _mutant(rules: str, faults: str, **how) -> Mutant:
 PLACES = "places-of-leaders-that-sleep"
 DYING, LOST = "gates-whose-holders-die", "gates-whose-answers-are-lost"
 DIVIDED = "shards-whose-nodes-come-and-go"
+UNHEARD, WIDOWED = "parents-whose-answers-are-lost", "parents-whose-nodes-die"
 
 MUTANTS = {
     "no fence on finish": _mutant("S7", "frozen-with-an-outcome", store=NoFenceOnFinish),
@@ -224,4 +225,9 @@ MUTANTS = {
     "plan ignores the layout": _mutant("S12", DIVIDED, store=shard_mutants.LayoutUnchecked),
     "terms outlive their layout": _mutant("S12", DIVIDED, store=shard_mutants.TermsOutliveTheirLayout),
     "owners among the dead": _mutant("L7", DIVIDED, build=shard_mutants.owners_among_the_dead),
+    "a retried parent is forgotten": _mutant("S26 L8", UNHEARD, store=dependent_mutants.RetriedParentForgotten),
+    "all is any": _mutant("S26", WIDOWED, store=dependent_mutants.AllIsAny),
+    "a finish that comes again is followed again": _mutant("S26", UNHEARD, store=dependent_mutants.FollowedTwice),
+    "a lost parent is forgotten": _mutant("S26 L8", WIDOWED, store=dependent_mutants.ReaperForgetsDependents),
+    "a set is used twice": _mutant("S26", UNHEARD, store=dependent_mutants.SetKeptWhenUsed),
 }
