@@ -156,7 +156,7 @@ class ResumePlansTwice(MemoryStore):
         for window in windows if not dry_run else ():
             state = self.schedules[job_id][window.schedule_id]
             state.watermark, _ = marks[window.schedule_id]
-            state.next_at = window.slots[0].slot_at if window.slots else state.next_at
+            self.expect(state, window.slots[0].slot_at if window.slots else state.next_at)
         return resumed
 
 

@@ -125,7 +125,8 @@ class EditForgetsWatermark(MemoryStore):
     def _continue(self, state, window, now):
         kept = state.watermark, state.next_at
         planned = super()._continue(state, replace(window, slots=()), now)
-        state.watermark, state.next_at = kept
+        state.watermark = kept[0]
+        self.expect(state, kept[1])
         return planned
 
 

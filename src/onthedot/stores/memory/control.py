@@ -56,6 +56,7 @@ class Control(Jobs):
         self.jobs[record.id] = record
         for state in self.schedules[record.id].values():
             state.record = record
+            self.expect(state, state.next_at)  # a planner that found it while it was paused has dropped it
 
     def _hold_back(self, run: Run) -> None:
         run.state = RunState.SCHEDULED

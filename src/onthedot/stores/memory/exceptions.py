@@ -69,8 +69,8 @@ class Exceptions(Control):
             state.watermark = slot_at
         if delay is not None:
             state.last_end = counts_from(slot_at, moved_to, now)
-            state.next_at = state.last_end + delay
-            self.hints.send(Hint("schedules", state.next_at))
+            self.expect(state, state.last_end + delay)
+            self.hints.send(Hint("schedules", state.last_end + delay))
         return True
 
     def _instead(self, run: NewRun, now: Micros) -> int:

@@ -163,7 +163,7 @@ class Jobs(Plan):
         open_runs = self.runs_of(state.record.id, slot_trigger(state.schedule_id))
         next_at = edge if state.last_end is None else max(edge, state.last_end + delay)
         state.watermark = min(state.watermark, edge)
-        state.next_at = None if open_runs else next_at
+        self.expect(state, None if open_runs else next_at)
 
     async def get_job(self, name: str, *, namespace: str = "default") -> JobRecord | None:
         job_id = self.names.get((namespace, name))

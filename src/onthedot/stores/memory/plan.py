@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -18,15 +19,25 @@ class Plan(Tables):
 
     async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0, layout: int | None = None) -> Due:
         self.check_layout(layout, shard)
-        due = [
-            (state.next_at, state.record.id, state)
-            for job_id in self.jobs_of(shard)
-            if self.jobs[job_id].state is JobState.ACTIVE
-            for state in self.schedules[job_id].values()
-            if state.next_at is not None and state.next_at <= until
-        ]
-        due.sort(key=lambda entry: (entry[0], entry[1], entry[2].schedule_id))
-        return Due([replace(state) for _, _, state in due[:limit]], more=len(due) > limit)
+        kept: set[tuple[Micros, int, str]] = set()
+        due: list[ScheduleState] = []
+        while self.coming and self.coming[0][0] <= until and len(due) <= limit:
+            entry = heapq.heappop(self.coming)
+            state = self._expected(*entry)
+            if state is None or entry in kept:
+                continue  # it has moved on, or is in it twice
+            kept.add(entry)
+            if self.is_in_shard(state.record.id, shard):
+                due.append(state)
+        for entry in kept:
+            heapq.heappush(self.coming, entry)
+        return Due([replace(state) for state in due[:limit]], more=len(due) > limit)
+
+    def _expected(self, next_at: Micros, job_id: int, schedule_id: str) -> ScheduleState | None:
+        """The schedule that an entry is for, if that is still its next slot and its job is active."""
+        state = self.schedules[job_id].get(schedule_id)
+        current = state is not None and state.next_at == next_at and self.jobs[job_id].state is JobState.ACTIVE
+        return state if current else None
 
     async def plan(
         self, term: Term, windows: Sequence[tuple[ScheduleState, Window]], *, now: Micros | None = None
@@ -59,7 +70,7 @@ class Plan(Tables):
         self.record_skips(state, window, now)
         self._keep_exceptions(state, window, now)
         state.watermark = window.end
-        state.next_at = window.next_at
+        self.expect(state, window.next_at)
         if window.slots:
             self.hints.send(Hint("runs", min(slot.due for slot in window.slots)))
         return self.last_run - before

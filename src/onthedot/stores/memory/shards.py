@@ -67,5 +67,5 @@ class Shards(Tables):
             return False
         if (record.revision, state.watermark) != (row.revision, row.watermark) or state.next_at is None:
             return False
-        state.next_at = row.next_at
+        self.expect(state, row.next_at)
         return True

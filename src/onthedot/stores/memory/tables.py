@@ -2,7 +2,7 @@
 
 A run that may be taken sits in its queue's heap under `ready_at`: its due instant while scheduled, the instant
 at which the reservation lapses while reserved. Entries are not removed when a run moves on; one that no longer
-matches its run is dropped when it comes up.
+matches its run is dropped when it comes up. So it is with schedules, in one heap under `next_at`.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ class Tables:
         self.jobs: dict[int, JobRecord] = {}
         self.names: dict[tuple[str, str], int] = {}
         self.schedules: dict[int, dict[str, ScheduleState]] = {}
+        self.coming: list[tuple[Micros, int, str]] = []  # a heap: next slot, job and schedule
         self.dropped_ahead: dict[tuple[int, str], tuple[FateAhead, ...]] = {}  # exceptions of schedules that are gone
         self.delays: dict[tuple[int, str], Micros] = {}  # of schedules with a fixed delay
         self.dependencies = Dependencies()
@@ -158,8 +159,18 @@ class Tables:
 
     def jobs_of(self, shard: int) -> list[int]:
         """The jobs in a shard's buckets."""
+        return [job_id for job_id in self.schedules if self.is_in_shard(job_id, shard)]
+
+    def is_in_shard(self, job_id: int, shard: int) -> bool:
+        """Whether a job is in a shard's buckets."""
         shards = self.current_layout.shards
-        return [job_id for job_id in self.schedules if shards == 1 or shard_of(bucket_of(job_id), shards) == shard]
+        return shards == 1 or shard_of(bucket_of(job_id), shards) == shard
+
+    def expect(self, state: ScheduleState, next_at: Micros | None) -> None:
+        """A schedule's next slot is at this instant: from there on planners find it."""
+        state.next_at = next_at
+        if next_at is not None:
+            heapq.heappush(self.coming, (next_at, state.record.id, state.schedule_id))
 
     def insert(self, key: RunKey, *, due_at: Micros, now: Micros, expires_at: Micros | None, args: str | None) -> int:
         """A new run, or the one that has this key already, live or ended."""
@@ -385,5 +396,5 @@ class Tables:
         if delay is None or state is None or run.key.trigger != slot_trigger(schedule_id):
             return
         state.last_end = ended_at
-        state.next_at = ended_at + delay
-        self.hints.send(Hint("schedules", state.next_at))
+        self.expect(state, ended_at + delay)
+        self.hints.send(Hint("schedules", ended_at + delay))
