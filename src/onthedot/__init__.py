@@ -31,8 +31,10 @@ from onthedot.settings import Settings
 if TYPE_CHECKING:
     from onthedot.blocking import BlockingScheduler
     from onthedot.define.calls import BoundCall, JobFunction
+    from onthedot.run import RunState
     from onthedot.scheduler import Scheduler
     from onthedot.tasks.context import Context
+    from onthedot.tasks.hooks import Ended
     from onthedot.verbs import Run, Verbs
 
 __version__ = "0.1.0"
@@ -43,8 +45,10 @@ _LATER = {
     "BlockingScheduler": "onthedot.blocking",
     "BoundCall": "onthedot.define.calls",
     "Context": "onthedot.tasks.context",
+    "Ended": "onthedot.tasks.hooks",
     "JobFunction": "onthedot.define.calls",
     "Run": "onthedot.verbs",
+    "RunState": "onthedot.run",
     "Scheduler": "onthedot.scheduler",
     "Verbs": "onthedot.verbs",
 }
@@ -67,6 +71,7 @@ __all__ = [
     "DefinitionError",
     "DependencyCycle",
     "DuplicateJob",
+    "Ended",
     "Guarantee",
     "Job",
     "JobFunction",
@@ -80,6 +85,7 @@ __all__ = [
     "Retry",
     "Run",
     "RunFailed",
+    "RunState",
     "ScheduleError",
     "Scheduler",
     "Settings",

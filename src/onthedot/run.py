@@ -27,7 +27,23 @@ from onthedot.route import Priority
 
 
 class RunState(StrEnum):
-    """Where a run stands."""
+    """Where a run stands. A member is its text: `"dead" == RunState.DEAD`.
+
+    >>> import asyncio, onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job
+    ... async def report() -> None:
+    ...     raise ValueError("no data")
+    >>> async def main() -> None:
+    ...     async with sched:
+    ...         run = await sched.submit("report")
+    ...         try:
+    ...             await run.result(timeout="10s")
+    ...         except otd.RunFailed:
+    ...             print([dead.error for dead in await sched.list_runs(states=[otd.RunState.DEAD])])
+    >>> asyncio.run(main())
+    ['ValueError: no data']
+    """
 
     SCHEDULED = "scheduled"
     RESERVED = "reserved"

@@ -24,7 +24,24 @@ H = TypeVar("H", bound=Hook)
 
 
 class Ended(NamedTuple):
-    """What a hook is told: how an attempt ended, and what follows from it."""
+    """What a hook is told: how an attempt ended, and what follows from it.
+
+    >>> import asyncio, onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> told = asyncio.Event()
+    >>> async def thank(ended: otd.Ended) -> None:
+    ...     print(ended.job, ended.outcome.value, ended.result)
+    ...     told.set()
+    >>> @sched.job(on_success=thank)
+    ... async def add(a: int, b: int) -> int:
+    ...     return a + b
+    >>> async def main() -> None:
+    ...     async with sched:
+    ...         await sched.submit(add.call(1, 2))
+    ...         await told.wait()
+    >>> asyncio.run(main())
+    add succeeded 3
+    """
 
     job: str
     run_id: int

@@ -1,0 +1,47 @@
+"""A service whose jobs fail: retried with growing waits, then kept as dead letters, and somebody is told.
+
+`python dead_letters.py`. A dead run stays (90 days, unless you choose otherwise) with its error and each of its tries.
+"""
+
+import asyncio
+
+import onthedot as otd
+
+sched = otd.Scheduler("sqlite:///dead_letters.db")
+
+
+class Refused(Exception):
+    """The other side has said no, and will say it again: not worth another try."""
+
+
+@sched.job(retry=otd.Retry(3, delay="50ms", backoff="exponential", on=(ConnectionError,)))
+async def deliver(ctx: otd.Context, to: str) -> str:
+    if to == "closed":
+        raise Refused("we have moved")
+    if to == "away" or ctx.attempt < 3:
+        raise ConnectionError("nobody answers")
+    return f"{to} has it, at try {ctx.attempt}"
+
+
+@sched.hooks.on_dead
+async def tell(ended: otd.Ended) -> None:  # called when the verdict is stored; here you would send a message
+    print(f"dead: run {ended.run_id} of {ended.job}: {ended.error}")
+
+
+async def main() -> None:
+    async with sched:
+        runs = [await sched.submit(deliver.call(to=to), key=f"deliver:{to}") for to in ("here", "away", "closed")]
+        for run in runs:
+            try:
+                print(await run.result(timeout="30s"))
+            except otd.RunFailed as failed:
+                print(failed)
+        dead = await sched.list_runs("deliver", states=[otd.RunState.DEAD])
+        print({run.id: len(await sched.history(run.id)) for run in sorted(dead, key=lambda run: run.id)})
+
+
+asyncio.run(main())
+# prints: here has it, at try 3
+# prints: dead: run 2 of deliver: ConnectionError: nobody answers
+# prints: dead: run 3 of deliver: Refused: we have moved
+# prints: {2: 3, 3: 1}

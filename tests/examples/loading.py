@@ -1,0 +1,22 @@
+"""An example as a module of its own, with its database in the folder of the test."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def load(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Loaded anew for each test: a scheduler belongs to one program, and so do its jobs."""
+    monkeypatch.chdir(folder)
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
