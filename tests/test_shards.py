@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pytest
 
 import onthedot as otd
-from onthedot import scheduler
 from onthedot.errors import DefinitionError
 from onthedot.policy import shards as policy
 from onthedot.stores import shards as stores
@@ -20,12 +19,6 @@ def test_what_the_docstrings_show_is_true(module):
     found = doctest.testmod(module)
     assert found.attempted
     assert not found.failed
-
-
-def test_the_docstring_of_set_shards_is_true():
-    tests = doctest.DocTestFinder(recurse=False).find(scheduler.Scheduler.set_shards, globs={})
-    runner = doctest.DocTestRunner()
-    assert [runner.run(test).failed for test in tests] == [0]
 
 
 async def test_there_cannot_be_any_number_of_shards():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from types import TracebackType
@@ -58,6 +59,7 @@ def _through(
     def ask(self: BlockingScheduler, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._ask(verb(self.scheduler, *args, **kwargs))
 
+    ask.__doc__ = inspect.getdoc(verb)  # said in `Verbs`
     return ask
 
 
@@ -84,7 +86,13 @@ class BlockingScheduler:
         self._changing = threading.Lock()
 
     def start(self) -> None:
-        """Open the store, store the jobs, and begin. Handlers that are coroutines run on the portal's loop."""
+        """Open the store, store the jobs, and begin. Handlers that are coroutines run on the portal's loop.
+
+        >>> blocking.start()
+        >>> blocking.result(blocking.submit(add.call(2, 3)), timeout="10s")
+        5
+        >>> blocking.stop()
+        """
         with self._changing:
             if self._portal is not None:
                 raise StateError("the scheduler is running already; stop it before you start it again")
@@ -97,7 +105,13 @@ class BlockingScheduler:
             self._portal = portal
 
     def stop(self) -> None:
-        """Drain: take no new work, let attempts end (up to `settings.grace`), hand over, close. Twice is fine."""
+        """Drain: take no new work, let attempts end (up to `settings.grace`), hand over, close. Twice is fine.
+
+        >>> import atexit
+        >>> blocking.start()
+        >>> _ = atexit.register(blocking.stop)  # at the end of the program at the latest
+        >>> blocking.stop()
+        """
         with self._changing:
             portal, self._portal = self._portal, None
             if portal is not None:
@@ -107,7 +121,15 @@ class BlockingScheduler:
                     portal.close()
 
     def stop_now(self) -> None:
-        """Do not wait any longer for attempts: called on another thread while `stop` is waiting."""
+        """Do not wait any longer for attempts: called on another thread while `stop` is waiting.
+
+        >>> import threading
+        >>> blocking.start()
+        >>> impatient = threading.Timer(30, blocking.stop_now)
+        >>> impatient.start()
+        >>> blocking.stop()
+        >>> impatient.cancel()
+        """
         self.scheduler.stop_now()
 
     def __enter__(self) -> BlockingScheduler:

@@ -33,10 +33,13 @@ class Scheduler(SchedulerVerbs):
 
     >>> import onthedot as otd
     >>> sched = otd.Scheduler("memory:")
-    >>> @sched.job(schedule=otd.every("10s"), timeout="5s")
-    ... async def tick() -> None: ...
-    >>> sched.jobs["tick"].timeout
-    datetime.timedelta(seconds=5)
+    >>> @sched.job(schedule=otd.cron("0 9 1 1 *"), timeout="20m")
+    ... async def report(region: str = "eu") -> str:
+    ...     return f"all is well in {region}"
+    >>> async with sched:
+    ...     run = await sched.submit(report.call(region="us"))
+    ...     print(await run.result(timeout="10s"))
+    all is well in us
     """
 
     def __init__(
@@ -75,6 +78,11 @@ class Scheduler(SchedulerVerbs):
         on_dead.
 
         What comes back is the function still, with `call(…)` to submit: see `JobFunction`.
+
+        >>> @sched.job(schedule=otd.every("10s"), retry=otd.Retry(5, on=(ConnectionError,)), overlap="skip")
+        ... def refresh(ctx: otd.Context, table: str = "prices") -> None: ...
+        >>> sched.jobs["refresh"].retry.attempts
+        5
         """
 
         def define(handler: Callable[..., Any]) -> JobFunction[Any, Any, Any]:
@@ -94,7 +102,14 @@ class Scheduler(SchedulerVerbs):
         return define if function is None else define(function)
 
     def add(self, job: Job) -> Job:
-        """Define a job from a `Job` value. Its handler, if it calls one, must be registered."""
+        """Define a job from a `Job` value. Its handler, if it calls one, must be registered.
+
+        >>> from datetime import timedelta
+        >>> nap = otd.Sleep(duration=timedelta(seconds=1))
+        >>> job = sched.add(otd.Job(name="nap", task=nap, schedules=(otd.every("1h"),)))
+        >>> sorted(sched.jobs)
+        ['nap', 'report']
+        """
         check_job(job)
         self._check_new(job.name)
         problem = self.registry.check(job)
@@ -112,17 +127,36 @@ class Scheduler(SchedulerVerbs):
 
     @property
     def hooks(self) -> Hooks:
-        """What is called after attempts of any job: `@sched.hooks.on_dead`, `on_failure`, `on_success`."""
+        """What is called after attempts of any job: `@sched.hooks.on_dead`, `on_failure`, `on_success`.
+
+        >>> @sched.hooks.on_dead
+        ... async def tell(ended: otd.Ended) -> None:
+        ...     print(f"run {ended.run_id} of {ended.job} has failed for good: {ended.error}")
+        """
         return self.registry.hooks
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Be told of every event, on the engine's thread. Subscribe before `start`."""
+        """Be told of every event, on the engine's thread. Subscribe before `start`.
+
+        >>> told: list[str] = []
+        >>> sched.subscribe(lambda event: told.append(type(event).__name__))
+        >>> async with sched:
+        ...     pass
+        >>> told[0], told[-1]
+        ('NodeJoined', 'NodeLeft')
+        """
         self._events.subscribe(subscriber)
 
     # ── run ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def start(self) -> None:
-        """Open the store, store the jobs, and begin. Handlers that are coroutines run on this event loop."""
+        """Open the store, store the jobs, and begin. Handlers that are coroutines run on this event loop.
+
+        >>> await sched.start()
+        >>> len(await sched.list_jobs())
+        1
+        >>> await sched.stop()
+        """
         if self._thread is not None:
             raise StateError("the scheduler is running already; stop it before you start it again")
         for job in self.jobs.values():
@@ -140,20 +174,38 @@ class Scheduler(SchedulerVerbs):
             raise
 
     async def stop(self) -> None:
-        """Drain: take no new work, let attempts end (up to `settings.grace`), hand over, close."""
+        """Drain: take no new work, let attempts end (up to `settings.grace`), hand over, close.
+
+        >>> await sched.start()
+        >>> await sched.stop()
+        >>> await sched.stop()  # twice is fine
+        """
         if self._thread is not None:
             thread, self._thread = self._thread, None
             self._stopping = thread
             await thread.stop()
 
     def stop_now(self) -> None:
-        """Do not wait any longer for attempts: called while `stop` is waiting."""
+        """Do not wait any longer for attempts: called while `stop` is waiting.
+
+        >>> import asyncio
+        >>> await sched.start()
+        >>> _ = await asyncio.gather(sched.stop(), asyncio.to_thread(sched.stop_now))
+        """
         thread = self._thread or self._stopping
         if thread is not None:
             thread.hurry()
 
     async def broken(self) -> None:
-        """Wait until the engine breaks, and raise what broke it. Returns if it is stopped in order."""
+        """Wait until the engine breaks, and raise what broke it. Returns if it is stopped in order.
+
+        >>> import asyncio
+        >>> async with sched:
+        ...     broken = asyncio.create_task(sched.broken())
+        ...     done, waiting = await asyncio.wait({broken}, timeout=0.01)  # beside whatever else ends your program
+        ...     print(broken in done)
+        False
+        """
         error = await asyncio.shield(self._running().ended)
         if error is not None:
             raise error

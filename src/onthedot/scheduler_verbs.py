@@ -64,19 +64,6 @@ class SchedulerVerbs(Verbs):
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def put(self, job: Job) -> PutJob:
-        """Store a definition while everything runs: created, changed (a new revision) or unchanged.
-
-        Its handler, if it calls one, must be registered in this program.
-
-        >>> import asyncio, onthedot as otd
-        >>> from datetime import timedelta
-        >>> async def main() -> None:
-        ...     async with otd.Scheduler("memory:") as sched:
-        ...         nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.every("1h"),))
-        ...         print((await sched.put(nap)).change, (await sched.put(nap)).change)
-        >>> asyncio.run(main())
-        created unchanged
-        """
         check_job(job)
         problem = self.registry.check(job)
         if problem is not None:
@@ -90,15 +77,12 @@ class SchedulerVerbs(Verbs):
         return put
 
     async def remove(self, job: str) -> int:
-        """End a job; how many waiting runs were cancelled with it. Running attempts end, and are not tried again."""
-
         async def work(store: Store) -> int:
             return await store.delete_job((await self._stored(store, job)).id)
 
         return await self._running().on_store(work)
 
     async def pause(self, job: str, *, reason: str = "", until: datetime | None = None) -> Paused:
-        """Stop planning and starting runs of a job, until it is resumed (by itself at `until`). Running ones go on."""
         at = None if until is None else to_micros(until)
 
         async def work(store: Store) -> Paused:
@@ -107,7 +91,6 @@ class SchedulerVerbs(Verbs):
         return await self._running().on_store(work)
 
     async def resume(self, job: str, *, missed: Missed = "none", dry_run: bool = False) -> Resumed:
-        """Let a paused job go on. `missed` says what becomes of the slots of the pause; `dry_run` only tells."""
         if missed not in ("none", "last", "all"):
             raise DefinitionError(f"missed: expected 'none', 'last' or 'all', got {missed!r}")
 
@@ -119,79 +102,27 @@ class SchedulerVerbs(Verbs):
         return await self._running().on_store(work)
 
     async def get_job(self, job: str) -> JobRecord | None:
-        """A job as it is stored, or None."""
-
         async def read(store: Store) -> JobRecord | None:
             return await store.get_job(job, namespace=self._namespace_of(job))
 
         return await self._running().on_store(read)
 
     async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
-        """The stored jobs, by namespace and name."""
-
         async def read(store: Store) -> list[JobRecord]:
             return await store.list_jobs(limit=limit)
 
         return await self._running().on_store(read)
 
     async def set_shards(self, shards: int) -> Layout:
-        """Divide the planning of all jobs among so many nodes (64 at the most), of those that there are.
-
-        State of the cluster, kept in the store: one is enough unless a single planner has too much to do. All terms end
-        with the change, and the next ones begin within seconds; what is planned already is not touched.
-
-        >>> import asyncio, onthedot as otd
-        >>> async def main() -> None:
-        ...     async with otd.Scheduler("memory:") as sched:
-        ...         print(await sched.set_shards(4))
-        >>> asyncio.run(main())
-        Layout(version=2, shards=4)
-        """
-
         async def work(store: Store) -> Layout:
             return await store.set_shards(shards)
 
         return await self._running().on_store(work)
 
     async def skip_next(self, job: str, *, slot: datetime | None = None) -> Excepted:
-        """Leave out the next slot of a job, of whichever schedule; or the one that `slot` names.
-
-        The slot is skipped(cancelled), whatever is edited or paused until then; all others stay as they are. One that
-        has begun is left alone: `SlotSettled`. Called twice, it leaves out two; with `slot` it is the same one.
-
-        >>> import asyncio, onthedot as otd
-        >>> sched = otd.Scheduler("memory:")
-        >>> @sched.job(schedule=otd.cron("0 9 1 1 *"))
-        ... async def report() -> None: ...
-        >>> async def main() -> None:
-        ...     async with sched:
-        ...         skipped = await sched.skip_next("report")
-        ...         print(f"{skipped.slot:%d %B %H:%M}", skipped.reason, skipped.run_id)
-        >>> asyncio.run(main())
-        01 January 09:00 cancelled None
-        """
         return await self._except(job, slot, None)
 
     async def move_next(self, job: str, *, to: To, slot: datetime | None = None) -> Excepted:
-        """Run the next slot of a job at another instant; or the slot that `slot` names. Which one, and the run's id.
-
-        `to` is an instant; or a timedelta or text like "+2h", counted from the slot; or "now". ISO text without an
-        offset is in the schedule's own zone. The slot is skipped(moved), and a run by hand takes its place in the same
-        write. A slot that has begun is left alone: `SlotSettled`. A fixed delay goes on from the new instant. Called
-        twice, it moves two slots; with `slot` the second call says where the first one went.
-
-        >>> import asyncio, onthedot as otd
-        >>> sched = otd.Scheduler("memory:")
-        >>> @sched.job(schedule=otd.cron("0 9 1 1 *"))
-        ... async def report() -> None: ...
-        >>> async def main() -> None:
-        ...     async with sched:
-        ...         moved = await sched.move_next("report", to="+2h")
-        ...         run = await sched.get_run(moved.run_id)
-        ...         print(f"{moved.slot:%H:%M}", moved.reason, (run.due_at - moved.slot_at) // 1_000_000)
-        >>> asyncio.run(main())
-        09:00 moved 7200
-        """
         return await self._except(job, slot, to)
 
     async def _except(self, job: str, slot: datetime | None, to: To | None) -> Excepted:
@@ -216,23 +147,6 @@ class SchedulerVerbs(Verbs):
         dry_run: bool = False,
         limit: int = 10_000,
     ) -> Backfill:
-        """Run the slots of a range in the past, from `start` on and up to but without `end`, one run for each, the
-        oldest first: of all schedules of the job, or of the one that `schedule` names by its id.
-
-        The runs are due at once, and `ctx.scheduled_at` is the slot. A slot that has run is run again; a slot that was
-        backfilled before is not, for as long as that run is kept. More than `limit` slots are refused. `dry_run` only
-        tells. Local times are those of the schedule. Subscribers hear of each 500 runs.
-
-        >>> import asyncio, onthedot as otd
-        >>> sched = otd.Scheduler("memory:")
-        >>> @sched.job(schedule=otd.cron("0 9 * * *"))
-        ... async def report() -> None: ...
-        >>> async def main() -> None:
-        ...     async with sched:
-        ...         print(await sched.backfill("report", "2026-01-01T00:00", "2026-01-08T00:00", dry_run=True))
-        >>> asyncio.run(main())
-        report: 7 slots from 2026-01-01T09:00Z to 2026-01-07T09:00Z, 7 new runs would be made
-        """
         asked = Range(start, end, schedule, limit)
 
         async def work(store: Store) -> Backfill:
@@ -255,13 +169,6 @@ class SchedulerVerbs(Verbs):
         expires: Duration | None = None,
         key: str = "",
     ) -> Run:
-        """Ask for one run of a job, now or after `delay`. Stored when this returns.
-
-        `job` is a name or a function, with `args`; or a call that holds its arguments (`report.call(region="eu")`),
-        which a type checker can look at. With a `key` it is asked for once, however often this is called: the same key
-        and arguments give the same run (`created` is False), other arguments raise `KeyConflict`. A run that has not
-        started when it `expires` (counted from its due instant) is skipped.
-        """
         wanted = self._wanted(job, args, submit_trigger(self._ids.token()), key)
         [run] = await self._ask_for([wanted], delay, expires)
         return run
@@ -274,23 +181,6 @@ class SchedulerVerbs(Verbs):
         expires: Duration | None = None,
         keys: Sequence[str] = (),
     ) -> list[Run]:
-        """Ask for many runs, 500 to a write; one handle each, in order. `keys`, if given, has one for each.
-
-        Every argument is checked before anything is written. Each write is whole; if one fails, those before it stay:
-        with keys the same call may be made again.
-
-        >>> import asyncio, onthedot as otd
-        >>> sched = otd.Scheduler("memory:")
-        >>> @sched.job
-        ... async def square(n: int) -> int:
-        ...     return n * n
-        >>> async def main() -> None:
-        ...     async with sched:
-        ...         runs = await sched.submit_many(square.call(n) for n in range(1000))
-        ...         print(sum(await asyncio.gather(*(run.result(timeout="20s") for run in runs))))
-        >>> asyncio.run(main())
-        332833500
-        """
         asked = list(jobs)
         if keys and len(keys) != len(asked):
             raise DefinitionError(f"keys: expected one for each of {len(asked)} runs, got {len(keys)}")
@@ -302,7 +192,6 @@ class SchedulerVerbs(Verbs):
         return await self._ask_for(wanted, delay, expires)
 
     async def trigger(self, job: Asked, args: Mapping[str, Any] | None = None) -> Run:
-        """Ask for one run now, by hand. A run beside the schedule's own, never in place of one."""
         [run] = await self._ask_for([self._wanted(job, args, manual_trigger(self._ids.token()))])
         return run
 
@@ -376,8 +265,6 @@ class SchedulerVerbs(Verbs):
     # ── runs that exist ──────────────────────────────────────────────────────────────────────────────────────
 
     async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:
-        """Cancel a run: at once if it waits; if it runs, it is asked to stop."""
-
         async def work(store: Store) -> CancelAnswer:
             [answer] = await store.cancel([int(run_id)], why=why)
             return answer
@@ -385,8 +272,6 @@ class SchedulerVerbs(Verbs):
         return await self._running().on_store(work)
 
     async def get_run(self, run_id: int) -> RunRecord | None:
-        """A run, live or finished."""
-
         async def read(store: Store) -> RunRecord | None:
             return await store.get_run(int(run_id))
 
@@ -395,7 +280,6 @@ class SchedulerVerbs(Verbs):
     async def list_runs(
         self, job: str | None = None, *, states: Iterable[RunState] | None = None, limit: int = 100
     ) -> list[RunRecord]:
-        """Live runs first, by due instant; then finished ones, newest end first."""
         namespace = "default" if job is None else self._namespace_of(job)
 
         async def read(store: Store) -> list[RunRecord]:
@@ -404,41 +288,18 @@ class SchedulerVerbs(Verbs):
         return await self._running().on_store(read)
 
     async def history(self, run_id: int) -> list[AttemptRecord]:
-        """The ended attempts of a run, in order."""
-
         async def read(store: Store) -> list[AttemptRecord]:
             return await store.list_attempts(int(run_id))
 
         return await self._running().on_store(read)
 
     async def logs(self, run_id: int) -> list[LogRecord]:
-        """What the attempts of a run have logged, in order.
-
-        >>> import asyncio, onthedot as otd
-        >>> sched = otd.Scheduler("memory:")
-        >>> @sched.job
-        ... def greet(ctx: otd.Context, name: str) -> None:
-        ...     ctx.log(f"hello, {name}")
-        >>> async def main() -> None:
-        ...     async with sched:
-        ...         run = await sched.submit(greet.call("Ada"))
-        ...         await run.result(timeout="10s")
-        ...         print(await sched.logs(run))
-        >>> asyncio.run(main())
-        [LogRecord(attempt=1, text='hello, Ada\\n')]
-        """
-
         async def read(store: Store) -> list[LogRecord]:
             return await store.list_logs(int(run_id))
 
         return await self._running().on_store(read)
 
     async def result(self, run_id: int, *, timeout: Duration | None = None) -> Json:
-        """Wait until a run has ended, and what its handler has returned.
-
-        `RunFailed` if it did not succeed, `UnknownRun` if there is no such run (any more), `TimeoutError` if it has not
-        ended in time: then it goes on.
-        """
         seconds = None if timeout is None else micros(parse_duration(timeout, what="timeout")) / SECOND
 
         async def wait(engine: Engine) -> RunRecord | None:

@@ -105,7 +105,11 @@ class Settings:
             raise DefinitionError(problems, subject="settings")
 
     def with_leases(self, length: timedelta | Micros) -> Settings:
-        """The same settings with the node's lease at `length` and the periods around it in proportion."""
+        """The same settings with the node's lease at `length` and the periods around it in proportion.
+
+        >>> Settings().with_leases(timedelta(seconds=30)).beat_every // SECOND
+        8
+        """
         ttl = length // timedelta(microseconds=1) if isinstance(length, timedelta) else length
         scale = ttl / (15 * SECOND)
 

@@ -26,6 +26,8 @@ Asked = str | Callable[..., Any] | BoundCall
 class Verbs(Protocol):
     """What can be asked of onthedot. Jobs are named; runs are given by id, or by their handle, which is one.
 
+    In the examples `sched` is the one of `Scheduler`, with its job `report`.
+
     >>> async def nightly(onthedot: Verbs) -> int:
     ...     return len(await onthedot.list_runs("report"))
     """
@@ -33,40 +35,107 @@ class Verbs(Protocol):
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def put(self, job: Job) -> PutJob:
-        """Store a definition while everything runs: created, changed (a new revision) or unchanged. One transaction,
-        with the runs of its next moments."""
+        """Store a definition while everything runs: created, changed (a new revision) or unchanged.
+
+        Its handler, if it calls one, must be registered in this program.
+
+        >>> from datetime import timedelta
+        >>> nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.every("1h"),))
+        >>> async with sched:
+        ...     print((await sched.put(nap)).change, (await sched.put(nap)).change)
+        created unchanged
+        """
         ...
 
     async def remove(self, job: str) -> int:
-        """End a job; how many waiting runs were cancelled with it. Running attempts end, and are not tried again."""
+        """End a job; how many waiting runs were cancelled with it. Running attempts end, and are not tried again.
+
+        >>> async with sched:
+        ...     later = await sched.submit("report", delay="1h")
+        ...     print(await sched.remove("report"), await later.state())
+        1 cancelled
+        """
         ...
 
     async def pause(self, job: str, *, reason: str = "", until: datetime | None = None) -> Paused:
-        """Stop planning and starting runs of a job, until it is resumed (by itself at `until`). Running ones go on."""
+        """Stop planning and starting runs of a job, until it is resumed (by itself at `until`). Running ones go on.
+
+        >>> async with sched:
+        ...     paused = await sched.pause("report", reason="stocktaking")
+        ...     print(paused.record.state, paused.record.pause_reason)
+        paused stocktaking
+        """
         ...
 
     async def resume(self, job: str, *, missed: Missed = "none", dry_run: bool = False) -> Resumed:
-        """Let a paused job go on. `missed` says what becomes of the slots of the pause; `dry_run` only tells."""
+        """Let a paused job go on. `missed` says what becomes of the slots of the pause; `dry_run` only tells.
+
+        >>> async with sched:
+        ...     _ = await sched.pause("report")
+        ...     resumed = await sched.resume("report", missed="last")
+        ...     print(resumed.record.state, "slots to run now:", len(resumed.slots))
+        active slots to run now: 0
+        """
         ...
 
     async def get_job(self, job: str) -> JobRecord | None:
-        """A job as it is stored, or None."""
+        """A job as it is stored, or None.
+
+        >>> async with sched:
+        ...     stored = await sched.get_job("report")
+        ...     print(stored.job.name, stored.revision, stored.state, await sched.get_job("reprot"))
+        report 1 active None
+        """
         ...
 
     async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
-        """The stored jobs, by namespace and name."""
+        """The stored jobs, by namespace and name.
+
+        >>> async with sched:
+        ...     print([stored.job.name for stored in await sched.list_jobs()])
+        ['report']
+        """
         ...
 
     async def set_shards(self, shards: int) -> Layout:
-        """Divide the planning of all jobs among so many nodes, of those that there are."""
+        """Divide the planning of all jobs among so many nodes (64 at the most), of those that there are.
+
+        State of the cluster, kept in the store: one is enough unless a single planner has too much to do. All terms end
+        with the change, and the next ones begin within seconds; what is planned already is not touched.
+
+        >>> async with sched:
+        ...     print(await sched.set_shards(4))
+        Layout(version=2, shards=4)
+        """
         ...
 
     async def skip_next(self, job: str, *, slot: datetime | None = None) -> Excepted:
-        """Leave out the next slot of a job, of whichever schedule; or the one that `slot` names."""
+        """Leave out the next slot of a job, of whichever schedule; or the one that `slot` names.
+
+        The slot is skipped(cancelled), whatever is edited or paused until then; all others stay as they are. One that
+        has begun is left alone: `SlotSettled`. Called twice, it leaves out two; with `slot` it is the same one.
+
+        >>> async with sched:
+        ...     skipped = await sched.skip_next("report")
+        ...     print(f"{skipped.slot:%d %B %H:%M}", skipped.reason, skipped.run_id)
+        01 January 09:00 cancelled None
+        """
         ...
 
     async def move_next(self, job: str, *, to: To, slot: datetime | None = None) -> Excepted:
-        """Run the next slot of a job at another instant; or the slot that `slot` names."""
+        """Run the next slot of a job at another instant; or the slot that `slot` names. Which one, and the run's id.
+
+        `to` is an instant; or a timedelta or text like "+2h", counted from the slot; or "now". ISO text without an
+        offset is in the schedule's own zone. The slot is skipped(moved), and a run by hand takes its place in the same
+        write. A slot that has begun is left alone: `SlotSettled`. A fixed delay goes on from the new instant. Called
+        twice, it moves two slots; with `slot` the second call says where the first one went.
+
+        >>> async with sched:
+        ...     moved = await sched.move_next("report", to="+2h")
+        ...     run = await sched.get_run(moved.run_id)
+        ...     print(f"{moved.slot:%H:%M}", moved.reason, (run.due_at - moved.slot_at) // 1_000_000)
+        09:00 moved 7200
+        """
         ...
 
     async def backfill(
@@ -79,7 +148,17 @@ class Verbs(Protocol):
         dry_run: bool = False,
         limit: int = 10_000,
     ) -> Backfill:
-        """Run the slots of a range in the past, one run for each; `dry_run` only tells."""
+        """Run the slots of a range in the past, from `start` on and up to but without `end`, one run for each, the
+        oldest first: of all schedules of the job, or of the one that `schedule` names by its id.
+
+        The runs are due at once, and `ctx.scheduled_at` is the slot. A slot that has run is run again; a slot that was
+        backfilled before is not, for as long as that run is kept. More than `limit` slots are refused. `dry_run` only
+        tells. Local times are those of the schedule. Subscribers hear of each 500 runs.
+
+        >>> async with sched:
+        ...     print(await sched.backfill("report", "2020-01-01T00:00", "2026-01-01T00:00", dry_run=True))
+        report: 6 slots from 2020-01-01T09:00Z to 2025-01-01T09:00Z, 6 new runs would be made
+        """
         ...
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -93,7 +172,18 @@ class Verbs(Protocol):
         expires: Duration | None = None,
         key: str = "",
     ) -> Run:
-        """Ask for one run of a job, now or after `delay`. Stored when this returns."""
+        """Ask for one run of a job, now or after `delay`. Stored when this returns.
+
+        `job` is a name or a function, with `args`; or a call that holds its arguments (`report.call(region="eu")`),
+        which a type checker can look at. With a `key` it is asked for once, however often this is called: the same key
+        and arguments give the same run (`created` is False), other arguments raise `KeyConflict`. A run that has not
+        started when it `expires` (counted from its due instant) is skipped.
+
+        >>> async with sched:
+        ...     run = await sched.submit(report.call("us"), key="report:us", delay="10ms", expires="1h")
+        ...     print(run.created, await run.result(timeout="10s"))
+        True all is well in us
+        """
         ...
 
     async def submit_many(
@@ -104,33 +194,86 @@ class Verbs(Protocol):
         expires: Duration | None = None,
         keys: Sequence[str] = (),
     ) -> list[Run]:
-        """Ask for many runs, in as few writes as that takes; one handle each, in order."""
+        """Ask for many runs, 500 to a write; one handle each, in order. `keys`, if given, has one for each.
+
+        Every argument is checked before anything is written. Each write is whole; if one fails, those before it stay:
+        with keys the same call may be made again.
+
+        >>> @sched.job
+        ... async def square(n: int) -> int:
+        ...     return n * n
+        >>> async with sched:
+        ...     runs = await sched.submit_many(square.call(n) for n in range(1000))
+        ...     print(sum([await run.result(timeout="20s") for run in runs]))
+        332833500
+        """
         ...
 
     async def trigger(self, job: Asked, args: Mapping[str, Any] | None = None) -> Run:
-        """Ask for one run now, by hand. A run beside the schedule's own, never in place of one."""
+        """Ask for one run now, by hand. A run beside the schedule's own, never in place of one.
+
+        >>> async with sched:
+        ...     run = await sched.trigger("report", {"region": "asia"})
+        ...     print(await run.result(timeout="10s"))
+        all is well in asia
+        """
         ...
 
     async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:
-        """Cancel a run: at once if it waits; if it runs, it is asked to stop."""
+        """Cancel a run: at once if it waits; if it runs, it is asked to stop.
+
+        >>> async with sched:
+        ...     later = await sched.submit("report", delay="1h")
+        ...     print((await sched.cancel(later, why="not needed")).kind, await later.state())
+        cancelled cancelled
+        """
         ...
 
     async def get_run(self, run_id: int) -> RunRecord | None:
-        """A run, live or finished, or None."""
+        """A run, live or finished.
+
+        >>> async with sched:
+        ...     later = await sched.submit("report", delay="1h")
+        ...     print((await sched.get_run(later)).state, await sched.get_run(99))
+        scheduled None
+        """
         ...
 
     async def list_runs(
         self, job: str | None = None, *, states: Iterable[RunState] | None = None, limit: int = 100
     ) -> list[RunRecord]:
-        """Live runs first, by due instant; then finished ones, newest end first."""
+        """Live runs first, by due instant; then finished ones, newest end first.
+
+        >>> async with sched:
+        ...     _ = await (await sched.submit("report")).result(timeout="10s")
+        ...     print([(run.job, run.attempts) for run in await sched.list_runs(states=[otd.RunState.SUCCEEDED])])
+        [('report', 1)]
+        """
         ...
 
     async def history(self, run_id: int) -> list[AttemptRecord]:
-        """The ended attempts of a run, in order."""
+        """The ended attempts of a run, in order.
+
+        >>> async with sched:
+        ...     run = await sched.submit("report")
+        ...     _ = await run.result(timeout="10s")
+        ...     print([(tried.attempt, tried.error) for tried in await sched.history(run)])
+        [(1, None)]
+        """
         ...
 
     async def logs(self, run_id: int) -> list[LogRecord]:
-        """What the attempts of a run have logged, in order."""
+        """What the attempts of a run have logged, in order.
+
+        >>> @sched.job
+        ... def greet(ctx: otd.Context, name: str) -> None:
+        ...     ctx.log(f"hello, {name}")
+        >>> async with sched:
+        ...     run = await sched.submit(greet.call("Ada"))
+        ...     await run.result(timeout="10s")
+        ...     print(await sched.logs(run))
+        [LogRecord(attempt=1, text='hello, Ada\\n')]
+        """
         ...
 
     async def result(self, run_id: int, *, timeout: Duration | None = None) -> Json:
@@ -138,6 +281,11 @@ class Verbs(Protocol):
 
         `RunFailed` if it did not succeed, `UnknownRun` if there is no such run (any more), `TimeoutError` if it has not
         ended in time: then it goes on.
+
+        >>> async with sched:
+        ...     run = await sched.submit("report")
+        ...     print(await sched.result(run, timeout="10s"))
+        all is well in eu
         """
         ...
 
@@ -147,20 +295,18 @@ class Run(int):
 
     `created` is False if a run with the same key was there already.
 
-    >>> import asyncio, onthedot as otd
+    >>> import onthedot as otd
     >>> sched = otd.Scheduler("memory:")
     >>> @sched.job
     ... async def add(a: int, b: int) -> int:
     ...     return a + b
-    >>> async def main() -> None:
-    ...     async with sched:
-    ...         run = await sched.submit(add.call(1, b=2), key="sum")
-    ...         print(run.created, await run.result(timeout="10s"), str(await run.state()))
-    ...         again = await sched.submit(add.call(1, b=2), key="sum")
-    ...         print(again.created, again == run)
-    >>> asyncio.run(main())
-    True 3 succeeded
-    False True
+    >>> async with sched:
+    ...     run = await sched.submit(add.call(1, b=2), key="sum")
+    ...     print(run.id, run.created, await run.result(timeout="10s"))
+    ...     again = await sched.submit(add.call(1, b=2), key="sum")
+    ...     print(again.id, again.created, again == run)
+    1 True 3
+    1 False True
     """
 
     job: str
@@ -185,16 +331,37 @@ class Run(int):
         return verbs
 
     async def result(self, *, timeout: Duration | None = None) -> Json:
-        """Wait for the end; what the handler returned. See `Verbs.result` for what is raised if there is nothing."""
+        """Wait for the end; what the handler returned. See `Verbs.result` for what is raised if there is nothing.
+
+        >>> async with sched:
+        ...     later = await sched.submit(add.call(2, 2), delay="1h")
+        ...     try:
+        ...         await later.result(timeout="10ms")
+        ...     except TimeoutError:
+        ...         print("not yet")
+        not yet
+        """
         return await self._asking.result(self.id, timeout=timeout)
 
     async def state(self) -> RunState | None:
-        """Where the run stands; None if it is gone."""
+        """Where the run stands; None if it is gone.
+
+        >>> async with sched:
+        ...     later = await sched.submit(add.call(2, 2), delay="1h")
+        ...     print(await later.state())
+        scheduled
+        """
         run = await self._asking.get_run(self.id)
         return None if run is None else run.state
 
     async def cancel(self, *, why: str = "cancelled") -> CancelAnswer:
-        """Cancel it: at once if it waits; if it runs, it is asked to stop."""
+        """Cancel it: at once if it waits; if it runs, it is asked to stop.
+
+        >>> async with sched:
+        ...     later = await sched.submit(add.call(2, 2), delay="1h")
+        ...     print((await later.cancel()).kind)
+        cancelled
+        """
         return await self._asking.cancel(self.id, why=why)
 
     def __reduce__(self) -> tuple[type[int], tuple[int]]:

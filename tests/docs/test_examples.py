@@ -1,32 +1,14 @@
-"""Every public name has a docstring with an example, and every example does what it says. So do the programs in
-`examples/`."""
+"""The programs in `examples/` run to their end, and print what they say."""
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import onthedot
-
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
-MODULES = sorted({getattr(onthedot, name).__module__ for name in onthedot.__all__})
-
-
-@pytest.mark.parametrize("name", onthedot.__all__)
-def test_a_public_name_has_an_example(name):
-    assert ">>>" in (getattr(onthedot, name).__doc__ or ""), f"onthedot.{name}: its docstring has no example"
-
-
-@pytest.mark.parametrize("module", [*MODULES, "onthedot.scheduler_verbs", "onthedot.tasks.notes"])
-def test_the_examples_in_docstrings_are_true(module):
-    result = doctest.testmod(importlib.import_module(module))
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 @pytest.mark.slow

@@ -64,6 +64,9 @@ class JobFunction(Generic[Whole, Given, R_co]):
         """A call to be submitted, without `ctx`. What is not given comes from the job's own arguments, if it is there.
 
         `ArgumentsError` if the arguments do not fit the function, or are not JSON.
+
+        >>> receipt.call("t1", 7) == receipt.call(tenant="t1", order=7)
+        True
         """
         subject = f"job {self.job.name!r}"
         named = {**self.job.args, **self._named(args, kwargs, subject)}

@@ -42,23 +42,21 @@ class Context:
     `run_id` is the same for every attempt of a run: an idempotency key. `fence` grows with every attempt: hand it
     to whatever you write to, and let that refuse a smaller one than it has seen.
 
-    >>> import asyncio, onthedot as otd
+    >>> import onthedot as otd
     >>> sched = otd.Scheduler("memory:")
-    >>> @sched.job(retry=otd.Retry(2, delay="1ms"))
+    >>> @sched.job(retry=otd.Retry(2, delay="1ms"), timeout="1m")
     ... async def pages(ctx: otd.Context) -> str:
     ...     first = ctx.last_checkpoint or 0
     ...     for page in range(first, 10):
-    ...         await ctx.checkpoint(page)
-    ...         ctx.progress(page, of=10)
     ...         if page == 5 and ctx.attempt == 1:
     ...             raise ConnectionError("in the middle")
-    ...     return f"attempt {ctx.attempt} began at page {first}"
-    >>> async def main() -> None:
-    ...     async with sched:
-    ...         run = await sched.submit("pages")
-    ...         print(await run.result(timeout="10s"))
-    >>> asyncio.run(main())
-    attempt 2 began at page 5
+    ...         await ctx.checkpoint(page + 1)
+    ...     left = ctx.deadline - ctx.scheduled_at
+    ...     return f"{ctx.job}, run {ctx.run_id}, fence {ctx.fence}: began at page {first}, in time: {bool(left)}"
+    >>> async with sched:
+    ...     run = await sched.submit("pages")
+    ...     print(await run.result(timeout="10s"))
+    pages, run 1, fence 2: began at page 5, in time: True
     """
 
     __slots__ = ("_deadline", "_desk", "_last", "_lease", "_notes", "_revisions", "cancelled")
@@ -114,13 +112,30 @@ class Context:
 
         The next attempt, after a failure or on another node, is given it as `last_checkpoint`. `LeaseLost` if the run
         belongs to somebody else by now: then nothing is written, and this attempt should end.
+
+        >>> @sched.job
+        ... async def count(ctx: otd.Context) -> int:
+        ...     await ctx.checkpoint({"done": 7})
+        ...     return ctx.last_checkpoint["done"]
+        >>> async with sched:
+        ...     print(await (await sched.submit("count")).result(timeout="10s"))
+        7
         """
         checkpoint, saving = self._save(value)
         await asyncio.wrap_future(saving)
         self._saved(checkpoint)
 
     def checkpoint_blocking(self, value: Json) -> None:
-        """`checkpoint` for plain functions, which run in a thread and may wait."""
+        """`checkpoint` for plain functions, which run in a thread and may wait.
+
+        >>> @sched.job
+        ... def count(ctx: otd.Context) -> int:
+        ...     ctx.checkpoint_blocking([1, 2, 3])
+        ...     return sum(ctx.last_checkpoint)
+        >>> async with sched:
+        ...     print(await (await sched.submit("count")).result(timeout="10s"))
+        6
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -142,7 +157,18 @@ class Context:
 
     def progress(self, done: float, of: float | None = None) -> None:
         """Tell how much is done, and of how much. Costs next to nothing: the newest is written every second or so, and
-        when the attempt ends."""
+        when the attempt ends.
+
+        >>> @sched.job
+        ... async def copy(ctx: otd.Context) -> None:
+        ...     for file in range(3):
+        ...         ctx.progress(file + 1, of=3)
+        >>> async with sched:
+        ...     run = await sched.submit("copy")
+        ...     await run.result(timeout="10s")
+        ...     print((await sched.get_run(run)).progress)
+        Progress(done=3, of=3)
+        """
         for number in (done,) if of is None else (done, of):
             if isinstance(number, bool) or not isinstance(number, int | float):
                 raise TypeError(f"progress: expected numbers, got {number!r}")
@@ -150,7 +176,17 @@ class Context:
             self._at_desk().noted(self._notes)
 
     def log(self, text: str) -> None:
-        """Keep a line of text with the run. Of each attempt the first and the last 32 KiB are kept."""
+        """Keep a line of text with the run. Of each attempt the first and the last 32 KiB are kept.
+
+        >>> @sched.job
+        ... async def greet(ctx: otd.Context) -> None:
+        ...     ctx.log("hello")
+        >>> async with sched:
+        ...     run = await sched.submit("greet")
+        ...     await run.result(timeout="10s")
+        ...     print(await sched.logs(run))
+        [LogRecord(attempt=1, text='hello\\n')]
+        """
         if self._notes.log(str(text)):
             self._at_desk().noted(self._notes)
 

@@ -26,6 +26,25 @@ class Harness:
     """A store, a virtual clock, and at most one node. Use inside `run_virtual`.
 
     Plain functions are not called in threads here (there is no time for them): give the harness coroutines.
+
+    >>> import onthedot as otd
+    >>> from datetime import UTC
+    >>> from onthedot.clock import to_datetime
+    >>> from onthedot.testing import Harness, run_virtual
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job(schedule=otd.every("1m"))
+    ... async def report() -> None: ...
+    >>> new_year = datetime(2027, 1, 1, tzinfo=UTC)
+    >>> async def main() -> None:
+    ...     harness = Harness(new_year)
+    ...     await harness.start(sched)
+    ...     await harness.advance("7m10s")
+    ...     print(len(await harness.runs("report")), len(harness.events) > 7, harness.store.clock is harness.clock)
+    ...     print(len(await harness.engine.unrunnable()), "jobs that this program cannot do")
+    ...     await harness.stop()
+    >>> run_virtual(main())
+    7 True True
+    0 jobs that this program cannot do
     """
 
     def __init__(
@@ -60,7 +79,15 @@ class Harness:
         return self._store
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Boot a node with this program's jobs."""
+        """Boot a node with this program's jobs.
+
+        >>> async def main() -> None:
+        ...     harness = Harness(new_year)
+        ...     await harness.start(sched)
+        ...     print([stored.job.name for stored in await harness.store.list_jobs()])
+        >>> run_virtual(main())
+        ['report']
+        """
         if self._store is None:
             opened = self._open(self.clock)
             self._store = await opened if isinstance(opened, Awaitable) else opened
@@ -69,30 +96,90 @@ class Harness:
         await self._engine.start(list(scheduler.jobs.values()), asyncio.get_running_loop())
 
     async def stop(self) -> None:
-        """Stop the node in order: drain, hand over, leave."""
+        """Stop the node in order: drain, hand over, leave.
+
+        >>> async def main() -> None:
+        ...     harness = Harness(new_year)
+        ...     await harness.start(sched)
+        ...     await harness.stop()
+        ...     print(type(harness.events[-1]).__name__)
+        >>> run_virtual(main())
+        NodeLeft
+        """
         if self._engine is not None:
             engine, self._engine = self._engine, None
             await engine.stop(asyncio.Event())
 
     async def crash(self) -> None:
-        """Pull the plug: whatever the node was doing, it writes nothing more."""
+        """Pull the plug: whatever the node was doing, it writes nothing more.
+
+        >>> async def main() -> None:
+        ...     harness = Harness(new_year)
+        ...     await harness.start(sched)
+        ...     await harness.crash()
+        ...     await harness.advance("3d10s")
+        ...     await harness.start(sched)  # of what was missed the last slot is caught up
+        ...     await harness.advance("5s")
+        ...     print([run.state.value for run in await harness.runs("report")])
+        >>> run_virtual(main())
+        ['succeeded']
+        """
         if self._engine is not None:
             engine, self._engine = self._engine, None
             await engine.crash()
 
     async def advance(self, length: Duration) -> None:
-        """Let time pass."""
+        """Let time pass.
+
+        >>> async def main() -> None:
+        ...     harness = Harness(new_year)
+        ...     await harness.start(sched)
+        ...     await harness.advance("1m30s")
+        ...     print(to_datetime(harness.clock.now()))
+        >>> run_virtual(main())
+        2027-01-01 00:01:30+00:00
+        """
         await asyncio.sleep(parse_duration(length).total_seconds())
 
     async def advance_to(self, instant: datetime) -> None:
-        """Let time pass until this instant."""
+        """Let time pass until this instant.
+
+        >>> async def main() -> None:
+        ...     harness = Harness(new_year)
+        ...     await harness.start(sched)
+        ...     await harness.advance_to(datetime(2027, 1, 1, 0, 1, 1, tzinfo=UTC))
+        ...     print([run.state.value for run in await harness.runs("report")])
+        >>> run_virtual(main())
+        ['succeeded']
+        """
         wait: Micros = to_micros(instant) - self.clock.now()
         await asyncio.sleep(max(0, wait) / SECOND)
 
     async def runs(self, job: str) -> list[RunRecord]:
-        """Every run of a job, by the instant it was asked for."""
+        """Every run of a job, by the instant it was asked for.
+
+        >>> async def main() -> None:
+        ...     harness = Harness(new_year)
+        ...     await harness.start(sched)
+        ...     await harness.advance("2m10s")
+        ...     print([to_datetime(run.slot_at).minute for run in await harness.runs("report")])
+        >>> run_virtual(main())
+        [1, 2]
+        """
         return sorted(await self.store.list_runs(job=job, limit=100_000), key=lambda run: (run.slot_at, run.id))
 
     async def skips(self, job: str) -> list[SkipRecord]:
-        """Every range of slots of a job that were skipped when they were planned."""
+        """Every range of slots of a job that were skipped when they were planned.
+
+        >>> async def main() -> None:
+        ...     harness = Harness(new_year)
+        ...     await harness.start(sched)
+        ...     await harness.crash()
+        ...     await harness.advance("1h30s")
+        ...     await harness.start(sched)
+        ...     await harness.advance("20s")
+        ...     print([(skip.count, skip.reason) for skip in await harness.skips("report")])
+        >>> run_virtual(main())
+        [(59, 'missed')]
+        """
         return sorted(await self.store.list_skips(job=job, limit=100_000), key=lambda skip: skip.first)

@@ -123,6 +123,7 @@ class Workbench:
         return Job(name=name, schedules=schedules, **fields)
 
     async def put(self, job: Job, *windows: Window, expected: int | None = None) -> PutJob:
+        """Store a definition, with its windows."""
         return await self.store.put_job(job, windows, expected=expected, now=self.now)
 
     async def define(self, name: str = "job", slots: Iterable[float] = (), **options: Any) -> JobRecord:
@@ -134,6 +135,7 @@ class Workbench:
         return (await self.put(self.job(every(), name=name, **options), plan)).record
 
     async def schedule(self, record: JobRecord, name: str = "s") -> ScheduleState:
+        """The state of a schedule of a job."""
         states = {state.schedule_id: state for state in await self.store.schedules_of(record.id)}
         return states[name]
 
@@ -154,6 +156,7 @@ class Workbench:
         return sorted((slot - START) / SECOND for slot in mine)
 
     async def slot_run(self, record: JobRecord, slot: float, name: str = "s") -> RunRecord:
+        """The one run of a slot."""
         runs = await self.runs(record.job.name)
         [run] = [run for run in runs if (run.trigger, run.slot_at) == (slot_trigger(name), at(slot))]
         return run
@@ -175,6 +178,7 @@ class Workbench:
     # ── the way of a run ─────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(self, record: JobRecord, due: float = 0, *, key: str = "", args: str | None = None) -> int:
+        """Ask for a run; its id."""
         new = NewRun(record.id, submit_trigger(key or self.ids.token()), at(due), args)
         [run_id] = await self.store.submit([new], now=self.now)
         return run_id
@@ -182,6 +186,7 @@ class Workbench:
     async def reserve(
         self, incarnation: str, *, seats: int = 0, ahead: int = 0, extra: int = 0, lapse: float = 0.5, **options: Any
     ) -> Reserved:
+        """Ask for work, as a worker does; the leases are copies, so that no store can change them behind our back."""
         horizon = round(options.pop("horizon", 0) * SECOND)
         tasks = options.pop("tasks", frozenset({TASK}))
         lease_ids = self.ids.leases(seats + ahead + extra)
@@ -201,6 +206,7 @@ class Workbench:
         return (await self.reserve(incarnation, ahead=ahead, horizon=10_000, lapse=lapse)).held
 
     async def arm(self, *leases: Lease) -> list[ArmAnswer]:
+        """Arm reservations, without gates."""
         return await self.store.arm(list(map(replace, leases)), now=self.now)
 
     async def armed(self, lease: Lease) -> Lease:
@@ -210,6 +216,7 @@ class Workbench:
         return replace(lease, fence=answer.fence, armed_at=answer.armed_at, attempt=answer.attempt)
 
     async def release(self, *leases: Lease) -> list[bool]:
+        """Give reservations back."""
         return await self.store.release(list(map(replace, leases)), now=self.now)
 
     def finished(self, lease: Lease, verdict: Verdict = SUCCESS) -> Finish:
@@ -217,30 +224,37 @@ class Workbench:
         return Finish(replace(lease), verdict, started_at=self.now, ended_at=self.now)
 
     async def finish(self, lease: Lease, verdict: Verdict = SUCCESS) -> bool:
+        """End an attempt just now; whether that was accepted."""
         [accepted] = await self.store.finish([self.finished(lease, verdict)], now=self.now)
         return accepted
 
     async def reap(self, lease: Lease, verdict: Verdict = LOST) -> bool:
+        """Take a run from a dead node; whether that was accepted."""
         [accepted] = await self.store.reap([(replace(lease), verdict)], now=self.now)
         return accepted
 
     async def orphans(self, limit: int = 100) -> list[int]:
+        """The runs whose node is dead, by id."""
         return sorted(lease.run_id for lease in await self.store.orphans(limit=limit, now=self.now))
 
     async def expire(self, limit: int = 100) -> list[int]:
+        """Skip what has expired; which runs, by id."""
         return sorted(run.id for run in await self.store.expire(limit=limit, now=self.now))
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def run(self, run_id: int) -> RunRecord:
+        """A run that must be there."""
         run = await self.store.get_run(run_id)
         assert run is not None, f"run {run_id} is gone"
         return run
 
     async def state(self, run_id: int) -> RunState:
+        """Where a run stands."""
         return (await self.run(run_id)).state
 
     async def runs(self, job: str | None = None) -> list[RunRecord]:
+        """All runs, or those of a job."""
         return await self.store.list_runs(job=job, limit=100_000)
 
     async def everything(self) -> dict[str, object]:

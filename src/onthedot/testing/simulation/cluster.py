@@ -117,10 +117,12 @@ class Outcome:
 
     @property
     def digest(self) -> str:
+        """Equal for histories that are the same, event by event."""
         return digest(self.events)
 
     @property
     def hours(self) -> float:
+        """How much virtual time has passed."""
         length: int = self.events[-1]["t_mono"] - self.events[0]["t_mono"]
         return length / SECOND / 3600
 
