@@ -431,25 +431,6 @@ async def test_what_is_armed_and_not_yet_due_does_not_start_when_the_node_stops_
     assert not watch.of(AttemptStarted)
 
 
-async def test_a_subscriber_that_raises_breaks_the_engine_instead_of_being_ignored():
-    sched = otd.Scheduler("memory:")
-
-    @sched.job
-    async def work() -> None: ...
-
-    def subscriber(event: object) -> None:
-        if isinstance(event, AttemptStarted):
-            raise LookupError("a bug in a subscriber")
-
-    sched.subscribe(subscriber)
-    await sched.start()
-    await sched.submit("work")
-    with pytest.raises(LookupError):
-        await sched.broken()
-    with pytest.raises(LookupError):
-        await sched.stop()
-
-
 async def test_a_key_is_asked_for_once_and_an_expired_run_is_skipped(url):
     sched = otd.Scheduler(url, settings=otd.Settings(seats=1, expire_every=50_000))
     release, executed = asyncio.Event(), []

@@ -31,6 +31,7 @@ from onthedot.settings import Settings
 if TYPE_CHECKING:
     from onthedot.blocking import BlockingScheduler
     from onthedot.define.calls import BoundCall, JobFunction
+    from onthedot.observe.counters import Counters
     from onthedot.run import RunState
     from onthedot.scheduler import Scheduler
     from onthedot.tasks.context import Context
@@ -45,6 +46,7 @@ _LATER = {
     "BlockingScheduler": "onthedot.blocking",
     "BoundCall": "onthedot.define.calls",
     "Context": "onthedot.tasks.context",
+    "Counters": "onthedot.observe.counters",
     "Ended": "onthedot.tasks.hooks",
     "JobFunction": "onthedot.define.calls",
     "Run": "onthedot.verbs",
@@ -68,6 +70,7 @@ __all__ = [
     "BoundCall",
     "CatchUp",
     "Context",
+    "Counters",
     "DefinitionError",
     "DependencyCycle",
     "DuplicateJob",

@@ -13,6 +13,7 @@ from onthedot.errors import StateError
 from onthedot.events import Events
 from onthedot.ids import Ids
 from onthedot.job import Job
+from onthedot.observe.delivery import Delivery, deliver_rest
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
 from onthedot.stores.opening import open_store
@@ -25,7 +26,14 @@ class EngineThread:
     """Runs one engine, from `start` to `stop`, on a loop that nobody else uses."""
 
     def __init__(
-        self, store: str | Store, registry: Registry, settings: Settings, events: Events, clock: Clock, ids: Ids
+        self,
+        store: str | Store,
+        registry: Registry,
+        settings: Settings,
+        events: Events,
+        clock: Clock,
+        ids: Ids,
+        deliveries: Sequence[Delivery] = (),
     ) -> None:
         self._given = store
         self._registry = registry
@@ -33,6 +41,7 @@ class EngineThread:
         self._events = events
         self._clock = clock
         self._ids = ids
+        self._deliveries = tuple(deliveries)  # to the program's subscribers, for as long as the engine runs
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
@@ -60,14 +69,18 @@ class EngineThread:
                 application_loop.call_soon_threadsafe(settle, future, value)
 
         def main() -> None:
+            broke: BaseException | None = None
             try:
                 asyncio.run(self._main(jobs, application_loop, lambda: tell(ready, None)))
             except BaseException as error:  # noqa: BLE001 - a thread's error must reach the program that started it
-                tell(ready, error)
-                tell(self.ended, error)
-            else:
-                tell(self.ended, None)
+                broke = error
+            deliver_rest(self._deliveries, self._clock)
+            if broke is not None:
+                tell(ready, broke)
+            tell(self.ended, broke)
 
+        for delivery in self._deliveries:
+            delivery.open()
         self._thread = threading.Thread(target=main, name="onthedot engine", daemon=True)
         self._thread.start()
         await ready

@@ -1,7 +1,7 @@
 """What a node tells about itself: one small value per thing that happened, and who wants to hear of it.
 
-Subscribers are called on the engine's thread, one after the other, and must be quick. What a subscriber raises is
-its own bug and is not caught: hiding it would hide the thing it was meant to show.
+Whoever is in `Events` is called on the engine's thread, one after the other, and must be quick. A program's own
+subscribers are not: they read from mailboxes, on threads of their own (`observe/delivery.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.run import Lease, RunRecord
+from onthedot.run import Lease, Progress, RunRecord
 from onthedot.verdict import Finish, Verdict
 
 
@@ -148,6 +148,7 @@ class SlotsSkipped(NamedTuple):
     first: Micros
     last: Micros
     reason: str
+    namespace: str = "default"
 
 
 class AttemptStarted(NamedTuple):
@@ -155,6 +156,13 @@ class AttemptStarted(NamedTuple):
 
     lease: Lease
     started_at: Micros
+
+
+class RunProgressed(NamedTuple):
+    """A handler has told how much is done; the newest word, every second or so."""
+
+    lease: Lease
+    progress: Progress
 
 
 class AttemptEnded(NamedTuple):
@@ -250,6 +258,12 @@ class DrainBegun(NamedTuple):
     running: int
 
 
+class EventsLeftOut(NamedTuple):
+    """A subscriber was too slow: so many events were left out here. Told to that subscriber only."""
+
+    events: int
+
+
 Event = (
     NodeJoined
     | NodeLeft
@@ -269,6 +283,7 @@ Event = (
     | RunsBackfilled
     | SlotsSkipped
     | AttemptStarted
+    | RunProgressed
     | AttemptEnded
     | LeaseLost
     | RunRecovered
@@ -282,6 +297,7 @@ Event = (
     | HookFailed
     | StoreTrouble
     | DrainBegun
+    | EventsLeftOut
 )
 
 Subscriber = Callable[[Event], None]

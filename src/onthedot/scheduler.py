@@ -12,10 +12,12 @@ from onthedot.define.calls import Define, JobFunction
 from onthedot.define.check import check_job, parents_first
 from onthedot.define.options import build_job
 from onthedot.engine_thread import EngineThread
-from onthedot.errors import ArgumentsError, DuplicateJob, StateError, UnknownHandler
+from onthedot.errors import ArgumentsError, DefinitionError, DuplicateJob, StateError, UnknownHandler
 from onthedot.events import Events, Subscriber
 from onthedot.ids import Ids, RandomIds
 from onthedot.job import Call, Job
+from onthedot.observe.delivery import Delivery
+from onthedot.observe.mailbox import Mailbox
 from onthedot.scheduler_verbs import SchedulerVerbs
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
@@ -57,6 +59,7 @@ class Scheduler(SchedulerVerbs):
         self._ids = ids or RandomIds()
         self.registry = Registry()
         self._events = Events()
+        self._deliveries: list[Delivery] = []
         self._thread: EngineThread | None = None
         self._stopping: EngineThread | None = None
 
@@ -135,8 +138,13 @@ class Scheduler(SchedulerVerbs):
         """
         return self.registry.hooks
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Be told of every event, on the engine's thread. Subscribe before `start`.
+    def subscribe(self, subscriber: Subscriber | Mailbox) -> None:
+        """Be told of every event of this node, in order (see `onthedot.events`). Subscribe before `start`.
+
+        A function is called on a thread of its own, and cannot harm the engine: if it is slow, events beyond 10,000
+        that wait are left out, and `EventsLeftOut` tells it how many; if it raises, that is logged, and it is told of
+        the next event all the same. `stop` waits up to two seconds for it to hear the last ones. A `Mailbox` is only
+        filled: whoever made it reads it.
 
         >>> told: list[str] = []
         >>> sched.subscribe(lambda event: told.append(type(event).__name__))
@@ -145,7 +153,16 @@ class Scheduler(SchedulerVerbs):
         >>> told[0], told[-1]
         ('NodeJoined', 'NodeLeft')
         """
-        self._events.subscribe(subscriber)
+        if self._thread is not None:
+            raise StateError("subscribe: expected to be called before the scheduler starts; move it up")
+        if isinstance(subscriber, Mailbox):
+            self._events.subscribe(subscriber.take)
+            return
+        if not callable(subscriber):
+            raise DefinitionError(f"subscriber: expected a function that takes an event, got {subscriber!r}")
+        delivery = Delivery(subscriber, self._clock)
+        self._deliveries.append(delivery)
+        self._events.subscribe(delivery.take)
 
     # ── run ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -164,7 +181,9 @@ class Scheduler(SchedulerVerbs):
             if problem is not None:
                 raise ArgumentsError(problem, subject=f"job {job.name!r}")
         jobs = parents_first(self.jobs.values())
-        thread = EngineThread(self.store, self.registry, self.settings, self._events, self._clock, self._ids)
+        thread = EngineThread(
+            self.store, self.registry, self.settings, self._events, self._clock, self._ids, self._deliveries
+        )
         self._thread = thread
         try:
             await thread.start(jobs)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from onthedot.cli.outbox import JsonPrinter, Outbox
+from onthedot.cli.outbox import JsonPrinter, Outbox, echo
 from onthedot.clock import Micros, SystemClock
-from onthedot.events import DrainBegun, Event
+from onthedot.events import DrainBegun, Event, EventsLeftOut
 
 PATIENCE = 10.0
 
@@ -19,6 +19,8 @@ class Numbers:
     """Prints the number in each event; breaks at 13."""
 
     def of(self, event: Event, at: Micros) -> list[str]:
+        if isinstance(event, EventsLeftOut):
+            return [f"{event.events} left out"]
         assert isinstance(event, DrainBegun)
         if event.running == 13:
             raise ValueError("unlucky")
@@ -30,8 +32,10 @@ class Numbers:
     def pause_in(self, now: Micros) -> Micros | None:
         return None
 
-    def left_out(self, number: int) -> str:
-        return f"{number} left out"
+    def write(self, lines: list[str]) -> None:
+        echo(lines)
+
+    def close(self) -> None: ...
 
 
 class Terminal:
@@ -67,18 +71,18 @@ def outbox(*, most: int = 100, broken: threading.Event | None = None) -> Outbox:
 
 def test_the_opening_comes_first_then_events_in_order(terminal: Terminal):
     box = outbox()
-    box.take(DrainBegun(1))
+    box.mailbox.take(DrainBegun(1))
     box.start(["hello"], box.so_far())
     for number in range(2, 9):
-        box.take(DrainBegun(number))
+        box.mailbox.take(DrainBegun(number))
     box.close()
     assert terminal.lines == ["hello", "1", "2", "3", "4", "5", "6", "7", "8", "pause"]
 
 
 def test_what_the_opening_has_told_is_not_told_again(terminal: Terminal):
     box = outbox()
-    box.take(DrainBegun(1))
-    box.take(DrainBegun(2))
+    box.mailbox.take(DrainBegun(1))
+    box.mailbox.take(DrainBegun(2))
     box.start(["hello"], box.so_far(), is_told=lambda event: event == DrainBegun(1))
     box.close()
     assert terminal.lines == ["hello", "2", "pause"]
@@ -90,7 +94,7 @@ def test_a_stopped_terminal_costs_lines_and_nothing_else(terminal: Terminal):
     box.start(["hello"], [])
     assert terminal.reached.wait(PATIENCE)
     for number in range(1, 6):
-        box.take(DrainBegun(number))  # would wait for ever if it waited for the terminal
+        box.mailbox.take(DrainBegun(number))  # would wait for ever if it waited for the terminal
     terminal.takes.set()
     box.close()
     assert terminal.lines == ["hello", "1", "2", "3", "2 left out", "pause"]
@@ -110,7 +114,7 @@ def test_a_bug_in_the_wording_is_reported(terminal: Terminal):
     broken = threading.Event()
     box = outbox(broken=broken)
     box.start([], [])
-    box.take(DrainBegun(13))
+    box.mailbox.take(DrainBegun(13))
     assert broken.wait(PATIENCE)
     box.close()
     assert isinstance(box.error, ValueError)
@@ -121,4 +125,5 @@ def test_closing_what_was_never_started_is_fine():
 
 
 def test_json_says_what_was_left_out():
-    assert JsonPrinter().left_out(3) == '{"event": "EventsLeftOut", "count": 3}'
+    [line] = JsonPrinter().of(EventsLeftOut(3), 0)
+    assert line == '{"event": "EventsLeftOut", "at": "1970-01-01T00:00:00.000000Z", "events": 3}'

@@ -13,6 +13,7 @@ from onthedot.events import (
     ClockStepped,
     DrainBegun,
     Event,
+    EventsLeftOut,
     GatesRecounted,
     HistoryPruned,
     HookFailed,
@@ -29,6 +30,7 @@ from onthedot.events import (
     RunBlocked,
     RunDelayed,
     RunMissed,
+    RunProgressed,
     RunRecovered,
     RunsBackfilled,
     RunSkipped,
@@ -41,7 +43,7 @@ from onthedot.events import (
     ZombieHandler,
 )
 from onthedot.job import Call, Job, JobRecord, JobState, Retry
-from onthedot.run import Lease, RunRecord, RunState
+from onthedot.run import Lease, Progress, RunRecord, RunState
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 NOON: Micros = 1_767_268_800 * SECOND
@@ -109,6 +111,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
     RunsBackfilled("import", 500, 1_200),
     SlotsSkipped("import", "s", 14, NOON - 70 * SECOND, NOON - 5 * SECOND, "missed"),
     started(),
+    RunProgressed(lease(), Progress(3, 10)),
     AttemptEnded(finish()),
     LeaseLost(finish()),
     RunRecovered(lease(), LOST),
@@ -123,4 +126,5 @@ ONE_OF_EACH: tuple[Event, ...] = (
     HookFailed("import", "on_dead", "OSError: no"),
     StoreTrouble("worker", "the disk is full", 300 * MILLISECOND),
     DrainBegun(2),
+    EventsLeftOut(3),
 )

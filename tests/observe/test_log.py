@@ -49,6 +49,7 @@ LINES = [
     "12:00:00.000  backfill   import          500 of 1200 runs asked for",
     "12:00:00.000  skipped    import          14 slots from 11:58:50 to 11:59:55 will not run: missed",
     "12:00:00.001  started    import          run 41     +1.2 ms late",
+    "",  # progress comes every second: for the live view and for machines
     "12:00:00.050  finished   import          run 41     succeeded in 50.0 ms",
     "12:00:00.000  refused    import          run 41     handler import succeeded too late: another node has this run; "
     "nothing was changed",
@@ -65,6 +66,7 @@ LINES = [
     "12:00:00.000  hook       import          on_dead: OSError: no; what was recorded stays",
     "12:00:00.000  trouble    worker: the disk is full; trying again in 300.0 ms",
     "12:00:00.000  draining   no new work is taken; waiting for 2 attempts to end, up to 30s; another Ctrl-C stops now",
+    "12:00:00.000  left out   3 events: they were not read fast enough",
 ]
 
 

@@ -1,14 +1,12 @@
 """Events on their way to standard output.
 
-The engine's thread must not wait for a terminal (Ctrl-S stops one for as long as you like): it only puts events into
-a queue. Wording and writing are done on a thread of their own. When the queue is full, lines are left out and
-counted, so that a stopped terminal costs neither memory nor the node's lease.
+The engine's thread must not wait for a terminal (Ctrl-S stops one for as long as you like): it only fills a mailbox.
+Wording and writing are done on a thread of their own. What a full mailbox has left out is counted, and told.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import sys
 import threading
 from collections.abc import Callable
@@ -16,12 +14,12 @@ from typing import Protocol
 
 import click
 
-from onthedot.clock import SECOND, Clock, Micros
+from onthedot.clock import Clock, Micros
 from onthedot.events import Event
 from onthedot.observe.json_lines import json_line
 from onthedot.observe.log import Lines, Tone, format_line
+from onthedot.observe.mailbox import MOST, Mailbox
 
-MOST = 10_000
 _COLOURS: dict[Tone, dict[str, object]] = {
     "plain": {},
     "quiet": {"dim": True},
@@ -32,7 +30,7 @@ _COLOURS: dict[Tone, dict[str, object]] = {
 
 
 class Printer(Protocol):
-    """From events to text."""
+    """From events to text, and out. Used on one thread."""
 
     def of(self, event: Event, at: Micros) -> list[str]: ...
 
@@ -40,7 +38,9 @@ class Printer(Protocol):
 
     def pause_in(self, now: Micros) -> Micros | None: ...
 
-    def left_out(self, number: int) -> str: ...
+    def write(self, lines: list[str]) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class PeoplePrinter:
@@ -59,8 +59,11 @@ class PeoplePrinter:
     def pause_in(self, now: Micros) -> Micros | None:
         return self._lines.pause_in(now)
 
-    def left_out(self, number: int) -> str:
-        return f"… {number} events left out: the output was not read fast enough"
+    def write(self, lines: list[str]) -> None:
+        echo(lines)
+
+    def close(self) -> None:
+        """Nothing is kept back."""
 
 
 class JsonPrinter:
@@ -77,8 +80,11 @@ class JsonPrinter:
         del now
         return None
 
-    def left_out(self, number: int) -> str:
-        return f'{{"event": "EventsLeftOut", "count": {number}}}'
+    def write(self, lines: list[str]) -> None:
+        echo(lines)
+
+    def close(self) -> None:
+        """Nothing is kept back."""
 
 
 def _paint(word: str, tone: Tone) -> str:
@@ -86,28 +92,19 @@ def _paint(word: str, tone: Tone) -> str:
 
 
 class Outbox:
-    """Takes events on any thread, writes them on its own.
+    """Reads events from its mailbox on a thread of its own, and writes them.
 
     When that cannot go on (nobody reads any more, or a bug), `error` says why and `on_broken` is called: a node that
     nobody can watch should stop in order, not run on in silence.
     """
 
     def __init__(self, printer: Printer, clock: Clock, *, on_broken: Callable[[], None], most: int = MOST) -> None:
+        self.mailbox = Mailbox(clock, most=most)
         self.error: Exception | None = None
         self._printer = printer
         self._clock = clock
         self._on_broken = on_broken
-        self._events: queue.Queue[tuple[Micros, Event] | None] = queue.Queue(most)
-        self._left_out = 0
-        self._told_left_out = 0
         self._thread: threading.Thread | None = None
-
-    def take(self, event: Event) -> None:
-        """Called by the engine for every event: never waits."""
-        try:
-            self._events.put_nowait((self._clock.now(), event))
-        except queue.Full:
-            self._left_out += 1
 
     def start(
         self,
@@ -126,62 +123,50 @@ class Outbox:
     def so_far(self) -> list[tuple[Micros, Event]]:
         """Take out what has come before `start`."""
         found = []
-        while not self._events.empty():
-            entry = self._events.get_nowait()
-            if entry is not None:
-                found.append(entry)
+        while (entry := self.mailbox.get(0)) is not None:
+            found.append(entry)
         return found
 
     def close(self, *, patience: float = 2.0) -> None:
         """Write what is left; a terminal that does not take it is given up after `patience` seconds."""
-        if self._thread is None:
-            return
-        try:
-            self._events.put(None, timeout=patience)
-        except queue.Full:
-            return
-        self._thread.join(patience)
+        self.mailbox.close()
+        if self._thread is not None:
+            self._thread.join(patience)
 
     # ── on the output's thread ───────────────────────────────────────────────────────────────────────────────
 
     def _serve(self, opening: list[str]) -> None:
         try:
-            self._write(opening)
-            while self._serve_some():
-                pass
+            self._printer.write(opening)
+            while not self.mailbox.ended:
+                self._serve_some()
+            self._printer.write(self._printer.pause(self._clock.now()))
+            self._printer.close()
         except Exception as error:  # noqa: BLE001 - kept for the main thread, which raises it after the drain
             self.error = error
             if isinstance(error, OSError):
                 _silence()
             self._on_broken()
 
-    def _serve_some(self) -> bool:
-        """Wait for an event or a pause, and write; False when it was the last."""
-        now = self._clock.now()
-        wait = self._printer.pause_in(now)
-        try:
-            entry = self._events.get(timeout=None if wait is None else wait / SECOND)
-        except queue.Empty:
-            self._write(self._printer.pause(self._clock.now()))
-            return True
+    def _serve_some(self) -> None:
+        """Wait for an event or a pause, and write."""
+        entry = self.mailbox.get(self._printer.pause_in(self._clock.now()))
+        if entry is None:
+            if not self.mailbox.ended:
+                self._printer.write(self._printer.pause(self._clock.now()))
+            return
         lines: list[str] = []
         while entry is not None:
             at, event = entry
             lines += self._printer.of(event, at)
-            if self._events.empty() or len(lines) > 100:
-                self._write(lines)
-                return True
-            entry = self._events.get_nowait()
-        self._write([*lines, *self._printer.pause(self._clock.now())])
-        return False
+            entry = None if len(lines) > 100 else self.mailbox.get(0)
+        self._printer.write(lines)
 
-    def _write(self, lines: list[str]) -> None:
-        left_out = self._left_out
-        if left_out > self._told_left_out:
-            lines = [*lines, self._printer.left_out(left_out - self._told_left_out)]
-            self._told_left_out = left_out
-        if lines:
-            click.echo("\n".join(lines))
+
+def echo(lines: list[str]) -> None:
+    """Write lines to standard output."""
+    if lines:
+        click.echo("\n".join(lines))
 
 
 def _silence() -> None:

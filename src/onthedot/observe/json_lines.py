@@ -17,6 +17,7 @@ from onthedot.events import (
     RunBlocked,
     RunDelayed,
     RunMissed,
+    RunProgressed,
     RunRecovered,
     RunSkipped,
     ZombieHandler,
@@ -39,6 +40,8 @@ def _fields(event: Event) -> dict[str, Any]:
         case AttemptStarted(lease, started_at):
             late = started_at - lease.due_at
             return {**_lease(lease), "started_at": iso(started_at), "late_ms": milliseconds(late)}
+        case RunProgressed(lease, progress):
+            return {**_lease(lease), "done": progress.done, "of": progress.of}
         case AttemptEnded(finish):
             return _finish(finish)
         case LeaseLost(finish):

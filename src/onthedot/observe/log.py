@@ -23,6 +23,7 @@ from onthedot.events import (
     ClockStepped,
     DrainBegun,
     Event,
+    EventsLeftOut,
     GatesRecounted,
     HistoryPruned,
     HookFailed,
@@ -39,6 +40,7 @@ from onthedot.events import (
     RunBlocked,
     RunDelayed,
     RunMissed,
+    RunProgressed,
     RunRecovered,
     RunsBackfilled,
     RunSkipped,
@@ -107,6 +109,8 @@ class Lines:
             self._planned[event.job] = self._planned.get(event.job, 0) + event.runs
             self._planned_until = max(self._planned_until, event.last)
             self._planned_due = max(self._planned_due, at + _PAUSE)
+            return []
+        if isinstance(event, RunProgressed):  # a line every second for each attempt would drown all others
             return []
         return [*self._missed_lines(), self._line(event, at)]
 
@@ -178,6 +182,8 @@ class Lines:
                 about = self._about(lease.record.job.name, lease.run_id)
                 still = f"{doing(lease.record.job.task)} does not stop; its seat stays taken until it ends"
                 return Line(at, "zombie", f"{about}{still} ({count(zombies, 'seat')} lost so)", "bad")
+            case EventsLeftOut(events):
+                return Line(at, "left out", f"{count(events, 'event')}: they were not read fast enough", "warning")
             case _:
                 return self._node_line(event, at)
 

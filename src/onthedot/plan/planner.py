@@ -123,12 +123,13 @@ class Planner:
                 self._tell(state, window)
 
     def _tell(self, state: ScheduleState, window: Window) -> None:
-        name = state.record.job.name
+        name, namespace = state.record.job.name, state.record.job.namespace
         if window.slots:
             first, last = window.slots[0].slot_at, window.slots[-1].slot_at
             self._events.emit(RunsPlanned(name, window.schedule_id, len(window.slots), first, last))
         for skip in window.skips:
-            self._events.emit(SlotsSkipped(name, window.schedule_id, skip.count, skip.first, skip.last, skip.reason))
+            told = SlotsSkipped(name, window.schedule_id, skip.count, skip.first, skip.last, skip.reason, namespace)
+            self._events.emit(told)
 
     def wants(self, hint: Hint) -> bool:
         """Whether a hint is a reason to look now."""

@@ -12,9 +12,10 @@ from concurrent.futures import Future
 
 from onthedot.clock import SECOND, Micros
 from onthedot.errors import LeaseLost, StoreUnavailable
+from onthedot.events import Events, RunProgressed
 from onthedot.run import Checkpoint, Lease
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.base import Note, Store
 from onthedot.tasks.notes import Notes
 
 WRITE_EVERY: Micros = 1 * SECOND
@@ -28,9 +29,10 @@ class Desk:
 
     name = "desk"
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: Settings, events: Events | None = None) -> None:
         self._store = store
         self._settings = settings
+        self._events = events or Events()
         self._noted: dict[str, Notes] = {}  # by lease id: what has news
         self._writing = asyncio.Lock()
         self._written_at: Micros = 0
@@ -105,7 +107,15 @@ class Desk:
             taken = [self._noted.pop(lease_id) for lease_id in lease_ids if lease_id in self._noted]
             try:
                 if taken:
-                    await self._store.note([notes.take() for notes in taken])
+                    notes = [noted.take() for noted in taken]
+                    accepted = await self._store.note(notes)
+                    self._tell([note for note, kept in zip(notes, accepted, strict=True) if kept])
             except StoreUnavailable:
-                self._noted.update((notes.lease.lease_id, notes) for notes in taken)
+                self._noted.update((noted.lease.lease_id, noted) for noted in taken)
                 raise
+
+    def _tell(self, notes: Sequence[Note]) -> None:
+        """Let subscribers know how much is done, as far as a handler has said something new."""
+        for note in notes if self._events.wanted else ():
+            if note.progress is not None:
+                self._events.emit(RunProgressed(note.lease, note.progress))

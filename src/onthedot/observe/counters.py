@@ -1,0 +1,236 @@
+"""Counters: what this node has done since it was told to count, by job. Fed by events, read as plain data.
+
+    sched.subscribe(counters)      # before the scheduler starts
+    counters.snapshot()            # whenever an exporter, a page or a person wants to know
+
+What another node does is counted there: a node hears of its own attempts, and of the skips that it recorded itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from onthedot.clock import MILLISECOND, Micros
+from onthedot.events import (
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    LeaseLost,
+    RunMissed,
+    RunRecovered,
+    RunSkipped,
+    SlotsSkipped,
+)
+from onthedot.run import Lease, RunState
+from onthedot.verdict import Verdict
+
+MOST_JOBS = 10_000
+"""How many jobs are counted apart; those that come later are counted together, as the job `…`."""
+
+OTHERS = ("", "…")
+
+
+class Spread:
+    """How lengths of time are distributed: counted in classes, each an eighth of a power of two wide.
+
+    So a quantile is at most an eighth too large, whatever the lengths are, and nothing is kept of the single ones.
+
+    >>> spread = Spread()
+    >>> for micros in range(1, 1_001):
+    ...     spread.add(micros)
+    >>> spread.quantile(0.5), spread.quantile(0.99), spread.largest
+    (511, 1000, 1000)
+    """
+
+    __slots__ = ("_classes", "count", "largest", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total: Micros = 0
+        self.largest: Micros = 0
+        self._classes: Counter[int] = Counter()
+
+    def add(self, length: Micros) -> None:
+        """One more; a negative one counts as none."""
+        length = max(0, length)
+        self.count += 1
+        self.total += length
+        self.largest = max(self.largest, length)
+        self._classes[_class_of(length)] += 1
+
+    def merge(self, other: Spread) -> None:
+        """Add all that another one has counted."""
+        self.count += other.count
+        self.total += other.total
+        self.largest = max(self.largest, other.largest)
+        self._classes += other._classes
+
+    def up_to(self) -> Iterator[tuple[Micros, int]]:
+        """(length, how many were no longer than that), as far as there are some."""
+        so_far = 0
+        for number in sorted(self._classes):
+            so_far += self._classes[number]
+            yield _end_of(number), so_far
+
+    def quantile(self, part: float) -> Micros | None:
+        """The length that this part of all did not exceed; None if there are none."""
+        for length, so_far in self.up_to():
+            if so_far >= part * self.count:
+                return min(length, self.largest)
+        return None
+
+    def as_data(self) -> dict[str, Any]:
+        """For machines, in milliseconds."""
+        quantiles = {name: self.quantile(part) for name, part in (("p50_ms", 0.5), ("p99_ms", 0.99))}
+        return {
+            "count": self.count,
+            "sum_ms": self.total / MILLISECOND,
+            "max_ms": self.largest / MILLISECOND,
+            **{name: None if value is None else value / MILLISECOND for name, value in quantiles.items()},
+            "up_to_ms": [[length / MILLISECOND, so_far] for length, so_far in self.up_to()],
+        }
+
+
+def _class_of(length: Micros) -> int:
+    shift = max(0, length.bit_length() - 4)
+    return 8 * shift + (length >> shift)
+
+
+def _end_of(number: int) -> Micros:
+    """The largest length of a class.
+
+    >>> all(length <= _end_of(_class_of(length)) <= length * 9 // 8 for length in range(100_000))
+    True
+    """
+    shift = max(0, number // 8 - 1)
+    return ((number - 8 * shift + 1) << shift) - 1
+
+
+class Counts:
+    """Of one job, or of all. `verdicts` counts by what followed; see `verdict_word`."""
+
+    __slots__ = ("late", "skipped", "started", "took", "verdicts")
+
+    def __init__(self) -> None:
+        self.started = 0  # attempts that began
+        self.skipped = 0  # slots and runs that will not run
+        self.verdicts: Counter[str] = Counter()
+        self.late = Spread()  # from the due instant to the start
+        self.took = Spread()  # from the start to the end
+
+    def merge(self, other: Counts) -> None:
+        """Add all that another one has counted."""
+        self.started += other.started
+        self.skipped += other.skipped
+        self.verdicts += other.verdicts
+        self.late.merge(other.late)
+        self.took.merge(other.took)
+
+    def as_data(self) -> dict[str, Any]:
+        """For machines."""
+        return {
+            "started": self.started,
+            "skipped": self.skipped,
+            "verdicts": dict(self.verdicts),
+            "late": self.late.as_data(),
+            "took": self.took.as_data(),
+        }
+
+
+def verdict_word(verdict: Verdict) -> str:
+    """What followed from an attempt, in one word: succeeded, failed (and tried again), dead, cancelled, lost, or
+    released (to be run again through no fault of its own)."""
+    if verdict.state is RunState.SCHEDULED:
+        return "failed" if verdict.failed else "released"
+    return str(verdict.state)
+
+
+class Counters:
+    """A subscriber that counts. Subscribe it, and take a `snapshot` on any thread.
+
+    >>> import asyncio, onthedot as otd
+    >>> sched, counters = otd.Scheduler("memory:"), otd.Counters()
+    >>> @sched.job
+    ... async def work() -> None: ...
+    >>> sched.subscribe(counters)
+    >>> async def main() -> None:
+    ...     async with sched:
+    ...         await (await sched.submit(work.call())).result(timeout="10s")
+    >>> asyncio.run(main())
+    >>> [job] = counters.snapshot()["jobs"]
+    >>> job["job"], job["started"], job["verdicts"]
+    ('work', 1, {'succeeded': 1})
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[tuple[str, str], Counts] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, event: Event) -> None:
+        """Count an event, if it is one that counts."""
+        match event:
+            case AttemptStarted(lease, started_at):
+                with self._lock:
+                    counts = self._of_lease(lease)
+                    counts.started += 1
+                    counts.late.add(started_at - lease.due_at)
+            case AttemptEnded(finish):
+                with self._lock:
+                    counts = self._of_lease(finish.lease)
+                    counts.verdicts[verdict_word(finish.verdict)] += 1
+                    if finish.started_at:
+                        counts.took.add(finish.ended_at - finish.started_at)
+            case LeaseLost(finish):
+                with self._lock:
+                    self._of_lease(finish.lease).verdicts["refused"] += 1
+            case RunRecovered(lease, verdict):
+                with self._lock:
+                    again = verdict.state is RunState.SCHEDULED
+                    self._of_lease(lease).verdicts["recovered" if again else str(verdict.state)] += 1
+            case RunSkipped(lease):
+                with self._lock:
+                    self._of_lease(lease).skipped += 1
+            case RunMissed(run):
+                with self._lock:
+                    self._of(run.namespace, run.job).skipped += 1
+            case SlotsSkipped():
+                with self._lock:
+                    self._of(event.namespace, event.job).skipped += event.slots
+            case _:
+                pass
+
+    def total(self) -> Counts:
+        """All jobs together."""
+        all_of_them = Counts()
+        with self._lock:
+            for counts in self._jobs.values():
+                all_of_them.merge(counts)
+        return all_of_them
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything that was counted so far, as plain data: `total`, and `jobs` by namespace and name.
+
+        Each has `started`, `skipped`, `verdicts` by word, and `late` and `took`: count, sum, max, p50 and p99 in
+        milliseconds, and `up_to_ms`, pairs of a length and how many were no longer.
+        """
+        total = self.total().as_data()
+        with self._lock:
+            jobs = [
+                {"namespace": namespace, "job": job, **counts.as_data()}
+                for (namespace, job), counts in sorted(self._jobs.items())
+            ]
+        return {"total": total, "jobs": jobs}
+
+    def _of_lease(self, lease: Lease) -> Counts:
+        job = lease.record.job
+        return self._of(job.namespace, job.name)
+
+    def _of(self, namespace: str, job: str) -> Counts:
+        counts = self._jobs.get((namespace, job))
+        if counts is None:
+            key = (namespace, job) if len(self._jobs) < MOST_JOBS else OTHERS
+            counts = self._jobs.setdefault(key, Counts())
+        return counts
