@@ -72,3 +72,8 @@ def echo_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def colours_wanted() -> bool:
     """Colours only on a terminal, and not when the user has asked for none (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def can_draw() -> bool:
+    """Whether standard output is a terminal on which something can be drawn in place."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown", "")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -14,6 +15,7 @@ from onthedot.cli.options import read_length, store_url, with_debug, with_json, 
 if TYPE_CHECKING:
     from onthedot.cli.outbox import Outbox, Printer
     from onthedot.cli.stopping import Stopping
+    from onthedot.cli.view import View
     from onthedot.clock import Micros
     from onthedot.events import Event
     from onthedot.scheduler import Scheduler
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _NODE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
 _SHORTEST_LEASE = 1_000_000
+_LOOK_EVERY, _MOST_JOBS = 5.0, 200  # seconds between two looks of the live view at the stored jobs, and how many
 
 
 def _check_node_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -55,6 +58,7 @@ def _read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int |
     "--for", "duration", metavar="LENGTH", callback=read_length,
     help="Drain and stop after this time.  [default: on Ctrl-C]",
 )  # fmt: skip
+@click.option("--plain", is_flag=True, help="Write plain lines, also on a terminal.")
 @with_json("one JSON object per event and line")
 @with_debug
 def command(
@@ -65,13 +69,15 @@ def command(
     grace: int,
     lease: int,
     duration: int | None,
+    plain: bool,
     as_json: bool,
 ) -> None:
     """Run one node, with its sample jobs, on an SQLite file in the current directory.
 
-    It tells what it plans, starts (and how late) and finishes. Ctrl-C or SIGTERM drains: no new work is taken, attempts
-    end, and the node hands over; a second one stops now. After a crash start it again: everything is still there, runs
-    of the dead node are recovered, and slots that were missed are caught up or skipped, as each job's policy says.
+    It tells what it plans, starts (and how late) and finishes; on a terminal with a live view below. Ctrl-C or SIGTERM
+    drains: no new work is taken, attempts end, and the node hands over; a second one stops now. After a crash start it
+    again: everything is still there, runs of the dead node are recovered, and slots that were missed are caught up or
+    skipped, as each job's policy says.
 
     Exit codes: 0 after a clean drain; 1 when something broke, or attempts did not end within --grace; 2 for bad input;
     130 when a second signal cut attempts short.
@@ -90,7 +96,7 @@ def command(
     # Measured: beside threads that are busy in Python, the engine's thread wakes four times sooner.
     sys.setswitchinterval(0.0005)
     settings = Settings(node_id=node_id or "", seats=seats, grace=grace).with_leases(lease)
-    code = asyncio.run(_up(store_url(store, db), settings, duration, as_json=as_json))
+    code = asyncio.run(_up(store_url(store, db), settings, duration, _shape(as_json=as_json, plain=plain)))
     if code:
         click.get_current_context().exit(code)
 
@@ -126,8 +132,21 @@ class Ending:
         return CUT_SHORT if hurried else BROKEN
 
 
-async def _up(url: str, settings: Settings, duration: Micros | None, *, as_json: bool) -> int:
+Shape = Literal["live", "lines", "json"]
+
+
+def _shape(*, as_json: bool, plain: bool) -> Shape:
+    if as_json:
+        return "json"
+    from onthedot.cli.table import can_draw
+
+    return "live" if can_draw() and not plain else "lines"
+
+
+async def _up(url: str, settings: Settings, duration: Micros | None, shape: Shape) -> int:
     """From start to exit code."""
+    import asyncio
+
     from onthedot.cli.outbox import Outbox
     from onthedot.cli.samples import add_samples
     from onthedot.cli.stopping import Stopping
@@ -137,14 +156,18 @@ async def _up(url: str, settings: Settings, duration: Micros | None, *, as_json:
     scheduler = Scheduler(url, settings=settings)
     add_samples(scheduler)
     stopping = Stopping(scheduler.stop_now)
-    outbox = Outbox(_printer(settings, tuple(scheduler.jobs), as_json), SystemClock(), on_broken=stopping.drain)
+    view = _view(scheduler, url) if shape == "live" else None
+    outbox = Outbox(_printer(scheduler, shape, view), SystemClock(), on_broken=stopping.drain)
     ending = Ending()
-    scheduler.subscribe(outbox.take)
+    scheduler.subscribe(outbox.mailbox)
     scheduler.subscribe(ending.heed)
     with stopping.signals():
         try:
-            await _start(scheduler, url, outbox, as_json=as_json)
+            await _start(scheduler, url, outbox, as_json=shape == "json")
+            looking = asyncio.create_task(_look(scheduler, view)) if view is not None else None
             await _run(scheduler, stopping, duration)
+            if looking is not None:
+                looking.cancel()
         finally:
             outbox.close()
     if outbox.error is not None:
@@ -157,15 +180,46 @@ async def _up(url: str, settings: Settings, duration: Micros | None, *, as_json:
     return code
 
 
-def _printer(settings: Settings, names: tuple[str, ...], as_json: bool) -> Printer:
+def _printer(scheduler: Scheduler, shape: Shape, view: View | None) -> Printer:
     from onthedot.cli.outbox import JsonPrinter, PeoplePrinter
     from onthedot.cli.table import colours_wanted
+    from onthedot.clock import SystemClock
     from onthedot.observe.log import Lines
 
-    if as_json:
+    if shape == "json":
         return JsonPrinter()
-    lines = Lines(late_after=settings.late_after, grace=settings.grace, names=names)
-    return PeoplePrinter(lines, colours=colours_wanted())
+    settings = scheduler.settings
+    lines = Lines(late_after=settings.late_after, grace=settings.grace, names=tuple(scheduler.jobs))
+    people = PeoplePrinter(lines, colours=colours_wanted())
+    if view is None:
+        return people
+    from onthedot.cli.live import LivePrinter
+
+    return LivePrinter(people, view, SystemClock())
+
+
+def _view(scheduler: Scheduler, url: str) -> View:
+    from onthedot.cli.view import View
+    from onthedot.clock import SystemClock
+    from onthedot.stores.opening import sqlite_path
+
+    settings, jobs = scheduler.settings, tuple(scheduler.jobs.values())
+    store = str(sqlite_path(url) or re.sub("//[^@/]*@", "//", url))  # nobody's password on a screen
+    return View(store=store, jobs=jobs, seats=settings.seats, grace=settings.grace, now=SystemClock().now())
+
+
+async def _look(scheduler: Scheduler, view: View) -> None:
+    """Let the view know which jobs are paused, edited or new: of that no event tells. Seldom, and only the first ones:
+    it is for a person to look at."""
+    import asyncio
+
+    from onthedot.errors import StoreUnavailable
+
+    while True:
+        with suppress(StoreUnavailable):  # the services tell that in their own lines
+            records = await scheduler.list_jobs(limit=_MOST_JOBS)
+            view.stored = records, len(records) < _MOST_JOBS
+        await asyncio.sleep(_LOOK_EVERY)
 
 
 async def _start(scheduler: Scheduler, url: str, outbox: Outbox, *, as_json: bool) -> None:
