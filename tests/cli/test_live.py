@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 
 import pytest
 from rich.console import Console
@@ -51,10 +52,11 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal() -> Terminal:
+def terminal() -> Iterator[Terminal]:
     made = Terminal()
     made.printer.of(NodeJoined("one", "boot", NOON), NOON)
-    return made
+    yield made
+    made.printer.close()  # standard output belongs to it until then
 
 
 def test_lines_scroll_above_the_view(terminal: Terminal):
@@ -115,3 +117,4 @@ def test_small_terminals(width: int, height: int):
     assert rows[0] == "hello"
     assert len(rows) <= max(2, height)
     assert all(len(row) <= width for row in rows)
+    terminal.printer.close()
