@@ -104,6 +104,7 @@ class Engine:
         worker.desk = self._desk
         self._membership.on_fenced(worker.fenced)
         self._membership.on_cancel(worker.cancel)
+        self._membership.on_free_to_work(drivers["worker"].wake)
 
         def heed(hint: Hint) -> None:
             if hint.kind == "ends":  # the most frequent one, and of no interest to the others

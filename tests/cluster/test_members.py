@@ -11,8 +11,9 @@ from onthedot.cluster.leadership import Leadership
 from onthedot.cluster.members import Membership
 from onthedot.events import Events
 from onthedot.ids import RandomIds, SeededIds
+from onthedot.run import NewRun
 from onthedot.stores.memory import MemoryStore
-from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
+from onthedot.testing import Harness, VirtualClock, VirtualLoop, run_virtual
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
@@ -116,3 +117,33 @@ def test_a_leader_that_falls_silent_is_replaced_when_its_term_ends(after, leads)
         assert (next_one.term is not None) == leads
 
     run_virtual(scenario())
+
+
+def test_a_node_that_may_work_again_looks_at_once_and_not_at_its_next_poll():
+    settings = otd.Settings(node_id="one", poll_every=60 * SECOND, seats=1)
+    sched = otd.Scheduler("memory:", settings=settings)
+    started: list[float] = []
+
+    @sched.job
+    async def work() -> None:
+        started.append(asyncio.get_running_loop().time())
+
+    async def scenario() -> float:
+        harness = Harness(START)
+        await harness.start(sched)
+        await harness.store.drain("one")
+        await harness.advance("1s")
+        record = await harness.store.get_job("work")
+        assert record is not None
+        await harness.store.submit([NewRun(record.id, "submit:1", harness.clock.now())])
+        await harness.advance("3s")
+        assert not started
+        await harness.store.drain("one", draining=False)
+        undone = asyncio.get_running_loop().time()
+        await harness.advance("30s")
+        await harness.stop()
+        return undone
+
+    undone = run_virtual(scenario())
+    assert len(started) == 1
+    assert started[0] - undone < 0.1

@@ -43,6 +43,7 @@ class Membership:
         self.deadline: Micros = 0  # on the steady clock: until then this node counts on its lease
         self._fenced: list[OnFenced] = []
         self._on_cancel: OnCancel | None = None
+        self._on_free_to_work: Callable[[], None] = lambda: None
         self.tasks: frozenset[str] = frozenset()  # what this node's program can do
         self.tzdata = tzdata_version()
         self.draining = False
@@ -57,9 +58,13 @@ class Membership:
         """Be told which attempts of this node somebody asks to stop."""
         self._on_cancel = listener
 
+    def on_free_to_work(self, listener: Callable[[], None]) -> None:
+        """Be told when this node, which was asked to drain, may take work again."""
+        self._on_free_to_work = listener
+
     def wants(self, hint: Hint) -> bool:
-        """Whether a hint is a reason to beat now: cancels come back with the beat."""
-        return hint.kind == "cancels"
+        """Whether a hint is a reason to beat now: cancels and drains come back with the beat."""
+        return hint.kind == "beats"
 
     @property
     def trusted(self) -> bool:
@@ -89,6 +94,8 @@ class Membership:
             if beat.draining != self.draining:
                 self.draining = beat.draining
                 self._events.emit(NodeDraining(self.node_id, beat.draining))
+                if not beat.draining:
+                    self._on_free_to_work()
             if beat.cancels and self._on_cancel is not None:
                 self._on_cancel(beat.cancels)
         except NodeExpired:

@@ -7,7 +7,9 @@ from typing import Literal, NamedTuple
 
 from onthedot.clock import Micros
 
-HintKind = Literal["runs", "schedules", "cancels", "terms", "ends"]
+HintKind = Literal["runs", "schedules", "beats", "terms", "ends"]
+"""What there may be to do: runs to take, schedules to plan, a reason to beat now (cancels and drains come back with the
+beat, and the leader hears who lives), terms to win, runs that have ended."""
 
 
 class Hint(NamedTuple):

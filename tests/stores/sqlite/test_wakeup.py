@@ -87,8 +87,8 @@ async def test_our_own_commits_do_not_come_back(store, other):
     for _ in range(20):
         await submit(store, record)
         await asyncio.sleep(0.01)  # over several looks
-    await call(other, "cancels")
-    assert await here.until("cancels") == {"schedules": 1, "runs": 21, "cancels": 1}
+    await call(other, "beats")
+    assert await here.until("beats") == {"schedules": 1, "runs": 21, "beats": 1}
 
 
 async def test_a_write_without_hints_wakes_nobody(store, other):
@@ -97,14 +97,14 @@ async def test_a_write_without_hints_wakes_nobody(store, other):
     for _ in range(20):
         await other.beat(node, ttl=SECOND)
         await asyncio.sleep(0.01)
-    await call(other, "cancels")
-    assert await here.until("cancels") == {"cancels": 1}
+    await call(other, "beats")
+    assert await here.until("beats") == {"beats": 1}
 
 
 async def test_ours_and_theirs_of_one_kind_in_between_two_looks(store, other, monkeypatch):
     here = Listener(store)
-    await call(other, "cancels")
-    await here.until("cancels")
+    await call(other, "beats")
+    await here.until("beats")
     monkeypatch.setattr(wakeup, "LOOK_EVERY", SECOND // 4)
     for first, second in [(store, other), (other, store)]:
         await call(first, "runs")
@@ -157,8 +157,8 @@ async def test_a_new_connection_goes_on_where_the_old_one_was(store, other):
         await store.look(hang_up)
     await call(other, "schedules")
     await define(store)  # connects anew
-    await call(other, "cancels")
-    assert await here.until("cancels") == {"runs": 1, "schedules": 2, "cancels": 1}
+    await call(other, "beats")
+    assert await here.until("beats") == {"runs": 1, "schedules": 2, "beats": 1}
 
 
 async def test_a_closed_store_tells_nobody(store, path):

@@ -66,11 +66,11 @@ class Nodes(Tables):
         ]  # fmt: skip
         for row in living:
             row.node.draining = draining
-        self.hints.send(Hint("cancels", now))
+        self.hints.send(Hint("beats", now))
         return len(living)
 
     async def probe(self, *, now: Micros | None = None) -> None:
-        self.hints.send(Hint("cancels", self.read_clock(now)))
+        self.hints.send(Hint("beats", self.read_clock(now)))
 
     async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
         return [replace(row.node, ttl=row.ttl) for row in reversed(self.nodes.values())][:limit]

@@ -319,7 +319,7 @@ class Tables:
     def ask_to_stop(self, run: Run, why: str, now: Micros) -> None:
         """Let the running attempt know with its node's next beat; who asked first tells why."""
         run.cancel_wanted = why if run.cancel_wanted is None else run.cancel_wanted
-        self.hints.send(Hint("cancels", now))
+        self.hints.send(Hint("beats", now))
 
     # ── gates ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -134,14 +134,14 @@ class Nodes(Tables):
     async def drain(self, node_id: str, *, draining: bool = True, now: Micros | None = None) -> int:
         def work(tx: Transaction) -> int:
             at = self.read_clock(now)
-            tx.hints.append(Hint("cancels", at))
+            tx.hints.append(Hint("beats", at))
             return tx.db.execute(DRAIN, {"draining": int(draining), "id": node_id, "now": at}).rowcount
 
         return await self.write(work)
 
     async def probe(self, *, now: Micros | None = None) -> None:
         def work(tx: Transaction) -> None:
-            tx.hints.append(Hint("cancels", self.read_clock(now)))
+            tx.hints.append(Hint("beats", self.read_clock(now)))
 
         await self.write(work)
 

@@ -110,7 +110,7 @@ def _clear_the_way(tx: Transaction, lease: Lease, gate: Gate, now: Micros) -> No
 def ask_to_stop(tx: Transaction, run_id: int, why: str, now: Micros) -> None:
     """Let the running attempt know with its node's next beat."""
     tx.db.execute(ASK_TO_STOP, (why, run_id))
-    tx.hints.append(Hint("cancels", now))
+    tx.hints.append(Hint("beats", now))
 
 
 def _wait_or_skip(tx: Transaction, lease: Lease, ask: GateAsk, place: int, holder: int, now: Micros) -> ArmAnswer:
