@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from onthedot.clock import Clock, Micros, SystemClock
 from onthedot.run import RunState
-from tests.cli.conftest import Look, Stand
+from onthedot.stores.base import Store
+from tests.cli.conftest import Look, Stand, seconds
 
 Call = Callable[..., Result]
 
@@ -44,6 +46,22 @@ def test_trigger_in_another_namespace_and_of_a_paused_job(call: Call, cluster: P
     call("pause", "scan", "--db", cluster)
     told = call("trigger", "scan", "--db", cluster).output
     assert told == "run 8 of scan is stored; the job is paused, and the run waits until it is resumed\n"
+
+
+def test_a_run_is_due_by_the_stores_clock(call: Call, cluster: Path, look: Look, monkeypatch: pytest.MonkeyPatch):
+    """This machine's clock may be ten minutes ahead of it: the run would wait for that long."""
+    behind = seconds(-600)
+
+    async def clock_of(store: Store, own: Clock) -> Clock:
+        class Behind(SystemClock):
+            def now(self) -> Micros:
+                return behind
+
+        return Behind()
+
+    monkeypatch.setattr("onthedot.cluster.offset.clock_of", clock_of)
+    assert call("trigger", "scan", "--db", cluster).exit_code == 0
+    assert look(lambda store: store.get_run(7)).due_at == behind
 
 
 # ── cancel ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -129,6 +147,7 @@ def test_what_cannot_be_done_is_refused(call: Call, database: Path, arguments: l
 
 WRITING = [
     ["trigger", "tick"], ["cancel", "3"], ["pause", "tick"], ["resume", "tick"], ["node", "drain", "a"],
+    ["backfill", "tick", "--from", "2026-01-01T00:00Z"],
     ["queue", "pause", "default"], ["queue", "resume", "default"], ["queue", "share", "default"],
 ]  # fmt: skip
 

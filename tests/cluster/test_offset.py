@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onthedot.clock import MILLISECOND, SECOND
-from onthedot.cluster.offset import DRIFT, StoreClock
+from onthedot.cluster.offset import DRIFT, StoreClock, clock_of
+from onthedot.stores.memory import MemoryStore
 
 
 class Machine:
@@ -92,3 +93,29 @@ def test_a_clock_that_was_set_is_believed_at_once():
         machine.store_now += step
         call(machine, clock, 5 * MILLISECOND, 5 * MILLISECOND)
         assert abs(machine.store_now - clock.now()) <= 11 * MILLISECOND
+
+
+class Elsewhere(MemoryStore):
+    """A store with a clock of its own, which answers after 20 ms."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self.clock = None  # type: ignore[assignment]
+        self._machine = machine
+
+    async def tell_time(self) -> int:
+        self._machine.passes(10 * MILLISECOND)
+        told = self._machine.store_now
+        self._machine.passes(10 * MILLISECOND)
+        return told
+
+
+async def test_who_is_no_node_asks_a_store_elsewhere_for_its_time():
+    machine = Machine(off=600 * SECOND)
+    clock = await clock_of(Elsewhere(machine), machine)
+    assert 0 <= machine.store_now - clock.now() <= 21 * MILLISECOND
+
+
+async def test_a_store_on_this_machine_has_its_clock():
+    store, machine = MemoryStore(), Machine()
+    assert await clock_of(store, machine) is store.clock

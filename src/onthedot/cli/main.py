@@ -11,7 +11,7 @@ from onthedot.cli.groups import Group
 
 COMMANDS = (
     *("up", "next", "jobs", "runs", "show", "nodes", "queues"),  # look
-    *("trigger", "cancel", "pause", "resume", "node", "queue"),  # change
+    *("trigger", "cancel", "pause", "resume", "backfill", "node", "queue"),  # change
 )
 """Each is `command` in the file of its name, in the order of `--help`."""
 

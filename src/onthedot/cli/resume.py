@@ -53,15 +53,15 @@ def command(
 
 async def _resume(store: Store, job: str, namespace: str, missed: Missed, dry_run: bool) -> tuple[bool, Resumed]:
     from onthedot.clock import SystemClock
+    from onthedot.cluster.offset import clock_of
     from onthedot.job import JobState
     from onthedot.plan.asking import find_job
     from onthedot.plan.controls import resume_job
     from onthedot.settings import Settings
 
     record = await find_job(store, job, namespace=namespace)
-    resumed = await resume_job(
-        store, record.id, missed=missed, clock=SystemClock(), settings=Settings(), dry_run=dry_run
-    )
+    clock = await clock_of(store, SystemClock())
+    resumed = await resume_job(store, record.id, missed=missed, clock=clock, settings=Settings(), dry_run=dry_run)
     return record.state is JobState.PAUSED, resumed
 
 

@@ -68,13 +68,15 @@ def _read(pairs: tuple[str, ...]) -> dict[str, Any]:
 
 async def _trigger(store: Store, job: str, namespace: str, args: str | None) -> tuple[JobRecord, RunRecord]:
     from onthedot.clock import SystemClock
+    from onthedot.cluster.offset import clock_of
     from onthedot.ids import RandomIds
     from onthedot.plan.asking import find_job, submit_run
     from onthedot.run import manual_trigger
 
     record = await find_job(store, job, namespace=namespace)
     trigger = manual_trigger(RandomIds().token())
-    run = await store.get_run(await submit_run(store, record, trigger=trigger, clock=SystemClock(), args=args))
+    clock = await clock_of(store, SystemClock())
+    run = await store.get_run(await submit_run(store, record, trigger=trigger, clock=clock, args=args))
     if run is None:
         raise BadInput(f"job {job!r} was deleted meanwhile")
     return record, run

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
+from onthedot.stores.base import Store
 
 DRIFT = 500
 """Parts per million by which two clocks may go apart: as fast as a clock is slewed that is being corrected."""
@@ -69,6 +70,15 @@ class StoreClock:
         """How far this machine's own clock is ahead of the store's."""
         best = self._best
         return self._own.now() - (best.store + self._own.steady() - best.at) if best else 0
+
+
+async def clock_of(store: Store, own: Clock) -> Clock:
+    """The store's clock, for one who is no node: this machine's where that is the same, or else asked for."""
+    if store.clock is not None:
+        return store.clock
+    clock, sent = StoreClock(own), own.steady()
+    clock.note(sent, await store.tell_time())
+    return clock
 
 
 def _error(sample: _Sample, steady: Micros) -> Micros:

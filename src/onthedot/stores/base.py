@@ -459,6 +459,10 @@ class Store(
         with its answers."""
         ...
 
+    async def tell_time(self) -> Micros:
+        """What time it is by the store's clock: for whoever has had no other answer of it yet."""
+        ...
+
     async def close(self) -> None:
         """Let go of files, threads and connections. Whatever was acknowledged stays."""
         ...

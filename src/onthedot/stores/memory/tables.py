@@ -133,6 +133,9 @@ class Tables:
     def read_clock(self, now: Micros | None) -> Micros:
         return self.clock.now() if now is None else now
 
+    async def tell_time(self) -> Micros:
+        return self.clock.now()
+
     def check_lease(self, incarnation: str, now: Micros) -> None:
         """`NodeExpired` unless the incarnation's lease is alive."""
         row = self.nodes.get(incarnation)

@@ -92,6 +92,9 @@ class Tables:
     def read_clock(self, now: Micros | None) -> Micros:
         return self.clock.now() if now is None else now
 
+    async def tell_time(self) -> Micros:
+        return self.clock.now()
+
     async def close(self) -> None:
         """Finish what was asked, end the threads, let go of the file. Whatever was acknowledged stays.
 

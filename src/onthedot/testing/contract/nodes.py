@@ -193,3 +193,12 @@ async def check_leases_from_before_the_clock_was_set_back(bench: Workbench) -> N
     assert await bench.orphans() == []
     bench.turn(20)
     assert await bench.orphans() == [run_id]
+
+
+@check
+async def check_the_time_is_the_one_that_answers_are_stamped_with(bench: Workbench) -> None:
+    """Who has had no answer yet can ask: it is the same clock."""
+    before = await bench.store.register(Node(id="n", incarnation="n-1"), ttl=15 * SECOND)
+    told = await bench.store.tell_time()
+    after = await bench.store.beat("n-1", ttl=15 * SECOND)
+    assert before.now <= told <= after.now

@@ -1,0 +1,144 @@
+"""`onthedot backfill`: runs for slots of a job that have passed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_store
+
+if TYPE_CHECKING:
+    from onthedot.events import Event
+    from onthedot.job import JobRecord
+    from onthedot.plan.backfill import Asked, Backfill
+    from onthedot.stores.base import Store
+
+ASK_ABOVE = 100
+"""On a terminal, more new runs than this are made only when somebody says yes."""
+
+_OPTIONS = {"start": "--from", "end": "--to", "limit": "--limit", "schedule": "--schedule"}
+
+
+@click.command(cls=Command, short_help="Run slots of a job that have passed.")
+@click.argument("job")
+@click.option("--from", "start", metavar="WHEN", required=True, help="The first instant of the range.")
+@click.option("--to", "end", metavar="WHEN", help="The end of the range, which is not part of it.  [default: now]")
+@click.option("--schedule", metavar="ID", help="Only of this schedule.  [default: of all that the job has]")
+@click.option(
+    "--limit", type=click.IntRange(1), default=10_000, show_default=True, help="Refuse a range with more slots."
+)
+@click.option("--dry-run", is_flag=True, help="Only tell what it would do.")
+@click.option("--yes", is_flag=True, help=f"Do not ask, also when there are more than {ASK_ABOVE} new runs.")
+@with_namespace
+@with_store
+@with_json("one JSON object")
+@with_debug
+def command(
+    job: str,
+    start: str,
+    end: str | None,
+    schedule: str | None,
+    limit: int,
+    dry_run: bool,
+    yes: bool,
+    namespace: str,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
+) -> None:
+    """Make one run for each slot of JOB from --from on and up to --to, whether it ran in its own time or not. The runs
+    are due at once, the oldest first; asked for again, they are the same runs.
+
+    WHEN is an instant with an offset, or a local time of the job's schedule. See first with --dry-run.
+
+    \b
+    Examples:
+      onthedot backfill nightly_report --from 2026-01-01 --to 2026-02-01 --dry-run
+      onthedot backfill nightly_report --from 2026-01-01T02:30+01:00 --to 2026-01-08T00:00Z
+      onthedot backfill nightly_report --from 2026-01-01 --to 2026-02-01 --yes --json
+    """
+    from onthedot.cli.writing import write_store
+    from onthedot.errors import DefinitionError
+    from onthedot.job import JobState
+    from onthedot.observe.text import plain
+    from onthedot.plan.backfill import Asked
+
+    asked = Asked(start, end or "", schedule, limit)
+    ask = not (yes or dry_run or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
+    try:
+        record, done = write_store(
+            store_url(store, db), lambda opened: _backfill(opened, job, namespace, asked, dry_run=dry_run, ask=ask)
+        )
+    except DefinitionError as error:
+        raise BadInput(_in_options(str(error))) from error
+    if as_json:
+        click.echo(json.dumps(_as_json(done, namespace), indent=2))
+        return
+    click.echo(plain(str(done), most=1_000))
+    if done.created and not dry_run and record.state is JobState.PAUSED:
+        click.echo("the job is paused, and the runs wait until it is resumed")
+
+
+async def _backfill(
+    store: Store, job: str, namespace: str, asked: Asked, *, dry_run: bool, ask: bool
+) -> tuple[JobRecord, Backfill]:
+    from onthedot.clock import SystemClock, to_datetime
+    from onthedot.cluster.offset import clock_of
+    from onthedot.events import Events
+    from onthedot.plan.asking import find_job
+    from onthedot.plan.backfill import backfill
+
+    clock = await clock_of(store, SystemClock())
+    record = await find_job(store, job, namespace=namespace)
+    if not asked.end:
+        asked = asked._replace(end=to_datetime(clock.now()))
+    if ask:
+        _confirm(await backfill(store, record, asked, dry_run=True, clock=clock, events=Events()))
+    events = Events([_tell] if sys.stderr.isatty() else [])
+    return record, await backfill(store, record, asked, dry_run=dry_run, clock=clock, events=events)
+
+
+def _confirm(preview: Backfill) -> None:
+    """Let somebody look first; `click.Abort` if the answer is no."""
+    from onthedot.observe.text import plain
+
+    if preview.created > ASK_ABOVE:
+        click.confirm(f"{plain(str(preview), most=1_000)}. Go on?", abort=True)
+
+
+def _tell(event: Event) -> None:
+    """How far it is, in one line that is written over."""
+    from onthedot.events import RunsBackfilled
+
+    if isinstance(event, RunsBackfilled):
+        done = event.runs == event.of
+        click.echo(f"\r{event.runs} of {event.of} runs asked for", err=True, nl=done)
+
+
+def _in_options(message: str) -> str:
+    """An error of the verb in the words of the command line.
+
+    >>> _in_options("end: expected an instant after start")
+    '--to: expected an instant after start'
+    """
+    name, colon, rest = message.partition(":")
+    return f"{_OPTIONS.get(name, name)}{colon}{rest}"
+
+
+def _as_json(done: Backfill, namespace: str) -> dict[str, Any]:
+    return {
+        "job": done.job,
+        "namespace": namespace,
+        "dry_run": done.dry_run,
+        "slots": done.slots,
+        "first": None if done.first is None else done.first.isoformat(),
+        "last": None if done.last is None else done.last.isoformat(),
+        "created": done.created,
+        "existing": done.existing,
+        "succeeded": done.succeeded,
+        "run_ids": list(done.run_ids),
+    }

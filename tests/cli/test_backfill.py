@@ -1,0 +1,165 @@
+"""`onthedot backfill`: a look first, then one run for each slot, by the verb that programs use."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from onthedot.cli import backfill as module
+from onthedot.cli.main import cli
+from onthedot.run import RunRecord
+from onthedot.stores.sqlite import SqliteStore
+
+Call = Callable[..., Result]
+
+WEEK = ["--from", "2026-03-21", "--to", "2026-03-28"]
+HOUR = ["--from", "2026-03-28T09:00Z", "--to", "2026-03-28T10:00Z"]
+DAILY = "report: 7 slots from 2026-03-21T01:30Z to 2026-03-27T01:30Z"
+
+
+@pytest.fixture
+def only(call: Call, database: Path) -> list[str]:
+    """The options that name the schedule of `report` which is by cron."""
+    [found] = [job for job in json.loads(call("jobs", "--db", database, "--json").output) if job["job"] == "report"]
+    ids = [schedule["id"] for schedule in found["schedules"] if "02:30" in schedule["reading"]]
+    return ["--schedule", *ids]
+
+
+def runs_of(database: Path, job: str) -> list[RunRecord]:
+    """The backfilled runs of a job, as they are stored."""
+
+    async def read() -> list[RunRecord]:
+        store = await SqliteStore.open(database, read_only=True)
+        try:
+            return await store.list_runs(job=job, limit=1_000)
+        finally:
+            await store.close()
+
+    return [run for run in asyncio.run(read()) if run.trigger.startswith("backfill:")]
+
+
+def test_a_dry_run_tells_how_many_and_from_when_to_when(call: Call, database: Path, only: list[str]):
+    told = call("backfill", "report", *WEEK, *only, "--dry-run", "--db", database)
+    assert (told.exit_code, told.output) == (0, f"{DAILY}, 7 new runs would be made\n")
+    assert runs_of(database, "report") == []
+
+
+def test_one_run_for_each_slot_however_often_it_is_asked_for(call: Call, database: Path, only: list[str]):
+    done = call("backfill", "report", *WEEK, *only, "--db", database)
+    assert (done.exit_code, done.output) == (0, f"{DAILY}, 7 new runs\n")
+    made = runs_of(database, "report")
+    assert len(made) == 7
+    assert {run.state for run in made} == {"scheduled"}
+    again = call("backfill", "report", *WEEK, *only, "--db", database).output
+    assert again == f"{DAILY}, 0 new runs, 7 were there before\n"
+    assert runs_of(database, "report") == made
+
+
+def test_for_machines(call: Call, database: Path):
+    told = json.loads(call("backfill", "tick", *HOUR, "--db", database, "--json").output)
+    assert len(told.pop("run_ids")) == 360
+    assert told == {
+        "job": "tick", "namespace": "default", "dry_run": False, "slots": 360, "created": 360, "existing": 0,
+        "succeeded": 0, "first": "2026-03-28T09:00:00+00:00", "last": "2026-03-28T09:59:50+00:00",
+    }  # fmt: skip
+
+
+def test_without_an_end_it_goes_up_to_now(call: Call, database: Path):
+    told = call("backfill", "tick", "--from", "2026-03-28T11:00:00Z", "--dry-run", "--db", database).output
+    assert told.startswith("tick: 3 slots from 2026-03-28T11:00Z to 2026-03-28T11:00:20Z")
+
+
+def test_runs_of_a_paused_job_wait(call: Call, database: Path):
+    call("pause", "tick", "--db", database)
+    told = call("backfill", "tick", *HOUR, "--db", database).output
+    assert told.endswith("the job is paused, and the runs wait until it is resumed\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--from", "yesterday"], "--from: expected a point in time like"),
+        (["--from", "2026-03-28T10:00Z", "--to", "2026-03-28T09:00Z"], "--to: expected an instant after start"),
+        (["--from", "2026-03-28T10:00"], "--from: expected a point in time with an offset"),
+        ([*HOUR, "--limit", "10"], "--limit: expected at most 10 slots in the range"),
+        ([*HOUR, "--limit", "0"], "0 is not in the range x>=1"),
+        ([*HOUR, "--schedule", "other"], "--schedule: expected one of job 'tick'"),
+        (["--to", "2026-03-28T10:00Z"], "Missing option '--from'"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(call: Call, database: Path, options: list[str], message: str):
+    result = call("backfill", "tick", *options, "--db", database)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert runs_of(database, "tick") == []
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        ("tikc", "no job 'tikc' is stored, did you mean 'tick'?"),
+        ("poll", "got a fixed delay; its slots follow its runs"),
+        ("on_demand", "got none; submit the runs instead"),
+    ],
+)
+def test_jobs_that_have_no_such_slots(call: Call, database: Path, job: str, message: str):
+    result = call("backfill", job, *HOUR, "--db", database)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+# ── on a terminal ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Terminal:
+    """Standard streams that are a terminal, as far as the command asks."""
+
+    class stdin:  # noqa: N801 - it stands for a module's attribute
+        isatty = staticmethod(lambda: True)
+
+    stdout = stderr = stdin
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch, database: Path) -> Callable[..., Result]:
+    """`onthedot backfill tick` on a terminal, with what is typed there."""
+    monkeypatch.setattr(module, "sys", Terminal)
+
+    def run(typed: str, *options: str) -> Result:
+        arguments = ["backfill", "tick", *HOUR, *options, "--db", str(database)]
+        return CliRunner().invoke(cli, arguments, input=typed, prog_name="onthedot")
+
+    return run
+
+
+def test_many_runs_are_made_only_when_somebody_says_yes(answer: Callable[..., Result], database: Path):
+    asked = answer("n\n")
+    assert asked.exit_code == 1
+    assert "tick: 360 slots from 2026-03-28T09:00Z" in asked.stdout
+    assert "360 new runs would be made. Go on?" in asked.stdout
+    assert runs_of(database, "tick") == []
+    done = answer("y\n")
+    assert done.exit_code == 0
+    assert "360 of 360 runs asked for" in done.stderr
+    assert len(runs_of(database, "tick")) == 360
+    assert answer("").exit_code == 0, "they are there already: nothing to ask"
+
+
+@pytest.mark.parametrize("option", ["--yes", "--json", "--dry-run"])
+def test_who_has_said_so_is_not_asked(answer: Callable[..., Result], option: str):
+    done = answer("", option)
+    assert done.exit_code == 0
+    assert "Go on?" not in done.stdout
+
+
+def test_few_runs_are_made_without_asking(
+    answer: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, database: Path
+):
+    monkeypatch.setattr(module, "ASK_ABOVE", 360)
+    assert answer("").exit_code == 0
+    assert len(runs_of(database, "tick")) == 360
