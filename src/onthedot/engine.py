@@ -138,6 +138,7 @@ class Engine:
     async def start(self, jobs: Sequence[Job], application_loop: asyncio.AbstractEventLoop) -> None:
         """Join, store the program's jobs, and begin to tick. Handlers run on the application's loop."""
         self._attach_runners(application_loop)
+        self._worker.queues = self._membership.queues = self._settings.queues_for(jobs)
         self._desk.open(self._drivers["desk"].wake)
         self.ends.open(self._drivers["ends"].wake)
         self._processes.warm(jobs)
@@ -189,7 +190,10 @@ class Engine:
             self._drivers["arming"].wake()
 
     async def put_job(self, job: Job) -> PutJob:
-        """Store a definition, with the runs of its next moments."""
+        """Store a definition, with the runs of its next moments. If nobody said which queues this node serves, its own
+        jobs' are among them from here on; others see that when it registers anew."""
+        if self._settings.queues is None and job.queue not in self._worker.queues:
+            self._worker.queues = self._membership.queues = (*self._worker.queues, job.queue)
         return await put_job(self.store, job, clock=self.clock, settings=self._settings)
 
     async def unrunnable(self) -> list[JobRecord]:

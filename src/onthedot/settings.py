@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.errors import DefinitionError
+from onthedot.job import Job
 from onthedot.retention import Retention
+from onthedot.route import DEFAULT_QUEUE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +34,8 @@ class Settings:
     """K: how many runs of the next `horizon` a worker may hold reserved (at most `seats`)."""
     batch: int = 500
     """The most rows that one call to the store touches."""
-    queues: tuple[str, ...] = ("default",)
-    """The queues this worker serves."""
+    queues: tuple[str, ...] | None = None
+    """The queues this worker serves; None: those of the program's own jobs, and `default`."""
     labels: tuple[str, ...] = ()
     """What this worker offers to jobs that need it, such as `gpu` or `region=eu`."""
     assign_most: int = 64
@@ -86,7 +89,7 @@ class Settings:
             problems.append(
                 f"node_ttl: expected at most an hour, got {self.node_ttl} µs; a dead node is missed for that long"
             )
-        if not self.queues:
+        if self.queues is not None and not self.queues:
             problems.append("queues: expected at least one queue, got none")
         if self.term_ttl < 3 * self.renew_every:
             problems.append(
@@ -103,6 +106,18 @@ class Settings:
             )
         if problems:
             raise DefinitionError(problems, subject="settings")
+
+    def queues_for(self, jobs: Iterable[Job]) -> tuple[str, ...]:
+        """The queues that a worker serves whose program has these jobs.
+
+        >>> from onthedot.job import Call
+        >>> mail = Job(name="mail", task=Call(handler="mail"), queue="mail")
+        >>> Settings().queues_for([mail]), Settings(queues=("bulk",)).queues_for([mail])
+        (('default', 'mail'), ('bulk',))
+        """
+        if self.queues is not None:
+            return self.queues
+        return tuple(sorted({DEFAULT_QUEUE, *(job.queue for job in jobs)}))
 
     def with_leases(self, length: timedelta | Micros) -> Settings:
         """The same settings with the node's lease at `length` and the periods around it in proportion.

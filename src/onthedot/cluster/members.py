@@ -45,6 +45,7 @@ class Membership:
         self._on_cancel: OnCancel | None = None
         self._on_free_to_work: Callable[[], None] = lambda: None
         self.tasks: frozenset[str] = frozenset()  # what this node's program can do
+        self.queues = settings.queues_for(())
         self.tzdata = tzdata_version()
         self.draining = False
         self.node_id = settings.node_id or f"{socket.gethostname()}-{ids.token()[:8]}"
@@ -76,7 +77,7 @@ class Membership:
         incarnation = self._ids.token()
         settings = self._settings
         node = Node(
-            self.node_id, incarnation, socket.gethostname(), os.getpid(), queues=settings.queues,
+            self.node_id, incarnation, socket.gethostname(), os.getpid(), queues=self.queues,
             labels=settings.labels, tasks=tuple(sorted(self.tasks)), seats=settings.seats, tzdata=self.tzdata,
         )  # fmt: skip
         sent = self._clock.steady()

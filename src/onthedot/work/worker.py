@@ -56,6 +56,7 @@ class Worker:
         self.clock = clock
         self.ids = ids
         self.tasks = registry.task_names()
+        self.queues = settings.queues_for(())
         self.held = Reservations()
         self.arming: dict[str, Lease] = {}  # by lease id: on their way to be armed, or armed without our knowing
         self.pace = Pace(settings.batch)
@@ -313,7 +314,7 @@ class Reserving:
             worker.pace.quick,
             settings.horizon,
             settings.lapse,
-            settings.queues,
+            worker.queues,
             frozenset(settings.labels),
             worker.tasks,
             self._asked,

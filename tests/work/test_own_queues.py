@@ -1,0 +1,92 @@
+"""Which queues a worker serves when nobody has said: those of its program's jobs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import onthedot as otd
+from onthedot.clock import SECOND
+from onthedot.job import Call, Job
+from onthedot.run import NewRun, RunState
+from onthedot.testing import Harness, run_virtual
+
+START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+
+
+async def test_a_job_in_a_queue_of_its_own_runs_without_any_setting():
+    sched = otd.Scheduler("memory:")
+
+    @sched.job(queue="mail")
+    async def receipt() -> str:
+        return "sent"
+
+    async with sched:
+        assert await (await sched.submit(receipt.call())).result(timeout="10s") == "sent"
+
+
+async def test_a_job_that_is_put_later_runs_as_well():
+    sched = otd.Scheduler("memory:")
+
+    @sched.job
+    async def receipt() -> str:
+        return "sent"
+
+    async with sched:
+        await sched.put(Job(name="late", task=Call(handler="receipt"), queue="bulk"))
+        assert await (await sched.submit("late")).result(timeout="10s") == "sent"
+
+
+def program(settings: otd.Settings) -> otd.Scheduler:
+    sched = otd.Scheduler("memory:", settings=settings)
+
+    @sched.job(queue="mail")
+    async def receipt() -> None: ...
+
+    @sched.job
+    async def other() -> None: ...
+
+    return sched
+
+
+def served(settings: otd.Settings) -> tuple[tuple[str, ...], dict[str, RunState]]:
+    """The queues that the node has registered, and what became of a run of each job."""
+
+    async def scenario() -> tuple[tuple[str, ...], dict[str, RunState]]:
+        harness = Harness(START)
+        await harness.start(program(settings))
+        for name in ("receipt", "other"):
+            record = await harness.store.get_job(name)
+            assert record is not None
+            await harness.store.submit([NewRun(record.id, "submit:1", harness.clock.now())])
+        await harness.advance("5s")
+        [node] = await harness.store.list_nodes()
+        runs = {name: (await harness.runs(name))[0].state for name in ("receipt", "other")}
+        await harness.stop()
+        return node.queues, runs
+
+    return run_virtual(scenario())
+
+
+def test_the_programs_own_queues_and_the_default_one_are_registered_and_served():
+    queues, runs = served(otd.Settings())
+    assert queues == ("default", "mail")
+    assert set(runs.values()) == {RunState.SUCCEEDED}
+
+
+def test_what_the_settings_say_is_all_that_is_served():
+    queues, runs = served(otd.Settings(queues=("default",)))
+    assert queues == ("default",)
+    assert runs == {"receipt": RunState.SCHEDULED, "other": RunState.SUCCEEDED}
+
+
+async def test_a_put_does_not_widen_what_the_settings_say():
+    sched = otd.Scheduler("memory:", settings=otd.Settings(queues=("default",), poll_every=SECOND // 20))
+
+    @sched.job
+    async def receipt() -> None: ...
+
+    async with sched:
+        await sched.put(Job(name="late", task=Call(handler="receipt"), queue="bulk"))
+        waits = await sched.submit("late")
+        await (await sched.submit("receipt")).result(timeout="10s")
+        assert await waits.state() == RunState.SCHEDULED
