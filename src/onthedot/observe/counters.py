@@ -203,7 +203,11 @@ class Counters:
                 pass
 
     def total(self) -> Counts:
-        """All jobs together."""
+        """All jobs together.
+
+        >>> counters.total().started
+        1
+        """
         all_of_them = Counts()
         with self._lock:
             for counts in self._jobs.values():
@@ -215,6 +219,9 @@ class Counters:
 
         Each has `started`, `skipped`, `verdicts` by word, and `late` and `took`: count, sum, max, p50 and p99 in
         milliseconds, and `up_to_ms`, pairs of a length and how many were no longer.
+
+        >>> counters.snapshot()["total"]["verdicts"]
+        {'succeeded': 1}
         """
         total = self.total().as_data()
         with self._lock:
