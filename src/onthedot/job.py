@@ -48,6 +48,7 @@ class Guarantee(StrEnum):
 
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"
+    EXACTLY_ONCE = "exactly_once"  # effects and completion in one commit of the store: see `Context.transaction`
 
 
 # ── schedules: rules that yield instants ─────────────────────────────────────────────────────────────────────

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.stores.memory import MemoryStore
+from onthedot.stores.memory import MemoryStore, Statements
 from onthedot.testing import contract
+
+
+class NotedStatements:
+    """What handlers have executed."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    async def write(self, connection: Statements, text: str) -> None:
+        await connection.execute(text)
+
+    async def read(self) -> list[str]:
+        return [statement.sql for statement in self._store.statements]
 
 
 @pytest.mark.parametrize("check", contract.checks(), ids=str)
 async def test_contract(check: contract.Check):
     store = MemoryStore()
-    await check(contract.Workbench(store))
+    await check(contract.Workbench(store, contract.Capabilities(effects=NotedStatements(store))))
     await store.close()

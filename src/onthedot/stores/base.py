@@ -42,6 +42,8 @@ from onthedot.stores.shards import ShardsSlice
 from onthedot.stores.standing import Held as Held
 from onthedot.stores.standing import Standing as Standing
 from onthedot.stores.standing import StandingSlice
+from onthedot.stores.transactions import Transaction as Transaction
+from onthedot.stores.transactions import Transactions as Transactions
 from onthedot.stores.values import Ask as Ask
 from onthedot.stores.values import Beat as Beat
 from onthedot.stores.values import CancelAnswer as CancelAnswer
@@ -461,6 +463,11 @@ class Store(
 
     async def tell_time(self) -> Micros:
         """What time it is by the store's clock: for whoever has had no other answer of it yet."""
+        ...
+
+    @property
+    def transactions(self) -> Transactions | None:
+        """Transactions for jobs under exactly_once (`stores/transactions.py`); None for a store that has none."""
         ...
 
     async def close(self) -> None:

@@ -30,6 +30,8 @@ from onthedot.stores.sqlite.upkeep import Upkeep
 class SqliteStore(Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings):
     """All of it in one SQLite file."""
 
+    transactions: None = None  # a handler's own writes cannot share the one writer: exactly_once is refused
+
     @classmethod
     async def open(
         cls, path: str | Path, *, clock: Clock | None = None, inline: bool = False, read_only: bool = False

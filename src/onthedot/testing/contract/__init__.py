@@ -40,10 +40,11 @@ from onthedot.testing.contract import (
     standing,
     submit,
     terms,
+    transactions,
     upkeep,
 )
 from onthedot.testing.contract.register import Check, registered
-from onthedot.testing.contract.workbench import Capabilities, Workbench
+from onthedot.testing.contract.workbench import Capabilities, Effects, Workbench
 
 _SLICES = (
     jobs,
@@ -61,6 +62,7 @@ _SLICES = (
     gates,
     rates,
     finish,
+    transactions,
     dependencies,
     moves,
     checkpoints,
@@ -81,4 +83,4 @@ def checks() -> list[Check]:
     return sorted(registered, key=lambda one: order.index(one.slice))
 
 
-__all__ = ["Capabilities", "Check", "Workbench", "checks"]
+__all__ = ["Capabilities", "Check", "Effects", "Workbench", "checks"]

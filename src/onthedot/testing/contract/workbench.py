@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.ids import SeededIds
@@ -25,9 +25,23 @@ START: Micros = 1_767_225_600 * SECOND  # 2026-01-01 00:00 UTC: the clock's zero
 TASK = "call:work"  # what jobs of the workbench ask for, and what its workers can do
 
 
+class Effects(Protocol):
+    """How a check writes something through a transaction's connection, and sees what is committed of it."""
+
+    async def write(self, connection: Any, text: str) -> None:
+        """Write a text, by this connection."""
+        ...
+
+    async def read(self) -> list[str]:
+        """Every text that is committed, in the order of the commits; not by any transaction's connection."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a driver declares that it can do, where drivers differ. So far they do not."""
+    """What a driver declares that it can do, where drivers differ."""
+
+    effects: Effects | None = None  # of a store that has `transactions`
 
 
 @contextmanager
