@@ -66,7 +66,7 @@ class Engine:
         self._membership = Membership(store, clock, ids, settings, events)
         self._leadership = Leadership(store, self._membership, clock, settings, events)
         self._planner = Planner(store, self._leadership, clock, settings, events)
-        self._desk = Desk(store, settings, events)
+        self._desk = Desk(store, settings, clock, events)
         self.ends = Ends(store, settings)
         self._finisher = Finisher(store, settings, events, self._desk)
         self._worker = Worker(store, self._membership, self._finisher, registry, settings, events, clock, ids)

@@ -236,6 +236,14 @@ class ZombieHandler(NamedTuple):
     zombies: int
 
 
+class CommittedBefore(NamedTuple):
+    """An attempt came to something else after it had committed its transaction: it has succeeded all the same. `said`
+    is what does not count."""
+
+    lease: Lease
+    said: str
+
+
 class HookFailed(NamedTuple):
     """A hook, or a retry's `when`, raised an error or gave a useless answer. What was recorded stays as it is."""
 
@@ -294,6 +302,7 @@ Event = (
     | GatesRecounted
     | HistoryPruned
     | ZombieHandler
+    | CommittedBefore
     | HookFailed
     | StoreTrouble
     | DrainBegun

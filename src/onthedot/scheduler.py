@@ -21,10 +21,12 @@ from onthedot.observe.mailbox import Mailbox
 from onthedot.scheduler_verbs import SchedulerVerbs
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
+from onthedot.stores.opening import has_transactions
+from onthedot.stores.transactions import refuse_without
 from onthedot.tasks.context import Context
 from onthedot.tasks.hooks import Hooks
 from onthedot.tasks.importable import importable
-from onthedot.tasks.registry import Registry
+from onthedot.tasks.registry import Handler, Registry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,8 +96,11 @@ class Scheduler(SchedulerVerbs):
             self._check_new(name)
             hooks = self.registry.hooks
             job = build_job(Call(handler=name), {**hooks.without(options), "name": name})
+            refuse_without(has_transactions(self.store), job)
             if job.isolation == "process":
                 importable(own)  # or it is refused
+            if problem := Handler.of(name, own).check_guarantee(job.guarantee):
+                raise DefinitionError(problem, subject=f"job {name!r}")
             registered = self.registry.add(name, own)
             self.registry.learn(job)
             hooks.take(name, options)
@@ -114,6 +119,7 @@ class Scheduler(SchedulerVerbs):
         ['nap', 'report']
         """
         check_job(job)
+        refuse_without(has_transactions(self.store), job)
         self._check_new(job.name)
         problem = self.registry.check(job)
         if problem is not None:

@@ -63,6 +63,8 @@ LINES = [
     "12:00:00.000  pruned     12345 finished runs, 2 skipped ranges, 1 ended node; the counts are kept",
     "12:00:00.000  zombie     import          run 41     handler import does not stop; its seat stays taken until it "
     "ends (2 seats lost so)",
+    "12:00:00.000  kept       import          run 41     its transaction is committed, and it has succeeded; what came "
+    "after does not count: OSError: no",
     "12:00:00.000  hook       import          on_dead: OSError: no; what was recorded stays",
     "12:00:00.000  trouble    worker: the disk is full; trying again in 300.0 ms",
     "12:00:00.000  draining   no new work is taken; waiting for 2 attempts to end, up to 30s; another Ctrl-C stops now",

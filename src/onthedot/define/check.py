@@ -12,7 +12,7 @@ from onthedot.after import cycle_error
 from onthedot.define.arguments import encode_arguments
 from onthedot.duration import LONGEST
 from onthedot.errors import DefinitionError
-from onthedot.job import FixedDelay, Guarantee, Job, Sleep
+from onthedot.job import Call, FixedDelay, Guarantee, Job, Sleep
 from onthedot.route import PRIORITIES
 from onthedot.schedules import check as check_schedule
 from onthedot.schedules import schedule_id
@@ -117,12 +117,30 @@ def _after_problems(job: Job) -> list[str]:
 
 
 def _guarantee_problems(job: Job) -> list[str]:
+    if job.guarantee is Guarantee.EXACTLY_ONCE:
+        return _transaction_problems(job)
     if job.guarantee is not Guarantee.AT_MOST_ONCE or job.retry.attempts == 1:
         return []
     return [
         f"retry.attempts: expected 1 with guarantee 'at_most_once', got {job.retry.attempts}; "
         "a retry is a second execution: drop it, or choose 'at_least_once'"
     ]
+
+
+def _transaction_problems(job: Job) -> list[str]:
+    """Only a handler in this process can share a transaction with the store."""
+    problems = []
+    if not isinstance(job.task, Call):
+        problems.append(
+            "guarantee: expected 'at_least_once' or 'at_most_once' for what is no Python handler, got 'exactly_once'; "
+            "it has no ctx.transaction()"
+        )
+    if job.isolation == "process":
+        problems.append(
+            "isolation: expected 'none' with guarantee 'exactly_once', got 'process'; a transaction cannot cross to "
+            "another process"
+        )
+    return problems
 
 
 def _placement_problems(job: Job) -> list[str]:

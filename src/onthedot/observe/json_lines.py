@@ -12,6 +12,7 @@ from onthedot.clock import MILLISECOND, Micros
 from onthedot.events import (
     AttemptEnded,
     AttemptStarted,
+    CommittedBefore,
     Event,
     LeaseLost,
     RunBlocked,
@@ -54,6 +55,8 @@ def _fields(event: Event) -> dict[str, Any]:
             return {**_lease(lease), "gate": gate, "until_at": iso(until)}
         case ZombieHandler(lease, zombies):
             return {**_lease(lease), "task": task_name(lease.record.job.task), "zombies": zombies}
+        case CommittedBefore(lease, said):
+            return {**_lease(lease), "said": said}
         case RunMissed(run):
             return run_fields(run)
         case _:

@@ -21,6 +21,7 @@ from onthedot.events import (
     AttemptStarted,
     ClockOff,
     ClockStepped,
+    CommittedBefore,
     DrainBegun,
     Event,
     EventsLeftOut,
@@ -184,6 +185,10 @@ class Lines:
                 return Line(at, "zombie", f"{about}{still} ({count(zombies, 'seat')} lost so)", "bad")
             case EventsLeftOut(events):
                 return Line(at, "left out", f"{count(events, 'event')}: they were not read fast enough", "warning")
+            case CommittedBefore(lease, said):
+                about = self._about(lease.record.job.name, lease.run_id)
+                kept = "its transaction is committed, and it has succeeded; what came after does not count"
+                return Line(at, "kept", f"{about}{kept}: {plain(said)}", "warning")
             case _:
                 return self._node_line(event, at)
 

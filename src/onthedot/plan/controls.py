@@ -14,10 +14,12 @@ from onthedot.policy.placement import targets
 from onthedot.settings import Settings
 from onthedot.stores.base import PutJob, Resumed, Store
 from onthedot.stores.definitions import encode
+from onthedot.stores.transactions import refuse_without
 
 
 async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings) -> PutJob:
-    """Store a definition, with the runs of its next moments."""
+    """Store a definition, with the runs of its next moments. `DefinitionError` for what this store cannot keep."""
+    refuse_without(store.transactions is not None, job)
     told: Micros | None = None  # by the store, which had another time than we have
     while True:
         now = clock.now() if told is None else told

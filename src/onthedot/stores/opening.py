@@ -9,6 +9,14 @@ from onthedot.errors import DefinitionError, did_you_mean
 from onthedot.stores.base import Store
 
 SCHEMES = ("memory", "sqlite")
+_WITHOUT_TRANSACTIONS = ("sqlite",)
+
+
+def has_transactions(store: str | Store) -> bool:
+    """Whether jobs under exactly_once can be kept there, without opening it. What is no store's URL is not judged."""
+    if isinstance(store, str):
+        return store.partition(":")[0] not in _WITHOUT_TRANSACTIONS
+    return store.transactions is not None
 
 
 def sqlite_path(url: str) -> Path | None:

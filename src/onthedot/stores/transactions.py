@@ -22,6 +22,8 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from onthedot.clock import Micros
+from onthedot.errors import DefinitionError
+from onthedot.job import Guarantee, Job
 from onthedot.run import Lease
 from onthedot.verdict import Finish
 
@@ -76,3 +78,13 @@ class Transactions(Protocol):
         commit. `StoreUnavailable` if there is no connection to be had; then nothing was begun.
         """
         ...
+
+
+def refuse_without(transactions: bool, job: Job) -> None:
+    """`DefinitionError` for a job under exactly_once on a store that has no transactions."""
+    if job.guarantee is Guarantee.EXACTLY_ONCE and not transactions:
+        raise DefinitionError(
+            "guarantee: expected a store with transactions for 'exactly_once' (PostgreSQL, or memory for tests), got "
+            "one without; choose 'at_least_once', and let ctx.run_id make its effects idempotent",
+            subject=f"job {job.name!r}",
+        )

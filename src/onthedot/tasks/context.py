@@ -6,15 +6,17 @@ import asyncio
 import json
 import threading
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 from onthedot.clock import Micros, to_datetime
 from onthedot.errors import StateError
-from onthedot.job import Json
+from onthedot.job import Guarantee, Json
 from onthedot.run import Checkpoint, Lease, Progress
-from onthedot.tasks.notes import Notes, encode_checkpoint
+from onthedot.tasks.completion import Completion
+from onthedot.tasks.notes import Notes, encode_checkpoint, encode_result
 
 
 class Desk(Protocol):
@@ -26,6 +28,19 @@ class Desk(Protocol):
 
     def noted(self, notes: Notes) -> None:
         """There is news to be written soon."""
+        ...
+
+    @property
+    def result_bytes(self) -> int:
+        """How many characters of JSON a result may have."""
+        ...
+
+    def transaction(self, completion: Completion) -> AbstractAsyncContextManager[Any]:
+        """A transaction of the store that completes this attempt's run."""
+        ...
+
+    def transaction_blocking(self, completion: Completion) -> AbstractContextManager[Any]:
+        """The same, for a plain function in its thread."""
         ...
 
 
@@ -59,9 +74,11 @@ class Context:
     pages, run 1, fence 2: began at page 5, in time: True
     """
 
-    __slots__ = ("_deadline", "_desk", "_last", "_lease", "_notes", "_revisions", "cancelled")
+    __slots__ = ("_deadline", "_desk", "_last", "_lease", "_notes", "_revisions", "cancelled", "completion")
 
-    def __init__(self, lease: Lease, desk: Desk | None = None, deadline: Micros | None = None) -> None:
+    def __init__(
+        self, lease: Lease, desk: Desk | None = None, deadline: Micros | None = None, started_at: Micros = 0
+    ) -> None:
         self._lease = lease
         self._desk = desk
         self._deadline = deadline
@@ -69,6 +86,7 @@ class Context:
         self._last = lease.checkpoint
         self._revisions = count(1 if lease.checkpoint is None else lease.checkpoint.revision + 1)
         self.cancelled = Cancelled()
+        self.completion = Completion(lease, started_at)
 
     @property
     def run_id(self) -> int:
@@ -136,14 +154,10 @@ class Context:
         ...     print(await (await sched.submit("count")).result(timeout="10s"))
         6
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            checkpoint, saving = self._save(value)
-            saving.result()
-            self._saved(checkpoint)
-            return
-        raise StateError("checkpoint_blocking: expected to be called in a thread; write `await ctx.checkpoint(…)`")
+        _refuse_on_loop("checkpoint_blocking", "await ctx.checkpoint(…)")
+        checkpoint, saving = self._save(value)
+        saving.result()
+        self._saved(checkpoint)
 
     def _save(self, value: Json) -> tuple[Checkpoint, Future[None]]:
         text = encode_checkpoint(value)
@@ -190,6 +204,54 @@ class Context:
         if self._notes.log(str(text)):
             self._at_desk().noted(self._notes)
 
+    # ── exactly once ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """A transaction of the store, for jobs under exactly_once: what is written by it and the run's completion are
+        one commit, at the end of the block. Gives the driver's own connection.
+
+        If the block raises, everything is rolled back. `LeaseLost` at its end if the run belongs to somebody else by
+        now: then everything is rolled back, too. After the commit the run has succeeded, whatever the handler does
+        then, and is never tried again; log and progress of later are not kept. A run without such a commit does not
+        succeed. Do not commit by the connection itself.
+
+        >>> import asyncio, onthedot as otd
+        >>> sched = otd.Scheduler("memory:")
+        >>> @sched.job(guarantee="exactly_once")
+        ... async def receipt(ctx: otd.Context, order: int) -> None:
+        ...     async with ctx.transaction() as db:
+        ...         await db.execute("update orders set receipted = true where id = $1", order)
+        ...         ctx.result({"order": order})
+        >>> async def main() -> None:
+        ...     async with sched:
+        ...         run = await sched.submit(receipt.call(order=7))
+        ...         print(await run.result(timeout="10s"))
+        >>> asyncio.run(main())
+        {'order': 7}
+        """
+        self._check_guarantee("transaction")
+        return self._at_desk().transaction(self.completion)
+
+    def transaction_blocking(self) -> AbstractContextManager[Any]:
+        """`transaction` for plain functions, which run in a thread and may wait: each call of the connection does."""
+        self._check_guarantee("transaction_blocking")
+        _refuse_on_loop("transaction_blocking", "async with ctx.transaction() as db:")
+        return self._at_desk().transaction_blocking(self.completion)
+
+    def result(self, value: Json) -> None:
+        """What the run gives back, under exactly_once: said before the end of the transaction, which records it."""
+        self._check_guarantee("result")
+        if self.completion.state in ("unknown", "committed"):
+            raise StateError(f"result: expected before the end of the transaction; run {self.run_id} is committed")
+        self.completion.result = encode_result(value, self._at_desk().result_bytes)
+
+    def _check_guarantee(self, verb: str) -> None:
+        guarantee = self._lease.record.job.guarantee
+        if guarantee is not Guarantee.EXACTLY_ONCE:
+            raise StateError(
+                f"{verb}: expected a job with guarantee='exactly_once', {self.job!r} has {str(guarantee)!r}"
+            )
+
     def _at_desk(self) -> Desk:
         if self._desk is None:
             raise StateError("this context belongs to no running attempt: there is nothing to keep its words with")
@@ -197,3 +259,12 @@ class Context:
 
     def __repr__(self) -> str:
         return f"Context(job={self.job!r}, run_id={self.run_id}, attempt={self.attempt})"
+
+
+def _refuse_on_loop(verb: str, instead: str) -> None:
+    """`StateError` where to wait would stop an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise StateError(f"{verb}: expected to be called in a thread; write `{instead}`")

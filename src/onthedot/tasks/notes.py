@@ -24,17 +24,26 @@ def encode_checkpoint(value: Any) -> str:
     >>> encode_checkpoint({"page": 7})
     '{"page":7}'
     """
+    return _encode("checkpoint", value, CHECKPOINT_LIMIT)
+
+
+def encode_result(value: Any, limit: int) -> str | None:
+    """A result as JSON, None for none; `ArgumentsError` if it is not JSON or has more than `limit` characters."""
+    return None if value is None else _encode("result", value, limit)
+
+
+def _encode(what: str, value: Any, limit: int) -> str:
     try:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise ArgumentsError(
-            f"expected JSON (numbers, text, true, false, null, lists, mappings), but {error}", subject="checkpoint"
+            f"expected JSON (numbers, text, true, false, null, lists, mappings), but {error}", subject=what
         ) from None
-    if len(text) > CHECKPOINT_LIMIT:
+    if len(text) > limit:
         raise ArgumentsError(
-            f"expected at most {CHECKPOINT_LIMIT} characters of JSON, got {len(text)}; "
+            f"expected at most {limit} characters of JSON, got {len(text)}; "
             "keep the data elsewhere and save a reference",
-            subject="checkpoint",
+            subject=what,
         )
     return text
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onthedot.errors import DefinitionError, DuplicateJob, UnknownHandler, did_you_mean
-from onthedot.job import Call, Job, Rule, Task, When, task_name
+from onthedot.job import Call, Guarantee, Job, Rule, Task, When, task_name
 from onthedot.run import Lease
 from onthedot.tasks.context import Context
 from onthedot.tasks.hooks import Hooks
@@ -51,6 +51,12 @@ class Handler:
         except TypeError as error:
             return f"arguments do not fit {self.name}{inspect.signature(self.function)}: {error}"
         return None
+
+    def check_guarantee(self, guarantee: Guarantee) -> str | None:
+        """Why the function cannot keep this guarantee, or None."""
+        if guarantee is not Guarantee.EXACTLY_ONCE or self.takes_context:
+            return None
+        return "guarantee: expected a first parameter named ctx with 'exactly_once', for ctx.transaction(); got none"
 
 
 def arguments_of(lease: Lease) -> dict[str, Any]:
@@ -112,6 +118,8 @@ class Registry:
             handler = self.get(job.task.handler)
             if job.isolation == "process" and not is_found(handler.function, at := importable(handler.function)):
                 return f"isolation: expected {at.module}.{at.name} to be the handler, but that name leads elsewhere"
+            if problem := handler.check_guarantee(job.guarantee):
+                return problem
             # Without a schedule every run is submitted, and may bring what is missing.
             if not job.schedules:
                 return handler.check_arguments(dict(job.args), complete=False)

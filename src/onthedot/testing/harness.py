@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from functools import partial
+from typing import Any
 
 from onthedot.clock import SECOND, Micros, to_micros
 from onthedot.duration import Duration, parse_duration
@@ -18,7 +20,7 @@ from onthedot.ids import SeededIds
 from onthedot.run import RunRecord, SkipRecord
 from onthedot.scheduler import Scheduler
 from onthedot.stores.base import Store
-from onthedot.stores.memory import MemoryStore
+from onthedot.stores.memory import MemoryStore, Statement, Statements
 from onthedot.testing.clock import VirtualClock, VirtualLoop
 
 
@@ -26,6 +28,9 @@ class Harness:
     """A store, a virtual clock, and at most one node. Use inside `run_virtual`.
 
     Plain functions are not called in threads here (there is no time for them): give the harness coroutines.
+
+    The store is in memory, unless another one is given. `connect` makes what `ctx.transaction()` gives to handlers
+    there; by default it notes statements, and `statements` has those that were committed.
 
     >>> import onthedot as otd
     >>> from datetime import UTC
@@ -51,14 +56,15 @@ class Harness:
         self,
         at: datetime,
         *,
-        store: Callable[[VirtualClock], Store | Awaitable[Store]] = MemoryStore,
+        store: Callable[[VirtualClock], Store | Awaitable[Store]] | None = None,
+        connect: Callable[[], Any] = Statements,
         seed: int | str = 1,
     ) -> None:
         loop = asyncio.get_running_loop()
         if not isinstance(loop, VirtualLoop):
             raise RuntimeError("a Harness needs virtual time; run it with onthedot.testing.run_virtual(…)")
         self.clock = VirtualClock(loop, at)
-        self._open = store
+        self._open = store or partial(MemoryStore, connect=connect)
         self._store: Store | None = None
         self.events: list[Event] = []
         self._ids = SeededIds(seed)
@@ -77,6 +83,13 @@ class Harness:
         if self._store is None:
             raise StateError("the harness has no store yet; start a node first")
         return self._store
+
+    @property
+    def statements(self) -> list[Statement]:
+        """What handlers have executed in transactions that are committed, in the order of the commits."""
+        if not isinstance(self.store, MemoryStore):
+            raise StateError("statements are noted by the memory store only")
+        return list(self.store.statements)
 
     async def start(self, scheduler: Scheduler) -> None:
         """Boot a node with this program's jobs.

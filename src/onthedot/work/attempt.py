@@ -37,7 +37,7 @@ class Attempt:
         """Call the handler, now that the attempt has started: its result, or its coroutine."""
         if handler.takes_context:
             deadline = self.started_at + self.timeout if self.timeout else None
-            self.context = Context(self.lease, self.desk, deadline)
+            self.context = Context(self.lease, self.desk, deadline, self.started_at)
             if self.stop_as is not None:  # asked for on another thread, before there was anybody to tell
                 self.context.cancelled.set()
         return handler.call(self.lease, self.context)

@@ -9,14 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from typing import Any
 
-from onthedot.clock import SECOND, Micros
+from onthedot.clock import SECOND, Clock, Micros
 from onthedot.errors import LeaseLost, StoreUnavailable
 from onthedot.events import Events, RunProgressed
 from onthedot.run import Checkpoint, Lease
 from onthedot.settings import Settings
 from onthedot.stores.base import Note, Store
+from onthedot.tasks.completion import Completion
 from onthedot.tasks.notes import Notes
+from onthedot.work.transacting import Block, Counter
 
 WRITE_EVERY: Micros = 1 * SECOND
 """The shortest time between two writes of progress and logs."""
@@ -29,8 +33,9 @@ class Desk:
 
     name = "desk"
 
-    def __init__(self, store: Store, settings: Settings, events: Events | None = None) -> None:
+    def __init__(self, store: Store, settings: Settings, clock: Clock, events: Events | None = None) -> None:
         self._store = store
+        self._counter = Counter(store, clock, lambda lease_id: self.write([lease_id]))
         self._settings = settings
         self._events = events or Events()
         self._noted: dict[str, Notes] = {}  # by lease id: what has news
@@ -41,12 +46,12 @@ class Desk:
 
     def open(self, wake: Callable[[], None]) -> None:
         """From here on notes are written on the running loop; `wake` is called when there are some."""
-        self._loop = asyncio.get_running_loop()
+        self._loop = self._counter.loop = asyncio.get_running_loop()
         self._wake = wake
 
     def close(self) -> None:
         """Write nothing more: whoever still runs belongs to a node that is gone."""
-        self._loop = None
+        self._loop = self._counter.loop = None
 
     # ── on any thread ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -64,6 +69,19 @@ class Desk:
         loop = self._loop
         if loop is not None and not loop.is_closed():  # else nobody is left to write it
             loop.call_soon_threadsafe(self._note, notes)
+
+    @property
+    def result_bytes(self) -> int:
+        """See `tasks.context.Desk`."""
+        return self._settings.result_bytes
+
+    def transaction(self, completion: Completion) -> Block:
+        """See `tasks.context.Desk`."""
+        return Block(self._counter, completion)
+
+    def transaction_blocking(self, completion: Completion) -> AbstractContextManager[Any]:
+        """See `tasks.context.Desk`."""
+        return self._counter.blocking(completion)
 
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 

@@ -17,7 +17,16 @@ from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
 from onthedot.cluster.members import Membership
 from onthedot.duration import micros
 from onthedot.errors import NodeExpired, StoreUnavailable
-from onthedot.events import AttemptStarted, Events, HookFailed, RunBlocked, RunDelayed, RunSkipped, ZombieHandler
+from onthedot.events import (
+    AttemptStarted,
+    CommittedBefore,
+    Events,
+    HookFailed,
+    RunBlocked,
+    RunDelayed,
+    RunSkipped,
+    ZombieHandler,
+)
 from onthedot.ids import Ids
 from onthedot.job import Call, Guarantee, is_gated
 from onthedot.policy import gates, recovery, retry
@@ -27,6 +36,7 @@ from onthedot.stores.base import Ask, Hint, Store
 from onthedot.tasks.context import Desk
 from onthedot.tasks.registry import Registry, arguments_of
 from onthedot.verdict import Finish, Outcome, OutcomeKind, Verdict
+from onthedot.work import transacting
 from onthedot.work.attempt import Attempt, Runner, failed, never_begun
 from onthedot.work.finisher import Finisher
 from onthedot.work.pace import Ahead, ArmLead, Pace
@@ -155,15 +165,25 @@ class Worker:
                 self._running.pop(attempt.lease.lease_id, None)
             if attempt.started_at and attempt.lease.record.job.guarantee is Guarantee.AT_LEAST_ONCE:
                 self.pace.note(attempt.lease.record.id, attempt.ended_at - attempt.started_at)
-            finishes.append(Finish(attempt.lease, self._judge(attempt), attempt.started_at, attempt.ended_at))
+            finishes.append(self._finish_of(attempt))
         self._finisher.add(finishes)
         self._on_finish()
         self._on_free()
 
+    def _finish_of(self, attempt: Attempt) -> Finish:
+        """What the store is to be told of an attempt: once more the same, if it has committed that by itself."""
+        done = transacting.committed(attempt)
+        if done is None:
+            return Finish(attempt.lease, self._judge(attempt), attempt.started_at, attempt.ended_at)
+        said = transacting.said_after(attempt, done)
+        if said:
+            self.events.emit(CommittedBefore(attempt.lease, said))
+        return done
+
     def _judge(self, attempt: Attempt) -> Verdict:
-        outcome, lease = attempt.outcome, attempt.lease
-        if outcome is None:
+        if attempt.outcome is None:
             raise AssertionError(f"a runner delivered an attempt without an outcome: {attempt!r}")
+        outcome, lease = transacting.settled(attempt, attempt.outcome), attempt.lease
         job = lease.record.job
         if outcome.kind is OutcomeKind.LOST:
             why = outcome.error or "stopped"
