@@ -122,10 +122,27 @@ def families() -> Workload:
     return Workload(jobs, behaviours, (), ())
 
 
+def exact() -> Workload:
+    """Jobs under exactly_once, always some with an open transaction; some fail in it, and some after it."""
+    jobs, behaviours = {}, {}
+    for number in range(6):
+        name = f"exact{number}"
+        options = {
+            "name": name, "schedule": otd.every(f"{5 + number}s"), "args": {"mark": 0}, "guarantee": "exactly_once",
+            "overlap": ("allow", "wait", "skip")[number % 3],
+        }  # fmt: skip
+        if number % 2:
+            options |= {"retry": otd.Retry(4, delay="2s", jitter=False), "timeout": "4500ms"}
+        jobs[name] = build_job(Call(handler=name), options)
+        behaviours[name] = Behaviour(2.0, 5.0, 0.3 if number % 2 else 0.0)
+    return Workload(jobs, behaviours, (), ())
+
+
 def directed(name: str) -> Scenario:
     """A scenario of a committed fault file: calm but for its faults, twelve minutes. Files with `gates` in their names
     are for jobs with gates, those with `shards` for four nodes that divide the planning among them, those with `places`
-    for jobs whose place matters, and those with `parents` for jobs that run after others."""
+    for jobs whose place matters, those with `parents` for jobs that run after others, and those with `commits` for jobs
+    under exactly_once."""
     scenario = Scenario(
         seed=name, minutes=12, weather=CALM, workload=busy(), faults=tuple(read(name)),
         settings=Settings(seats=8, ahead=8),
@@ -136,6 +153,8 @@ def directed(name: str) -> Scenario:
         return replace(scenario, workload=placing(), settings=Settings(seats=4, ahead=4))
     if "parents" in name:
         return replace(scenario, workload=families())
+    if "commits" in name:
+        return replace(scenario, workload=exact())
     if "gates" not in name:
         return scenario
     short = replace(scenario.settings, retention=brief(120 * SECOND), prune_every=20 * SECOND)

@@ -17,7 +17,7 @@ from onthedot.run import RunState
 from onthedot.stores.base import Window
 from onthedot.stores.memory import MemoryStore
 from onthedot.verdict import Finish
-from tests.simulation import control_mutants, dependent_mutants, place_mutants, shard_mutants
+from tests.simulation import control_mutants, dependent_mutants, exact_mutants, place_mutants, shard_mutants
 
 
 class NoFenceOnFinish(MemoryStore):
@@ -192,6 +192,7 @@ PLACES = "places-of-leaders-that-sleep"
 DYING, LOST = "gates-whose-holders-die", "gates-whose-answers-are-lost"
 DIVIDED = "shards-whose-nodes-come-and-go"
 UNHEARD, WIDOWED = "parents-whose-answers-are-lost", "parents-whose-nodes-die"
+ASLEEP, UNANSWERED = "commits-of-nodes-that-sleep", "commits-whose-answers-are-lost"
 
 MUTANTS = {
     "no fence on finish": _mutant("S7", "frozen-with-an-outcome", store=NoFenceOnFinish),
@@ -225,6 +226,10 @@ MUTANTS = {
     "prune comes too early": _mutant("S17", LOST, store=control_mutants.PrunesTooEarly),
     "plan ignores the layout": _mutant("S12", DIVIDED, store=shard_mutants.LayoutUnchecked),
     "terms outlive their layout": _mutant("S12", DIVIDED, store=shard_mutants.TermsOutliveTheirLayout),
+    "effects are not fenced": _mutant("S10", ASLEEP, store=exact_mutants.EffectsUnfenced),
+    "effects first, completion later": _mutant("S10", ASLEEP, store=exact_mutants.EffectsFirst),
+    "commits are taken for granted": _mutant("S10", UNANSWERED, build=exact_mutants.takes_commits_for_granted),
+    "a return is a success": _mutant("S10", UNANSWERED, build=exact_mutants.believes_its_handlers),
     "owners among the dead": _mutant("L7", DIVIDED, build=shard_mutants.owners_among_the_dead),
     "a retried parent is forgotten": _mutant("S26 L8", UNHEARD, store=dependent_mutants.RetriedParentForgotten),
     "all is any": _mutant("S26", WIDOWED, store=dependent_mutants.AllIsAny),

@@ -34,6 +34,7 @@ they tell of; `start` and `end` by the job itself: **the job is the oracle, not 
 | store | release | `run`, `lease`, `ok`; by a rate: `delayed`, `due`, `gates` that it keeps |
 | store | finish, reap | `run`, `lease`, `attempt`, `inc`, `ok`, `state`, `outcome`, `due`, `failed`, `recovered`, |
 | | | `ended`; `sent`: the verdict's own state |
+| store | effect | `run`, `fence`: the resource has accepted what an attempt wrote; comes before its `finish` |
 | store | expire | `run`, `job_id`, `trigger`, `slot`, `state`, `reason`; at a gate: `gate`, `holder` |
 | store | prune, pruned | `run`; after them, for the whole call: `answer`, `runs` (or `skips`), |
 | | | `counted`: [job, state, count] |

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from onthedot.testing.checker import (
     control,
     dependencies,
+    effects,
     gates,
     holding,
     liveness,
@@ -58,6 +59,7 @@ RULES: dict[str, Rule] = {
     "S7": holding.s7_fenced_finish,
     "S8": holding.s8_terminal_absorbs,
     "S9": promises.s9_at_most_once,
+    "S10": effects.s10_exactly_once,
     "S11": gates.s11_overlap,
     "S12": _both(promises.s12_terms, shards.s12_layouts),
     "S13": control.s13_cancel,
@@ -84,8 +86,8 @@ RULES: dict[str, Rule] = {
     "matching by time": witness.by_time,
     "no bugs": promises.no_bugs,
 }
-"""Not here: S10 (accepted effects), which no history can show before there are jobs under exactly_once; S20 (nothing
-is left of a process) and L5 (a stop within its grace), which take real processes and are held by `tests/processes`."""
+"""Not here: S20 (nothing is left of a process) and L5 (a stop within its grace), which take real processes and are held
+by `tests/processes`."""
 
 
 def check(events: list[Event], *, only: Iterable[str] | None = None) -> list[Violation]:

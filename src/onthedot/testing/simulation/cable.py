@@ -23,6 +23,7 @@ from onthedot.testing.simulation.chance import Chance
 from onthedot.testing.simulation.faults import CALM, Weather
 from onthedot.testing.simulation.loop import PROCESS, Process
 from onthedot.testing.simulation.recorder import Recorder
+from onthedot.testing.simulation.transactions import CableTransactions
 
 CALLER: ContextVar[str] = ContextVar("caller", default="")
 """Who caused what is happening, also when it happens without them."""
@@ -44,6 +45,8 @@ class Cable:
         self._process = process
         self._chance = chance
         self._strike = strike
+        given = store.transactions
+        self.transactions = None if given is None else CableTransactions(given, self._call)
 
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._store, name)

@@ -31,6 +31,7 @@ OPS = (
     *("finish", "finish", "finish", "arm", "arm", "reserve", "reserve", "plan", "plan", "reap", "reap"),
     *("beat", "put_job", "held", "renew", "campaign", "submit", "expire", "orphans", "release", "leave", "register"),
     *("pause", "resume", "cancel", "delete_job", "prune_runs", "expire", "recount_gates"),
+    *("begin", "commit", "commit"),
 )
 LATE_OPS = (
     "plan",
@@ -45,6 +46,7 @@ LATE_OPS = (
     "release",
     "put_job",
     "submit",
+    "commit",
 )
 
 

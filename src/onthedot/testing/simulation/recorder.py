@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from onthedot.errors import KeyConflict
@@ -22,7 +23,9 @@ from onthedot.stores.base import (
     Window,
 )
 from onthedot.stores.definitions import encode
+from onthedot.stores.memory import MemoryStore
 from onthedot.testing.simulation.place_recorder import PlaceRecorder
+from onthedot.testing.simulation.transactions import RecordedTransactions
 from onthedot.verdict import Finish, Verdict
 
 _ALL = 1_000_000
@@ -190,6 +193,17 @@ class Recorder(PlaceRecorder):
             await self._note_verdict("finish", finish.lease, finish.verdict, ok, finish.ended_at)
         await self._note_followers()
         return answers
+
+    @cached_property
+    def transactions(self) -> RecordedTransactions | None:
+        """The memory store's; what another one's effects are, nobody could see here."""
+        if not isinstance(self._store, MemoryStore):
+            return None
+        return RecordedTransactions(
+            self._store,
+            lambda run_id, fence: self._note("effect", run=run_id, fence=fence),
+            lambda finish, ok: self._note_verdict("finish", finish.lease, finish.verdict, ok, finish.ended_at),
+        )
 
     async def reap(self, verdicts: Sequence[tuple[Lease, Verdict]], **options: Any) -> list[bool]:
         answers = await self._store.reap(verdicts, **options)

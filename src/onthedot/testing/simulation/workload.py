@@ -90,6 +90,9 @@ _PLACES: dict[int, dict[str, Any]] = {
 }
 """By the number of the job: in which queue, for whom, how urgent and how often."""
 
+_EXACT = (2, 8, 13, 14)
+"""The numbers of the jobs under exactly_once: a fixed delay, one that is crowded, and two others."""
+
 
 def _job(chance: Chance, number: int, start: datetime, seconds: float) -> tuple[Job, Behaviour]:
     """Every fifth finds its gates closed most of the time: it takes about as long as its interval."""
@@ -119,6 +122,8 @@ def _job(chance: Chance, number: int, start: datetime, seconds: float) -> tuple[
     longest = LONGEST if crowded else chance.choice((0.0, 0.02, 1.0, 4.0, 5.0, 10.0))
     shortest = 8.0 if crowded else min(longest, chance.between(0, 1.0))
     options |= _PLACES.get(number, {})
+    if number in _EXACT:
+        options["guarantee"] = "exactly_once"
     given = {option: value for option, value in options.items() if value is not None}
     return build_job(Call(handler=name), given), Behaviour(shortest, longest, failing)
 

@@ -1,0 +1,77 @@
+"""S10: of a run under exactly_once, one effect if it succeeded, and none if not."""
+
+from typing import Any
+
+import pytest
+
+from onthedot.testing.checker import check
+from tests.checker.made_up import S, Story, beginning, good
+
+EXACT: dict[str, Any] = {"guarantee": "exactly_once"}
+DEAD: dict[str, Any] = {"state": "dead", "outcome": "failed", "failed": True}
+GATE = [["overlap:1:", 1, True]]
+
+
+def effect(story: Story, at: float, run: int = 1, fence: int = 1) -> Story:
+    return story.add(at, "effect", run=run, fence=fence)
+
+
+def committed(**options: Any) -> Story:
+    """One run, whose commit has its effect and its end."""
+    story = beginning(**EXACT | options).lease(59.9, "arm").job(60, "start").job(61, "end", outcome="done")
+    return effect(story, 61).verdict(61)
+
+
+def recovered() -> Story:
+    """A node dies with its transaction, and another one commits."""
+    story = beginning(**EXACT).lease(59.9, "arm").job(60, "start")
+    story.verdict(74, "reap", state="scheduled", outcome="lost", recovered=True).add(74, "join", inc="B", ttl=15 * S)
+    story.lease(75, "arm", lease="l2", inc="B", attempt=2, fence=2, recoveries=1)
+    story.job(75, "start", attempt=2, fence=2).job(76, "end", attempt=2, fence=2, outcome="done")
+    return effect(story, 77, fence=2).verdict(77, lease="l2", attempt=2, inc="B")
+
+
+def two_of_a_gate(first: int, second: int) -> Story:
+    """Two runs of a job that does not overlap itself, and the fences of their effects in the order they came."""
+    story = beginning(**EXACT).lease(59.9, "arm", gates=GATE).lease(60.0, "arm", run=2, lease="l2", fence=2, gates=GATE)
+    for fence in (first, second):
+        effect(story, 61, run=fence, fence=fence)
+    return story
+
+
+GOOD = {
+    "one effect, one success": committed(),
+    "a commit that was finished again": committed().verdict(62),
+    "a failure without an effect": beginning(**EXACT).lease(59.9, "arm").job(60, "start").verdict(61, **DEAD),
+    "still running": beginning(**EXACT).lease(59.9, "arm").job(60, "start"),
+    "a run recovered from a dead node": recovered(),
+    "a commit that was refused": recovered().verdict(78, ok=False),
+    "a success without an effect that promised none": good(),
+}
+BAD = {
+    ("S10", "a success without its effect"): good(**EXACT),
+    ("S10", "an effect, and then it failed"): effect(
+        beginning(**EXACT).lease(59.9, "arm").job(60, "start"), 61
+    ).verdict(61, **DEAD),
+    ("S10", "an effect, and nothing is recorded"): effect(beginning(**EXACT).lease(59.9, "arm").job(60, "start"), 61),
+    ("S10", "the effect of a commit that was refused"): effect(recovered(), 78),
+    ("S10", "an effect that came twice"): effect(committed(), 61),
+    ("S10", "a fence that went back"): two_of_a_gate(2, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_what_is_right_passes(name: str):
+    assert check(GOOD[name].events, only=["S10"]) == []
+
+
+@pytest.mark.parametrize(("rule", "name"), BAD)
+def test_what_is_wrong_is_caught(rule: str, name: str):
+    assert check(BAD[rule, name].events, only=[rule]) != []
+
+
+def test_the_order_of_fences_is_what_is_found():
+    found = check(two_of_a_gate(2, 1).events, only=["S10"])
+    assert any("follows one of 2, at overlap:1:" in one.what for one in found)
+    found = check(two_of_a_gate(1, 2).events, only=["S10"])
+    assert not any("follows" in one.what for one in found)

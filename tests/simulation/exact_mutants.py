@@ -1,0 +1,76 @@
+"""Mistakes with transactions: effects and completion that are not one, and a commit that is taken for granted."""
+
+from __future__ import annotations
+
+import asyncio
+
+from onthedot.engine import Engine
+from onthedot.stores.memory import MemoryStore, Statement
+from onthedot.stores.memory.transactions import MemoryTransaction, MemoryTransactions, Statements
+
+
+class EffectsUnfenced(MemoryStore):
+    """Effects are committed whoever has the run by now; only the completion is fenced."""
+
+    def commit_effects(self, connection, finish):
+        accepted = super().commit_effects(connection, finish)
+        if not accepted:
+            lease = finish.lease
+            self.statements += [Statement(lease.run_id, lease.fence, sql, args) for sql, args in connection.noted]
+        return accepted
+
+
+class _TwoWrites(MemoryTransaction):
+    async def commit(self, finish, *, now=None):
+        run = self._store.run_under(finish.lease)
+        if run is None:
+            return False
+        self._store.keep_effects(self.connection, run)
+        self.connection.noted.clear()
+        await asyncio.sleep(0.2)
+        return await super().commit(finish, now=now)
+
+
+class _InTwoWrites(MemoryTransactions):
+    async def begin(self, lease, *, now=None):
+        return _TwoWrites(self._store, (await super().begin(lease, now=now)).connection)
+
+
+class EffectsFirst(MemoryStore):
+    """Effects are committed in one transaction, the completion in the next."""
+
+    def __init__(self, clock=None) -> None:
+        super().__init__(clock)
+        self.transactions = _InTwoWrites(self, Statements)
+
+
+def takes_commits_for_granted(*args, **kwargs) -> Engine:
+    """A commit without an answer is reported as a success."""
+    engine = Engine(*args, **kwargs)
+    finish_of = engine._worker._finish_of
+
+    def patched(attempt):
+        completion = attempt.context.completion if attempt.context is not None else None
+        if completion is not None and completion.finish is not None:
+            return completion.finish
+        return finish_of(attempt)
+
+    engine._worker._finish_of = patched  # type: ignore[method-assign]
+    return engine
+
+
+def believes_its_handlers(*args, **kwargs) -> Engine:
+    """What returns has succeeded, whether it has committed anything or not."""
+    engine = Engine(*args, **kwargs)
+    finish_of = engine._worker._finish_of
+
+    def patched(attempt):
+        guarantee = attempt.lease.record.job.guarantee
+        object.__setattr__(attempt.lease.record.job, "guarantee", "at_least_once")
+        try:
+            return finish_of(attempt)
+        finally:
+            object.__setattr__(attempt.lease.record.job, "guarantee", guarantee)
+
+    engine._worker._finish_of = patched  # type: ignore[method-assign]
+    return engine
