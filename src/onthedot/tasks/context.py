@@ -47,6 +47,11 @@ class Desk(Protocol):
 class Cancelled(threading.Event):
     """Whether an attempt is asked to stop: true or false, and something that a plain function can wait for."""
 
+    told = False  # where no lock may be taken, in a signal's handler: true at once, and set a moment later
+
+    def is_set(self) -> bool:
+        return self.told or super().is_set()
+
     def __bool__(self) -> bool:
         return self.is_set()
 

@@ -14,6 +14,7 @@ import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.events import AttemptEnded, AttemptStarted, ZombieHandler
 from onthedot.run import RunRecord
+from onthedot.stores.base import Store
 from tests.watching import Watch
 from tests.work.isolated import handlers
 
@@ -23,8 +24,14 @@ QUICK = otd.Settings(processes=1, kill_after=SECOND // 5, result_bytes=1_000)
 class Node:
     """A scheduler whose jobs run in child processes."""
 
-    def __init__(self, *functions: Callable[..., Any], settings: otd.Settings = QUICK, **options: Any) -> None:
-        self.sched = otd.Scheduler("memory:", settings=settings)
+    def __init__(
+        self,
+        *functions: Callable[..., Any],
+        settings: otd.Settings = QUICK,
+        store: str | Store = "memory:",
+        **options: Any,
+    ) -> None:
+        self.sched = otd.Scheduler(store, settings=settings)
         for function in functions:
             self.sched.job(isolation="process", **options)(function)
         self.watch = Watch(self.sched)

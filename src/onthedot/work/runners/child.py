@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import Any
 
-from onthedot.work.runners.frames import KILL, TERM, BadFrame, receive, send
+from onthedot.work.runners.frames import KILL, TERM, BadFrame, frame, receive, send
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
@@ -77,6 +77,15 @@ class Child:
         except (OSError, ValueError):  # it was reset, or closed here meanwhile
             pass
         raise ChildGone(self._how_it_ended())
+
+    def reply(self, message: dict[str, Any]) -> None:
+        """Send one answer, from any thread, without ever waiting: a child that does not take it is killed."""
+        body = frame(message)
+        taken = False
+        with self._closing, contextlib.suppress(OSError):
+            taken = self._talk.send(body, socket.MSG_DONTWAIT) == len(body)
+        if not taken:
+            self.kill()
 
     def stop(self) -> None:
         """Ask the handler to end: SIGTERM to its process group."""

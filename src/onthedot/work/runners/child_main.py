@@ -20,9 +20,13 @@ import socket
 import sys
 from collections.abc import Callable
 from types import FrameType, ModuleType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from onthedot.work.runners.frames import TERM, lease_from_json, outcome_to_json, receive, send
+
+if TYPE_CHECKING:
+    from onthedot.tasks.context import Context
+    from onthedot.work.runners.child_desk import ChildDesk
 
 importing = False
 """Whether this process is a child that loads the user's modules: nothing may be started by that."""
@@ -116,7 +120,7 @@ def serve(talk: socket.socket) -> None:
                     print(f"onthedot: {'.'.join(path)} cannot be imported: {error}", file=sys.stderr)
             send(talk, {"ready": os.getpid()})
         else:
-            send(talk, {"outcome": outcome_to_json(_perform(asked))})
+            send(talk, {"outcome": outcome_to_json(_perform(asked, talk))})
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
@@ -125,43 +129,60 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
     os._exit(0)
 
 
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    """Asked to end within a call. Once is enough: whoever is not gone after its patience is killed."""
-    del frame
-    signal.signal(number, signal.SIG_IGN)
-    raise Stopped("stopped by its worker")
-
-
-def _perform(asked: dict[str, Any]) -> Any:
+def _perform(asked: dict[str, Any], talk: socket.socket) -> Any:
     from onthedot.work.attempt import failed, succeeded
+    from onthedot.work.runners.child_desk import ChildDesk
 
+    desk = ChildDesk(talk)
     try:
-        value = _call(asked)
+        value = _call(asked, desk)
         signal.signal(signal.SIGTERM, _leave)
-        return succeeded(value, asked["result_bytes"])
+        outcome = succeeded(value, asked["result_bytes"])
     except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
         signal.signal(signal.SIGTERM, _leave)
-        return failed(error)
+        outcome = failed(error)
+    desk.close()
+    return outcome
 
 
-def _call(asked: dict[str, Any]) -> object:
+def _call(asked: dict[str, Any], desk: ChildDesk) -> object:
+    from onthedot.tasks.context import Context
     from onthedot.tasks.registry import Handler
 
     handler = Handler.of("handler", _function(asked["handler"], asked["main"]))
     lease = lease_from_json(asked["lease"])
+    started_at, timeout = asked["started_at"], asked["timeout"]
+    context = Context(lease, desk, started_at + timeout if timeout else None, started_at)
     if handler.is_coroutine:
-        return _await(lambda: handler.call(lease))
-    signal.signal(signal.SIGTERM, _stop)
-    return handler.call(lease)
+        return _await(lambda: handler.call(lease, context), context)
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        """Asked to end within a call. Once is enough: whoever is not gone after its patience is killed."""
+        del frame
+        signal.signal(number, signal.SIG_IGN)
+        context.cancelled.told = True  # no lock may be taken here: whoever has it may be the one who is interrupted
+        raise Stopped("stopped by its worker")
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        return handler.call(lease, context)
+    except Stopped:
+        context.cancelled.set()  # for threads of the handler that wait for it
+        raise
 
 
-def _await(begin: Callable[[], Any]) -> object:
+def _await(begin: Callable[[], Any], context: Context) -> object:
     import asyncio
 
     async def until_stopped() -> object:
         task = asyncio.current_task()
-        if task is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+        def stop() -> None:
+            context.cancelled.set()
+            if task is not None:
+                task.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
         return await begin()
 
     return asyncio.run(until_stopped())

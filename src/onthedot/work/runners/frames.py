@@ -1,7 +1,8 @@
 """What crosses between a worker and its child processes: JSON, one frame after another. Nothing else, ever.
 
 A frame is its length in four bytes and then JSON. Neither side unpickles, imports or evaluates anything that came from
-a store or from a handler: a lease becomes plain fields, an outcome comes back as four plain values.
+a store or from a handler: a lease becomes plain fields, an outcome comes back as four plain values. In between a child
+may say `checkpoint`, and is answered, and `note`, and is not (`child_desk.py`, `relay.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import fields
 from typing import Any
 
 from onthedot.job import JobRecord, JobState
-from onthedot.run import Lease
+from onthedot.run import Checkpoint, Lease
 from onthedot.stores.definitions import decode, encode
 from onthedot.verdict import Outcome, OutcomeKind
 
@@ -28,10 +29,15 @@ class BadFrame(ValueError):
     """What arrived is not what the other side can have sent."""
 
 
+def frame(message: dict[str, Any]) -> bytes:
+    """A message as it crosses."""
+    body = json.dumps(message).encode()
+    return len(body).to_bytes(_LENGTH, "big") + body
+
+
 def send(talk: socket.socket, message: dict[str, Any]) -> None:
     """One frame."""
-    body = json.dumps(message).encode()
-    talk.sendall(len(body).to_bytes(_LENGTH, "big") + body)
+    talk.sendall(frame(message))
 
 
 def receive(talk: socket.socket, most: int) -> dict[str, Any] | None:
@@ -77,9 +83,9 @@ def lease_to_json(lease: Lease) -> dict[str, Any]:
 def lease_from_json(data: dict[str, Any]) -> Lease:
     """The lease that `lease_to_json` wrote."""
     job_id, revision, definition, created_at, updated_at = data.pop("record")
-    return Lease(
-        **data, record=JobRecord(job_id, revision, decode(definition), JobState.ACTIVE, created_at, updated_at)
-    )
+    record = JobRecord(job_id, revision, decode(definition), JobState.ACTIVE, created_at, updated_at)
+    saved = data.pop("checkpoint")
+    return Lease(**data, record=record, checkpoint=None if saved is None else Checkpoint(*saved))
 
 
 def outcome_to_json(outcome: Outcome) -> list[Any]:

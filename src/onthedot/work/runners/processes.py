@@ -24,7 +24,8 @@ from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, 
 from onthedot.work.runners import child_main
 from onthedot.work.runners.child import Child, ChildGone
 from onthedot.work.runners.deciding import Deciding
-from onthedot.work.runners.frames import BadFrame, lease_to_json, outcome_from_json
+from onthedot.work.runners.frames import BadFrame, lease_to_json
+from onthedot.work.runners.relay import Relay
 
 _LOST_PATIENCE: Micros = SECOND // 2  # the lease is gone or goes: others may start it soon
 _KILL_PATIENCE: Micros = SECOND  # what SIGKILL does not end by then is stuck in the kernel
@@ -218,8 +219,8 @@ class ProcessRunner(Deciding):
         faults.point("attempt.before_call")
         gone = False
         try:
-            child.ask(request)
-            outcome = outcome_from_json(child.answer().get("outcome"))
+            child.ask(request | {"started_at": attempt.started_at, "timeout": attempt.timeout})
+            outcome = Relay(attempt, child).outcome()
         except (ChildGone, BadFrame) as error:
             outcome = Outcome(OutcomeKind.FAILED, str(error), _CHILD_DIED)
             gone = True
