@@ -40,7 +40,7 @@ async def test_a_result_comes_as_it_was_returned(url):
             assert await sched.result(run.id) == value
 
 
-@pytest.mark.parametrize("kind", ["dead", "cancelled", "skipped"])
+@pytest.mark.parametrize("kind", ["dead", "cancelled", "deleted"])
 async def test_a_run_without_a_result_says_why(url, kind):
     sched = otd.Scheduler(url, settings=otd.Settings(poll_every=50_000_000, expire_every=50_000))
 
@@ -64,7 +64,7 @@ async def test_a_run_without_a_result_says_why(url, kind):
     expected = {
         "dead": ("dead", "failed", "ConnectionError: no route"),
         "cancelled": ("cancelled", "not needed", None),
-        "skipped": ("cancelled", "deleted", None),
+        "deleted": ("cancelled", "deleted", None),
     }[kind]
     assert (error.run_id, error.state, error.reason, error.error) == (run, *expected)
     assert f"run {run} is {expected[0]}" in str(error)
