@@ -8,6 +8,7 @@ import pytest
 import onthedot as otd
 from onthedot.clock import SECOND, to_micros
 from onthedot.events import AttemptEnded, RunBlocked, RunSkipped
+from onthedot.run import NewRun
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
@@ -124,3 +125,41 @@ def test_a_bad_policy_is_refused_with_a_reason(make, words):
     with pytest.raises(otd.DefinitionError) as refused:
         make()
     assert words in str(refused.value)
+
+
+class ArmTakesTime(MemoryStore):
+    """As it does in every store that is not in memory."""
+
+    async def arm(self, leases, **options):
+        await asyncio.sleep(0.002)
+        return await super().arm(leases, **options)
+
+
+def test_a_batch_that_finds_its_gates_closed_keeps_nobody_waiting():
+    """All seats go to runs that are blocked at once. What comes behind them starts then, and not at the next poll."""
+    sched = otd.Scheduler("memory:", settings=otd.Settings(seats=4, ahead=4, poll_every=30 * SECOND))
+
+    @sched.job(concurrency=otd.Limit(1))
+    async def limited() -> None:
+        await asyncio.sleep(300)
+
+    @sched.job
+    async def free() -> None:
+        pass
+
+    async def main():
+        harness = Harness(START, store=ArmTakesTime)
+        await harness.start(sched)
+        await harness.advance(1)
+        jobs = {record.job.name: record.id for record in await harness.store.list_jobs()}
+        names, now = ["limited"] * 9 + ["free"], T0 + SECOND
+        await harness.store.submit([NewRun(jobs[name], f"submit:{n}", now) for n, name in enumerate(names)])
+        await harness.advance(5)
+        [run] = await harness.runs("free")
+        await harness.stop()
+        await harness.store.close()
+        return run
+
+    run = run_virtual(main())
+    assert run.state == "succeeded"
+    assert run.started_at - run.due_at < SECOND // 10

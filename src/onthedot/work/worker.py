@@ -417,6 +417,8 @@ class Arming:
                 case Skipped(gate=gate, holder=holder):
                     worker.events.emit(RunSkipped(lease, gate, holder))
         worker.launch(armed)
+        if len(armed) < len(asked):
+            self._on_room()  # who was not armed has given its seat back
 
     def _gates(self, leases: list[Lease]) -> dict[str, GateAsk]:
         """The gates of these runs, and what becomes of those that are due and find one closed."""
