@@ -227,8 +227,9 @@ def test_every_rule_has_something_to_catch():
     from tests.checker.test_effects import BAD as EFFECTS
     from tests.checker.test_gates_and_control import BAD as MORE  # it builds on the stories here
     from tests.checker.test_places import BAD as STILL_MORE
+    from tests.checker.test_zone_data import BAD as ZONES
 
-    assert {rule for rule, _ in (*BAD, *MORE, *STILL_MORE, *AFTER, *EFFECTS)} == set(RULES)
+    assert {rule for rule, _ in (*BAD, *MORE, *STILL_MORE, *AFTER, *EFFECTS, *ZONES)} == set(RULES)
 
 
 def test_every_rule_says_what_it_holds():

@@ -231,6 +231,10 @@ MUTANTS = {
     "commits are taken for granted": _mutant("S10", UNANSWERED, build=exact_mutants.takes_commits_for_granted),
     "a return is a success": _mutant("S10", UNANSWERED, build=exact_mutants.believes_its_handlers),
     "owners among the dead": _mutant("L7", DIVIDED, build=shard_mutants.owners_among_the_dead),
+    "older zone data leads": _mutant("S27", DIVIDED, store=shard_mutants.OlderZonesLead),
+    "slots of other zone data are not looked at": _mutant(
+        "S27", "restarted-with-a-new-program", build=shard_mutants.plans_on_with_other_zones
+    ),
     "a retried parent is forgotten": _mutant("S26 L8", UNHEARD, store=dependent_mutants.RetriedParentForgotten),
     "all is any": _mutant("S26", WIDOWED, store=dependent_mutants.AllIsAny),
     "a finish that comes again is followed again": _mutant("S26", UNHEARD, store=dependent_mutants.FollowedTwice),

@@ -49,3 +49,21 @@ def owners_among_the_dead(*args, **kwargs) -> Engine:
 
     service._candidates = everybody  # type: ignore[method-assign]
     return engine
+
+
+class OlderZonesLead(MemoryStore):
+    """Whoever asks first gets the term, whatever zone data it has."""
+
+    def _living_planners(self, now):
+        return []
+
+
+def plans_on_with_other_zones(*args, **kwargs) -> Engine:
+    """A new leader goes on from the slots that the last one had computed with other zone data."""
+    engine = Engine(*args, **kwargs)
+
+    async def nothing_to_do(term):
+        return True
+
+    engine._planner._replanner.step = nothing_to_do  # type: ignore[method-assign]
+    return engine

@@ -38,12 +38,15 @@ they tell of; `start` and `end` by the job itself: **the job is the oracle, not 
 | store | expire | `run`, `job_id`, `trigger`, `slot`, `state`, `reason`; at a gate: `gate`, `holder` |
 | store | prune, pruned | `run`; after them, for the whole call: `answer`, `runs` (or `skips`), |
 | | | `counted`: [job, state, count] |
-| store | join, beat, leave | `inc`, `ttl`; beat: `cancels`: [lease, why]; join: `node_id`, `queues`, `labels` |
+| store | join, beat, leave | `inc`, `ttl`; beat: `cancels`: [lease, why]; join: `node_id`, `queues`, `labels`, |
+| | | `tzdata` (of a planner) |
 | store | drain | `inc`, `draining`: from here on it is given nothing, or takes work again |
 | store | stop_queue, open_queue | `queue`: paused, resumed |
 | store | share_queue | `queue`, `weights` |
 | store | place | `run`, `inc`, `term`, `shard`: the leader has chosen |
-| store | elect, resign | `inc`, `term`, `shard`, `layout`, `until`; elect: won or renewed |
+| store | elect, resign | `inc`, `term`, `shard`, `layout`, `until`; elect: won or renewed, |
+| | | `tzdata`, `zones`: with which data its shard's slots were computed |
+| store | zones | `term`, `shard`, `zones`: by now they are computed with that |
 | store | layout | `version`, `shards`: all terms have ended |
 | store | pass | `shard`: a planner looked for schedules |
 | job | start, end | `run`, `job`, `slot`, `attempt`, `fence`, `mark`; end: `outcome` (done, failed, cancelled) |

@@ -75,6 +75,7 @@ RULES: dict[str, Rule] = {
     "S24": places.s24_rates,
     "S25": places.s25_urgency,
     "S26": dependencies.s26_followers,
+    "S27": shards.s27_zone_data,
     "L1": liveness.l1_terminal,
     "L2": shards.l2_leaders,
     "L3": liveness.l3_on_time,

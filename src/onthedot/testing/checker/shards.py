@@ -1,10 +1,12 @@
-"""Who plans what, when the buckets are divided among several: S12 for layouts, L2 and L6 for each shard, L7."""
+"""Who plans what, when the buckets are divided among several: S12 for layouts, L2 and L6 for each shard, L7; and with
+which zone data: S27."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
 
+from onthedot.schedules.zones import is_newer
 from onthedot.stores.definitions import bucket_of
 from onthedot.stores.shards import Layout, buckets_of
 from onthedot.testing.checker.history import Event
@@ -35,6 +37,40 @@ def s12_layouts(history: History) -> Iterator[Finding]:
                     yield event["seq"], f"{what} of shard {shard} in layout {given} was accepted; it is {layout}"
                 elif "job_id" in event and bucket_of(event["job_id"]) not in buckets_of(shard, layout.shards):
                     yield event["seq"], f"{what} of shard {shard} was accepted for job {event['job_id']} of another"
+
+
+def s27_zone_data(history: History) -> Iterator[Finding]:
+    """Nobody wins a term while a living planner that does not drain has newer zone data; and nothing is planned under a
+    term before its shard's next slots were computed with the term's own."""
+    known: dict[int, Event] = {}  # by shard: its newest term
+    for event in history.events:
+        match event["ev"]:
+            case "elect" if event.get("tzdata"):
+                last = known.get(event["shard"])
+                if last is None or last["term"] != event["term"]:
+                    newer = [inc for inc in history.joined if _is_newer(history, inc, event)]
+                    if newer:
+                        told = history.joined[newer[0]]
+                        what = f"{event['tzdata']}, and {told['node_id']} has {told['tzdata']}"
+                        yield event["seq"], f"term {event['term']} of shard {event['shard']} was won with {what}"
+                known[event["shard"]] = event
+            case "zones" if event["shard"] in known:
+                known[event["shard"]] = known[event["shard"]] | {"zones": event["zones"]}
+            case "plan" if event["term"]:
+                term = known.get(event.get("shard", 0))
+                if term is not None and term["zones"] != term["tzdata"]:
+                    made = term["zones"] or "nobody knows which"
+                    yield event["seq"], f"a plan with zone data {term['tzdata']} goes on from slots of {made}"
+
+
+def _is_newer(history: History, inc: str, event: Event) -> bool:
+    """Whether an incarnation lived when another won a term, did not drain, and had newer zone data."""
+    joined = history.joined[inc]
+    if joined["seq"] > event["seq"] or history.incarnations[inc].until(event["seq"]) <= event["t_store"]:
+        return False
+    now, drains = event["t_store"], [drain for drain in history.drains[inc] if drain[0] < event["seq"]]
+    drained = any(until is None or until > now for _, until in drains)
+    return not drained and is_newer(joined.get("tzdata", ""), event["tzdata"])
 
 
 def l2_leaders(history: History) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ from onthedot.testing.simulation.loop import PROCESS, ClusterLoop
 from onthedot.testing.simulation.node import Boot, Build, Node, lengths
 from onthedot.testing.simulation.recorder import Recorder
 from onthedot.testing.simulation.workload import Workload
+from onthedot.testing.simulation.zone_data import ZoneData
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 WORKDAY = 7_200.0  # seconds: work is drawn for so long at least, so that a shorter run is a part of the longer one
@@ -176,6 +177,7 @@ class Cluster:
         opened = self._open_store(self.clock)
         store = await opened if inspect.isawaitable(opened) else opened
         recorder = Recorder(store, self.journal)
+        recorder.zone_data = ZoneData(self.scenario.seed, self.scenario.faulty_seconds, self.loop.time)
         scenario = self.scenario
         self.journal.add("nemesis", "begin", seed=scenario.seed, settings=lengths(scenario.settings))
         store.hints.listen(self._spread)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -33,6 +34,9 @@ _ALL = 1_000_000
 
 class Recorder(PlaceRecorder):
     """A store that tells the journal what it did."""
+
+    zone_data: Callable[[str], str] | None = None
+    """The version of the zone data of the machine of that name; None: all are this one."""
 
     # ── definitions ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -246,10 +250,13 @@ class Recorder(PlaceRecorder):
     # ── nodes and terms ──────────────────────────────────────────────────────────────────────────────────────
 
     async def register(self, node: Node, *, ttl: int, **options: Any) -> Beat:
+        if self.zone_data is not None:
+            node = replace(node, tzdata=self.zone_data(node.id))
         beat = await self._store.register(node, ttl=ttl, **options)
         self._note(
-            "join", inc=node.incarnation, ttl=ttl, node_id=node.id, queues=list(node.queues), labels=list(node.labels)
-        )
+            "join", inc=node.incarnation, ttl=ttl, node_id=node.id, queues=list(node.queues), labels=list(node.labels),
+            tzdata=node.tzdata if "planner" in node.roles else "",
+        )  # fmt: skip
         return beat
 
     async def beat(self, incarnation: str, *, ttl: int, **options: Any) -> Beat:
@@ -272,8 +279,9 @@ class Recorder(PlaceRecorder):
     def _note_term(self, term: Term | None) -> Term | None:
         if term is not None:
             self._note(
-                "elect", inc=term.incarnation, term=term.number, shard=term.shard, layout=term.layout, until=term.until
-            )
+                "elect", inc=term.incarnation, term=term.number, shard=term.shard, layout=term.layout, until=term.until,
+                tzdata=term.tzdata, zones=term.zones,
+            )  # fmt: skip
         return term
 
     async def set_shards(self, shards: int, **options: Any) -> Layout:
@@ -290,6 +298,8 @@ class Recorder(PlaceRecorder):
                 "replan", job_id=row.job_id, schedule=row.schedule_id, term=term.number, shard=term.shard,
                 layout=term.layout,
             )  # fmt: skip
+        if options.get("done"):
+            self._note("zones", term=term.number, shard=term.shard, layout=term.layout, zones=term.tzdata)
         return answers
 
     async def resign(self, term: Term, **options: Any) -> bool:
