@@ -1,6 +1,7 @@
 """Options as people write them, and everything that can be wrong with them."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,14 @@ def test_every_problem_is_reported_at_once():
         build(timeout="soon", retry=0, guarantee="maybe", colour="red", schedule="every never")
     assert len(refused.value.problems) == 5
     assert str(refused.value).startswith("job 'report': \n  - ")
+
+
+def test_a_guarantee_that_is_only_text_is_refused():
+    """It would slip past the rule about retries, and could not be stored."""
+    words: Any = "at_most_once"
+    nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), guarantee=words, retry=otd.Retry(3))
+    with pytest.raises(otd.DefinitionError, match=r"guarantee: expected a Guarantee .*, got 'at_most_once'"):
+        otd.Scheduler("memory:").add(nap)
 
 
 def test_arguments_are_canonical():

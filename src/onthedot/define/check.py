@@ -117,6 +117,9 @@ def _after_problems(job: Job) -> list[str]:
 
 
 def _guarantee_problems(job: Job) -> list[str]:
+    given: object = job.guarantee
+    if not isinstance(given, Guarantee):  # text that is equal to one is none
+        return [f"guarantee: expected a Guarantee such as Guarantee.AT_MOST_ONCE, got {given!r}"]
     if job.guarantee is Guarantee.EXACTLY_ONCE:
         return _transaction_problems(job)
     if job.guarantee is not Guarantee.AT_MOST_ONCE or job.retry.attempts == 1:
