@@ -58,10 +58,10 @@ class Seen(NamedTuple):
 def run(plan: Plan) -> list[Result]:
     """One round of three minutes, however many were asked for: it is the profile that is long, not the noise."""
     seconds = plan.seconds(SECONDS, LEAST_SECONDS)
-    seen = _watch(plan.folder / "sized.db", plan.count(JOBS), seconds, plan.seed)
+    seen = watch(plan.folder / "sized.db", plan.count(JOBS), seconds, plan.seed)
     short = plan.seconds(MEMORY_SECONDS, LEAST_SECONDS)
-    few = _watch(plan.folder / "few.db", plan.count(FEW, 100), short, plan.seed)
-    many = _watch(plan.folder / "many.db", plan.count(MANY), short, plan.seed)
+    few = watch(plan.folder / "few.db", plan.count(FEW, 100), short, plan.seed)
+    many = watch(plan.folder / "many.db", plan.count(MANY), short, plan.seed)
     late = percentile(seen.late, 0.99) / MILLISECOND
     p50, worst = percentile(seen.late, 0.5) / MILLISECOND, max(seen.late) / MILLISECOND
     note = f"{plan.count(JOBS):,} jobs, {seen.runs} runs; p50 {p50:.1f} ms, max {worst:.0f} ms"
@@ -76,7 +76,8 @@ def run(plan: Plan) -> list[Result]:
     ]  # fmt: skip
 
 
-def _watch(path: Path, jobs: int, seconds: float, seed: int) -> Seen:
+def watch(path: Path, jobs: int, seconds: float, seed: int) -> Seen:
+    """A node over so many jobs, for so long: what it tells of itself, if everything that started has succeeded."""
     asyncio.run(_make(path, jobs))
     command = [sys.executable, "-m", "bench.sizing_node", str(path), str(seconds), str(seed)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE + seconds, check=False)
