@@ -26,8 +26,8 @@ def test_the_program_runs_word_for_word(tmp_path):
         [sys.executable, "shop.py"], cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    assert "state=<RunState.SUCCEEDED: 'succeeded'>" in ended.stdout
-    assert """result='{"pages":100,"attempt":1}'""" in ended.stdout
+    shown = re.findall(r"print\(.*\)  # (.+)", program)
+    assert ended.stdout.splitlines() == shown == ["{'pages': 100, 'attempt': 1}", "succeeded"]
     assert (tmp_path / "shop.db").exists()
 
 
@@ -44,6 +44,14 @@ def test_the_commands_run_word_for_word(tmp_path):
         )
         assert ended.returncode == 0, f"{command}: {ended.stderr}"
         assert ended.stdout.strip(), command
+
+
+def test_what_it_points_at_is_there():
+    links = re.findall(r"\]\(([^)]+)\)", README.read_text())
+    assert [link for link in links if not (README.parent / link).exists()] == []
+    shown = {Path(link).name for link in links if link.startswith("examples/")}
+    untold = {path.name for path in (README.parent / "examples").glob("*.py")} - shown - {"package_interfaces.py"}
+    assert untold == set()
 
 
 def test_the_two_commands_are_targets_of_the_makefile():
