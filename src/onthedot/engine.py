@@ -49,6 +49,8 @@ from onthedot.work.worker import Arming, Reserving, Worker
 class Engine:
     """The services of one node on one store."""
 
+    plain_functions: type[ThreadRunner] = ThreadRunner
+
     def __init__(
         self,
         store: Store,
@@ -96,7 +98,7 @@ class Engine:
             Expiry(self.store, self._settings, self.events),
             Pruner(self.store, self._leadership, self._settings, self.events),
             Resumer(self.store, self.clock, self._settings, self.events),
-            GateRecount(self.store, self.events),
+            GateRecount(self.store, self._settings, self.events),
             Probing(self.store, self._leadership, self._settings, self.events),
         ]
         drivers = {service.name: self._loop.add(service) for service in services}
@@ -168,7 +170,7 @@ class Engine:
                 seats=seats, result_bytes=result_bytes, ended=worker.ended, started=started,
                 stuck=worker.stuck, freed=worker.freed,
             ),
-            "thread": ThreadRunner(
+            "thread": self.plain_functions(
                 here, self._registry, self.clock,
                 seats=seats, result_bytes=result_bytes, ended=worker.ended, started=started,
                 stuck=worker.stuck, freed=worker.freed,

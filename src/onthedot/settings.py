@@ -68,6 +68,8 @@ class Settings:
     reap_every: Micros = 2 * SECOND
     expire_every: Micros = 1 * SECOND
     """How often runs of dead nodes are recovered, and slots that came too late are skipped."""
+    recount_every: Micros = 5 * SECOND
+    """How often gates are counted anew: a net under a promise that should never need it."""
 
     retention: Retention = field(default_factory=Retention)
     """How long, and how many, finished runs are kept."""

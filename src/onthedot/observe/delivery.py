@@ -22,7 +22,7 @@ class Delivery:
 
     def __init__(self, subscriber: Subscriber, clock: Clock, *, most: int = MOST) -> None:
         self.failures = 0
-        self._subscriber = subscriber
+        self.subscriber = subscriber
         self._mailbox = Mailbox(clock, most=most)
         self._thread: threading.Thread | None = None
 
@@ -50,11 +50,11 @@ class Delivery:
     def _serve(self) -> None:
         while (entry := self._mailbox.get()) is not None:
             try:
-                self._subscriber(entry[1])
+                self.subscriber(entry[1])
             except Exception as error:  # noqa: BLE001 - whatever it raises: the next event may be one that it can bear
                 self.failures += 1
                 if _is_news(self.failures):
-                    _tell(self._subscriber, entry[1], error, self.failures)
+                    _tell(self.subscriber, entry[1], error, self.failures)
 
 
 def deliver_rest(deliveries: Sequence[Delivery], clock: Clock, *, patience: Micros = PATIENCE) -> None:

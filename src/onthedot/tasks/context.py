@@ -238,13 +238,31 @@ class Context:
         return self._at_desk().transaction(self.completion)
 
     def transaction_blocking(self) -> AbstractContextManager[Any]:
-        """`transaction` for plain functions, which run in a thread and may wait: each call of the connection does."""
+        """`transaction` for plain functions, which run in a thread and may wait: each call of the connection does.
+
+        >>> @sched.job(guarantee="exactly_once")
+        ... def refund(ctx: otd.Context, order: int) -> None:
+        ...     with ctx.transaction_blocking() as db:
+        ...         db.execute("update orders set refunded = true where id = $1", order)
+        >>> async with sched:
+        ...     print(await (await sched.submit(refund.call(order=7))).result(timeout="10s"))
+        None
+        """
         self._check_guarantee("transaction_blocking")
         _refuse_on_loop("transaction_blocking", "async with ctx.transaction() as db:")
         return self._at_desk().transaction_blocking(self.completion)
 
     def result(self, value: Json) -> None:
-        """What the run gives back, under exactly_once: said before the end of the transaction, which records it."""
+        """What the run gives back, under exactly_once: said before the end of the transaction, which records it.
+
+        >>> @sched.job(guarantee="exactly_once")
+        ... async def booking(ctx: otd.Context) -> None:
+        ...     async with ctx.transaction():
+        ...         ctx.result({"booked": ctx.run_id})
+        >>> async with sched:
+        ...     print(await (await sched.submit(booking.call())).result(timeout="10s"))
+        {'booked': 1}
+        """
         self._check_guarantee("result")
         if self.completion.state in ("unknown", "committed"):
             raise StateError(f"result: expected before the end of the transaction; run {self.run_id} is committed")

@@ -6,31 +6,46 @@ The same engine and the same ticks as in production, on one virtual loop instead
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from onthedot.clock import SECOND, Micros, to_micros
-from onthedot.duration import Duration, parse_duration
-from onthedot.engine import Engine
-from onthedot.errors import StateError
-from onthedot.events import Event, Events
+from onthedot.clock import SECOND, Micros, to_datetime, to_micros
+from onthedot.define.check import parents_first
+from onthedot.duration import Duration, micros, parse_duration
+from onthedot.errors import DefinitionError, StateError, UnknownJob, did_you_mean
+from onthedot.events import AttemptEnded, AttemptStarted, Event, Events, LeaseLost
 from onthedot.ids import SeededIds
-from onthedot.run import RunRecord, SkipRecord
+from onthedot.run import RunRecord, RunState, SkipRecord, is_slot
 from onthedot.scheduler import Scheduler
+from onthedot.schedules.instants import read_instant
+from onthedot.schedules.zones import zone
 from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore, Statement, Statements
+from onthedot.testing.binding import BoundEngine
 from onthedot.testing.clock import VirtualClock, VirtualLoop
+from onthedot.testing.losing import LosingStore
+from onthedot.virtual.node import VirtualEngine, alone, quiet
+
+JobLike = str | Callable[..., Any]
+"""A job: its name, or its function."""
+
+_MOST = 1_000_000
 
 
 class Harness:
-    """A store, a virtual clock, and at most one node. Use inside `run_virtual`.
+    """A store, a virtual clock, and at most one node. Use inside `run_virtual`, or by the fixture `otd_harness`.
 
-    Plain functions are not called in threads here (there is no time for them): give the harness coroutines.
+    From `start` to `stop` the scheduler counts as running: `await sched.submit(…)` and all its other verbs work,
+    wherever the application says them. Coroutines run on the test's loop, so `asyncio.sleep` in them takes virtual
+    time. Plain functions, also those with `isolation="process"`, are called in a thread, one at a time, and take none.
 
     The store is in memory, unless another one is given. `connect` makes what `ctx.transaction()` gives to handlers
     there; by default it notes statements, and `statements` has those that were committed.
+
+    `quiet`: no beats and polls that only other nodes would need; a day is half a second then, and nothing is forgotten.
 
     >>> import onthedot as otd
     >>> from datetime import UTC
@@ -45,33 +60,48 @@ class Harness:
     ...     await harness.start(sched)
     ...     await harness.advance("7m10s")
     ...     print(len(await harness.runs("report")), len(harness.events) > 7, harness.store.clock is harness.clock)
-    ...     print(len(await harness.engine.unrunnable()), "jobs that this program cannot do")
+    ...     print(len(await harness.engine.unrunnable()), "jobs that this program cannot do;", harness.statements)
+    ...     print(harness.now)
     ...     await harness.stop()
     >>> run_virtual(main())
     7 True True
-    0 jobs that this program cannot do
+    0 jobs that this program cannot do; []
+    2027-01-01 00:07:10+00:00
     """
 
     def __init__(
         self,
-        at: datetime,
+        at: datetime | str,
         *,
         store: Callable[[VirtualClock], Store | Awaitable[Store]] | None = None,
         connect: Callable[[], Any] = Statements,
         seed: int | str = 1,
+        quiet: bool = False,
     ) -> None:
         loop = asyncio.get_running_loop()
         if not isinstance(loop, VirtualLoop):
             raise RuntimeError("a Harness needs virtual time; run it with onthedot.testing.run_virtual(…)")
-        self.clock = VirtualClock(loop, at)
+        self._loop = loop
+        self.clock = VirtualClock(loop, read_instant(at, what="at"))
         self._open = store or partial(MemoryStore, connect=connect)
+        self._quiet = quiet
         self._store: Store | None = None
+        self._line: LosingStore | None = None
         self.events: list[Event] = []
+        self._running: set[str] = set()  # leases of attempts that have started and not ended
+        self._news = asyncio.Event()
         self._ids = SeededIds(seed)
-        self._engine: Engine | None = None
+        self._engine: VirtualEngine | None = None
+        self._scheduler: Scheduler | None = None
+        self._bound: BoundEngine | None = None
+        self._broken: asyncio.Task[BaseException] | None = None
+        self._trouble: BaseException | None = None
+        loop.set_exception_handler(self._note_trouble)
+
+    # ── what there is ────────────────────────────────────────────────────────────────────────────────────────
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> VirtualEngine:
         """The node that is running."""
         if self._engine is None:
             raise StateError("no node is running; start one first")
@@ -91,6 +121,13 @@ class Harness:
             raise StateError("statements are noted by the memory store only")
         return list(self.store.statements)
 
+    @property
+    def now(self) -> datetime:
+        """What time it is, in UTC."""
+        return to_datetime(self.clock.now())
+
+    # ── a node's life ────────────────────────────────────────────────────────────────────────────────────────
+
     async def start(self, scheduler: Scheduler) -> None:
         """Boot a node with this program's jobs.
 
@@ -101,12 +138,25 @@ class Harness:
         >>> run_virtual(main())
         ['report']
         """
+        if self._engine is not None:
+            raise StateError("a node is running already; stop() or crash() it first")
         if self._store is None:
             opened = self._open(self.clock)
             self._store = await opened if isinstance(opened, Awaitable) else opened
-        events = Events([self.events.append])
-        self._engine = Engine(self.store, scheduler.registry, scheduler.settings, events, self.clock, self._ids)
-        await self._engine.start(list(scheduler.jobs.values()), asyncio.get_running_loop())
+            self._line = LosingStore(self._store)
+        jobs = [replace(job, isolation="none") for job in parents_first(scheduler.jobs.values())]
+        settings = alone(scheduler.settings, jobs)
+        # Subscribers are told here and now, not on threads: what they raise is the test's business.
+        events = Events([self._take, *(delivery.subscriber for delivery in scheduler._deliveries)])
+        self._engine = VirtualEngine(
+            cast(Store, self._line), scheduler.registry, quiet(settings) if self._quiet else settings, events,
+            self.clock, self._ids,
+        )  # fmt: skip
+        self._scheduler = scheduler
+        await self._engine.start(jobs, self._loop)
+        self._broken = asyncio.create_task(self._engine.broken())
+        self._bound = BoundEngine(self._engine, scheduler, self.clock, self.stop)
+        self._bound.bind(scheduler)
 
     async def stop(self) -> None:
         """Stop the node in order: drain, hand over, leave.
@@ -119,12 +169,12 @@ class Harness:
         >>> run_virtual(main())
         NodeLeft
         """
-        if self._engine is not None:
-            engine, self._engine = self._engine, None
+        engine = self._let_go()
+        if engine is not None:
             await engine.stop(asyncio.Event())
 
     async def crash(self) -> None:
-        """Pull the plug: whatever the node was doing, it writes nothing more.
+        """The node dies now: whatever it was doing, it writes nothing more. Its lease ends as in production.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -137,12 +187,82 @@ class Harness:
         >>> run_virtual(main())
         ['succeeded']
         """
+        engine, scheduler = self._let_go(), self._scheduler
+        if engine is None or scheduler is None:
+            return
+        settings = scheduler.settings
+        await engine.die(settings)
+        self._running.clear()
+        # Whoever comes next has a slow pulse, and would look for what is left only much later.
+        for service, after in (("leadership", settings.term_ttl), ("reaper", settings.node_ttl)):
+            self._loop.call_later((after + 1_000) / SECOND, self._wake, service)
+
+    async def restart(self) -> None:
+        """Boot a new node with the same program, after `stop` or `crash`.
+
+        >>> async def main() -> None:
+        ...     harness = Harness(new_year)
+        ...     await harness.start(sched)
+        ...     await harness.advance("1m10s")
+        ...     await harness.crash()
+        ...     await harness.restart()
+        ...     await harness.advance("1m")
+        ...     print(len(await harness.runs("report")))
+        >>> run_virtual(main())
+        2
+        """
+        if self._scheduler is None:
+            raise StateError("there was no node yet; start one first")
+        await self.start(self._scheduler)
+
+    def lose_answer(self, operation: str, *, times: int = 1) -> None:
+        """The next call of this operation ('reserve', 'arm', 'finish', …) is done, and the node is not told.
+
+        >>> async def main() -> None:
+        ...     harness = Harness(new_year)
+        ...     await harness.start(sched)
+        ...     harness.lose_answer("finish")
+        ...     await harness.advance("1m30s")
+        ...     print(len(harness.starts("report")), [run.state.value for run in await harness.runs("report")])
+        >>> run_virtual(main())
+        1 ['succeeded']
+        """
+        if self._line is None:
+            raise StateError("the harness has no store yet; start a node first")
+        self._line.lose(operation, times)
+
+    def _let_go(self) -> VirtualEngine | None:
+        engine, self._engine = self._engine, None
+        if self._bound is not None and self._scheduler is not None:
+            self._bound.unbind(self._scheduler)
+            self._bound = None
+        if self._broken is not None:
+            self._broken.cancel()
+            self._broken = None
+        return engine
+
+    def _wake(self, service: str) -> None:
         if self._engine is not None:
-            engine, self._engine = self._engine, None
-            await engine.crash()
+            self._engine.wake(service)
+
+    def close(self) -> None:
+        """The test is over: whatever runs is left where it stands.
+
+        >>> async def main() -> None:
+        ...     harness = Harness(new_year)
+        ...     await harness.start(sched)
+        ...     harness.close()
+        >>> run_virtual(main())
+        """
+        engine = self._let_go()
+        if engine is not None:
+            engine.let_go()
+        self._raise_trouble()
+
+    # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def advance(self, length: Duration) -> None:
-        """Let time pass.
+        """Let time pass. Everything that becomes due until then, that instant included, runs in order.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -152,9 +272,9 @@ class Harness:
         >>> run_virtual(main())
         2027-01-01 00:01:30+00:00
         """
-        await asyncio.sleep(parse_duration(length).total_seconds())
+        await self._pass(self.clock.now() + micros(parse_duration(length, what="advance")))
 
-    async def advance_to(self, instant: datetime) -> None:
+    async def advance_to(self, instant: datetime | str) -> None:
         """Let time pass until this instant.
 
         >>> async def main() -> None:
@@ -165,11 +285,71 @@ class Harness:
         >>> run_virtual(main())
         ['succeeded']
         """
-        wait: Micros = to_micros(instant) - self.clock.now()
-        await asyncio.sleep(max(0, wait) / SECOND)
+        await self._pass(to_micros(read_instant(instant, what="advance_to")))
 
-    async def runs(self, job: str) -> list[RunRecord]:
-        """Every run of a job, by the instant it was asked for.
+    async def _pass(self, until: Micros) -> None:
+        wait = max(0, until - self.clock.now())
+        if self._quiet and self._store is not None:
+            await self._wake_after_pauses(until)
+        await self._unless_broken(asyncio.create_task(asyncio.sleep(wait / SECOND)))
+        await self._settle()
+
+    async def _wake_after_pauses(self, until: Micros) -> None:
+        """A job whose pause ends until then goes on at that instant, and not when a slow pulse looks for it."""
+        for record in await self.store.list_jobs(limit=_MOST):
+            if record.paused_until is not None and record.paused_until <= until:
+                wait = max(0, record.paused_until - self.clock.now())
+                self._loop.call_later(wait / SECOND, self._wake, "resumer")
+
+    async def _settle(self) -> None:
+        """Everything that can be done at this instant is done."""
+        await self._loop.settled()
+        if self._quiet and self._engine is not None:
+            self._engine.wake("expiry")  # else it would be up to half a minute late
+            await self._loop.settled()
+        self._raise_trouble()
+
+    async def plan_once(self) -> list[RunRecord]:
+        """One pass of the planner: the runs of schedules that wait for their instant after it.
+
+        >>> async def main() -> None:
+        ...     harness = Harness(new_year)
+        ...     await harness.start(sched)
+        ...     print([to_datetime(run.due_at).minute for run in await harness.plan_once()])
+        >>> run_virtual(main())
+        []
+        """
+        await self.engine.plan()
+        waiting = await self.store.list_runs(states=[RunState.SCHEDULED, RunState.RESERVED], limit=_MOST)
+        return sorted((run for run in waiting if is_slot(run.trigger)), key=lambda run: (run.due_at, run.id))
+
+    async def work_once(self) -> list[RunRecord]:
+        """Do what is due now, and wait until all attempts that run have ended: the runs that were tried, as they are
+        then. Time passes only as far as handlers sleep.
+
+        >>> async def main() -> None:
+        ...     harness = Harness(new_year)
+        ...     await harness.start(sched)
+        ...     await sched.submit("report")
+        ...     print([run.state.value for run in await harness.work_once()], harness.now == new_year)
+        >>> run_virtual(main())
+        ['succeeded'] True
+        """
+        first = len(self.events)
+        await self._settle()
+        while self._running:
+            self._news.clear()
+            await self._unless_broken(asyncio.create_task(self._news.wait()))
+            await self._settle()
+        ended = [event.finish.lease.run_id for event in self.events[first:] if isinstance(event, AttemptEnded)]
+        found = {run.id: run for run in await self.store.get_runs(list(dict.fromkeys(ended)))}
+        return [found[run_id] for run_id in dict.fromkeys(ended) if run_id in found]
+
+    # ── what happened ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def runs(self, job: JobLike | None = None, state: str | Iterable[str] | None = None) -> list[RunRecord]:
+        """Runs by the instant they were asked for: of a job, in a state or several. Slots that are still to come are
+        left out, unless their state is asked for.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -179,9 +359,15 @@ class Harness:
         >>> run_virtual(main())
         [1, 2]
         """
-        return sorted(await self.store.list_runs(job=job, limit=100_000), key=lambda run: (run.slot_at, run.id))
+        wanted = _states(state)
+        found = await self.store.list_runs(job=await self._known(job), states=wanted, limit=_MOST)
+        now = self.clock.now()
+        to_come = (RunState.SCHEDULED, RunState.RESERVED)
+        if wanted is None:
+            found = [run for run in found if not (is_slot(run.trigger) and run.state in to_come and run.due_at > now)]
+        return sorted(found, key=lambda run: (run.slot_at, run.id))
 
-    async def skips(self, job: str) -> list[SkipRecord]:
+    async def skips(self, job: JobLike) -> list[SkipRecord]:
         """Every range of slots of a job that were skipped when they were planned.
 
         >>> async def main() -> None:
@@ -195,4 +381,91 @@ class Harness:
         >>> run_virtual(main())
         [(59, 'missed')]
         """
-        return sorted(await self.store.list_skips(job=job, limit=100_000), key=lambda skip: skip.first)
+        skips = await self.store.list_skips(job=await self._known(job), limit=_MOST)
+        return sorted(skips, key=lambda skip: skip.first)
+
+    def starts(self, job: JobLike | None = None, *, tz: str = "UTC") -> list[datetime]:
+        """When handlers were called, every attempt of it, in this zone.
+
+        >>> async def main() -> None:
+        ...     harness = Harness(new_year)
+        ...     await harness.start(sched)
+        ...     await harness.advance("2m")
+        ...     print([str(start) for start in harness.starts("report", tz="Europe/Berlin")])
+        >>> run_virtual(main())
+        ['2027-01-01 01:01:00+01:00', '2027-01-01 01:02:00+01:00']
+        """
+        started = [event for event in self.events if isinstance(event, AttemptStarted)]
+        if job is not None:
+            name, known = _name(job), self._scheduler.jobs if self._scheduler is not None else {}
+            started = [event for event in started if event.lease.record.job.name == name]
+            if not started and name not in known:
+                raise _no_such_job(name, known)
+        return [to_datetime(event.started_at).astimezone(zone(tz)) for event in started]
+
+    async def _known(self, job: JobLike | None) -> str | None:
+        """The job's name, unless nobody has such a job: then it is a slip of the test."""
+        if job is None:
+            return None
+        name = _name(job)
+        known = {record.job.name for record in await self.store.list_jobs(limit=_MOST)}
+        known.update(self._scheduler.jobs if self._scheduler is not None else ())
+        if name not in known:
+            raise _no_such_job(name, known)
+        return name
+
+    # ── what goes wrong ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _take(self, event: Event) -> None:
+        self.events.append(event)
+        match event:
+            case AttemptStarted(lease, _):
+                self._running.add(lease.lease_id)
+            case AttemptEnded(finish) | LeaseLost(finish):
+                self._running.discard(finish.lease.lease_id)
+                self._news.set()
+            case _:
+                pass
+
+    async def _unless_broken(self, waiting: asyncio.Task[Any]) -> None:
+        """Wait for this; if the engine breaks meanwhile, its error is raised: a test must not wait for ever."""
+        watched = {waiting} if self._broken is None else {waiting, self._broken}
+        try:
+            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._broken is not None and self._broken.done():
+            raise self._broken.result()
+        self._raise_trouble()
+
+    def _note_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """A callback of the engine has raised: a bug, here or in a subscriber, that must not pass for a good test."""
+        error = context.get("exception")
+        if isinstance(error, Exception) and "future" not in context and "task" not in context:
+            self._trouble = self._trouble or error
+        else:
+            loop.default_exception_handler(context)
+
+    def _raise_trouble(self) -> None:
+        if self._trouble is not None:
+            trouble, self._trouble = self._trouble, None
+            raise trouble
+
+
+def _name(job: JobLike) -> str:
+    return job if isinstance(job, str) else str(getattr(getattr(job, "job", None), "name", job))
+
+
+def _no_such_job(name: str, known: Iterable[str]) -> UnknownJob:
+    return UnknownJob(f"expected a job of this scheduler, got {name!r}{did_you_mean(name, known)}")
+
+
+def _states(state: str | Iterable[str] | None) -> list[RunState] | None:
+    if state is None:
+        return None
+    names = [state] if isinstance(state, str) else list(state)
+    known = [known.value for known in RunState]
+    for name in names:
+        if name not in known:
+            raise DefinitionError(f"state: expected one of {', '.join(known)}, got {name!r}{did_you_mean(name, known)}")
+    return [RunState(name) for name in names]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from onthedot.clock import SECOND, Micros
+from onthedot.clock import Micros
 from onthedot.events import Events, GatesRecounted
+from onthedot.settings import Settings
 from onthedot.stores.base import Store
-
-EVERY: Micros = 5 * SECOND
 
 
 class GateRecount:
@@ -14,8 +13,9 @@ class GateRecount:
 
     name = "gates"
 
-    def __init__(self, store: Store, events: Events) -> None:
+    def __init__(self, store: Store, settings: Settings, events: Events) -> None:
         self._store = store
+        self._settings = settings
         self._events = events
 
     async def tick(self, now: Micros) -> Micros:
@@ -24,4 +24,4 @@ class GateRecount:
         freed = await self._store.recount_gates()
         if freed:
             self._events.emit(GatesRecounted(freed))
-        return EVERY
+        return self._settings.recount_every

@@ -1,0 +1,74 @@
+"""What the fixture `otd_harness` gives to a test, and how such a test is run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
+from typing import Any
+
+from onthedot.errors import StateError
+from onthedot.scheduler import Scheduler
+from onthedot.testing.clock import VirtualLoop, run_virtual
+from onthedot.testing.harness import Harness
+
+MIDNIGHT = "2026-01-01T00:00+00:00"
+
+
+class Harnesses:
+    """Makes harnesses for one test: `harness = await otd_harness(sched, at="2026-03-28T12:00+01:00")`.
+
+    >>> import onthedot as otd
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job(schedule=otd.cron("0 3 * * *", tz="Europe/Berlin"))
+    ... async def nightly() -> None: ...
+    >>> async def test_it_runs_at_three_also_when_clocks_change(otd_harness):
+    ...     harness = await otd_harness(sched, at="2026-03-28T12:00+01:00")
+    ...     await harness.advance("2 days")
+    ...     assert [start.hour for start in harness.starts(nightly, tz="Europe/Berlin")] == [3, 3]
+    """
+
+    def __init__(self) -> None:
+        self._open: list[Harness] = []
+
+    def __call__(
+        self, scheduler: Scheduler, at: datetime | str = MIDNIGHT, *, seed: int | str = 1, quiet: bool = True
+    ) -> Coroutine[Any, Any, Harness]:
+        """The scheduler's own jobs on a memory store with a virtual clock that stands at `at`: a node that is running.
+
+        `seed` decides what is left to chance, such as jitter. `quiet=False`: with all the beats and polls of
+        production, which takes ten seconds for a day.
+        """
+        if not isinstance(scheduler, Scheduler):
+            raise TypeError(f"otd_harness: expected your Scheduler, got {type(scheduler).__name__}")
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        if not isinstance(loop, VirtualLoop):
+            raise StateError(
+                "otd_harness: expected to be called in a test that is a coroutine, which the plugin runs in virtual "
+                "time; write 'async def test_…(otd_harness)'"
+            )
+        return self._start(scheduler, at, seed, quiet)
+
+    async def _start(self, scheduler: Scheduler, at: datetime | str, seed: int | str, quiet: bool) -> Harness:
+        harness = Harness(at, seed=seed, quiet=quiet)
+        self._open.append(harness)
+        await harness.start(scheduler)
+        return harness
+
+    def run(self, test: Callable[..., Coroutine[Any, Any, None]], arguments: Mapping[str, Any]) -> None:
+        """Run a test to its end, in virtual time; its schedulers are as they were before.
+
+        >>> otd_harness = Harnesses()
+        >>> otd_harness.run(test_it_runs_at_three_also_when_clocks_change, {"otd_harness": otd_harness})
+        """
+        run_virtual(self._run(test, arguments))
+
+    async def _run(self, test: Callable[..., Coroutine[Any, Any, None]], arguments: Mapping[str, Any]) -> None:
+        try:
+            await test(**arguments)
+        finally:
+            for harness in reversed(self._open):
+                harness.close()

@@ -1,0 +1,88 @@
+"""One node in virtual time: the engine of production, on a loop whose time jumps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from onthedot.clock import SECOND, Micros
+from onthedot.engine import Engine
+from onthedot.job import Job
+from onthedot.retention import Retention
+from onthedot.settings import Settings
+from onthedot.virtual.loop import VirtualLoop
+from onthedot.work.attempt import Attempt
+from onthedot.work.runners.threads import ThreadRunner
+
+MINUTE: Micros = 60 * SECOND
+KEEP_ALL = Retention(age=None, count=None, failures_age=None, failures_count=None)
+
+
+def alone(settings: Settings, jobs: Iterable[Job]) -> Settings:
+    """The settings of a node that stands for the whole cluster: it serves every queue that these jobs need."""
+    found = list(jobs)
+    queues = dict.fromkeys([*settings.queues_for(found), *(job.queue for job in found)])
+    labels = dict.fromkeys([*settings.labels, *(label for job in found for label in job.labels)])
+    return replace(settings, queues=tuple(queues), labels=tuple(labels))
+
+
+def quiet(settings: Settings) -> Settings:
+    """The same settings with a slow pulse: a virtual day is then half a second, and not ten.
+
+    Beats, renewals and looks are there for other nodes, lost hints and dead processes. Here is one node whose hints
+    arrive, so no start waits for any of them. Nothing that ended is forgotten.
+    """
+    return replace(
+        settings,
+        lookahead=5 * MINUTE, plan_every=2 * MINUTE, term_ttl=4 * MINUTE, renew_every=MINUTE,
+        node_ttl=60 * MINUTE, beat_every=15 * MINUTE, poll_every=10 * MINUTE, reap_every=10 * MINUTE,
+        expire_every=30 * SECOND, recount_every=10 * MINUTE, prune_every=60 * MINUTE, retention=KEEP_ALL,
+    )  # fmt: skip
+
+
+class OneThread(ThreadRunner):
+    """Plain functions, one after the other, in the order in which they are due; meanwhile time stands still."""
+
+    def __init__(self, engine_loop: asyncio.AbstractEventLoop, *args: Any, seats: int, **kwargs: Any) -> None:
+        del seats
+        super().__init__(engine_loop, *args, seats=1, **kwargs)
+        if not isinstance(engine_loop, VirtualLoop):
+            raise TypeError(f"expected a VirtualLoop, got {engine_loop!r}")
+        self._time = engine_loop
+
+    def start(self, attempts: list[Attempt]) -> None:
+        for _ in attempts:
+            self._time.hold()
+        super().start(attempts)
+
+    def _returned(self, attempt: Attempt) -> None:
+        super()._returned(attempt)
+        self._time.release()
+
+
+class VirtualEngine(Engine):
+    """The engine on a virtual loop, with what a test may do to it."""
+
+    plain_functions = OneThread
+
+    def wake(self, service: str) -> None:
+        """Let a service tick now, and not at its time."""
+        self._drivers[service].wake()
+
+    async def plan(self) -> None:
+        """One pass of the planner."""
+        await self._planner.tick(self.clock.now())
+
+    async def die(self, settings: Settings) -> None:
+        """Pull the plug: whatever this node was doing, it writes nothing more.
+
+        It leaves its lease and its term as a node with these settings would: they were renewed just now.
+        """
+        await self.store.beat(self._membership.incarnation, ttl=settings.node_ttl)
+        for term in self._leadership.terms.values():
+            await self.store.renew(term, ttl=settings.term_ttl)
+        await self.crash()
+        self._worker.stop_running()
+        self.let_go()

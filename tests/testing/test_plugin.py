@@ -1,0 +1,122 @@
+"""The pytest plugin, in processes of its own: as it meets users, with other plugins and without."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow  # each is a start of pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "testing"
+ASYNCIO = ("-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function")
+
+
+def run_pytest(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Pytest with our plugin and no other, but those that are asked for; or with all that are here, but asyncio."""
+    others = {"PYTHONDONTWRITEBYTECODE": "1"}
+    if "no:asyncio" not in arguments:
+        others["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "onthedot_pytest", "-p", "no:cacheprovider", "-W", "error", "-q",
+         *arguments],
+        cwd=cwd, env={**os.environ, **others, "PYTHONPATH": path}, capture_output=True, text=True, timeout=50,
+        check=False,
+    )  # fmt: skip
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "test_it.py").write_text("import onthedot as otd\nsched = otd.Scheduler('memory:')\n" + text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [],
+        ["-p", "no:asyncio", "-p", "no:xdist"],
+        [*ASYNCIO, "-o", "asyncio_mode=strict"],
+        [*ASYNCIO, "-o", "asyncio_mode=auto"],
+    ],
+    ids=["alone", "no asyncio", "asyncio strict", "asyncio auto"],
+)
+def test_the_tests_of_the_example_pass(others, tmp_path):
+    for file in EXAMPLE.glob("*.py"):
+        (tmp_path / file.name).write_text(file.read_text())
+    ended = run_pytest(*others, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "5 passed" in ended.stdout
+    assert not list(tmp_path.glob("*.db"))
+
+
+def test_a_failing_test_fails_and_leaves_the_next_one_alone(tmp_path):
+    folder = write(
+        tmp_path,
+        """
+import asyncio
+
+@sched.job
+async def slow() -> None:
+    await asyncio.sleep(60)
+
+async def test_first(otd_harness):
+    h = await otd_harness(sched)
+    await sched.submit(slow)
+    await h.advance("10s")
+    assert 1 == 2, "as it should"
+
+class TestSecond:
+    async def test_second(self, otd_harness):
+        h = await otd_harness(sched)
+        assert await h.runs() == []
+""",
+    )
+    ended = run_pytest(cwd=folder)
+    assert "1 failed, 1 passed" in ended.stdout
+    assert "as it should" in ended.stdout
+    assert ended.stderr == ""
+
+
+def test_other_tests_are_left_to_other_plugins(tmp_path):
+    folder = write(
+        tmp_path,
+        """
+import asyncio
+import pytest
+
+async def test_in_real_time():
+    assert type(asyncio.get_running_loop()).__name__ != "VirtualLoop"
+
+@pytest.fixture
+def started(otd_harness):
+    return lambda: otd_harness(sched, at="2026-01-01T00:00Z")
+
+async def test_by_a_fixture_of_the_user(started):
+    h = await started()
+    await h.advance("1h")
+    assert f"{h.now:%H:%M}" == "01:00"
+""",
+    )
+    ended = run_pytest(*ASYNCIO, "-o", "asyncio_mode=auto", cwd=folder)
+    assert "2 passed" in ended.stdout, ended.stdout
+
+
+def test_a_test_that_is_no_coroutine_is_told_what_to_write(tmp_path):
+    folder = write(tmp_path, "def test_plain(otd_harness):\n    otd_harness(sched)\n")
+    ended = run_pytest(cwd=folder)
+    assert "1 failed" in ended.stdout
+    assert "write 'async def test_" in ended.stdout
+
+
+def test_loading_the_plugin_loads_nothing_of_onthedot():
+    program = "import sys, onthedot_pytest; print([name for name in sys.modules if name.split('.')[0] == 'onthedot'])"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True, text=True, timeout=30, check=True,
+    )  # fmt: skip
+    assert ended.stdout == "[]\n"
