@@ -28,17 +28,18 @@ def alone(settings: Settings, jobs: Iterable[Job]) -> Settings:
     return replace(settings, queues=tuple(queues), labels=tuple(labels))
 
 
-def quiet(settings: Settings) -> Settings:
-    """The same settings with a slow pulse: a virtual day is then half a second, and not ten.
+def quiet(settings: Settings, *, lookahead: Micros = 5 * MINUTE) -> Settings:
+    """The same settings with a slow pulse: a virtual day is then a seventh of a second, and not ten.
 
     Beats, renewals and looks are there for other nodes, lost hints and dead processes. Here is one node whose hints
     arrive, so no start waits for any of them. Nothing that ended is forgotten.
     """
+    look = 2 * lookahead
     return replace(
         settings,
-        lookahead=5 * MINUTE, plan_every=2 * MINUTE, term_ttl=4 * MINUTE, renew_every=MINUTE,
-        node_ttl=60 * MINUTE, beat_every=15 * MINUTE, poll_every=10 * MINUTE, reap_every=10 * MINUTE,
-        expire_every=30 * SECOND, recount_every=10 * MINUTE, prune_every=60 * MINUTE, retention=KEEP_ALL,
+        lookahead=lookahead, plan_every=lookahead // 2, term_ttl=lookahead * 4 // 5, renew_every=lookahead // 5,
+        node_ttl=60 * MINUTE, beat_every=15 * MINUTE, poll_every=look, reap_every=look, recount_every=look,
+        expire_every=lookahead // 10, prune_every=6 * look, retention=KEEP_ALL,
     )  # fmt: skip
 
 
