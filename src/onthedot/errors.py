@@ -28,7 +28,6 @@ Every message says what was expected, what came, and what to do next.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -279,6 +278,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     ", did you mean 'queue'?"
     """
     names = sorted(known)
+    import difflib  # only when something is wrong
+
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
         return f", did you mean {near[0]!r}?"

@@ -7,12 +7,14 @@ to remove: finished runs in these states, up to this mark.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from onthedot.clock import SECOND, Micros
 from onthedot.duration import format_duration
 from onthedot.errors import DefinitionError
-from onthedot.run import RunState
+
+if TYPE_CHECKING:  # who only defines jobs does not pay for what a store says of runs
+    from onthedot.run import RunState
 
 HOUR: Micros = 3_600 * SECOND
 DAY: Micros = 24 * HOUR

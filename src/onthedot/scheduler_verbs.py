@@ -7,7 +7,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onthedot.clock import SECOND, Micros, to_micros
 from onthedot.define.arguments import encode_arguments
@@ -27,8 +27,6 @@ from onthedot.events import Events
 from onthedot.ids import Ids
 from onthedot.job import Call, Job, JobRecord, Json
 from onthedot.plan.asking import find_job
-from onthedot.plan.backfill import Asked as Range
-from onthedot.plan.backfill import Backfill, backfill
 from onthedot.plan.controls import resume_job
 from onthedot.plan.moving import To, except_next
 from onthedot.plan.windows import Missed
@@ -37,6 +35,9 @@ from onthedot.settings import Settings
 from onthedot.stores.base import CancelAnswer, Excepted, Layout, LogRecord, Paused, PutJob, Resumed, Store
 from onthedot.tasks.registry import Registry
 from onthedot.verbs import Asked, Run, Verbs
+
+if TYPE_CHECKING:
+    from onthedot.plan.backfill import Backfill
 
 
 class Wanted(NamedTuple):
@@ -147,6 +148,9 @@ class SchedulerVerbs(Verbs):
         dry_run: bool = False,
         limit: int = 10_000,
     ) -> Backfill:
+        from onthedot.plan.backfill import Asked as Range  # loaded by who needs it
+        from onthedot.plan.backfill import backfill
+
         asked = Range(start, end, schedule, limit)
 
         async def work(store: Store) -> Backfill:

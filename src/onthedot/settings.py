@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.errors import DefinitionError
-from onthedot.job import Job
 from onthedot.retention import Retention
 from onthedot.route import DEFAULT_QUEUE
+
+if TYPE_CHECKING:
+    from onthedot.job import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +115,7 @@ class Settings:
     def queues_for(self, jobs: Iterable[Job]) -> tuple[str, ...]:
         """The queues that a worker serves whose program has these jobs.
 
-        >>> from onthedot.job import Call
+        >>> from onthedot.job import Call, Job
         >>> mail = Job(name="mail", task=Call(handler="mail"), queue="mail")
         >>> Settings().queues_for([mail]), Settings(queues=("bulk",)).queues_for([mail])
         (('default', 'mail'), ('bulk',))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import onthedot
 
 
@@ -37,3 +39,12 @@ def test_every_name_is_meant_for_others():
 def test_the_order_is_constants_classes_rest():
     names = ["cron", "Job", "__version__", "UTC", "Zone", "at"]
     assert in_order(names) == ["UTC", "Job", "Zone", "__version__", "at", "cron"]
+
+
+def test_every_name_is_listed_before_it_was_asked_for():
+    assert set(onthedot.__all__) <= set(dir(onthedot))
+
+
+def test_a_name_that_is_not_there_is_no_attribute():
+    with pytest.raises(AttributeError, match="module 'onthedot' has no attribute 'nothing'"):
+        onthedot.nothing  # type: ignore[attr-defined]  # noqa: B018

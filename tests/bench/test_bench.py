@@ -24,7 +24,7 @@ LINES = {
     "submit": ["submit memory", "submit sqlite"],
     "history": ["history sqlite drain"],
     "schedules": ["schedules sqlite RSS", "schedules sqlite idle CPU", "idle CPU in itself"],
-    "imports": ["import onthedot", "onthedot.Scheduler", "onthedot --help"],
+    "imports": ["import onthedot", "onthedot.Job, every", "onthedot.Scheduler", "onthedot --help"],
     "herd": ["herd memory last start", "herd sqlite last start"],
     "sizing": ["sizing sqlite p99", "sizing sqlite RSS", "sizing sqlite CPU", "sizing RSS by jobs"],
 }

@@ -9,7 +9,6 @@ and clock show. Within a stretch `wall = instant + offset`.
 
 from __future__ import annotations
 
-import difflib
 import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -163,6 +162,8 @@ def _nearest(key: str) -> str:
     known = {name.casefold(): name for name in sorted(available_timezones()) if not name.startswith("Etc/GMT")}
     word = key.casefold()
     by_city = [name for folded, name in known.items() if folded.rpartition("/")[2] == word.rpartition("/")[2]]
+    import difflib  # only when something is wrong
+
     near = by_city or [known[folded] for folded in difflib.get_close_matches(word, known, n=1, cutoff=0.6)]
     if near:
         return f", did you mean {near[0]!r}?"
