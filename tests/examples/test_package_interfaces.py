@@ -16,7 +16,9 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import Micros, SystemClock
+from onthedot.job import JobRecord
 from onthedot.stores.base import Store
+from onthedot.stores.memory import MemoryStore
 from onthedot.stores.opening import open_store
 from tests.examples.loading import load
 
@@ -178,6 +180,45 @@ async def test_what_a_handler_raises_and_a_time_out_are_errors_of_execute(exampl
             await executor.Execute(jobs[0])
         with pytest.raises(otd.RunFailed, match="took longer than its time-out"):
             await executor.Execute(jobs[1])
+    finally:
+        await scheduler.Stop()
+
+
+async def test_each_of_them_can_be_faked(example):
+    """A service that is given its interfaces can be tested with plain objects in their place."""
+
+    class Fake:
+        """Executes nothing, and remembers; its clock stands still."""
+
+        def __init__(self) -> None:
+            self.asked: list[str] = []
+
+        async def submit(self, name: str) -> Fake:
+            self.asked.append(name)
+            return self
+
+        async def result(self) -> str:
+            return "made up"
+
+        @property
+        def inner(self) -> Fake:
+            return self
+
+    fake = Fake()
+    assert await example.JobExecutor(fake).Execute(example.Job("report")) == "made up"
+    assert fake.asked == ["report"]
+
+    class Unavailable(MemoryStore):
+        async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
+            raise otd.StoreUnavailable("away")
+
+    with pytest.raises(otd.StoreUnavailable):
+        await example.BackendProvider(Unavailable()).LoadJobs()
+    scheduler = example.Scheduler(MemoryStore())
+    scheduler.Register(example.Job("report", Handler=lambda ctx: "for real"))
+    await scheduler.Start()
+    try:
+        assert await example.JobExecutor(scheduler).Execute(example.Job("report")) == "for real"
     finally:
         await scheduler.Stop()
 
