@@ -101,14 +101,13 @@ class DependencyCycle(DefinitionError):
 
     >>> import onthedot as otd
     >>> sched = otd.Scheduler("memory:")
-    >>> try:
-    ...     @sched.job(after=["tidy"])
-    ...     async def tidy() -> None: ...
-    ... except otd.DefinitionError as error:
-    ...     print("refused")
-    refused
-    >>> issubclass(otd.DependencyCycle, otd.DefinitionError)
-    True
+    >>> @sched.job(after=["clean"])
+    ... async def load() -> None: ...
+    >>> @sched.job(after=["load"])
+    ... async def clean() -> None: ...
+    >>> await sched.start()  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.errors.DependencyCycle: ... got load → clean → load; take one of these arrows out
     """
 
 
@@ -182,16 +181,30 @@ class LayoutConflict(OnTheDotError):
 class UnknownSlot(OnTheDotError, LookupError):
     """No schedule of the job has a slot at that instant.
 
-    >>> issubclass(UnknownSlot, LookupError)
-    True
+    >>> import onthedot as otd
+    >>> from datetime import UTC, datetime
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job(schedule=otd.cron("0 9 * * *"))
+    ... async def report() -> None: ...
+    >>> async with sched:
+    ...     await sched.skip_next("report", slot=datetime(2099, 1, 1, 9, 30, tzinfo=UTC))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.errors.UnknownSlot: slot: expected an instant that the job's schedules yield, got 2099-01-01T09:30...
     """
 
 
 class SlotSettled(OnTheDotError):
     """A slot whose fate cannot be given any more: it has begun, it has its fate, or it is past.
 
-    >>> issubclass(SlotSettled, OnTheDotError)
-    True
+    >>> import onthedot as otd
+    >>> from datetime import UTC, datetime
+    >>> sched = otd.Scheduler("memory:")
+    >>> @sched.job(schedule=otd.cron("0 9 * * *"))
+    ... async def report() -> None: ...
+    >>> async with sched:
+    ...     await sched.skip_next("report", slot=datetime(2020, 1, 1, 9, tzinfo=UTC))
+    Traceback (most recent call last):
+    onthedot.errors.SlotSettled: slot 2020-01-01T09:00:00+00:00: expected one that lies ahead, but it is past
     """
 
 
@@ -206,10 +219,14 @@ class WindowStale(OnTheDotError):
 
 
 class StoreError(OnTheDotError):
-    """The store could not be read or written.
+    """The store could not be read or written: for now (`StoreUnavailable`), or for good.
 
-    >>> issubclass(StoreUnavailable, StoreError), issubclass(StoreUnusable, StoreError)
-    (True, True)
+    >>> import onthedot as otd
+    >>> try:
+    ...     await otd.Scheduler("sqlite:///no/such/folder/shop.db").start()
+    ... except otd.StoreError as error:
+    ...     print(error)  # doctest: +ELLIPSIS
+    /...shop.db: expected its folder to exist, got No such file or directory; create it first
     """
 
 
