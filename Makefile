@@ -1,7 +1,8 @@
 # onthedot. `make` lists what can be asked for.
 #
 # Set-up needs Python 3.11 or later and nothing else; what it installs is pinned by hash. It is done again
-# only when pyproject.toml or a requirements file has changed.
+# only when pyproject.toml or a requirements file has changed. Tests start PostgreSQL themselves, from a wheel;
+# `make test` also installs PgBouncer, from Debian, if it may.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -17,7 +18,7 @@ LOCK = $(LOCK_VENV)/bin/uv pip compile --quiet --no-header --universal --python-
        --generate-hashes --exclude-newer "$(LOCK_MIN_AGE)" $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test unit soak bench lint format lock clean
+.PHONY: help up test unit soak bench servers lint format lock clean
 
 help: ## list these targets
 	@echo 'make <target> [ARGS="..."] [PYTHON=python3.12]'
@@ -26,7 +27,7 @@ help: ## list these targets
 up: $(VENV)/.runtime ## set up what running needs, and run `onthedot up`
 	$(BIN)/onthedot up $(ARGS)
 
-test: lint unit ## set up, lint, and the whole test suite
+test: servers lint unit ## set up, lint, and the whole test suite
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
 unit: $(VENV)/.dev ## the fast tests only, on all cores
@@ -37,6 +38,9 @@ soak: $(VENV)/.dev ## the slow tests, for longer and with more seeds
 
 bench: $(VENV)/.dev ## measure against the budgets
 	$(BIN)/python -m bench $(ARGS)
+
+servers: $(VENV)/.dev ## install the servers for tests that come from Debian, if root allows it
+	@$(BIN)/python -m tests.servers.setup
 
 lint: $(VENV)/.dev ## ruff, mypy and the import layers
 	$(BIN)/ruff check .

@@ -1,0 +1,70 @@
+"""Fixtures that give tests a server, and the line at the end about what could not be tested. For `pytest_plugins`.
+
+| fixture | what it is |
+|---|---|
+| `postgres_url` | a fresh, empty database on the run's server; dropped afterwards |
+| `postgres` | the run's server: more databases, and templates to copy them from |
+| `postgres_server` | a server of the test's own, to be stopped, restarted and paused |
+| `pgbouncer` | a pooler in transaction mode before the run's server |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers import setup
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postgres import PostgresServer
+from tests.servers.shared import SharedPostgres
+
+NOT_TESTED = "NOT TESTED: "
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SharedPostgres]:
+    base = tmp_path_factory.getbasetemp()
+    in_parallel = hasattr(request.config, "workerinput")  # then each process has a folder of its own below the run's
+    shared = SharedPostgres(base.parent if in_parallel else base)
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def postgres_url(postgres: SharedPostgres) -> Iterator[str]:
+    url = postgres.create()
+    yield url
+    postgres.drop(url)
+
+
+@pytest.fixture
+def postgres_server() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: SharedPostgres) -> Iterator[PgBouncer]:
+    need(setup.PGBOUNCER)
+    with PgBouncer(postgres.port, postgres.password) as pooler:
+        yield pooler
+
+
+def need(program: setup.Program) -> None:
+    """Leave a test out if it may not have this program; fail if it could have it."""
+    if program.found():
+        return
+    if program.may_be_installed():
+        pytest.fail(f"{program.command} is missing, and can be installed: {program.install_line}", pytrace=False)
+    pytest.skip(NOT_TESTED + program.why_missing())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was left out, whatever else was asked to be shown."""
+    reasons = set()
+    for report in terminalreporter.getreports("skipped"):
+        if isinstance(report.longrepr, tuple) and NOT_TESTED in report.longrepr[2]:
+            reasons.add(report.longrepr[2].partition(NOT_TESTED)[2])
+    for reason in sorted(reasons):
+        terminalreporter.write_line(NOT_TESTED + reason, yellow=True, bold=True)

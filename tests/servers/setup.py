@@ -1,0 +1,71 @@
+"""What the tests need besides Python packages: `python -m tests.servers.setup` installs it, where that is allowed.
+
+Nothing is passed over in silence. What can be installed here and is not fails the tests that need it, with the line
+that installs it. Only what a missing right forbids is left out, and the end of the test run lists it as NOT TESTED.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+
+SYSTEM_PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"  # where Debian puts servers
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that comes from Debian, and what is not tested without it."""
+
+    command: str
+    package: str
+    purpose: str
+
+    @property
+    def install_line(self) -> str:
+        return f"apt-get install -y --no-install-recommends {self.package}"
+
+    def found(self) -> str | None:
+        """Where it is."""
+        return shutil.which(self.command, path=SYSTEM_PATH)
+
+    def may_be_installed(self) -> bool:
+        """Whether we have the right, and Debian's installer."""
+        return os.geteuid() == 0 and shutil.which("apt-get", path=SYSTEM_PATH) is not None
+
+    def why_missing(self) -> str:
+        """One line for the end of a test run, with what to do."""
+        return f"{self.purpose}: {self.command} is not installed; as root: {self.install_line}"
+
+
+PGBOUNCER = Program("pgbouncer", "pgbouncer", "PostgreSQL through PgBouncer in transaction mode")
+PROGRAMS = (PGBOUNCER,)
+
+
+def install(programs: tuple[Program, ...] = PROGRAMS) -> int:
+    """Install what is missing and may be installed; the exit code of `make`."""
+    failed = 0
+    for program in programs:
+        if program.found():
+            continue
+        if not program.may_be_installed():
+            print(f"will not be tested: {program.why_missing()}")
+            continue
+        failed |= _run(program.install_line) and _run("apt-get update") + _run(program.install_line)
+        if not program.found():
+            failed = 1
+            print(
+                f"{program.command} could not be installed; the tests need it: {program.why_missing()}", file=sys.stderr
+            )
+    return 1 if failed else 0
+
+
+def _run(line: str) -> int:
+    print(f"+ {line}", flush=True)
+    return subprocess.run(line.split(), env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(install())
