@@ -1,0 +1,136 @@
+"""Just enough of PostgreSQL's wire protocol to know which reply belongs to which statement.
+
+A connection begins without types: the client may ask for encryption, which is answered by one byte, and then sends its
+start-up message. From there on each message is a type, a length and a body. A reply ends with ReadyForQuery (`Z`), and
+only then is the transaction of a statement without BEGIN committed. An encrypted connection cannot be read: its bytes
+are passed on, and no reply of it is known.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+ENCRYPTION_REQUESTS = (80877103, 80877104)  # TLS, GSSAPI
+CANCEL_REQUEST = 80877102
+AT_ANY_TIME = b"ANS"  # notifications, notices and settings: they come between replies too
+
+_LENGTH = struct.Struct("!I")
+
+
+class Reply(NamedTuple):
+    """What the server said up to ReadyForQuery, and what it was asked."""
+
+    statements: tuple[str, ...]
+    tags: tuple[str, ...]  # of each CommandComplete: COMMIT, INSERT 0 1, …
+
+    def answers(self, word: str) -> bool:
+        """Whether a tag begins with this word, or it is part of a statement that was executed."""
+        return any(tag.startswith(word) for tag in self.tags) or any(word in text for text in self.statements)
+
+
+@dataclass
+class Conversation:
+    """One connection, as its bytes go by. Both sides give whole messages only."""
+
+    opaque: bool = False
+    _asked: deque[tuple[str, ...]] = field(default_factory=deque)
+    _texts: dict[bytes, str] = field(default_factory=dict)
+    _executing: list[str] = field(default_factory=list)
+    _tags: list[str] = field(default_factory=list)
+    _started: bool = False
+    _bytes_expected: int = 0  # single bytes that answer a wish for encryption
+    _from_client: bytearray = field(default_factory=bytearray)
+    _from_server: bytearray = field(default_factory=bytearray)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the next message belongs to the reply to a statement: not to the start-up, nor to a Flush, whose
+        answer has no end."""
+        return bool(self._asked and self._asked[0])
+
+    def client_said(self, data: bytes) -> None:
+        """Note what is asked; the bytes themselves go on as they are."""
+        self._from_client += data
+        while not self.opaque and (message := self._next_of_client()):
+            self._note(message[:1], message[5:])
+
+    def _next_of_client(self) -> bytes:
+        if self._started:
+            return _take(self._from_client, 1)
+        message = _take(self._from_client, 0)
+        if not message:
+            return b""
+        code = _LENGTH.unpack_from(message, 4)[0]
+        if code in ENCRYPTION_REQUESTS:
+            self._bytes_expected += 1
+        elif code != CANCEL_REQUEST:
+            self._started = True
+            self._asked.append(())
+        return b"-...." + message
+
+    def _note(self, kind: bytes, body: bytes) -> None:
+        if kind == b"Q":
+            self._asked.append((_text(body, 0)[0],))
+        elif kind == b"P":
+            name, after = _name(body, 0)
+            self._texts[name] = _text(body, after)[0]
+        elif kind == b"B":
+            _, after = _name(body, 0)
+            self._executing.append(self._texts.get(_name(body, after)[0], ""))
+        elif kind == b"S":
+            self._asked.append(tuple(self._executing))
+            self._executing.clear()
+
+    def server_said(self, data: bytes) -> Iterator[tuple[bytes, Reply | None]]:
+        """Whole messages in order; with the last of a reply, the reply. One at a time, and `waiting` is of this one."""
+        self._from_server += data
+        while self._from_server:
+            if self.opaque:
+                yield bytes(self._from_server), None
+                self._from_server.clear()
+            elif self._bytes_expected:
+                self._bytes_expected -= 1
+                answer = bytes(self._from_server[:1])
+                del self._from_server[:1]
+                self.opaque = answer != b"N"
+                yield answer, None
+            elif message := _take(self._from_server, 1):
+                yield message, self._judge(message)
+            else:
+                return
+
+    def _judge(self, message: bytes) -> Reply | None:
+        kind = message[:1]
+        if kind == b"C":
+            self._tags.append(_text(message, 5)[0])
+        if kind != b"Z":
+            return None
+        reply = Reply(self._asked.popleft() if self._asked else (), tuple(self._tags))
+        self._tags.clear()
+        return reply
+
+
+def _take(buffer: bytearray, at: int) -> bytes:
+    """Take the first message if all of it is there; its length stands at `at`, and counts itself."""
+    if len(buffer) < at + 4:
+        return b""
+    end = at + _LENGTH.unpack_from(buffer, at)[0]
+    if len(buffer) < end:
+        return b""
+    message = bytes(buffer[:end])
+    del buffer[:end]
+    return message
+
+
+def _name(body: bytes, at: int) -> tuple[bytes, int]:
+    end = body.index(b"\0", at)
+    return body[at:end], end + 1
+
+
+def _text(body: bytes, at: int) -> tuple[str, int]:
+    name, after = _name(body, at)
+    return name.decode(errors="replace"), after
