@@ -143,7 +143,8 @@ class Engine:
         self._worker.queues = self._membership.queues = self._settings.queues_for(jobs)
         self._desk.open(self._drivers["desk"].wake)
         self.ends.open(self._drivers["ends"].wake)
-        self._processes.warm(jobs)
+        if self._settings.works:
+            self._processes.warm(jobs)
         await self._membership.join()
         await self._leadership.tick(self.clock.now())
         for job in jobs:

@@ -27,6 +27,8 @@ class Settings:
     node_id: str = ""
     """The node's name; empty: generated at start."""
 
+    roles: tuple[str, ...] = ("planner", "worker")
+    """What this node does: plan when it leads, execute runs, or both. Upkeep is everybody's."""
     seats: int = 64
     """How many attempts run at once on this node."""
     processes: int = 8
@@ -94,6 +96,8 @@ class Settings:
             problems.append(
                 f"node_ttl: expected at most an hour, got {self.node_ttl} µs; a dead node is missed for that long"
             )
+        if not self.roles or not set(self.roles) <= {"planner", "worker"}:
+            problems.append(f"roles: expected 'planner', 'worker' or both, got {', '.join(self.roles) or 'none'}")
         if self.queues is not None and not self.queues:
             problems.append("queues: expected at least one queue, got none")
         if self.term_ttl < 3 * self.renew_every:
@@ -123,6 +127,24 @@ class Settings:
         if self.queues is not None:
             return self.queues
         return tuple(sorted({DEFAULT_QUEUE, *(job.queue for job in jobs)}))
+
+    @property
+    def plans(self) -> bool:
+        """Whether a node with these settings plans.
+
+        >>> Settings(roles=("worker",)).plans, Settings().plans
+        (False, True)
+        """
+        return "planner" in self.roles
+
+    @property
+    def works(self) -> bool:
+        """Whether it executes runs.
+
+        >>> Settings(roles=("planner",)).works, Settings().works
+        (False, True)
+        """
+        return "worker" in self.roles
 
     def with_leases(self, length: timedelta | Micros) -> Settings:
         """The same settings with the node's lease at `length` and the periods around it in proportion.

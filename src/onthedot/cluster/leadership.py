@@ -51,6 +51,8 @@ class Leadership:
 
     async def tick(self, now: Micros) -> Micros:
         """Renew the terms, and campaign for more."""
+        if not self._settings.plans:
+            return self._settings.renew_every
         if isinstance(self._clock, StoreClock) and self._clock.uncertainty > UNSURE_BEYOND:
             await self.resign()  # whoever does not know what time it is must not plan
             return self._settings.renew_every

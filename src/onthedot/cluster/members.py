@@ -76,10 +76,10 @@ class Membership:
         """Register under a new incarnation."""
         incarnation = self._ids.token()
         settings = self._settings
-        node = Node(
-            self.node_id, incarnation, socket.gethostname(), os.getpid(), queues=self.queues,
-            labels=settings.labels, tasks=tuple(sorted(self.tasks)), seats=settings.seats, tzdata=self.tzdata,
-        )  # fmt: skip
+        node = Node(self.node_id, incarnation, socket.gethostname(), os.getpid(), settings.roles, tzdata=self.tzdata)
+        if settings.works:
+            node.queues, node.labels, node.seats = self.queues, settings.labels, settings.seats
+            node.tasks = tuple(sorted(self.tasks))
         sent = self._clock.steady()
         beat = await self._store.register(node, ttl=self._settings.node_ttl)
         self.incarnation = incarnation

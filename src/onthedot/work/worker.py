@@ -318,7 +318,7 @@ class Reserving:
     def _ask(self, now: Micros) -> Ask | None:
         worker, settings = self._worker, self._worker.settings
         seats = worker.free_seats
-        if worker.membership.draining:
+        if worker.membership.draining or not settings.works:
             return None
         if not worker.membership.trusted or (not seats and self._look_at <= now):
             return None  # what is due would find no seat: whoever has one may take it
