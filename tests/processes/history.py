@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from onthedot.run import TERMINAL
+from onthedot.job import JobRecord
+from onthedot.run import TERMINAL, AttemptRecord, RunRecord
+from onthedot.settings import Settings
 from onthedot.stores.definitions import encode
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing.checker import Event, Violation, check
@@ -25,24 +29,36 @@ async def judged(nodes: Cluster) -> list[Violation]:
 
 
 async def history_of(nodes: Cluster) -> list[Event]:
-    """The events of all runs, in the order of their instants; what the store did comes before what a job noted then."""
+    """The history of the nodes on one file."""
     store = await SqliteStore.open(nodes.database)
     try:
-        found = [(0, 0, _event("nemesis", "begin", settings=lengths(settings("", 2.0))))]
-        ids: dict[tuple[str, str], int] = {}
-        for record in await store.list_jobs():
-            job = record.job
-            ids[job.namespace, job.name] = record.id
-            edit = {"job": job.name, "job_id": record.id, "rev": record.revision, "change": "created", "marks": {}}
-            found.append((0, 1, _event("store", "edit", definition=encode(job), **edit)))
-        for run in await store.list_runs(limit=1_000_000):
-            attempts = await store.list_attempts(run.id)
-            found += _of_run(run, ids[run.namespace, run.job], attempts)
+        runs = await store.list_runs(limit=1_000_000)
+        attempts = {run.id: await store.list_attempts(run.id) for run in runs}
+        return events_of(settings("", 2.0), await store.list_jobs(), runs, attempts, nodes.journal)
     finally:
         await store.close()
+
+
+def events_of(
+    lived_by: Settings,
+    jobs: Iterable[JobRecord],
+    runs: Iterable[RunRecord],
+    attempts: Mapping[int, list[AttemptRecord]],
+    journal: Path,
+) -> list[Event]:
+    """The events of all runs, in the order of their instants; what the store did comes before what a job noted then."""
+    found = [(0, 0, _event("nemesis", "begin", settings=lengths(lived_by)))]
+    ids: dict[tuple[str, str], int] = {}
+    for record in jobs:
+        job = record.job
+        ids[job.namespace, job.name] = record.id
+        edit = {"job": job.name, "job_id": record.id, "rev": record.revision, "change": "created", "marks": {}}
+        found.append((0, 1, _event("store", "edit", definition=encode(job), **edit)))
+    for run in runs:
+        found += _of_run(run, ids[run.namespace, run.job], attempts[run.id])
     joined = {event["inc"] for _, _, event in found if "inc" in event}
     found += [(0, 2, _event("store", "join", inc=name, ttl=_FOR_EVER)) for name in joined]
-    found += _of_journal(nodes)
+    found += _of_journal(journal)
     ordered = sorted(found, key=lambda entry: entry[:2])
     return [event | {"seq": seq, "t_store": at, "t_mono": at} for seq, (at, _, event) in enumerate(ordered, 1)]
 
@@ -51,7 +67,7 @@ def _event(src: str, ev: str, **facts: Any) -> Event:
     return {"src": src, "ev": ev, "node": "", **facts}
 
 
-def _of_run(run: Any, job_id: int, attempts: list[Any]) -> list[tuple[int, int, Event]]:
+def _of_run(run: RunRecord, job_id: int, attempts: list[AttemptRecord]) -> list[tuple[int, int, Event]]:
     key = {"run": run.id, "job_id": job_id, "trigger": run.trigger, "slot": run.slot_at}
     found = [(run.created_at, 3, _event("store", "submit", **key, due=run.slot_at, body=None))]
     failures = recoveries = 0
@@ -67,15 +83,16 @@ def _of_run(run: Any, job_id: int, attempts: list[Any]) -> list[tuple[int, int, 
         ended = _event("store", "finish", run=run.id, **lease, **verdict, ok=True, ended=one.ended_at)
         found.append((one.ended_at, 6, ended))
     if run.state in ("skipped", "cancelled") and not attempts:
+        assert run.ended_at is not None
         found.append((run.ended_at, 6, _event("store", "expire", **key, state=str(run.state), reason=run.reason)))
     counted = {"attempts": run.attempts, "failures": run.failures, "recoveries": run.recoveries}
     final = _event("api", "final", run=run.id, state=str(run.state), recorded=len(attempts), **counted)
     return [*found, (_FOR_EVER, 7, final)]
 
 
-def _of_journal(nodes: Cluster) -> list[tuple[int, int, Event]]:
+def _of_journal(journal: Path) -> list[tuple[int, int, Event]]:
     found = []
-    for line in nodes.journal.read_text().splitlines():
+    for line in journal.read_text().splitlines():
         entry = json.loads(line)
         if entry["event"] in ("start", "end", "stopped"):
             seen = {name: entry[name] for name in ("run", "job", "slot", "attempt", "fence")} | {"mark": 0}

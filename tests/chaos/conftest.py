@@ -1,0 +1,18 @@
+"""Each scenario on each store that several processes can share; afterwards, what happened as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.servers.postgres import PostgresServer
+
+
+@pytest.fixture(params=["sqlite"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty store."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'chaos.db'}"
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    return server.create_database()

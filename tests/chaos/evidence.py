@@ -1,0 +1,103 @@
+"""What a cluster has left behind: the jobs' own journal, what the store says, and what was done to the nodes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from onthedot.job import JobRecord
+from onthedot.run import AttemptRecord, RunRecord, SkipRecord
+from onthedot.settings import Settings
+from onthedot.stores.opening import open_store
+from onthedot.testing.checker import Violation, check
+from tests.processes.history import RULES, events_of
+from tests.processes.kit import Fault
+
+EVERYTHING = 1_000_000
+
+
+class Start(NamedTuple):
+    """One execution, as its handler has noted it."""
+
+    node: str
+    job: str
+    run: int
+    attempt: int
+    fence: int
+    slot: int
+    at: int
+
+    @property
+    def late(self) -> int:
+        return self.at - self.slot
+
+
+class Notes:
+    """The journal, read as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+        self.starts: list[Start] = []
+        self.ends: dict[tuple[int, int], int] = {}  # (run, fence): when it came to its end
+        self.stops: dict[tuple[int, int], int] = {}  # … when it was cancelled
+        self.acknowledged: dict[int, int] = {}  # run: when its submit had returned
+        self.done: set[tuple[str, int]] = set()  # (job, slot) that came to an end
+
+    def read(self) -> Notes:
+        """Read on. A line that is being written is left for the next time."""
+        if not self._path.exists():
+            return self
+        with self._path.open("rb") as journal:
+            journal.seek(self._read)
+            text = journal.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read += len(whole)
+        for line in whole.splitlines():
+            self._note(json.loads(line))
+        return self
+
+    def _note(self, entry: dict[str, int | str]) -> None:
+        event, at = entry.pop("event"), int(entry["at"])
+        key = (int(entry["run"]), int(entry.get("fence", 0)))
+        if event == "start":
+            self.starts.append(Start(**entry))  # type: ignore[arg-type]
+        elif event == "end":
+            self.ends[key] = at
+            self.done.add((str(entry["job"]), int(entry["slot"])))
+        elif event == "stopped":
+            self.stops[key] = at
+        elif event == "acknowledged":
+            self.acknowledged[key[0]] = at
+
+
+@dataclass
+class Evidence:
+    """Everything that verdicts and the timeline are made from."""
+
+    notes: Notes
+    faults: list[Fault]
+    nodes: list[str]
+    began: int  # when the cluster was whole for the first time
+    until: int  # slots up to here were waited for
+    jobs: list[JobRecord] = field(default_factory=list)
+    runs: dict[int, RunRecord] = field(default_factory=dict)
+    attempts: dict[int, list[AttemptRecord]] = field(default_factory=dict)
+    skips: list[SkipRecord] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+
+    async def gather(self, url: str, journal: Path, settings: Settings) -> Evidence:
+        """Read the store, and let the checker judge the whole history."""
+        store = await open_store(url)
+        try:
+            self.jobs = await store.list_jobs()
+            self.runs = {run.id: run for run in await store.list_runs(limit=EVERYTHING)}
+            self.attempts = {run: await store.list_attempts(run) for run in self.runs}
+            self.skips = await store.list_skips(limit=EVERYTHING)
+        finally:
+            await store.close()
+        self.notes.read()
+        self.violations = check(events_of(settings, self.jobs, self.runs.values(), self.attempts, journal), only=RULES)
+        return self
