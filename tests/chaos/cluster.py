@@ -12,11 +12,13 @@ from pathlib import Path
 
 from onthedot import faults
 from onthedot.clock import SECOND
+from tests.chaos import timeline
 from tests.chaos.evidence import Evidence, Notes, Start
 from tests.chaos.node import CAREFUL, ERRAND, STEP, Orders, as_json
 from tests.processes.kit import PATIENCE, Fault, Process, now, wait_until
 
 ROOT = Path(__file__).parents[2]
+TIMELINE = "timeline.html"
 
 
 class Cluster:
@@ -103,9 +105,20 @@ class Cluster:
         return owed | {(ERRAND, run) for run in self.notes.acknowledged if run not in executed}
 
     async def evidence(self, until: int) -> Evidence:
-        """What they have left behind, judged by the checker."""
-        found = Evidence(self.notes, self.faults, [node.name for node in self.nodes], self.began, until)
-        return await found.gather(self.url, self.journal, self.orders.settings())
+        """What they have left behind, judged by the checker; and drawn."""
+        found = await self._seen(until).gather(self.url, self.journal, self.orders.settings())
+        timeline.write(found, self.folder / TIMELINE, self.folder.name)
+        return found
+
+    def _seen(self, until: int) -> Evidence:
+        terms = [(node.name, said.at, int(said.about)) for node in self.nodes for said in node.of("TermWon")]
+        names = list(dict.fromkeys(node.name for node in self.nodes))
+        return Evidence(self.notes.read(), self.faults, names, self.began, until, terms)
+
+    def draw(self) -> None:
+        """What is known so far, if it was not drawn yet: for a test that has failed before the end."""
+        if not (self.folder / TIMELINE).exists():
+            timeline.write(self._seen(now()), self.folder / TIMELINE, self.folder.name)
 
     def end(self) -> None:
         """Whatever happened: no process is left behind."""
@@ -135,6 +148,7 @@ def cluster(url: str, folder: Path, orders: Orders) -> Iterator[Cluster]:
         yield nodes
     except BaseException:
         print(nodes.tell())
+        nodes.draw()
         raise
     finally:
         nodes.end()

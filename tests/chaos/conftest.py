@@ -9,6 +9,11 @@ import pytest
 from tests.servers.postgres import PostgresServer
 
 
+@pytest.fixture(autouse=True)
+def _timeline(timeline_kept: None) -> None:
+    """Every test here may draw one."""
+
+
 @pytest.fixture(params=["sqlite"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty store."""

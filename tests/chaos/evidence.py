@@ -82,6 +82,7 @@ class Evidence:
     nodes: list[str]
     began: int  # when the cluster was whole for the first time
     until: int  # slots up to here were waited for
+    terms: list[tuple[str, int, int]] = field(default_factory=list)  # (node, when it began to lead, term)
     jobs: list[JobRecord] = field(default_factory=list)
     runs: dict[int, RunRecord] = field(default_factory=dict)
     attempts: dict[int, list[AttemptRecord]] = field(default_factory=dict)

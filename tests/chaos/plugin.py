@@ -1,0 +1,27 @@
+"""`--timeline DIR`: keep the picture that each chaos test draws. For `pytest_plugins`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--timeline", metavar="DIR", help="keep the timeline of each chaos test here (default: with its other files)"
+    )
+
+
+@pytest.fixture
+def timeline_kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+    """Afterwards, whether the test has passed or not, its picture is where it was asked to be."""
+    yield
+    wanted, drawn = request.config.getoption("--timeline"), tmp_path / "timeline.html"
+    if wanted and drawn.exists():
+        folder = Path(wanted)
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(drawn, folder / (re.sub(r"[^\w.-]+", "-", request.node.name).strip("-") + ".html"))
