@@ -10,7 +10,8 @@ import click
 from onthedot.cli.groups import Group
 
 COMMANDS = (
-    *("up", "next", "simulate", "jobs", "runs", "show", "nodes", "queues"),  # look
+    *("up", "worker", "server", "store"),  # run
+    *("next", "simulate", "jobs", "runs", "show", "nodes", "queues"),  # look
     *("trigger", "cancel", "pause", "resume", "backfill", "node", "queue"),  # change
 )
 """Each is `command` in the file of its name, in the order of `--help`."""

@@ -34,6 +34,8 @@ class Opening:
     changes: dict[str, JobPut]
     unrunnable: list[Job]  # stored by another program, and not to be done by this one
     now: Micros
+    plans: bool = True
+    works: bool = True
 
     @classmethod
     def of(cls, url: str, found: Found | None, scheduler: Scheduler, events: Iterable[Event], now: Micros) -> Opening:
@@ -50,8 +52,10 @@ class Opening:
                 case _:
                     pass
         stored = [record.job for record in found.jobs] if found else []
-        unrunnable = [job for job in stored if scheduler.registry.unknown([job.task])]
-        return cls(url, found, list(scheduler.jobs.values()), node_id, term, changes, unrunnable, now)
+        plans, works = scheduler.settings.plans, scheduler.settings.works
+        unrunnable = [job for job in stored if works and scheduler.registry.unknown([job.task])]
+        jobs = list(scheduler.jobs.values())
+        return cls(url, found, jobs, node_id, term, changes, unrunnable, now, plans, works)
 
     @staticmethod
     def is_told(event: Event) -> bool:
@@ -84,9 +88,12 @@ class Opening:
         return f"{plain(str(Path.cwd() / path))}{'' if self.found else ' (new)'}"
 
     def _role(self) -> str:
+        if not self.plans:
+            return "works, and does not plan"
+        without = "" if self.works else "; it executes nothing"
         if self.term is not None:
-            return f"leads (term {self.term})"
-        return "follows: another node has the term; this one takes over when that ends"
+            return f"leads (term {self.term}){without}"
+        return f"follows: another node has the term; this one takes over when that ends{without}"
 
     def _job_lines(self) -> list[str]:
         rows = [

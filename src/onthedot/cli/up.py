@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -26,14 +27,16 @@ _SHORTEST_LEASE = 1_000_000
 _LOOK_EVERY, _MOST_JOBS = 5.0, 200  # seconds between two looks of the live view at the stored jobs, and how many
 
 
-def _check_node_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def check_node_id(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """The callback of options that name a node."""
     if value is not None and not _NODE_ID.fullmatch(value):
         expected = "expected letters, digits, '_', '-', '.' or ':', at most 100 of them"
         raise click.BadParameter(f"{expected}, got {value!r}", ctx, param)
     return value
 
 
-def _read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
+def read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
+    """The callback of options that give the length of a lease."""
     lease = read_length(ctx, param, value)
     if lease is not None and lease < _SHORTEST_LEASE:
         raise click.BadParameter("expected at least 1s: a shorter lease ends whenever the machine is busy", ctx, param)
@@ -42,7 +45,7 @@ def _read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int |
 
 @click.command(cls=Command, short_help="Run a node with sample jobs, and tell what it does.")
 @with_store
-@click.option("--node-id", metavar="NAME", callback=_check_node_id, help="The node's name.  [default: made up]")
+@click.option("--node-id", metavar="NAME", callback=check_node_id, help="The node's name.  [default: made up]")
 @click.option(
     "--seats", type=click.IntRange(1, 10_000), default=64, show_default=True, help="How many attempts run at once."
 )
@@ -51,7 +54,7 @@ def _read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int |
     help="How long a drain waits for attempts to end.",
 )  # fmt: skip
 @click.option(
-    "--lease", metavar="LENGTH", default="15s", show_default=True, callback=_read_lease,
+    "--lease", metavar="LENGTH", default="15s", show_default=True, callback=read_lease,
     help="How long the node may be silent before others take over its runs.",
 )  # fmt: skip
 @click.option(
@@ -96,7 +99,7 @@ def command(
     # Measured: beside threads that are busy in Python, the engine's thread wakes four times sooner.
     sys.setswitchinterval(0.0005)
     settings = Settings(node_id=node_id or "", seats=seats, grace=grace).with_leases(lease)
-    code = asyncio.run(_up(store_url(store, db), settings, duration, _shape(as_json=as_json, plain=plain)))
+    code = asyncio.run(_up(store_url(store, db), settings, duration, shape_of(as_json=as_json, plain=plain)))
     if code:
         click.get_current_context().exit(code)
 
@@ -135,7 +138,8 @@ class Ending:
 Shape = Literal["live", "lines", "json"]
 
 
-def _shape(*, as_json: bool, plain: bool) -> Shape:
+def shape_of(*, as_json: bool, plain: bool) -> Shape:
+    """How a node is shown: as a live view on a terminal, unless told otherwise."""
     if as_json:
         return "json"
     from onthedot.cli.table import can_draw
@@ -144,18 +148,33 @@ def _shape(*, as_json: bool, plain: bool) -> Shape:
 
 
 async def _up(url: str, settings: Settings, duration: Micros | None, shape: Shape) -> int:
-    """From start to exit code."""
-    import asyncio
-
-    from onthedot.cli.outbox import Outbox
     from onthedot.cli.samples import add_samples
-    from onthedot.cli.stopping import Stopping
-    from onthedot.clock import SystemClock
     from onthedot.scheduler import Scheduler
 
     scheduler = Scheduler(url, settings=settings)
     add_samples(scheduler)
+    return await run_node(scheduler, url, duration, shape)
+
+
+async def run_node(
+    scheduler: Scheduler,
+    url: str,
+    duration: Micros | None,
+    shape: Shape,
+    *,
+    on_signals: Callable[[Stopping], None] | None = None,
+) -> int:
+    """One node of a program, from start to exit code. `on_signals` is given what it can be stopped by."""
+    import asyncio
+
+    from onthedot.cli.outbox import Outbox
+    from onthedot.cli.stopping import Stopping
+    from onthedot.clock import SystemClock
+
+    settings = scheduler.settings
     stopping = Stopping(scheduler.stop_now)
+    if on_signals is not None:
+        on_signals(stopping)
     view = _view(scheduler, url) if shape == "live" else None
     outbox = Outbox(_printer(scheduler, shape, view), SystemClock(), on_broken=stopping.drain)
     ending = Ending()

@@ -1,0 +1,177 @@
+"""`onthedot store migrate | check`: bring a store's tables up to date, or say how it is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from onthedot.cli.errors import Command
+from onthedot.cli.groups import Group
+from onthedot.cli.options import store_url, with_debug, with_json, with_store
+
+if TYPE_CHECKING:
+    from onthedot.stores.base import Store
+
+
+@click.group(cls=Group, short_help="Migrate a store, or check it.")
+def command() -> None:
+    """Look after a store.
+
+    \b
+    Examples:
+      onthedot store migrate --store sqlite:///shop.db
+      onthedot store check
+    """
+
+
+@command.command(cls=Command, short_help="Bring the tables up to date, or make them.")
+@with_store
+@with_json("one JSON object")
+@with_debug
+def migrate(store: str | None, db: str | None, as_json: bool) -> None:
+    """Bring the store's tables up to date, or make them if there are none.
+
+    A node does the same when it starts; this is for deployments that want it done once, before. Several at a time
+    do no harm: one migrates, and the others find that it is done. Nothing that a newer onthedot wrote is touched.
+
+    \b
+    Examples:
+      onthedot store migrate
+      onthedot store migrate --store sqlite:///shop.db --json
+    """
+    import asyncio
+
+    from onthedot.observe.text import plain
+
+    url = store_url(store, db)
+    _refuse_memory(url)
+    change = asyncio.run(_migrate(url))
+    if as_json:
+        click.echo(json.dumps({"store": _without_password(url), "change": change}, indent=2))
+    else:
+        words = {"none": "is up to date", "migrated": "was brought up to date", "made": "was made"}
+        click.echo(f"{plain(_without_password(url))} {words[change]}")
+
+
+async def _migrate(url: str) -> str:
+    from onthedot.errors import StoreUnusable
+    from onthedot.stores.opening import open_store, sqlite_path
+
+    path = sqlite_path(url)
+    is_new = path is not None and not (path.exists() and path.stat().st_size)
+    change = "made" if is_new else "none"
+    if not is_new:
+        try:
+            await (await open_store(url, read_only=True)).close()
+        except StoreUnusable:  # older than we are, or no store at all: opening it tells which
+            change = "migrated"
+    await (await open_store(url)).close()
+    return change
+
+
+@command.command(cls=Command, short_help="Say how the store is, without changing it.")
+@with_store
+@with_json("one JSON object")
+@with_debug
+def check(store: str | None, db: str | None, as_json: bool) -> None:
+    """Open the store, read it, and say what is in it and what is wrong. It only reads.
+
+    Exit codes: 0 when all is well; 1 when there is something to look at, such as runs that are due and nobody who
+    plans or works; 2 when the store cannot be used as it is.
+
+    \b
+    Examples:
+      onthedot store check
+      onthedot store check --json | jq .problems
+    """
+    from onthedot.cli.reading import read_store
+
+    url = store_url(store, db)
+    found = read_store(url, _check)
+    if as_json:
+        click.echo(json.dumps({"store": _without_password(url)} | asdict(found), indent=2))
+    else:
+        _echo(_without_password(url), found)
+    if found.problems:
+        click.get_current_context().exit(1)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a look at a store has shown."""
+
+    jobs: int
+    runs: dict[str, int]  # by state
+    overdue: int  # that should have begun a while ago
+    nodes: int  # that live
+    planners: int
+    workers: int
+    leads: str  # the node that plans; empty: none
+    problems: list[str]
+
+
+_LATE = 60_000_000  # µs after which a run that nobody has taken is worth a look
+_MOST = 1_000
+
+
+async def _check(store: Store) -> Checked:
+    from onthedot.clock import SystemClock
+    from onthedot.cluster.living import is_living
+    from onthedot.observe.text import count, plain
+    from onthedot.run import RunState
+
+    now = SystemClock().now()
+    jobs = await store.list_jobs()
+    runs = await store.count_runs()
+    waiting = []
+    for namespace in sorted({record.job.namespace for record in jobs}):
+        states = (RunState.SCHEDULED, RunState.RESERVED)
+        waiting += await store.list_runs(namespace=namespace, states=states, limit=_MOST)
+    overdue = sum(run.due_at < now - _LATE for run in waiting)
+    living = [node for node in await store.list_nodes(limit=_MOST) if is_living(node, now)]
+    terms = [term for term in await store.list_terms() if term.until > now]
+    planners = [node for node in living if "planner" in node.roles]
+    workers = [node for node in living if "worker" in node.roles]
+    problems = []
+    if jobs and living and not planners:
+        problems.append("no living node plans: no new runs are made; start 'onthedot server'")
+    if jobs and living and not workers:
+        problems.append("no living node works: nothing is executed; start 'onthedot worker'")
+    if planners and not terms:
+        problems.append("no node leads, though there are planners: see 'onthedot nodes' and their clocks")
+    if overdue:
+        at_least = "at least " if len(waiting) >= _MOST else ""
+        problems.append(f"{at_least}{count(overdue, 'run')} due for more than a minute, and not started")
+    names = {node.incarnation: plain(node.id) for node in living}
+    leads = names.get(terms[0].incarnation, "") if terms else ""
+    by_state = {str(state): number for state, number in sorted(runs.items())}
+    return Checked(len(jobs), by_state, overdue, len(living), len(planners), len(workers), leads, problems)
+
+
+def _echo(url: str, found: Checked) -> None:
+    from onthedot.observe.text import count, plain
+
+    click.echo(f"store     {plain(url)}, tables up to date")
+    click.echo(f"jobs      {found.jobs}")
+    click.echo(f"runs      {', '.join(f'{number} {state}' for state, number in found.runs.items()) or 'none'}")
+    nodes = f"{count(found.nodes, 'node')} living, {count(found.planners, 'planner')}, {count(found.workers, 'worker')}"
+    click.echo(f"nodes     {nodes}{f'; {found.leads} leads' if found.leads else ''}")
+    for problem in found.problems:
+        click.echo(f"problem   {problem}")
+    if not found.problems:
+        click.echo("nothing is wrong")
+
+
+def _refuse_memory(url: str) -> None:
+    if url.startswith("memory:"):
+        raise click.UsageError("store: expected one that outlives this command, got 'memory:'; use sqlite:///FILE")
+
+
+def _without_password(url: str) -> str:
+    """As it may be shown."""
+    import re
+
+    return re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:…@", url)

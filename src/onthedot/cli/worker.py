@@ -1,0 +1,60 @@
+"""`onthedot worker`: execute the runs of a program's jobs, in one process or in several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from onthedot.cli.errors import Command
+from onthedot.cli.node_options import Given, read_names, read_roles, run, with_node
+
+MOST_PROCESSES = 256
+
+
+@click.command(cls=Command, short_help="Execute the runs of a program's jobs.")
+@click.argument("program")
+@click.option(
+    "--processes", type=click.IntRange(1, MOST_PROCESSES), default=1, show_default=True,
+    help="How many nodes, each a process of its own.",
+)  # fmt: skip
+@click.option(
+    "--seats", type=click.IntRange(1, 10_000), help="How many attempts run at once, in each process.  [default: 64]"
+)
+@click.option(
+    "--queues", metavar="NAMES", callback=read_names, help="The queues it serves, as in a,b.  [default: default]"
+)
+@click.option("--labels", metavar="NAMES", callback=read_names, help="What it offers to jobs, as in gpu,region=eu.")
+@click.option(
+    "--roles", metavar="ROLES", default="worker", show_default=True, callback=read_roles,
+    help="'worker', or 'planner,worker' to plan as well.",
+)  # fmt: skip
+@with_node
+def command(program: str, processes: int, **options: Any) -> None:
+    """Execute the runs of PROGRAM's jobs: a Python file that defines a scheduler (app.py, or app.py:name if it has
+    several), or a module (shop.jobs). Its store and settings are used where none are given here.
+
+    Somebody else has to plan: 'onthedot server', another program, or this one with --roles planner,worker. With
+    --processes each is a node of its own (NAME-1, NAME-2, …); one that dies is started again, and all end with this
+    command, however it ends. Ctrl-C or SIGTERM drains all of them; a second one stops now.
+
+    Exit codes are those of 'onthedot up'; of several processes, the worst.
+
+    \b
+    Examples:
+      onthedot worker app.py
+      onthedot worker app.py --processes 4 --seats 32
+      onthedot worker shop.jobs:sched --queues mail,reports --labels gpu
+    """
+    given = Given(**options)
+    if processes == 1:
+        run(program, given)
+        return
+    from onthedot.cli.importing import import_program
+    from onthedot.cli.processes import Processes
+
+    import_program(program)  # what is wrong with it is said once
+    family = Processes(["worker", program, *given.as_arguments()], given.node_id, processes, as_json=given.as_json)
+    code = family.run()
+    if code:
+        click.get_current_context().exit(code)

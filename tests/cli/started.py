@@ -1,0 +1,86 @@
+"""A command that goes on as a process of its own: watched through its output, stopped by signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PROGRAM = """
+import os
+import onthedot as otd
+
+sched = otd.Scheduler("sqlite:///shop.db")
+
+@sched.job(schedule=otd.every("500ms"), overlap="allow")
+async def tick() -> None: ...
+
+@sched.job(schedule=otd.every("1s"), isolation="process")
+def child() -> int:
+    return os.getppid()
+
+@sched.job(queue="mail", labels=["gpu"])
+async def mail() -> None: ...
+"""
+
+
+class Started:
+    """A running `onthedot …`."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.seen: list[str] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "onthedot", *arguments],
+            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "TZ": "UTC"},
+        )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def until(self, *words: str) -> str:
+        """Read on to the first line that has all these words."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.seen.append(line.rstrip("\n"))
+            if all(word in line for word in words):
+                return self.seen[-1]
+        raise AssertionError(f"it ended without a line with {words}; it said:\n" + "\n".join(self.seen))
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def end(self) -> int:
+        """Read to the end; the exit code."""
+        assert self._process.stdout is not None
+        self.seen += [line.rstrip("\n") for line in self._process.stdout]
+        return self._process.wait()
+
+    def has(self, *words: str) -> bool:
+        return any(all(word in line for word in words) for line in self.seen)
+
+    def stop_reading(self) -> None:
+        """Close our end of its output."""
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def wait(self, seconds: float) -> int:
+        return self._process.wait(seconds)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self.stop_reading()
+
+
+@contextmanager
+def started(folder: Path, *arguments: str) -> Iterator[Started]:
+    process = Started(folder, *arguments)
+    try:
+        yield process
+    finally:
+        process.kill()

@@ -1,0 +1,82 @@
+"""`onthedot store migrate | check`."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import Result
+
+from onthedot.cli import processes
+from onthedot.cli.store import _without_password
+
+Call = Callable[..., Result]
+
+
+def test_migrate_makes_a_store_and_finds_it_up_to_date_afterwards(call: Call, tmp_path: Path):
+    path = tmp_path / "new.db"
+    first, second = call("store", "migrate", "--db", path), call("store", "migrate", "--db", path, "--json")
+    assert (first.exit_code, first.output) == (0, f"sqlite:///{path} was made\n")
+    assert json.loads(second.output) == {"store": f"sqlite:///{path}", "change": "none"}
+
+
+def test_migrate_brings_an_older_store_up_to_date(call: Call, tmp_path: Path):
+    path = tmp_path / "old.db"
+    with sqlite3.connect(path) as db:
+        db.execute(f"PRAGMA application_id = {0x4F544431}")  # ours, and without a single migration
+    db.close()
+    assert call("store", "check", "--db", path).exit_code == 2
+    assert call("store", "migrate", "--db", path).output.endswith("was brought up to date\n")
+    assert call("store", "check", "--db", path).exit_code == 0
+
+
+def test_what_is_no_store_of_ours_is_left_alone(call: Call, tmp_path: Path):
+    path = tmp_path / "theirs.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    db.close()
+    for verb in ("migrate", "check"):
+        result = call("store", verb, "--db", path)
+        assert result.exit_code == 2
+        assert "got one of another program" in result.output
+
+
+def test_memory_is_refused(call: Call):
+    for verb in ("migrate", "check"):
+        result = call("store", verb, "--store", "memory:")
+        assert result.exit_code == 2
+        assert "got 'memory:'" in result.output
+
+
+def test_check_says_what_is_there(call: Call, cluster: Path):
+    result = call("store", "check", "--db", cluster)
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines() == [
+        f"store     sqlite:///{cluster}, tables up to date",
+        "jobs      4",
+        "runs      1 running, 5 scheduled",
+        "nodes     2 nodes living, 2 planners, 2 workers; web-1 leads",
+        "nothing is wrong",
+    ]
+
+
+def test_check_names_what_is_wrong(call: Call, cluster: Path, stand):
+    stand("2026-03-28T12:02:00+01:00")
+    result = call("store", "check", "--db", cluster, "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.output)
+    assert (found["nodes"], found["leads"]) == (0, "")
+    assert found["problems"] == ["5 runs due for more than a minute, and not started"]
+
+
+def test_a_password_is_not_shown():
+    assert _without_password("postgresql://ann:secret@db:5432/shop") == "postgresql://ann:…@db:5432/shop"
+    assert _without_password("postgresql://ann@db/shop") == "postgresql://ann@db/shop"
+
+
+def test_the_worst_exit_code_counts():
+    assert doctest.testmod(processes).attempted
+    assert not doctest.testmod(processes).failed

@@ -1,0 +1,163 @@
+"""`onthedot worker` and `onthedot server`: who plans and who executes may be different processes, or several."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tests.cli.started import PROGRAM, started
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "app.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def wait_until(found: Callable[[], bool], what: str) -> None:
+    give_up_at = time.monotonic() + 30
+    while not found():
+        assert time.monotonic() < give_up_at, f"waited in vain for {what}"
+        time.sleep(0.02)
+
+
+def nodes(call: Call, folder: Path) -> list[dict[str, Any]]:
+    result = call("nodes", "--json", "--db", folder / "shop.db")
+    found: list[dict[str, Any]] = json.loads(result.output)
+    return found
+
+
+@pytest.mark.slow
+def test_a_server_plans_and_a_worker_executes(program: Path, tmp_path: Path, call: Call):
+    with started(tmp_path, "server", "app.py", "--node-id", "planner") as server:
+        server.until("node", "planner, leads (term 1); it executes nothing")
+        with started(
+            tmp_path, "worker", "app.py", "--node-id", "w", "--queues", "default,mail", "--labels", "gpu"
+        ) as w:
+            w.until("node", "w, works, and does not plan")
+            w.until("started", "tick")
+            w.until("finished", "child", "succeeded")
+            shown = {node["node_id"]: node for node in nodes(call, tmp_path)}
+            assert (shown["planner"]["roles"], shown["w"]["roles"]) == (["planner"], ["worker"])
+            assert (shown["w"]["queues"], shown["w"]["labels"]) == (["default", "mail"], ["gpu"])
+            w.signal(signal.SIGTERM)
+            assert w.end() == 0
+        server.signal(signal.SIGTERM)
+        assert server.end() == 0
+        assert not server.has("started")
+
+
+@pytest.mark.slow
+def test_a_server_needs_no_program(program: Path, tmp_path: Path):
+    with started(tmp_path, "worker", "app.py") as w:  # it stores the jobs; nobody plans further
+        w.until("started", "tick")
+        with started(tmp_path, "server", "--db", "shop.db") as server:
+            server.until("leads (term 1)")
+            server.until("planned", "2 jobs")
+            assert not server.has("warning")
+
+
+@pytest.mark.slow
+def test_several_processes_are_several_nodes_that_end_together(program: Path, tmp_path: Path, call: Call):
+    with started(tmp_path, "worker", "app.py", "--processes", "2", "--node-id", "w", "--seats", "3") as family:
+        family.until("w-1  ", "started", "tick")
+        family.until("w-2  ", "started", "tick")
+        shown = {node["node_id"]: node for node in nodes(call, tmp_path)}
+        assert sorted(shown) == ["w-1", "w-2"]
+        assert [node["seats"] for node in shown.values()] == [3, 3]
+        family.signal(signal.SIGTERM)
+        assert family.end() == 0
+        assert family.has("left", "node w-1")
+        assert family.has("left", "node w-2")
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_started_again(program: Path, tmp_path: Path, call: Call):
+    options = ("--processes", "2", "--node-id", "w", "--roles", "planner,worker", "--lease", "2s")
+    with started(tmp_path, "worker", "app.py", *options) as family:
+        family.until("w-2  ", "started", "tick")
+        [pid] = [node["pid"] for node in nodes(call, tmp_path) if node["node_id"] == "w-1"]
+        os.kill(pid, signal.SIGKILL)
+        family.until("process w-1 ended with -9; it starts again in 1 s")
+        family.until("w-1  ", "started", "tick")
+        family.signal(signal.SIGINT)
+        assert family.end() == 0
+
+
+@pytest.mark.slow
+def test_no_process_outlives_the_command(program: Path, tmp_path: Path, call: Call):
+    with started(tmp_path, "worker", "app.py", "--processes", "2", "--node-id", "w") as family:
+        family.until("w-2  ", "started", "tick")
+        pids = [node["pid"] for node in nodes(call, tmp_path)]
+        assert len(pids) == 2
+        family.kill()
+        wait_until(lambda: all(gone(pid) for pid in pids), "its processes to end")
+    assert [node["state"] for node in nodes(call, tmp_path)] == ["left", "left"]
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_ends_all_of_them(program: Path, tmp_path: Path):
+    with started(tmp_path, "worker", "app.py", "--processes", "2") as family:
+        family.until("started", "tick")
+        family.stop_reading()
+        family.wait(30)
+
+
+@pytest.mark.slow
+def test_json_lines_say_whose_they_are(program: Path, tmp_path: Path):
+    with started(tmp_path, "worker", "app.py", "--processes", "2", "--node-id", "w", "--json", "--for", "2s") as family:
+        assert family.end() == 0
+    lines = [json.loads(line) for line in family.seen]
+    assert {line["process"] for line in lines} == {"w-1", "w-2"}
+    assert [line["event"] for line in lines if line["process"] == "w-1"][::100][0] == "Opening"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("worker",), "Missing argument 'PROGRAM'"),
+        (("worker", "nowhere.py"), "PROGRAM: expected a Python file, found none at 'nowhere.py'"),
+        (("worker", "nowhere.py", "--processes", "2"), "PROGRAM: expected a Python file, found none at 'nowhere.py'"),
+        (("worker", "app.py", "--queues", "a,,b"), "expected names with commas between them, got 'a,,b'"),
+        (("worker", "app.py", "--roles", "boss"), "expected 'planner', 'worker' or both with a comma, got 'boss'"),
+        (("worker", "app.py", "--seats", "0"), "0 is not in the range"),
+        (("server", "--store", "nix:"), "store URL: expected"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(arguments: tuple[str, ...], expected: str, call: Call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.py").write_text(PROGRAM)
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert expected in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_store_that_is_an_object_is_refused(call: Call, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (
+        "import onthedot as otd\nfrom onthedot.stores.memory import MemoryStore\nsched = otd.Scheduler(MemoryStore())\n"
+    )
+    (tmp_path / "with_object.py").write_text(text)
+    result = call("worker", "with_object.py")
+    assert result.exit_code == 2
+    assert "expected a scheduler with the URL of a store" in result.output
