@@ -34,11 +34,13 @@ from onthedot.retention import Cut, Mark
 from onthedot.run import TERMINAL, Armed, Lease, NewRun, RunRecord, RunState, manual_trigger, submit_trigger
 from onthedot.stores.base import ExceptReason, Node, SkipRange, Slot, Store, Window
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing.contract.workbench import DEAD, LOST, START, SUCCESS, Workbench, every, window
 from onthedot.verdict import OutcomeKind, Verdict
 from tests.contract.model import Model
 from tests.contract.model import Node as ModelNode
+from tests.stores.postgres.emptied import empty
 
 T = TypeVar("T")
 
@@ -347,6 +349,14 @@ class SqliteMachine(Machine):
         self.folder.cleanup()
 
 
+class PostgresMachine(Machine):
+    url: str
+
+    def open_store(self) -> Store:
+        empty(self.url)
+        return self.do(PostgresStore.open(self.url))
+
+
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 THOROUGH = 20 if os.environ.get("ONTHEDOT_SOAK") else 1
 
@@ -354,6 +364,16 @@ THOROUGH = 20 if os.environ.get("ONTHEDOT_SOAK") else 1
 @pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form
 @pytest.mark.parametrize(("machine", "examples"), [(MemoryMachine, 180), (SqliteMachine, 70)])
 def test_any_order_of_calls(machine: type[Machine], examples: int):
+    run(machine, examples)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_any_order_of_calls_on_postgres(migrated_url: str):
+    run(type("OnThisServer", (PostgresMachine,), {"url": migrated_url}), 12)
+
+
+def run(machine: type[Machine], examples: int) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(

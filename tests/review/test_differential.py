@@ -51,11 +51,14 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.twins = Twins()
+        self.twins = self.make_twins()
         self.alive = 0
         self.submitted = 0
         self.leases: list[Pair] = []  # all that were ever given out, newest last
         self.asked = 0
+
+    def make_twins(self) -> Twins:
+        return Twins()
 
     def teardown(self) -> None:
         self.twins.close()
@@ -370,10 +373,15 @@ THOROUGH = 20 if os.environ.get("ONTHEDOT_SOAK") else 1
 
 @pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form
 def test_memory_and_sqlite_do_the_same():
+    walk(Machine, 60)
+
+
+def walk(machine: type[Machine], examples: int) -> None:
+    """Make any calls in any order; the same walks every time."""
     run_machine(
-        Machine,
+        machine,
         settings=settings(
-            max_examples=60 * THOROUGH,
+            max_examples=examples * THOROUGH,
             stateful_step_count=50,
             deadline=None,
             derandomize=THOROUGH == 1,  # the same walks in every `make test`; `make soak` draws new ones

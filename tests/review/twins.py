@@ -129,10 +129,12 @@ class Twins:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._folder = tempfile.TemporaryDirectory(dir=FAST)
-        path = Path(self._folder.name) / "otd.db"
         self.memory = MemoryTwin()
-        self.sqlite = SqliteTwin(self.do(SqliteStore.open(path, inline=True)))
-        self.pair: tuple[Twin, Twin] = (self.memory, self.sqlite)
+        self.pair: tuple[Twin, Twin] = (self.memory, self.other())
+
+    def other(self) -> Twin:
+        """The one beside memory."""
+        return SqliteTwin(self.do(SqliteStore.open(Path(self._folder.name) / "otd.db", inline=True)))
 
     def do(self, call: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(call)
@@ -151,7 +153,7 @@ class Twins:
         """Make the same call to both; what they said must be the same."""
         first, second = (self.do(self._ask(twin, call)) for twin in self.pair)
         plain = [twin.plain(answer) for twin, answer in zip(self.pair, (first, second), strict=True)]
-        assert plain[0] == plain[1], "memory and SQLite answer differently"
+        assert plain[0] == plain[1], "the twins answer differently"
         return first, second
 
     async def _ask(self, twin: Twin, call: Call) -> Any:
@@ -166,7 +168,7 @@ class Twins:
         """All that can be seen of both is the same."""
         first, second = (self.do(self._seen(twin)) for twin in self.pair)
         for what, was in first.items():
-            assert was == second[what], f"memory and SQLite differ in {what}"
+            assert was == second[what], f"the twins differ in {what}"
 
     async def _seen(self, twin: Twin) -> dict[str, Any]:
         seen = {what: twin.plain(value) for what, value in (await twin.bench.everything()).items()}

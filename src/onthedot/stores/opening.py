@@ -8,7 +8,7 @@ from onthedot.clock import Clock
 from onthedot.errors import DefinitionError, did_you_mean
 from onthedot.stores.base import Store
 
-SCHEMES = ("memory", "sqlite")
+SCHEMES = ("memory", "sqlite", "postgresql", "postgres")
 _WITHOUT_TRANSACTIONS = ("sqlite",)
 
 
@@ -32,12 +32,17 @@ def sqlite_path(url: str) -> Path | None:
 
 
 async def open_store(url: str, *, clock: Clock | None = None, read_only: bool = False) -> Store:
-    """Open the store that the URL names: `memory:` or `sqlite:///file.db`. `read_only`: nothing is made or migrated."""
+    """Open the store that the URL names: `memory:`, `sqlite:///file.db` or `postgresql://…`.
+
+    `read_only`: nothing is made or migrated."""
     scheme, colon, rest = url.partition(":")
     if scheme not in SCHEMES or not colon:
         raise DefinitionError(
-            f"store URL: expected 'memory:' or 'sqlite:///file.db', got {url!r}{did_you_mean(scheme, SCHEMES)}"
+            "store URL: expected 'memory:', 'sqlite:///file.db' or 'postgresql://host/database', "
+            f"got {url!r}{did_you_mean(scheme, SCHEMES)}"
         )
+    if scheme in ("postgresql", "postgres"):
+        return await _open_postgres(url, read_only=read_only)
     path = sqlite_path(url)
     if path is None:
         if rest:
@@ -48,3 +53,16 @@ async def open_store(url: str, *, clock: Clock | None = None, read_only: bool = 
     from onthedot.stores.sqlite import SqliteStore
 
     return await SqliteStore.open(path, clock=clock, read_only=read_only)
+
+
+async def _open_postgres(url: str, *, read_only: bool) -> Store:
+    try:
+        import asyncpg  # noqa: F401 - only to see that it is there
+    except ImportError as error:
+        raise DefinitionError(
+            "store URL: expected the library for PostgreSQL to be installed, which it is not; "
+            "run: pip install 'onthedot[postgres]'"
+        ) from error
+    from onthedot.stores.postgres import PostgresStore
+
+    return await PostgresStore.open(url, read_only=read_only)

@@ -1,0 +1,71 @@
+"""PostgreSQL's errors in our words: what can be asked again, and what will not get better by itself."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from onthedot.errors import StoreUnavailable, StoreUnusable
+
+
+class Contended(Exception):
+    """A lock that is asked for out of order is held by somebody: the transaction is undone, and made again."""
+
+
+_TAKEN_MEANWHILE = frozenset({"jobs_living"})
+"""Unique indexes over what two transactions may make at once: made again, the second finds the first one's."""
+
+# By the first two characters of the error's code, or all five: what came, and what to do.
+_WILL_NOT = {
+    "28": ("the server does not let this user in", "look at user, password and pg_hba.conf"),
+    "3D": ("there is no such database", "create it, or name another one"),
+    "42501": ("this user may not do that", "grant it the right to use the schema, and to create it the first time"),
+    "42": ("the tables are not what this version made", "restore a backup; if nobody changed them, report a bug"),
+    "22": ("the server cannot keep a value", "report this as a bug"),
+    "23": ("the tables are not what this version made", "restore a backup; if nobody changed them, report a bug"),
+    "25006": ("the server takes no writes: it is a standby", "name the primary, or wait until it is one"),
+    "XX": ("the server's files are damaged", "look at its log; restore a backup"),
+}
+_MAY_PASS = ("the server could not do it now", "ask again")
+
+
+def may_try_again(error: Exception) -> bool:
+    """Whether the transaction was undone only because of what others did meanwhile: made again, it may pass."""
+    if isinstance(error, Contended | asyncpg.SerializationError | asyncpg.DeadlockDetectedError):
+        return True
+    if isinstance(error, asyncpg.LockNotAvailableError):
+        return True
+    if isinstance(error, asyncpg.UniqueViolationError):
+        return getattr(error, "constraint_name", None) in _TAKEN_MEANWHILE
+    return is_missing_partition(error)
+
+
+def is_missing_partition(error: Exception) -> bool:
+    """Whether a row found no partition for its month: somebody has dropped it meanwhile."""
+    return isinstance(error, asyncpg.CheckViolationError) and "partition" in str(error)
+
+
+def is_broken(error: BaseException) -> bool:
+    """Whether nobody knows what state the connection is in: it is ended, never lent again."""
+    return not isinstance(error, Exception) or isinstance(
+        error, OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError
+    )
+
+
+def translate(error: Exception, shown: str) -> Exception:
+    """Our error for one of PostgreSQL's: what was expected, what came, what to do. Any other stays what it is."""
+    if isinstance(error, asyncpg.PostgresError):
+        code = getattr(error, "sqlstate", None) or ""
+        found = _WILL_NOT.get(code) or _WILL_NOT.get(code[:2])
+        kind = StoreUnusable if found and code != "25006" else StoreUnavailable
+        came, todo = found or _MAY_PASS
+        return kind(f"{shown}: expected a server that reads and writes, but {came} ({code}: {error}); {todo}")
+    if isinstance(error, Contended):
+        return StoreUnavailable(f"{shown}: expected a lock within some seconds, others had it; ask again")
+    if isinstance(error, TimeoutError):
+        return StoreUnavailable(f"{shown}: expected an answer in time, got none; look at server and network; ask again")
+    if isinstance(error, OSError | asyncpg.InterfaceError | asyncpg.InternalClientError):
+        return StoreUnavailable(
+            f"{shown}: expected a server that answers, got {type(error).__name__}: {error}; "
+            "look whether it runs and can be reached; ask again"
+        )
+    return error

@@ -1,0 +1,156 @@
+"""What people ask for, from PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from onthedot.clock import Micros
+from onthedot.route import PRIORITIES
+from onthedot.run import LIVE, TERMINAL, AttemptRecord, Progress, RunRecord, RunState, SkipRecord
+from onthedot.stores.postgres.tables import Tables
+from onthedot.stores.postgres.transaction import Transaction
+
+_PROGRESS_OF = """
+(SELECT n.progress FROM notes n WHERE n.run_id = {id} AND n.progress IS NOT NULL ORDER BY n.attempt DESC LIMIT 1)
+"""
+
+_LIVE = f"""
+SELECT r.id, j.name, j.namespace, r.trigger, r.slot_at, r.due_at, r.state, r.reason, r.attempt, r.failures,
+       r.recoveries, r.created_at, r.armed_at, NULL::bigint, NULL::bigint, NULL::text, NULL::text,
+       r.queue, r.priority, r.target, {_PROGRESS_OF.format(id="r.id")}
+FROM runs r JOIN jobs j ON j.id = r.job_id
+WHERE {{wanted}}
+"""  # noqa: S608 - constants of this file
+
+_FINISHED = f"""
+SELECT h.id, j.name, j.namespace, h.trigger, h.slot_at, h.due_at, h.state, h.reason, h.attempts, h.failures,
+       h.recoveries, h.created_at, h.armed_at, h.started_at, h.ended_at, h.error, h.result,
+       h.queue, h.priority, h.target, {_PROGRESS_OF.format(id="h.id")}
+FROM history h JOIN jobs j ON j.id = h.job_id
+WHERE {{wanted}}
+"""  # noqa: S608
+
+SHOW_THESE_LIVE = _LIVE.format(wanted="r.id = ANY($1)")
+
+SHOW_THESE_FINISHED = _FINISHED.format(wanted="h.id = ANY($1)")
+
+LIST_LIVE = _LIVE.format(wanted="r.state = ANY($1) AND j.namespace = $2 ORDER BY r.due_at, r.id LIMIT $3")
+
+LIST_LIVE_OF_JOB = _LIVE.format(
+    wanted="r.state = ANY($1) AND j.namespace = $2 AND j.name = $4 ORDER BY r.due_at, r.id LIMIT $3"
+)
+
+# Read backwards from the newest end, only as far as it is asked for.
+LIST_FINISHED = _FINISHED.format(
+    wanted="h.state = ANY($1) AND j.namespace = $2 ORDER BY h.ended_at DESC, h.id DESC LIMIT $3"
+)
+
+# A name may have been several jobs', one after the other: each is read on its own, in the order of its index.
+LIST_JOB_IDS = "SELECT id FROM jobs WHERE namespace = $1 AND name = $2"
+
+LIST_FINISHED_OF_JOB = _FINISHED.format(
+    wanted="h.job_id = $2 AND h.state = ANY($1) ORDER BY h.ended_at DESC, h.id DESC LIMIT $3"
+)
+
+# A job's history is bounded by its retention: read as a whole, it needs no index of its own.
+LIST_RUNS_OF_SLOTS = """
+SELECT slot_at, state FROM runs WHERE job_id = $1 AND slot_at BETWEEN $2 AND $3 AND trigger = $4
+UNION ALL
+SELECT slot_at, state FROM history WHERE job_id = $1 AND slot_at BETWEEN $2 AND $3 AND trigger = $4
+ORDER BY slot_at, state
+"""
+
+LIST_ATTEMPTS = """
+SELECT run_id, attempt, lease_id, fence, node, revision, outcome, error, due_at, reserved_at, armed_at, started_at,
+       ended_at
+FROM attempts WHERE run_id = $1 ORDER BY attempt
+"""
+
+LIST_SKIPS = """
+SELECT j.name, s.schedule_id, s.first, s.last, s.count, s.reason, s.recorded_at
+FROM skips s JOIN jobs j ON j.id = s.job_id
+WHERE j.namespace = $1 AND ($2::text IS NULL OR j.name = $2) ORDER BY s.id DESC LIMIT $3
+"""
+
+_STATE, _ENDED_AT, _PRIORITY, _PROGRESS = 6, 14, 18, 20  # where they stand in a run's row
+
+COUNT_RUNS = """
+SELECT state, count(*) FROM runs GROUP BY state UNION ALL SELECT state, count(*) FROM history GROUP BY state
+"""
+
+
+class History(Tables):
+    """See `HistorySlice`."""
+
+    async def list_runs(
+        self,
+        *,
+        job: str | None = None,
+        namespace: str = "default",
+        states: Iterable[RunState] | None = None,
+        limit: int = 100,
+    ) -> list[RunRecord]:
+        wanted = frozenset(RunState if states is None else states)
+        live, ended = ([state.value for state in possible & wanted] for possible in (LIVE, TERMINAL))
+
+        async def work(tx: Transaction) -> list[RunRecord]:
+            if job is None:
+                rows = await tx.rows(LIST_LIVE, live, namespace, limit)
+                rows += await tx.rows(LIST_FINISHED, ended, namespace, limit)
+            else:
+                rows = await tx.rows(LIST_LIVE_OF_JOB, live, namespace, limit, job)
+                rows += await _finished_of(tx, job, namespace, ended, limit)
+            return [shown(row) for row in rows[:limit]]
+
+        return await self.read(work)
+
+    async def get_run(self, run_id: int) -> RunRecord | None:
+        runs = await self.get_runs([run_id])
+        return runs[0] if runs else None
+
+    async def get_runs(self, run_ids: Sequence[int]) -> list[RunRecord]:
+        wanted = sorted(set(run_ids))
+
+        async def work(tx: Transaction) -> list[RunRecord]:
+            rows = [*await tx.rows(SHOW_THESE_LIVE, wanted), *await tx.rows(SHOW_THESE_FINISHED, wanted)]
+            return [shown(row) for row in sorted(rows, key=lambda row: int(row[0]))]
+
+        return await self.read(work)
+
+    async def runs_of_slots(
+        self, job_id: int, trigger: str, *, first: Micros, last: Micros
+    ) -> list[tuple[Micros, RunState]]:
+        rows = await self.read(lambda tx: tx.rows(LIST_RUNS_OF_SLOTS, job_id, first, last, trigger))
+        return [(slot_at, RunState(state)) for slot_at, state in rows]
+
+    async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
+        return [AttemptRecord(*row) for row in await self.read(lambda tx: tx.rows(LIST_ATTEMPTS, run_id))]
+
+    async def list_skips(
+        self, *, job: str | None = None, namespace: str = "default", limit: int = 100
+    ) -> list[SkipRecord]:
+        rows = await self.read(lambda tx: tx.rows(LIST_SKIPS, namespace, job, limit))
+        return [SkipRecord(*row) for row in rows]
+
+    async def count_runs(self) -> dict[RunState, int]:
+        rows = dict(await self.read(lambda tx: tx.rows(COUNT_RUNS)))
+        return {state: rows[state.value] for state in RunState if state.value in rows}
+
+
+async def _finished_of(tx: Transaction, job: str, namespace: str, states: list[str], limit: int) -> list[Any]:
+    """Finished runs of all jobs that ever had the name, newest end first."""
+    rows: list[Any] = []
+    for (job_id,) in await tx.rows(LIST_JOB_IDS, namespace, job):
+        rows += await tx.rows(LIST_FINISHED_OF_JOB, states, job_id, limit)
+    return sorted(rows, key=lambda row: (row[_ENDED_AT], row[0]), reverse=True)
+
+
+def shown(row: Sequence[Any]) -> RunRecord:
+    """A run for people, from a row of this file's statements."""
+    run = list(row)
+    run[_STATE] = RunState(run[_STATE])
+    run[_PRIORITY] = PRIORITIES[run[_PRIORITY]]
+    run[_PROGRESS] = None if run[_PROGRESS] is None else Progress(*json.loads(run[_PROGRESS]))
+    return RunRecord(*run)

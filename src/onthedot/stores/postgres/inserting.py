@@ -1,0 +1,138 @@
+"""New runs, in PostgreSQL: where each is to wait, and one statement for all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from onthedot.clock import NEVER, Micros
+from onthedot.route import is_shared, on_node, ranked
+from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.postgres.turns import Fair, fair_queues, take_turns
+
+# Where runs of these jobs wait; and whether any queue is shared fairly.
+LIST_ROUTES = """
+SELECT id, state = 'paused', queue, route, priority, share,
+       EXISTS (SELECT 1 FROM queues WHERE weights IS NOT NULL)
+FROM jobs WHERE id = ANY($1)
+"""
+
+LIST_DEFAULT_ARGS = """
+SELECT j.id, v.definition::json ->> 'args'
+FROM jobs j JOIN job_revisions v ON v.job_id = j.id AND v.revision = j.revision WHERE j.id = ANY($1)
+"""
+
+TAKE_IDS = "SELECT nextval('run_ids') FROM generate_series(1, $1)"
+
+# A key that is there already is the same run. In the order of the keys, so that no two who insert wait for each other.
+INSERT_RUNS = """
+INSERT INTO runs (id, job_id, trigger, slot_at, due_at, ready_at, expires_at, args, delayed, route, priority, rank,
+                  queue, share, target, created_at)
+SELECT new.*, $16 FROM unnest(
+    $1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[],
+    $9::boolean[], $10::text[], $11::smallint[], $12::bigint[], $13::text[], $14::text[], $15::text[]
+) new (id, job_id, trigger, slot_at, due_at, ready_at, expires_at, args, delayed, route, priority, rank, queue, share,
+       target)
+ORDER BY job_id, slot_at, trigger COLLATE "C", target COLLATE "C"
+ON CONFLICT (job_id, slot_at, trigger, target) DO NOTHING
+RETURNING id
+"""
+
+
+class Insert(NamedTuple):
+    """A run that is to be inserted."""
+
+    job_id: int
+    trigger: str
+    due_at: Micros
+    expires_at: Micros | None
+    args: str | None
+    delayed: bool
+    target: str
+    slot_at: Micros
+
+
+class Line(NamedTuple):
+    """Where a run waits, and in what order."""
+
+    route: str
+    priority: int
+    rank: int | None
+    queue: str
+    share: str
+
+
+class Inserted(NamedTuple):
+    """The ids that were meant for the runs, in order, and those of them that were not there before."""
+
+    ids: list[int]
+    new: frozenset[int]
+
+
+async def insert_runs(tx: Transaction, runs: Sequence[Insert], now: Micros) -> Inserted:
+    """Insert runs with the next ids, in order. Those of paused jobs are held until they are resumed, and do not expire.
+
+    The caller holds the jobs, so that nobody pauses or edits them meanwhile.
+    """
+    jobs = {row[0]: row for row in await tx.rows(LIST_ROUTES, list({run.job_id for run in runs}))}
+    lines = await _lines(tx, runs, jobs, now)
+    ids = [number for (number,) in await tx.rows(TAKE_IDS, len(runs))]
+    held = [jobs[run.job_id][1] for run in runs]
+    columns = zip(*lines, strict=True)
+    route, priority, rank, queue, share = (list(column) for column in columns)
+    rows = await tx.rows(
+        INSERT_RUNS,
+        ids,
+        [run.job_id for run in runs],
+        [run.trigger for run in runs],
+        [run.slot_at for run in runs],
+        [run.due_at for run in runs],
+        [NEVER if paused else run.due_at for run, paused in zip(runs, held, strict=True)],
+        [None if paused else run.expires_at for run, paused in zip(runs, held, strict=True)],
+        [run.args for run in runs],
+        [run.delayed for run in runs],
+        route,
+        priority,
+        rank,
+        queue,
+        share,
+        [run.target for run in runs],
+        now,
+    )
+    return Inserted(ids, frozenset(run_id for (run_id,) in rows))
+
+
+async def _lines(tx: Transaction, runs: Sequence[Insert], jobs: dict[int, Sequence[object]], now: Micros) -> list[Line]:
+    """Where these runs are to wait."""
+    sharing = {run.job_id for run in runs if run.args is None and jobs[run.job_id][5]}
+    args: dict[int, str] = dict(await tx.rows(LIST_DEFAULT_ARGS, list(sharing))) if sharing else {}
+    lines = []
+    for run in runs:
+        _, _, queue, route, priority, share, _ = jobs[run.job_id]
+        where = on_node(run.target) if run.target else route
+        of = _share(run.args or args.get(run.job_id), str(share)) if share else ""
+        lines.append(Line(where, priority, None, queue, of))  # type: ignore[arg-type]  # as the schema says
+    fair = await fair_queues(tx) if any(job[6] for job in jobs.values()) else {}
+    return await _ranked(tx, runs, lines, fair, now) if fair else lines
+
+
+def _share(args: str | None, name: str) -> str:
+    value = json.loads(args or "{}").get(name)
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+async def _ranked(
+    tx: Transaction, runs: Sequence[Insert], lines: list[Line], fair: dict[str, Fair], now: Micros
+) -> list[Line]:
+    """In queues that are shared fairly, runs that are due already get their turns."""
+    for name, queue in fair.items():
+        places = [
+            place
+            for place, (run, line) in enumerate(zip(runs, lines, strict=True))
+            if line.queue == name and run.due_at <= now and is_shared(line.route)
+        ]
+        ranks = await take_turns(tx, name, queue, [(lines[place].share, lines[place].priority) for place in places])
+        for place, rank in zip(places, ranks, strict=True):
+            lines[place] = lines[place]._replace(rank=rank, route=ranked(lines[place].route))
+    return lines

@@ -1,0 +1,82 @@
+"""What has been is kept by month: partitions that are made when they are needed and ahead, and dropped when empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from onthedot.clock import Micros, to_datetime, to_micros
+from onthedot.stores.postgres.transaction import Transaction
+
+PARTITIONED = ("history", "attempts")
+
+LIST_PARTITIONS = """
+SELECT child.relname FROM pg_inherits i JOIN pg_class child ON child.oid = i.inhrelid
+WHERE i.inhparent = $1::regclass ORDER BY child.relname
+"""
+
+
+def month_of(instant: Micros) -> int:
+    """The month of an instant, in UTC, as a number that counts months."""
+    at = to_datetime(instant)
+    return at.year * 12 + at.month - 1
+
+
+def begin_of(month: int) -> Micros:
+    """Its first instant."""
+    return to_micros(datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC))
+
+
+def name_of(table: str, month: int) -> str:
+    """
+    >>> name_of("history", 2026 * 12)
+    'history_2026_01'
+    """
+    return f"{table}_{month // 12}_{month % 12 + 1:02}"
+
+
+def month_in(name: str) -> int:
+    """
+    >>> month_in("history_2026_01") == 2026 * 12
+    True
+    """
+    year, month = name.split("_")[-2:]
+    return int(year) * 12 + int(month) - 1
+
+
+async def make_room(tx: Transaction, instants: Iterable[Micros]) -> None:
+    """See that there are partitions for what ends at these instants, and for what ends a month later."""
+    months = {month_of(instant) for instant in instants}
+    missing = months - tx.known_months - tx.months
+    if not missing:
+        return
+    await tx.lock_keys(["partitions"])
+    for month in sorted(missing | {month + 1 for month in missing}):
+        for table in PARTITIONED:
+            await _make(tx, table, month)
+    tx.months |= missing
+
+
+async def _make(tx: Transaction, table: str, month: int) -> None:
+    """Made apart and then attached: that does not wait for those who read and write the others."""
+    name = name_of(table, month)
+    if await tx.value("SELECT to_regclass($1)", name) is not None:
+        return
+    await tx.db.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)")
+    await tx.db.execute(
+        f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({begin_of(month)}) TO ({begin_of(month + 1)})"
+    )
+
+
+async def drop_empty(tx: Transaction, until: Micros) -> list[str]:
+    """Drop partitions of months that were over by then and hold nothing any more; which. One at a time."""
+    await tx.db.execute("SET LOCAL lock_timeout = '100ms'")  # whoever comes behind us waits no longer
+    for table in PARTITIONED:
+        for (name,) in await tx.rows(LIST_PARTITIONS, table):
+            if begin_of(month_in(name) + 1) > until:
+                break
+            await tx.db.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
+            if not await tx.value(f"SELECT EXISTS (SELECT 1 FROM {name})"):  # noqa: S608 - a name of ours
+                await tx.db.execute(f"DROP TABLE {name}")
+                return [name]
+    return []

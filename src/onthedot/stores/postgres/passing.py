@@ -1,0 +1,134 @@
+"""What `arm` does at gates, in PostgreSQL: take those that are open, and say what becomes of a run at a closed one.
+
+The keys of all gates that are asked for are locked before, and so are the jobs.
+"""
+
+from __future__ import annotations
+
+from onthedot.clock import NEVER, Micros
+from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, RunState, Skipped
+from onthedot.stores.base import Hint
+from onthedot.stores.postgres.finish import end_waiting, plain
+from onthedot.stores.postgres.gates import LEAVE_GATE, TAKE_GATE, leave_gate, lock_gates
+from onthedot.stores.postgres.rates import INHERIT_GRANT, keep_rate
+from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.postgres.triggers import with_slots
+
+LIST_HOLDERS = "SELECT run_id FROM gate_holders WHERE key = $1 ORDER BY run_id"
+
+LIST_KEYS_OF = "SELECT key FROM gate_holders WHERE run_id = $1"
+
+LIST_HOLDING_SLOTS = with_slots("""
+SELECT g.run_id, r.state = 'running' FROM gate_holders g JOIN runs r ON r.id = g.run_id
+WHERE g.key = $1 AND r.{is_slot} ORDER BY g.run_id
+""")
+
+# Who asked first tells why.
+ASK_TO_STOP = "UPDATE runs SET cancel_wanted = coalesce(cancel_wanted, $1) WHERE id = $2 AND state = 'running'"
+
+LIST_WAITING_SLOTS = with_slots("SELECT id FROM runs WHERE blocked_on = $1 AND {is_slot} ORDER BY id")
+
+# A run of the same job that is due before this one, and has not begun: it is first at their gate.
+FIND_EARLIER = """
+SELECT other.id FROM runs mine JOIN runs other
+  ON other.job_id = mine.job_id AND other.due_at < mine.due_at AND other.target = mine.target
+ AND other.state <> 'running'
+WHERE mine.id = $1 ORDER BY other.due_at, other.id LIMIT 1
+"""
+
+# A slot that waits at a gate is not missed, and does not expire any more. It is never ready: only an open gate helps.
+BLOCK = with_slots("""
+UPDATE runs
+SET state = 'scheduled', ready_at = $3, blocked_on = $4, blocked_capacity = $5, blocked_until_end = $6, reason = $7,
+    expires_at = CASE WHEN {is_slot} THEN NULL ELSE expires_at END,
+    lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
+WHERE id = $1 AND lease_id = $2 AND state = 'reserved'
+""")
+
+
+async def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmAnswer | None:
+    """Take the run's gates in order; None if it has them all, or what became of it."""
+    taken: list[Gate] = []
+    for place, gate in enumerate(ask.gates):
+        holders = await _holders(tx, gate)
+        if lease.run_id in holders:
+            continue
+        if gate.until_end and ask.on_busy is None:
+            earlier = await tx.row(FIND_EARLIER, lease.run_id)
+            if earlier is not None:
+                await _give_back(tx, lease, taken)
+                return Busy(gate.key, earlier[0])
+        if len(holders) >= gate.capacity and gate.until_end and ask.on_busy and ask.on_busy.action == "replace":
+            await _clear_the_way(tx, lease, gate, now)
+            holders = await _holders(tx, gate)
+        if len(holders) < gate.capacity:
+            await tx.do(TAKE_GATE, gate.key, lease.run_id, gate.until_end)
+            taken.append(gate)
+        elif ask.on_busy is None:
+            await _give_back(tx, lease, taken)
+            return Busy(gate.key, holders[0])
+        else:
+            return await _wait_or_skip(tx, lease, ask, place, holders[0], now)
+    closed = None if ask.rate is None else await keep_rate(tx, lease, ask.rate, now, due=ask.on_busy is not None)
+    if isinstance(closed, Busy):
+        await _give_back(tx, lease, taken)
+    else:
+        await _keep_only(tx, lease.run_id, ask.gates)
+    return closed
+
+
+async def _give_back(tx: Transaction, lease: Lease, taken: list[Gate]) -> None:
+    for gate in taken:
+        await tx.do(LEAVE_GATE, gate.key, lease.run_id)
+
+
+async def _keep_only(tx: Transaction, run_id: int, gates: tuple[Gate, ...]) -> None:
+    """Give up what the run was passed under another definition: gates are held in one order, or none."""
+    kept = {gate.key for gate in gates}
+    for (key,) in await tx.rows(LIST_KEYS_OF, run_id):
+        if key not in kept:
+            await lock_gates(tx, [key], late=True)
+            await leave_gate(tx, key, run_id)
+
+
+async def _holders(tx: Transaction, gate: Gate) -> list[int]:
+    return [run_id for (run_id,) in await tx.rows(LIST_HOLDERS, gate.key)]
+
+
+async def _clear_the_way(tx: Transaction, lease: Lease, gate: Gate, now: Micros) -> None:
+    """Replace: end slots that wait or back off, and ask one that runs to stop. What somebody asked for stays.
+
+    Who is ended leaves the instant that a rate gave it to the run: slots that come faster than the rate would
+    otherwise replace each other for ever, and none would start.
+    """
+    for (run_id,) in await tx.rows(LIST_WAITING_SLOTS, gate.key):
+        await end_waiting(tx, run_id, RunState.SKIPPED, "replaced", now)
+    for run_id, is_running in await tx.rows(LIST_HOLDING_SLOTS, gate.key):
+        if is_running:
+            await ask_to_stop(tx, run_id, "replaced", now)
+        else:
+            await tx.do(INHERIT_GRANT, run_id, lease.run_id)
+            await end_waiting(tx, run_id, RunState.CANCELLED, "replaced", now)
+
+
+async def ask_to_stop(tx: Transaction, run_id: int, why: str, now: Micros) -> bool:
+    """Let the running attempt know with its node's next beat; False if it does not run."""
+    asked = await tx.do(ASK_TO_STOP, plain(why), run_id) == 1
+    if asked:
+        tx.hints.append(Hint("cancels", now))
+    return asked
+
+
+async def _wait_or_skip(tx: Transaction, lease: Lease, ask: GateAsk, place: int, holder: int, now: Micros) -> ArmAnswer:
+    gate, answer = ask.gates[place], ask.on_busy
+    if gate.until_end and answer is not None:
+        waiting = len(await tx.rows(LIST_WAITING_SLOTS, gate.key))
+        full = answer.max_waiting is not None and waiting >= answer.max_waiting
+        if answer.action == "skip" or full:
+            await end_waiting(tx, lease.run_id, RunState.SKIPPED, "overlap", now)
+            return Skipped(gate.key, holder)
+    await _keep_only(tx, lease.run_id, ask.gates[:place])
+    await tx.do(
+        BLOCK, lease.run_id, lease.lease_id, NEVER, gate.key, gate.capacity, gate.until_end, f"waits for run {holder}"
+    )
+    return Blocked(gate.key, holder)

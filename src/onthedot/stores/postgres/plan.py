@@ -1,0 +1,210 @@
+"""From schedules to runs, in PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from onthedot import faults
+from onthedot.clock import Micros
+from onthedot.errors import StoreUnusable
+from onthedot.run import slot_trigger
+from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, Term, Window
+from onthedot.stores.exceptions import runs_over, settle
+from onthedot.stores.postgres.exceptions import Ahead, keep_exceptions
+from onthedot.stores.postgres.inserting import Insert, insert_runs
+from onthedot.stores.postgres.nodes import check_layout, check_term
+from onthedot.stores.postgres.tables import Tables
+from onthedot.stores.postgres.transaction import Row, Transaction
+
+# The due schedules of active jobs in some buckets, earliest first: the index holds them in this very order. In pieces,
+# each behind the last row of the one before, because some may turn out to be unreadable.
+LIST_DUE = """
+SELECT s.job_id, s.schedule_id, s.origin, s.watermark, s.next_at, s.last_end, j.revision, j.state
+FROM schedules s JOIN jobs j ON j.id = s.job_id
+WHERE s.next_at <= $1 AND s.bucket >= $2 AND s.bucket < $3 AND j.state = 'active'
+  AND (s.next_at, s.job_id, s.schedule_id) > ($4, $5, $6)
+ORDER BY s.next_at, s.job_id, s.schedule_id LIMIT $7
+"""
+
+# Compare: where do these schedules stand, and are their jobs active and at these revisions? Both stay so until the end
+# of the transaction.
+LOCK_PLANNABLE = """
+SELECT s.job_id, s.schedule_id, s.watermark, s.delay IS NOT NULL, j.revision
+FROM unnest($1::bigint[], $2::text[]) wanted (job_id, schedule_id)
+JOIN schedules s ON s.job_id = wanted.job_id AND s.schedule_id = wanted.schedule_id
+JOIN jobs j ON j.id = s.job_id
+WHERE j.state = 'active'
+ORDER BY s.job_id, s.schedule_id
+FOR KEY SHARE OF j FOR UPDATE OF s
+"""
+
+# … and set.
+MOVE_WATERMARKS = """
+UPDATE schedules s SET watermark = moved.watermark, next_at = moved.next_at
+FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) moved (job_id, schedule_id, watermark, next_at)
+WHERE s.job_id = moved.job_id AND s.schedule_id = moved.schedule_id
+"""
+
+FIND_LAST_SKIP = """
+SELECT id, first, last, count, reason FROM skips
+WHERE job_id = $1 AND schedule_id = $2 ORDER BY last DESC LIMIT 1
+"""
+
+DELETE_SKIP = "DELETE FROM skips WHERE id = $1"
+
+INSERT_SKIP = """
+INSERT INTO skips (job_id, schedule_id, first, last, count, reason, recorded_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
+"""
+
+
+class Planned(NamedTuple):
+    """A window that is to be written, and the exceptions that it was settled with."""
+
+    job_id: int
+    window: Window
+    delayed: bool  # of a fixed delay
+    exceptions: tuple[FateAhead, ...] = ()
+
+    @classmethod
+    def settled(cls, ahead: Ahead, job_id: int, window: Window, *, delayed: bool = False) -> Planned:
+        """A window as it is to be written: what was given ahead is no run."""
+        exceptions = ahead.of(job_id, window.schedule_id)
+        return cls(job_id, settle(window, exceptions), delayed, exceptions)
+
+
+class Plan(Tables):
+    """See `PlanSlice`."""
+
+    async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0, layout: int | None = None) -> Due:
+        async def work(tx: Transaction) -> Due:
+            buckets = await check_layout(tx, layout, shard)
+            due: list[ScheduleState] = []
+            place: tuple[int, int, str] = (-(2**63), 0, "")
+            while True:
+                rows = await tx.rows(LIST_DUE, until, buckets.start, buckets.stop, *place, limit + 1)
+                due += await self.schedule_states(tx, rows)
+                if len(due) > limit or len(rows) <= limit:
+                    return Due(due[:limit], more=len(due) > limit)
+                place = (rows[-1][4], rows[-1][0], rows[-1][1])
+
+        return await self.read(work)
+
+    async def schedule_states(self, tx: Transaction, rows: Sequence[Row]) -> list[ScheduleState]:
+        """What these rows tell, but for jobs whose definition cannot be read: reading such a job tells why."""
+        if not rows:
+            return []
+        ahead = await Ahead.of_jobs(tx, (row[0] for row in rows))
+        await self.records.load(tx, [(row[0], row[6], row[7]) for row in rows])
+        states = []
+        for job_id, schedule_id, origin, watermark, next_at, last_end, revision, _ in rows:
+            try:
+                record = self.records.find(job_id, revision)
+            except StoreUnusable:
+                continue
+            fates = ahead.of(job_id, schedule_id)
+            states.append(ScheduleState(record, schedule_id, origin, watermark, next_at, last_end, fates))
+        return states
+
+    async def plan(
+        self, term: Term, windows: Sequence[tuple[ScheduleState, Window]], *, now: Micros | None = None
+    ) -> list[bool]:
+        async def work(tx: Transaction) -> list[bool]:
+            at = await tx.clock(now)
+            await check_term(tx, term, at)
+            keys = [(seen.record.id, window.schedule_id) for seen, window in windows]
+            rows = await tx.rows(LOCK_PLANNABLE, [key[0] for key in keys], [key[1] for key in keys])
+            found = {(row[0], row[1]): row for row in rows}
+            return await _set(tx, windows, found, at)
+
+        return await self.write(work)
+
+
+async def _set(
+    tx: Transaction,
+    windows: Sequence[tuple[ScheduleState, Window]],
+    found: dict[tuple[int, str], Row],
+    now: Micros,
+) -> list[bool]:
+    """Write the windows that continue their schedule's watermark; which those were."""
+    moved: dict[tuple[int, str], Micros] = {}  # by earlier windows of the same batch
+    taken: list[Planned] = []
+    answers = []
+    ahead = await Ahead.of_jobs(tx, (seen.record.id for seen, _ in windows))
+    for seen, window in windows:
+        key = (seen.record.id, window.schedule_id)
+        stored = found.get(key)
+        accepted = stored is not None and stored[4] == seen.record.revision
+        accepted = accepted and stored is not None and moved.get(key, stored[2]) == window.start
+        accepted = accepted and not runs_over(window, ahead.of(*key))
+        answers.append(accepted)
+        if accepted and stored is not None:
+            moved[key] = window.end
+            taken.append(Planned.settled(ahead, seen.record.id, window, delayed=stored[3]))
+    await _insert_windows(tx, taken, now)
+    faults.point("plan.in_transaction")
+    await _move_watermarks(tx, taken)
+    return answers
+
+
+async def write_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> int:
+    """Insert the windows' runs and skips and move the watermarks; how many runs are new."""
+    inserted = await _insert_windows(tx, windows, now)
+    await _move_watermarks(tx, windows)
+    return inserted
+
+
+async def _insert_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> int:
+    runs = [
+        Insert(
+            job_id,
+            slot_trigger(window.schedule_id),
+            slot.due,
+            slot.expires_at,
+            slot.args,
+            delayed,
+            target,
+            slot.slot_at,
+        )
+        for job_id, window, delayed, _ in windows
+        for slot in window.slots
+        for target in window.targets
+    ]
+    runs.sort(key=lambda run: run.due_at)  # ids in the order of their instants
+    for job_id, window, _, exceptions in windows:
+        await record_skips(tx, job_id, window, now, exceptions)
+        if exceptions:
+            await keep_exceptions(tx, job_id, window, exceptions, now)
+    if not runs:
+        return 0
+    tx.hints.append(Hint("runs", runs[0].due_at))
+    return len((await insert_runs(tx, runs, now)).new)
+
+
+async def _move_watermarks(tx: Transaction, windows: Sequence[Planned]) -> None:
+    last = {(job_id, window.schedule_id): window for job_id, window, *_ in windows}
+    if last:
+        await tx.do(
+            MOVE_WATERMARKS,
+            [job_id for job_id, _ in last],
+            [schedule_id for _, schedule_id in last],
+            [window.end for window in last.values()],
+            [window.next_at for window in last.values()],
+        )
+
+
+async def record_skips(
+    tx: Transaction, job_id: int, window: Window, now: Micros, exceptions: Sequence[FateAhead] = ()
+) -> None:
+    """Record ranges; one that continues the schedule's last range, with nothing between, makes it longer."""
+    edge = window.start
+    fated = [*(slot.slot_at for slot in window.slots), *(one.slot_at for one in exceptions)]
+    for skip in window.skips:
+        first, count = skip.first, skip.count
+        before = await tx.row(FIND_LAST_SKIP, job_id, window.schedule_id)
+        apart = any(edge < slot < skip.first for slot in fated)
+        if before is not None and (before[2], before[4]) == (edge, skip.reason) and not apart:
+            await tx.do(DELETE_SKIP, before[0])  # written anew: the longer range is the newest entry
+            first, count = before[1], before[3] + skip.count
+        await tx.do(INSERT_SKIP, job_id, window.schedule_id, first, skip.last, count, skip.reason, now)
+        edge = skip.last

@@ -1,0 +1,332 @@
+"""Taking work for a worker: the way of a run from `scheduled` to `reserved` or `running`.
+
+What is chosen is locked, and what others have locked is passed over: so workers take different runs at the same time,
+and none waits for another. A job that is being edited or paused at this moment is passed over as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any, NamedTuple
+
+from onthedot import faults
+from onthedot.clock import MILLISECOND, NEVER, Micros
+from onthedot.errors import NodeExpired, StoreUnusable
+from onthedot.route import BONUS, END, is_shared, lines_of, ranked, read_route
+from onthedot.run import Lease, RunState
+from onthedot.stores.base import Ask, Reserved
+from onthedot.stores.postgres.finish import end_waiting
+from onthedot.stores.postgres.queues import QUEUES
+from onthedot.stores.postgres.tables import Tables, find_checkpoints
+from onthedot.stores.postgres.transaction import NOW, Transaction
+from onthedot.stores.postgres.turns import fair_queues, pass_time, rank_due
+
+Row = tuple[Any, ...]
+_RUN, _JOB, _REVISION, _STATE, _ATTEMPT = 1, 2, 3, 4, 9  # where they stand in a candidate's row
+_QUEUE, _RANK, _GATED = -4, -2, -1
+
+LOOK_AGAIN: Micros = 20 * MILLISECOND
+"""When to look again if work is due that somebody else has locked: it takes it, or lets it go."""
+
+# The node, which nobody ends, drains or voids meanwhile; no queue is paused meanwhile; the time.
+FIND_NODE = f"""
+SELECT n.ended, n.lease_until, n.id, n.void_below, n.draining, {NOW},
+       pg_advisory_xact_lock_shared(hashtextextended(current_schema() || '{QUEUES}', 0))
+FROM nodes n WHERE n.incarnation = $1 FOR SHARE OF n
+"""  # noqa: S608 - constants of this driver
+
+# The lines (route and level) of some ranges in which runs wait: from one to the next through the index, however many
+# runs there are. And what was said about queues.
+LIST_LINES = """
+WITH RECURSIVE lines (route, priority, finish) AS (
+    SELECT first.route, first.priority, given.finish FROM unnest($1::text[], $2::text[]) given (start, finish)
+    CROSS JOIN LATERAL (
+        SELECT route, priority FROM runs
+        WHERE route >= given.start AND route < given.finish AND state <> 'running' AND rank IS NULL
+        ORDER BY route, priority LIMIT 1) first
+    UNION ALL
+    SELECT following.route, following.priority, lines.finish FROM lines
+    CROSS JOIN LATERAL (
+        SELECT route, priority FROM runs
+        WHERE (route, priority) > (lines.route, lines.priority) AND route < lines.finish AND state <> 'running'
+          AND rank IS NULL
+        ORDER BY route, priority LIMIT 1) following
+)
+SELECT route, priority::integer, false, false FROM lines
+UNION ALL
+SELECT name, 0, paused_at IS NOT NULL, weights IS NOT NULL FROM queues
+WHERE paused_at IS NOT NULL OR weights IS NOT NULL
+"""
+
+# Candidates of each line, in the order of the index. Scheduled, or reserved and lapsed: both are ready.
+_CANDIDATES = """
+SELECT taken.*, line.number FROM unnest({lines}) WITH ORDINALITY line ({names}, number)
+CROSS JOIN LATERAL (
+    SELECT {order} - {bonus}, r.id, r.job_id, j.revision, j.state, r.trigger, r.slot_at, r.due_at, r.args, r.attempt,
+           r.failures, r.recoveries, r.created_at, r.target, r.queue, r.priority, r.rank, j.gated
+    FROM runs r JOIN jobs j ON j.id = r.job_id
+    WHERE r.route = line.route AND r.state <> 'running' AND {wanted}
+      AND (r.expires_at IS NULL OR r.expires_at > $1) AND j.task = ANY($2) AND r.queue <> ALL($3)
+    ORDER BY {order_by}, r.id LIMIT $4 FOR UPDATE OF r SKIP LOCKED FOR KEY SHARE OF j SKIP LOCKED
+) taken
+"""
+_PLAIN_LINES = {"lines": "$5::text[], $6::smallint[], $7::bigint[]", "names": "route, priority, bonus"}
+_IN_LINE = "r.priority = line.priority AND r.rank IS NULL AND "
+LIST_DUE_RUNS = _CANDIDATES.format(
+    **_PLAIN_LINES, bonus="line.bonus", order="r.ready_at", order_by="r.ready_at", wanted=_IN_LINE + "r.ready_at <= $1"
+)
+LIST_AHEAD = _CANDIDATES.format(
+    **_PLAIN_LINES, bonus="line.bonus", order="r.ready_at", order_by="r.ready_at",
+    wanted=_IN_LINE + "r.ready_at > $1 AND r.ready_at <= $8 AND r.state = 'scheduled'",
+)  # fmt: skip
+LIST_RANKED = _CANDIDATES.format(
+    lines="$5::text[]", names="route", order="r.ready_at", order_by="r.rank",
+    bonus="CASE r.priority {} END".format(" ".join(f"WHEN {n} THEN {b}" for n, b in enumerate(BONUS))),
+    wanted="r.rank IS NOT NULL AND r.ready_at <= $1",
+)  # fmt: skip
+
+# The routes of a queue in which runs have ranks.
+LIST_RANKED_ROUTES = """
+WITH RECURSIVE routes (route) AS (
+    SELECT min(route) FROM runs WHERE route >= $1 AND route < $2 AND rank IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(r.route) FROM runs r WHERE r.route > routes.route AND r.route < $2 AND r.rank IS NOT NULL)
+    FROM routes WHERE routes.route IS NOT NULL
+)
+SELECT route FROM routes WHERE route IS NOT NULL
+"""
+
+ARM_NOW = """
+UPDATE runs
+SET state = 'running', lease_id = given.lease_id, fence = nextval('fences'), incarnation = $4,
+    revision = given.revision, reserved_at = $5, armed_at = $5, attempt = attempt + 1, expires_at = NULL
+FROM unnest($1::bigint[], $2::text[], $3::integer[]) given (id, lease_id, revision)
+WHERE runs.id = given.id AND runs.id = ANY($1)
+RETURNING runs.id, runs.fence
+"""
+
+HOLD = """
+UPDATE runs
+SET state = 'reserved', lease_id = given.lease_id, incarnation = $4, revision = given.revision, reserved_at = $5,
+    ready_at = greatest(due_at, $5) + $6
+FROM unnest($1::bigint[], $2::text[], $3::integer[]) given (id, lease_id, revision)
+WHERE runs.id = given.id AND runs.id = ANY($1)
+"""
+
+# Whether something is due that was not taken; and when something will be: a run enters the horizon, or somebody else's
+# reservation lapses. Not those that wait at a gate or are held by a pause: they are ready never.
+LIST_LATER = f"""
+SELECT EXISTS (
+           SELECT 1 FROM runs r JOIN jobs j ON j.id = r.job_id
+           WHERE r.route = line.route AND r.priority = line.priority AND r.state <> 'running' AND r.rank IS NULL
+             AND r.ready_at <= $3 AND (r.expires_at IS NULL OR r.expires_at > $3) AND j.task = ANY($6)
+             AND r.queue <> ALL($7)),
+       later.ready_at,
+       (SELECT min(r.ready_at) FROM runs r
+        WHERE r.route = line.route AND r.priority = line.priority AND r.state <> 'running' AND r.rank IS NULL
+          AND r.ready_at > $3 AND r.ready_at < coalesce(later.ready_at, {NEVER})
+          AND r.state = 'reserved' AND r.incarnation <> $5)
+FROM unnest($1::text[], $2::smallint[]) line (route, priority)
+LEFT JOIN LATERAL (
+    SELECT r.ready_at FROM runs r
+    WHERE r.route = line.route AND r.priority = line.priority AND r.state <> 'running' AND r.rank IS NULL
+      AND r.ready_at > $4 AND r.ready_at < {NEVER} AND r.state = 'scheduled'
+    ORDER BY r.ready_at LIMIT 1) later ON true
+"""  # noqa: S608 - a constant
+
+IS_RANKED_LEFT = """
+SELECT EXISTS (
+    SELECT 1 FROM runs r JOIN jobs j ON j.id = r.job_id
+    WHERE r.route = ANY($1) AND r.rank IS NOT NULL AND r.state <> 'running' AND r.ready_at <= $2
+      AND (r.expires_at IS NULL OR r.expires_at > $2) AND j.task = ANY($3) AND r.queue <> ALL($4))
+"""
+
+
+class Lines(NamedTuple):
+    """What a worker may look into: lines (route and level) in which runs wait, and routes in which they have ranks."""
+
+    plain: list[tuple[str, int]]
+    ranked: list[str]
+    paused: list[str]
+
+
+class Reserve(Tables):
+    """See `RunsSlice.reserve`."""
+
+    async def reserve(self, ask: Ask, *, now: Micros | None = None) -> Reserved:
+        return await self.write(lambda tx: self._reserve(tx, ask, now))
+
+    async def _reserve(self, tx: Transaction, ask: Ask, now: Micros | None) -> Reserved:
+        node = await tx.row(FIND_NODE, ask.incarnation)
+        at: Micros = (0 if node is None else node[5]) if now is None else now
+        if node is None or node[0] or node[1] <= at:
+            raise NodeExpired(f"incarnation {ask.incarnation}: its lease has ended; register a new one to go on")
+        _, _, node_id, void_below, draining, _, _ = node
+        reserved = Reserved(at)
+        if ask.number < void_below or draining:
+            return reserved
+        lines = await _find_lines(tx, ask, node_id, at)
+        due, more = _choose_due(await _due(tx, lines, ask, at), ask)
+        ahead = await _ahead(tx, lines, ask, at) if ask.ahead else []
+        lease_ids = iter(ask.lease_ids)
+        reserved.armed = await self._leases(tx, [row for row in due if not row[_GATED]], lease_ids, ask, at)
+        held = [*(row for row in due if row[_GATED]), *ahead]
+        reserved.held = await self._leases(tx, held, lease_ids, ask, at)
+        await _write_armed(tx, reserved.armed, at)
+        await _write_held(tx, reserved.held, ask, at)
+        await pass_time(tx, [(row[_QUEUE], row[_RANK]) for row in due if row[_RANK] is not None])
+        faults.point("reserve.in_transaction")
+        full = len(ahead) >= ask.ahead
+        is_short = len(due) < ask.seats
+        reserved.look_again_at = at if more else await _next_free(tx, lines, ask, at, full=full, is_short=is_short)
+        return reserved
+
+    async def _leases(
+        self, tx: Transaction, rows: Sequence[Row], lease_ids: Iterator[str], ask: Ask, now: Micros
+    ) -> list[Lease]:
+        if not rows:
+            return []
+        await self.records.load(tx, [(row[_JOB], row[_REVISION], row[_STATE]) for row in rows])
+        checkpoints = await find_checkpoints(tx, (row[_RUN] for row in rows if row[_ATTEMPT]))
+        leases = []
+        for row in rows:
+            (_, run_id, job_id, revision, _, trigger, slot_at, due_at, args, attempt, failures, recoveries,
+             created_at, target, queue, level, _, _) = row  # fmt: skip
+            try:
+                record = self.records.find(job_id, revision)
+            except StoreUnusable:
+                # Nobody can run it: it goes to the dead-letter box, so that the others can proceed.
+                await end_waiting(tx, run_id, RunState.DEAD, "unreadable", now)
+                continue
+            leases.append(
+                Lease(
+                    next(lease_ids), run_id, record, trigger, slot_at, due_at, args, attempt + 1, failures, recoveries,
+                    ask.incarnation, created_at, now, 0, 0, target, queue, level, checkpoints.get(run_id),
+                )
+            )  # fmt: skip
+        return leases
+
+
+async def _find_lines(tx: Transaction, ask: Ask, node_id: str, now: Micros) -> Lines:
+    ranges = lines_of(ask.queues, node_id, ask.incarnation)
+    rows = await tx.rows(LIST_LINES, [start for start, _ in ranges], [end for _, end in ranges])
+    found = [(route, level) for route, level, is_paused, is_fair in rows if not is_paused and not is_fair]
+    paused = [name for name, _, is_paused, _ in rows if is_paused]
+
+    def serves(route: str) -> bool:
+        queue, labels = read_route(route)
+        return labels <= ask.labels and queue not in paused
+
+    plain = [line for line in found if serves(line[0])]
+    if not any(is_fair and name in ask.queues for name, _, _, is_fair in rows):
+        return Lines(plain, [], paused)
+    fair = {name: queue for name, queue in (await fair_queues(tx)).items() if name in ask.queues}
+    for route, level in plain:
+        name = read_route(route).queue
+        if name in fair and is_shared(route):
+            await rank_due(tx, name, fair[name], route, level, now)
+    routes: list[str] = []
+    for name in fair:
+        routes += [route for (route,) in await tx.rows(LIST_RANKED_ROUTES, ranked(name), ranked(name) + END)]
+    return Lines(plain, [route for route in routes if serves(route)], paused)
+
+
+async def _due(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> Iterator[Row]:
+    """What is due and this worker may take, in the order of age and priority; each locked by us."""
+    most = ask.seats + ask.extra + (len(ask.lease_ids) if ask.extra else 0)
+    if not most:
+        return iter(())
+    values = (now, sorted(ask.tasks), lines.paused, most)
+    scans: list[list[Row]] = []
+    if lines.plain:
+        routes, levels = zip(*lines.plain, strict=True)
+        bonuses = [BONUS[level] for level in levels]
+        scans += _apart(await tx.rows(LIST_DUE_RUNS, *values, routes, levels, bonuses))
+    if lines.ranked:
+        scans += _apart(await tx.rows(LIST_RANKED, *values, lines.ranked))
+    return merge(*scans)
+
+
+async def _ahead(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> list[Row]:
+    """What will be due within the horizon, earliest first."""
+    if not lines.plain:
+        return []
+    routes, levels = zip(*lines.plain, strict=True)
+    values = (now, sorted(ask.tasks), lines.paused, ask.ahead, routes, levels, [0] * len(levels), now + ask.horizon)
+    return list(islice(merge(*_apart(await tx.rows(LIST_AHEAD, *values))), ask.ahead))
+
+
+def _apart(rows: Iterable[Any]) -> list[list[Row]]:
+    """The candidates of each line, in its order."""
+    scans: dict[int, list[Row]] = {}
+    for row in rows:
+        *candidate, line = row
+        scans.setdefault(line, []).append(tuple(candidate))
+    return list(scans.values())
+
+
+def _choose_due(rows: Iterator[Row], ask: Ask) -> tuple[list[Row], bool]:
+    """One run for each seat, then the quick ones; and whether more is due than there was room for."""
+    chosen = list(islice(rows, ask.seats))
+    extra, more = ask.extra, 0
+    for row in rows:
+        if extra and row[_JOB] in ask.quick and not row[_GATED]:
+            extra -= 1
+            chosen.append(row)
+            continue
+        more += 1
+        if not extra or more >= len(ask.lease_ids):
+            break  # far enough: the quick ones may be anywhere behind a backlog
+    return chosen, more > 0
+
+
+async def _write_armed(tx: Transaction, leases: Sequence[Lease], now: Micros) -> None:
+    if not leases:
+        return
+    rows = await tx.rows(ARM_NOW, *_columns(leases), leases[0].incarnation, now)
+    fences: dict[int, int] = dict(rows)
+    for lease in leases:
+        lease.fence = fences[lease.run_id]
+        lease.armed_at = now
+
+
+async def _write_held(tx: Transaction, leases: Sequence[Lease], ask: Ask, now: Micros) -> None:
+    if leases:
+        await tx.do(HOLD, *_columns(leases), ask.incarnation, now, ask.lapse)
+
+
+def _columns(leases: Sequence[Lease]) -> tuple[list[int], list[str], list[int]]:
+    return (
+        [lease.run_id for lease in leases],
+        [lease.lease_id for lease in leases],
+        [lease.record.revision for lease in leases],
+    )
+
+
+async def _next_free(
+    tx: Transaction, lines: Lines, ask: Ask, now: Micros, *, full: bool, is_short: bool
+) -> Micros | None:
+    """When to ask again: now if something is due that there was no seat for; else as the next run enters the horizon,
+    or as somebody else's reservation lapses.
+
+    A worker that has no room ahead can take the next run at its due instant only. What is due although there were
+    seats is locked by somebody.
+    """
+    horizon = 0 if full else ask.horizon
+    found: list[Micros] = []
+    left = False
+    tasks = sorted(ask.tasks)
+    if lines.plain:
+        routes, levels = zip(*lines.plain, strict=True)
+        rows = await tx.rows(LIST_LATER, routes, levels, now, now + horizon, ask.incarnation, tasks, lines.paused)
+        for is_due, enters_at, lapses_at in rows:
+            left = left or is_due
+            found += [enters_at - horizon] if enters_at is not None else []
+            found += [lapses_at] if lapses_at is not None else []
+    if lines.ranked and not left:
+        left = await tx.value(IS_RANKED_LEFT, lines.ranked, now, tasks, lines.paused)
+    if left:
+        return now + LOOK_AGAIN if is_short else now
+    return min(found, default=None)

@@ -1,0 +1,233 @@
+"""The way of a run, in PostgreSQL: submitted, armed, released, finished. Taking it is in `reserve.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from onthedot.clock import Micros
+from onthedot.errors import StoreUnusable
+from onthedot.run import TERMINAL, ArmAnswer, Armed, Delayed, GateAsk, Gone, Lease, NewRun
+from onthedot.stores.base import Hint
+from onthedot.stores.postgres.finish import FINISH, HOLD_JOBS, check_moves, columns, hold, move_runs
+from onthedot.stores.postgres.gates import lock_gates
+from onthedot.stores.postgres.partitions import month_of
+from onthedot.stores.postgres.passing import pass_gates
+from onthedot.stores.postgres.queues import QUEUES
+from onthedot.stores.postgres.reserve import Reserve
+from onthedot.stores.postgres.submitting import submit_runs
+from onthedot.stores.postgres.tables import check_lease, find_checkpoints
+from onthedot.stores.postgres.transaction import Transaction
+from onthedot.verdict import Finish
+
+LEASES = """
+SELECT r.lease_id, r.id, r.job_id, r.revision, j.state, r.trigger, r.slot_at, r.due_at, r.args,
+       r.attempt + (r.state = 'reserved')::integer, r.failures, r.recoveries, r.incarnation, r.created_at,
+       r.reserved_at, coalesce(r.armed_at, 0), coalesce(r.fence, 0), r.target, r.queue, r.priority
+FROM runs r JOIN jobs j ON j.id = r.job_id
+WHERE {wanted} ORDER BY r.id
+"""
+
+LIST_HELD = LEASES.format(wanted="r.incarnation = $1")
+
+VOID = "UPDATE nodes SET void_below = greatest(void_below, $1) WHERE incarnation = $2"
+
+# The jobs are locked: nobody edits or pauses them before the end of the transaction.
+LOCK_ARMABLE = """
+SELECT r.id, r.lease_id, r.state, r.fence, r.attempt, r.armed_at, j.revision,
+       j.state = 'active' AND NOT EXISTS (SELECT 1 FROM queues q WHERE q.name = r.queue AND q.paused_at IS NOT NULL),
+       r.granted_by, r.granted_at
+FROM runs r JOIN jobs j ON j.id = r.job_id WHERE r.id = ANY($1) ORDER BY r.id FOR UPDATE OF r
+"""
+
+ARM = """
+UPDATE runs
+SET state = 'running', fence = nextval('fences'), armed_at = $2, attempt = attempt + 1, expires_at = NULL
+WHERE id = ANY($1) RETURNING id, fence
+"""
+
+RELEASE = """
+UPDATE runs
+SET state = 'scheduled', ready_at = due_at, lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
+FROM (SELECT r.id FROM runs r JOIN unnest($1::bigint[], $2::text[]) given (id, lease_id)
+        ON r.id = given.id AND r.lease_id = given.lease_id
+      WHERE r.state = 'reserved' ORDER BY r.id FOR UPDATE OF r) mine
+WHERE runs.id = mine.id RETURNING runs.id
+"""
+
+FIND_ATTEMPTS = """
+SELECT run_id, lease_id, outcome FROM attempts WHERE run_id = ANY($1) AND lease_id = ANY($2)
+"""
+
+
+class Stored(NamedTuple):
+    """What the store has of a run that is to be armed; the revision is the job's current one."""
+
+    lease_id: str | None
+    state: str
+    fence: int
+    attempt: int
+    armed_at: Micros
+    revision: int
+    active: bool = True
+    granted_by: str | None = None
+    granted_at: Micros | None = None
+
+
+class Runs(Reserve):
+    """See `RunsSlice`."""
+
+    async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
+        async def work(tx: Transaction) -> list[int]:
+            return await submit_runs(tx, runs, await tx.clock(now))
+
+        return await self.write(work)
+
+    async def held(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
+        async def work(tx: Transaction) -> list[Lease]:
+            if void_below:
+                await tx.do(VOID, void_below, incarnation)
+            return await self.leases(tx, await tx.rows(LIST_HELD, incarnation))
+
+        return await (self.write(work) if void_below else self.read(work))
+
+    async def leases(self, tx: Transaction, rows: Sequence[Any]) -> list[Lease]:
+        """Leases from rows of `LEASES`, but for jobs that this version cannot read: theirs wait for one that can."""
+        await self.records.load(tx, [(row[2], row[3], row[4]) for row in rows])
+        checkpoints = await find_checkpoints(tx, (row[1] for row in rows))
+        leases = []
+        for lease_id, run_id, job_id, revision, _, *rest in rows:
+            with suppress(StoreUnusable):
+                record = self.records.find(job_id, revision)
+                lease = Lease(lease_id, run_id, record, *rest)
+                lease.checkpoint = checkpoints.get(run_id)
+                leases.append(lease)
+        return leases
+
+    async def arm(
+        self, leases: Sequence[Lease], *, gates: Mapping[str, GateAsk] | None = None, now: Micros | None = None
+    ) -> list[ArmAnswer]:
+        async def work(tx: Transaction) -> list[ArmAnswer]:
+            return await _arm(tx, leases, gates or {}, await tx.clock(now))
+
+        answers = await self.write(work)
+        for lease, answer in zip(leases, answers, strict=True):
+            if isinstance(answer, Armed):  # the lease goes into history as the holder has it
+                lease.fence, lease.armed_at = answer.fence, answer.armed_at
+        return answers
+
+    async def release(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[bool]:
+        del now
+
+        async def work(tx: Transaction) -> list[bool]:
+            ids, names = [lease.run_id for lease in leases], [lease.lease_id for lease in leases]
+            released = {run_id for (run_id,) in await tx.rows(RELEASE, ids, names)}
+            answers = []
+            for lease in leases:
+                answers.append(lease.run_id in released)
+                if lease.run_id in released:
+                    released.discard(lease.run_id)  # asked for twice, it is given back once
+                    tx.hints.append(Hint("runs", lease.due_at))
+            return answers
+
+        return await self.write(work)
+
+    async def finish(self, finishes: Sequence[Finish], *, now: Micros | None = None) -> list[bool]:
+        del now  # the worker's own instants are recorded
+        check_moves(finish.verdict for finish in finishes)
+        accepted = await self._finish_at_once(finishes)
+        rest = [finish for finish in finishes if finish.lease.lease_id not in accepted]
+        if not rest:
+            return [True] * len(finishes)
+        answers = iter(await self.write(lambda tx: _finish(tx, rest)))
+        return [finish.lease.lease_id in accepted or next(answers) for finish in finishes]
+
+    async def _finish_at_once(self, finishes: Sequence[Finish]) -> frozenset[str]:
+        """Finish what nothing else hangs on, in one statement; which leases were accepted."""
+        simple = [finish for finish in finishes if self._is_simple(finish)]
+        if not simple or len({finish.lease.run_id for finish in simple}) < len(simple):
+            return frozenset()
+        rows = await self.at_once(FINISH, *columns(simple), hint=Hint("ends", simple[0].ended_at))
+        return frozenset(lease_id for (lease_id,) in rows)
+
+    def _is_simple(self, finish: Finish) -> bool:
+        if finish.verdict.state not in TERMINAL or finish.lease.slot_at > finish.ended_at:
+            return False
+        return month_of(finish.ended_at) in self.months
+
+
+async def _arm(tx: Transaction, leases: Sequence[Lease], gates: Mapping[str, GateAsk], now: Micros) -> list[ArmAnswer]:
+    """All locks first, in order: nodes, queues, jobs, gates, runs."""
+    for incarnation in sorted({lease.incarnation for lease in leases}):
+        await check_lease(tx, incarnation, now)
+    await tx.share_key(QUEUES)
+    await tx.rows(HOLD_JOBS, list({lease.record.id for lease in leases}))
+    if not gates:
+        return await _arm_together(tx, leases, now)
+    asks = [ask for lease in leases if (ask := gates.get(lease.lease_id)) is not None]
+    keys = {gate.key for ask in asks for gate in ask.gates} | {ask.rate.key for ask in asks if ask.rate is not None}
+    await lock_gates(tx, keys)
+    return [await _arm_one(tx, lease, gates.get(lease.lease_id), now) for lease in leases]
+
+
+async def _arm_one(tx: Transaction, lease: Lease, ask: GateAsk | None, now: Micros) -> ArmAnswer:
+    """One after the other: what is decided at a gate for one run changes what the next one finds there."""
+    closed = None
+    if ask is not None and _may_arm(lease, (await _lock_stored(tx, [lease])).get(lease.run_id)):
+        closed = await pass_gates(tx, lease, ask, now)
+    return closed or (await _arm_together(tx, [lease], now))[0]
+
+
+async def _arm_together(tx: Transaction, leases: Sequence[Lease], now: Micros) -> list[ArmAnswer]:
+    """Arm what may be armed, whatever its gates."""
+    stored = await _lock_stored(tx, leases)
+    ready = {lease.run_id: lease for lease in leases if _may_arm(lease, stored.get(lease.run_id))}
+    rows = await tx.rows(ARM, list(ready), now) if ready else []
+    for run_id, fence in rows:
+        lease = ready[run_id]
+        stored[run_id] = Stored(lease.lease_id, "running", fence, lease.attempt, now, lease.record.revision)
+    return [_arm_answer(lease, stored.get(lease.run_id)) for lease in leases]
+
+
+async def _lock_stored(tx: Transaction, leases: Sequence[Lease]) -> dict[int, Stored]:
+    rows = await tx.rows(LOCK_ARMABLE, [lease.run_id for lease in leases])
+    return {run_id: Stored(*rest) for run_id, *rest in rows}
+
+
+def _may_arm(lease: Lease, stored: Stored | None) -> bool:
+    if stored is None or stored.lease_id != lease.lease_id or stored.state != "reserved":
+        return False
+    return stored.revision == lease.record.revision and stored.active
+
+
+def _arm_answer(lease: Lease, stored: Stored | None) -> ArmAnswer:
+    if stored is None or stored.lease_id != lease.lease_id:
+        return Gone("taken or withdrawn")
+    if stored.state == "scheduled" and stored.granted_by is not None and stored.granted_at is not None:
+        return Delayed(stored.granted_by, stored.granted_at)
+    if stored.state != "running":
+        return Gone("edited" if stored.active else "paused")
+    return Armed(stored.fence, stored.attempt, stored.armed_at)
+
+
+async def _finish(tx: Transaction, finishes: Sequence[Finish]) -> list[bool]:
+    """The long way, with gates, sets and next tries; what is repeated is answered as it was before."""
+    held = await hold(tx, finishes)
+    moving: dict[int, Finish] = {}
+    for finish in finishes:
+        if held.is_running(finish.lease):
+            moving.setdefault(finish.lease.run_id, finish)  # the same twice: the second is a repetition
+    await move_runs(tx, list(moving.values()), held)
+    recorded = await _recorded(tx, [finish.lease for finish in finishes])
+    return [
+        moving.get(finish.lease.run_id) is finish
+        or (finish.lease.run_id, finish.lease.lease_id, finish.verdict.outcome.value) in recorded
+        for finish in finishes
+    ]
+
+
+async def _recorded(tx: Transaction, leases: Iterable[Lease]) -> set[tuple[int, str, str]]:
+    """Attempts that were accepted: now, or before, when only the answer got lost."""
+    ids, names = zip(*((lease.run_id, lease.lease_id) for lease in leases), strict=True)
+    return {(run_id, lease_id, outcome) for run_id, lease_id, outcome in await tx.rows(FIND_ATTEMPTS, ids, names)}

@@ -1,0 +1,127 @@
+"""Runs that somebody asks for, in PostgreSQL: the same key is the same run, whoever asks for it at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from onthedot.clock import Micros
+from onthedot.errors import KeyConflict, UnknownJob
+from onthedot.run import NewRun
+from onthedot.stores.base import Hint
+from onthedot.stores.postgres.failures import Contended
+from onthedot.stores.postgres.finish import HOLD_JOBS
+from onthedot.stores.postgres.inserting import Insert, insert_runs
+from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.postgres.triggers import with_slots
+
+_WANTED = "unnest($1::bigint[], $2::bigint[], $3::text[]) WITH ORDINALITY wanted (job_id, slot_at, trigger, number)"
+
+LIST_LIVE = f"""
+SELECT wanted.number - 1, r.id FROM {_WANTED}
+JOIN runs r ON r.job_id = wanted.job_id AND r.slot_at = wanted.slot_at AND r.trigger = wanted.trigger AND r.target = ''
+"""  # noqa: S608 - constants of this file
+
+# Submitted before, and ended since: the answer got lost, or somebody asks for the same thing twice.
+LIST_ENDED = with_slots(
+    """
+SELECT wanted.number - 1, h.id FROM {wanted}
+JOIN history h ON h.slot_at = wanted.slot_at AND h.job_id = wanted.job_id AND h.trigger = wanted.trigger
+WHERE h.{is_no_slot}
+""",
+    wanted=_WANTED,
+)
+
+TAKE_BACK = "DELETE FROM runs WHERE id = ANY($1)"
+
+LIST_KEYS = """
+SELECT k.job_id, k.key, k.run_id, k.args
+FROM unnest($1::bigint[], $2::text[]) wanted (job_id, key)
+JOIN submit_keys k ON k.job_id = wanted.job_id AND k.key = wanted.key
+"""
+
+INSERT_KEYS = """
+INSERT INTO submit_keys (job_id, key, run_id, args, created_at)
+SELECT new.*, $5 FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[]) new
+"""
+
+
+async def submit_runs(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
+    """Insert runs, or find those that have these keys; their ids."""
+    wanted = {run.job_id for run in runs}
+    known = {job_id for job_id, state in await tx.rows(HOLD_JOBS, list(wanted)) if state != "deleted"}
+    for job_id in sorted(wanted - known):
+        raise UnknownJob(f"job {job_id} does not exist; define it before you submit runs of it")
+    if not runs:
+        return []
+    if any(run.key for run in runs):
+        return await _submit_keyed(tx, runs, now)
+    return await _submit(tx, runs, now)
+
+
+async def _submit(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
+    """The ids of these runs, which are there now. The jobs are locked.
+
+    One that ends between two of our looks has moved to history meanwhile: so we look there after inserting as well,
+    and what turns out to be there already is taken back.
+    """
+    found: dict[int, int] = dict(await tx.rows(LIST_ENDED, *_keys(runs)))
+    first = {(run.job_id, run.instant, run.trigger): place for place, run in reversed([*enumerate(runs)])}
+    places = [place for place in sorted(first.values()) if place not in found]
+    tx.hints.append(Hint("runs", min(run.due_at for run in runs)))
+    if places:
+        new = [runs[place] for place in places]
+        found |= {places[number]: run_id for number, run_id in (await _insert(tx, new, now)).items()}
+    for place, run in enumerate(runs):
+        found.setdefault(place, found[first[run.job_id, run.instant, run.trigger]])
+    return [found[place] for place in range(len(runs))]
+
+
+async def _insert(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> dict[int, int]:
+    """By its place among them: the id of each of these runs, whose keys differ."""
+    rows = [
+        Insert(run.job_id, run.trigger, run.due_at, run.expires_at, run.args, False, "", run.instant) for run in runs
+    ]
+    ids, inserted = await insert_runs(tx, rows, now)
+    ended: dict[int, int] = dict(await tx.rows(LIST_ENDED, *_keys(runs)))
+    again = [ids[place] for place in ended if ids[place] in inserted]
+    if again:
+        await tx.do(TAKE_BACK, again)
+    found = dict(enumerate(ids)) | ended
+    missing = [place for place, run_id in enumerate(ids) if run_id not in inserted and place not in ended]
+    if missing:
+        live = dict(await tx.rows(LIST_LIVE, *_keys([runs[place] for place in missing])))
+        if len(live) < len(missing):
+            raise Contended("a run that has ended between two looks")  # the next look finds it in history
+        found |= {place: live[number] for number, place in enumerate(missing)}
+    return found
+
+
+def _keys(runs: Sequence[NewRun]) -> tuple[list[int], list[int], list[str]]:
+    return [run.job_id for run in runs], [run.instant for run in runs], [run.trigger for run in runs]
+
+
+async def _submit_keyed(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
+    """Runs of which some may have been submitted before under their keys."""
+    await tx.lock_keys(f"key:{run.job_id}:{run.key}" for run in runs if run.key)
+    keyed = [run for run in runs if run.key]
+    rows = await tx.rows(LIST_KEYS, [run.job_id for run in keyed], [run.key for run in keyed])
+    known: dict[tuple[int, str], tuple[int | None, str | None]] = {(row[0], row[1]): (row[2], row[3]) for row in rows}
+    places: list[int] = []  # of those that are new
+    for place, run in enumerate(runs):
+        if not run.key or (run.job_id, run.key) not in known:
+            places.append(place)
+        if run.key:
+            run_id, args = known.setdefault((run.job_id, run.key), (None, run.args))
+            if args != run.args:
+                raise KeyConflict(f"key {run.key!r}: used before by run {run_id or '?'}, with other arguments")
+    new = await _submit(tx, [replace(runs[place], key="") for place in places], now) if places else []
+    ids = dict(zip(places, new, strict=True))
+    fresh = {(runs[place].job_id, runs[place].key): place for place in places if runs[place].key}
+    if fresh:
+        await tx.do(
+            INSERT_KEYS, [key[0] for key in fresh], [key[1] for key in fresh],
+            [ids[place] for place in fresh.values()], [runs[place].args for place in fresh.values()], now,
+        )  # fmt: skip
+    by_key = {key: run_id for key, (run_id, _) in known.items() if run_id} | {key: ids[at] for key, at in fresh.items()}
+    return [by_key[run.job_id, run.key] if run.key else ids[place] for place, run in enumerate(runs)]

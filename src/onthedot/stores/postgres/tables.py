@@ -1,0 +1,294 @@
+"""What every slice of the driver stands on: transactions, the server's clock, definitions, and a few shared moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import asyncpg
+
+from onthedot.clock import MILLISECOND, SECOND
+from onthedot.errors import NodeExpired, StateError, StoreUnusable
+from onthedot.ids import RandomIds
+from onthedot.job import JobRecord, JobState
+from onthedot.run import Checkpoint
+from onthedot.stores.base import Hint, Hints
+from onthedot.stores.definitions import Unreadable, decode
+from onthedot.stores.postgres.connections import Connection, Connections, begin_statement
+from onthedot.stores.postgres.failures import is_broken, is_missing_partition, may_try_again, translate
+from onthedot.stores.postgres.schema import check_current, prepare
+from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.postgres.url import Address
+from onthedot.stores.postgres.wakeup import Listener, Notifier
+
+T = TypeVar("T")
+
+TRIES = 12
+"""How often a transaction is made at most that others keep from passing: some 2 s in all."""
+
+KEPT_RECORDS = 10_000
+
+TAKE_NUMBERS = "SELECT nextval($1::regclass) FROM generate_series(1, $2)"
+
+# Until the end of the transaction nobody ends, drains or voids this incarnation.
+FIND_NODE_LEASE = "SELECT ended, lease_until FROM nodes WHERE incarnation = $1 FOR SHARE"
+
+FIND_CHECKPOINTS = "SELECT run_id, revision, value FROM checkpoints WHERE run_id = ANY($1)"
+
+FIND_REVISIONS = """
+SELECT v.job_id, v.revision, j.created_at, v.created_at, v.definition
+FROM unnest($1::bigint[], $2::integer[]) wanted (job_id, revision)
+JOIN job_revisions v ON v.job_id = wanted.job_id AND v.revision = wanted.revision
+JOIN jobs j ON j.id = v.job_id
+"""
+
+
+class Home:
+    """What belongs to one event loop: its connections, and what tells other processes of its commits."""
+
+    def __init__(self, address: Address, sender: str) -> None:
+        self.connections = Connections(address)
+        self.notifier = Notifier(self.connections, address, sender)
+        self._end = self._last()
+
+    async def enter(self) -> None:
+        """Be closed with the loop, at the latest: it ends its generators before it is closed itself."""
+        await anext(self._end)
+
+    async def _last(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            await self.notifier.close()
+            await self.connections.close()
+
+    async def close(self) -> None:
+        await self._end.aclose()
+
+
+class Tables:
+    """The state behind every slice."""
+
+    def __init__(self, address: Address, *, read_only: bool = False) -> None:
+        self.address = address
+        self.hints = Hints()
+        self.records = Records()
+        self.months: frozenset[int] = frozenset()  # whose partitions are known to be there
+        self.commits = 0
+        self._read_only = read_only
+        self._ids = RandomIds()
+        self._sender = self._ids.token()[:16]
+        self._homes: dict[asyncio.AbstractEventLoop, Home] = {}
+        self._listener: Listener | None = None
+        self._closed = False
+
+    @property
+    def clock(self) -> None:
+        """Not this machine's: the server tells the time with its answers."""
+        return
+
+    async def connect(self) -> None:
+        """See that the server is there, and its tables up to date. Hints of other processes come on this loop."""
+        try:
+            await (check_current if self._read_only else prepare)(self.address)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            raise translate(error, self.address.shown) from error
+        if self.address.listen_dsn is not None and not self._read_only:
+            self._listener = Listener(self.address, self._sender, self.hints)
+            self._listener.start()
+
+    async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """A transaction that writes. What it answers has been committed.
+
+        One that was undone because of what others did meanwhile is made again, after a while that differs for each.
+        """
+        if self._read_only:
+            raise StoreUnusable(
+                f"{self.address.shown}: expected a store that may be written, got one that was opened for reading only"
+            )
+        for number in range(TRIES):
+            try:
+                return await self._transact(work, begin_statement(self.address, reading=False))
+            except Exception as error:
+                if is_missing_partition(error):
+                    self.months = frozenset()
+                if not may_try_again(error) or number == TRIES - 1:
+                    raise translate(error, self.address.shown) from error
+            longest = min(300 * MILLISECOND, 4 * MILLISECOND << number)
+            await asyncio.sleep(longest * self._ids.fraction() / SECOND)
+        raise AssertionError("unreachable")
+
+    async def read(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """All that it sees is of one moment. Nothing waits for it, and it waits for nobody."""
+        try:
+            return await self._transact(work, begin_statement(self.address, reading=True))
+        except Exception as error:
+            raise translate(error, self.address.shown) from error
+
+    async def at_once(self, statement: str, *values: object, hint: Hint) -> list[Any]:
+        """One statement that is a transaction of its own, and the hint to send if it has changed something."""
+
+        async def work(tx: Transaction) -> list[Any]:
+            rows = await tx.rows(statement, *values)
+            tx.hints += [hint] if rows else []
+            return rows
+
+        if self.address.pooled or self._read_only:  # there the settings of a session are said with each transaction
+            return await self.write(work)
+        home = await self._home()
+        try:
+            db = await home.connections.take()
+            try:
+                rows = await db.fetch(statement, *values)
+            except BaseException as error:
+                home.connections.give_back(db, error)
+                raise
+            home.connections.give_back(db)
+        except Exception as error:
+            if may_try_again(error):
+                return await self.write(work)
+            raise translate(error, self.address.shown) from error
+        self.commits += 1
+        self.tell(home, [hint] if rows else [])
+        return rows
+
+    async def _transact(self, work: Callable[[Transaction], Awaitable[T]], begin: str) -> T:
+        home = await self._home()
+        db = await home.connections.take()
+        tx = Transaction(db, self.months)
+        try:
+            await db.execute(begin)
+            answer = await work(tx)
+            await db.execute("COMMIT")
+        except BaseException as error:
+            self.records.forget()  # what was read in it may never have been written
+            await _undo(home.connections, db, error)
+            raise
+        home.connections.give_back(db)
+        self.commits += 1
+        self.months |= tx.months
+        self.tell(home, tx.hints)
+        return answer
+
+    def tell(self, home: Home, hints: Sequence[Hint]) -> None:
+        """Send the hints of what was committed: here, and to other processes."""
+        for hint in hints:
+            self.hints.send(hint)
+        if hints:
+            home.notifier.tell(hint.kind for hint in hints)
+
+    async def _home(self) -> Home:
+        loop = asyncio.get_running_loop()
+        home = self._homes.get(loop)
+        if home is not None:
+            return home
+        if self._closed:
+            raise StateError(f"{self.address.shown}: expected an open store, but it was closed; open it again")
+        for old in [one for one in self._homes if one.is_closed()]:
+            del self._homes[old]
+        home = self._homes[loop] = Home(self.address, self._sender)
+        await home.enter()
+        return home
+
+    async def close(self) -> None:
+        """Send the last hints and let go of the connections. Whatever was acknowledged stays. Twice is fine."""
+        self._closed = True
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
+        homes, self._homes = self._homes, {}
+        for loop, home in homes.items():
+            if loop is asyncio.get_running_loop():
+                await home.close()
+            elif not loop.is_closed():
+                asyncio.run_coroutine_threadsafe(home.close(), loop)
+
+
+async def _undo(connections: Connections, db: Connection, error: BaseException) -> None:
+    """Roll back, and give the connection back if that has worked; else it is ended, which rolls back, too."""
+    trouble: BaseException = error
+    if not is_broken(error) and not db.is_closed():
+        try:
+            await db.execute("ROLLBACK")
+        except BaseException as second:  # noqa: BLE001 - the first error is raised by the caller
+            trouble = second
+    connections.give_back(db, trouble)
+
+
+async def take_numbers(tx: Transaction, name: str, count: int) -> list[int]:
+    """The next `count` numbers of a sequence (job_ids, run_ids, fences). Never given out twice."""
+    return [number for (number,) in await tx.rows(TAKE_NUMBERS, name, count)]
+
+
+async def find_checkpoints(tx: Transaction, run_ids: Iterable[int]) -> dict[int, Checkpoint]:
+    """How far earlier attempts of these runs have come, where one has said so."""
+    wanted = list(run_ids)
+    if not wanted:
+        return {}
+    return {run_id: Checkpoint(revision, value) for run_id, revision, value in await tx.rows(FIND_CHECKPOINTS, wanted)}
+
+
+async def check_lease(tx: Transaction, incarnation: str, now: int) -> None:
+    """`NodeExpired` unless the incarnation's lease is alive. It is not ended before this transaction is."""
+    row = await tx.row(FIND_NODE_LEASE, incarnation)
+    if row is None or row[0] or row[1] <= now:
+        raise NodeExpired(f"incarnation {incarnation}: its lease has ended; register a new one to go on")
+
+
+class Records:
+    """Job definitions, parsed once per revision and shared by every lease. Bounded; the oldest goes first.
+
+    Loaded with `load`, by one question for all that are missing; found with `find`.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int], JobRecord | StoreUnusable] = {}
+
+    async def load(self, tx: Transaction, wanted: Iterable[tuple[int, int, str]]) -> None:
+        """Have these revisions (job, revision, the job's state) at hand, as far as they can be read."""
+        missing = {
+            (job_id, revision): state for job_id, revision, state in wanted if self._lacks(job_id, revision, state)
+        }
+        if not missing:
+            return
+        rows = await tx.rows(FIND_REVISIONS, [key[0] for key in missing], [key[1] for key in missing])
+        found = {(row[0], row[1]): row for row in rows}
+        for key, state in missing.items():
+            self._put(key, _parsed(key, state, found.get(key)))
+
+    def _lacks(self, job_id: int, revision: int, state: str) -> bool:
+        record = self._kept.get((job_id, revision))
+        return not isinstance(record, JobRecord) or record.state != state
+
+    def find(self, job_id: int, revision: int) -> JobRecord:
+        """One revision that was loaded; `StoreUnusable` if its definition cannot be read."""
+        record = self._kept[job_id, revision]
+        if isinstance(record, StoreUnusable):
+            raise record
+        return record
+
+    async def get(self, tx: Transaction, job_id: int, revision: int, state: str) -> JobRecord:
+        """Load and find one."""
+        await self.load(tx, [(job_id, revision, state)])
+        return self.find(job_id, revision)
+
+    def _put(self, key: tuple[int, int], record: JobRecord | StoreUnusable) -> None:
+        while len(self._kept) >= KEPT_RECORDS:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = record
+
+    def forget(self) -> None:
+        """Drop them all: a revision that was read but not committed may come back as another one."""
+        self._kept = {}
+
+
+def _parsed(key: tuple[int, int], state: str, row: Any) -> JobRecord | StoreUnusable:
+    job_id, revision = key
+    if row is None:
+        return StoreUnusable(f"job {job_id}: expected its revision {revision}, which is missing; put the job again")
+    _, _, created_at, updated_at, definition = row
+    try:
+        return JobRecord(job_id, revision, decode(definition), JobState(state), created_at, updated_at)
+    except (Unreadable, ValueError) as error:
+        return StoreUnusable(f"job {job_id}, revision {revision}: {error}; put the job again")

@@ -1,0 +1,17 @@
+"""The PostgreSQL store keeps the contract, on a server of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from onthedot.stores.postgres import PostgresStore
+from onthedot.testing import contract
+
+
+@pytest.mark.parametrize("check", contract.checks(), ids=str)
+async def test_contract(check: contract.Check, empty_url: str):
+    store = await PostgresStore.open(empty_url)
+    try:
+        await check(contract.Workbench(store))
+    finally:
+        await store.close()

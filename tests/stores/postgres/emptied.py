@@ -1,0 +1,28 @@
+"""A database that is emptied, not made anew, for each test: that takes milliseconds instead of most of a second."""
+
+from __future__ import annotations
+
+import psycopg
+
+EMPTY = """
+DO $$
+DECLARE one record;
+BEGIN
+    FOR one IN SELECT c.relname, c.relkind FROM pg_class c
+               WHERE c.relnamespace = 'onthedot'::regnamespace AND c.relkind IN ('r', 'p', 'S')
+                 AND NOT c.relispartition AND c.relname <> 'migrations' LOOP
+        IF one.relkind = 'S' THEN
+            EXECUTE format('ALTER SEQUENCE onthedot.%I RESTART', one.relname);
+        ELSE
+            EXECUTE format('DELETE FROM onthedot.%I', one.relname);
+        END IF;
+    END LOOP;
+    INSERT INTO onthedot.layouts (version, shards, since) VALUES (1, 1, 0);
+END $$
+"""
+
+
+def empty(url: str) -> None:
+    """Leave the schema as it was made, but for the partitions that are there."""
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(EMPTY)
