@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC
 from typing import get_args
 
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.events import AttemptEnded, DrainBegun, Event, JobPut, NodeJoined, NodeLeft, RunRecovered, RunsPlanned
-from onthedot.job import Retry
+from onthedot.events import (
+    AttemptEnded,
+    DrainBegun,
+    Event,
+    JobPut,
+    LeaseLost,
+    NodeJoined,
+    NodeLeft,
+    RunRecovered,
+    RunsPlanned,
+)
+from onthedot.job import Guarantee, Retry
 from onthedot.observe.log import Line, Lines, format_line
 from onthedot.run import RunState
 from onthedot.verdict import OutcomeKind, Verdict
@@ -107,6 +118,15 @@ def test_no_event_is_left_out():
 )
 def test_each_verdict_has_its_line(verdict: Verdict, line: str):
     assert said(AttemptEnded(finish(verdict, retry=FIVE))) == f"12:00:00.050  {line}"
+
+
+def test_a_refused_verdict_may_be_a_commit_that_came_first():
+    made = finish()
+    job = replace(made.lease.record.job, guarantee=Guarantee.EXACTLY_ONCE)
+    exact = replace(made.lease, record=replace(made.lease.record, job=job))
+    assert said(LeaseLost(made._replace(lease=exact))).endswith(
+        "too late: another node has this run, or its own transaction is committed; nothing was changed"
+    )
 
 
 def test_an_attempt_that_never_began_says_so():

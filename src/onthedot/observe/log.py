@@ -53,6 +53,7 @@ from onthedot.events import (
     TermWon,
     ZombieHandler,
 )
+from onthedot.job import Guarantee
 from onthedot.observe.text import count, doing, length, moment, plain, span, time_of_day
 from onthedot.run import Lease, RunRecord, RunState, is_slot
 from onthedot.verdict import Finish, OutcomeKind, Verdict
@@ -161,7 +162,10 @@ class Lines:
             case LeaseLost(finish):
                 about = self._about(finish.lease.record.job.name, finish.lease.run_id)
                 said = f"{doing(finish.lease.record.job.task)} {finish.verdict.outcome} too late"
-                return Line(at, "refused", f"{about}{said}: another node has this run; nothing was changed", "bad")
+                who = "another node has this run"
+                if finish.lease.record.job.guarantee is Guarantee.EXACTLY_ONCE:
+                    who += ", or its own transaction is committed"
+                return Line(at, "refused", f"{about}{said}: {who}; nothing was changed", "bad")
             case RunRecovered(lease, verdict):
                 return self._recovered(lease, verdict, at)
             case RunsBackfilled(job, runs, of):
