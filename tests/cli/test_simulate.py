@@ -119,7 +119,7 @@ def test_bad_input_is_one_clear_line(call, app, arguments, problem):
 def test_how_far_it_is_is_told_on_standard_error(call, app, monkeypatch):
     monkeypatch.setattr(simulate, "_PATIENCE", 0)
     ended = call("simulate", app, "--days", "3", "--from", "2026-06-01", "--json")
-    assert "simulated 1 of 3 days" in ended.stderr
+    assert "simulated 33 % of 3 days" in ended.stderr
     json.loads(ended.stdout)
 
 

@@ -231,6 +231,26 @@ def test_every_queue_and_label_of_the_program_is_served():
     play(sched, test)
 
 
+def test_only_some_jobs_if_that_is_wanted():
+    sched = otd.Scheduler("memory:")
+    for name in ("often", "rarely"):
+        sched.job(name=name, schedule=otd.every("1s" if name == "often" else "1h"))(lambda: None)
+
+    async def main() -> None:
+        h = Harness(NOON, quiet=True)
+        with pytest.raises(UnknownJob, match="did you mean 'rarely'"):
+            await h.start(sched, only=["rarly"])
+        await h.start(sched, only=["rarely"])
+        await h.advance("1h")
+        await h.crash()
+        await h.restart()
+        await h.advance("1h")
+        assert clock_times(h.starts()) == ["13:00:00", "14:00:00"]
+        h.close()
+
+    run_virtual(main())
+
+
 def test_the_scheduler_is_as_it_was_afterwards():
     sched = otd.Scheduler("memory:")
 

@@ -181,8 +181,8 @@ class _Progress:
         ):
             return
         self._told, self._shown = steady, on_terminal
-        day, days = (now - self._question.start) // _DAY, (self._question.end - self._question.start) // _DAY
-        text = f"simulated {day} of {days} days"
+        start, end = self._question.start, self._question.end
+        text = f"simulated {100 * (now - start) // (end - start)} % of {(end - start) / _DAY:.3g} days"
         click.echo(f"\r{text} " if on_terminal else text, err=True, nl=not on_terminal)
 
     def clear(self) -> None:

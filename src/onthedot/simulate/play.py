@@ -11,19 +11,18 @@ from typing import Any
 from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.define.check import parents_first
 from onthedot.events import Events
-from onthedot.ids import SeededIds
 from onthedot.job import Call, Job
 from onthedot.simulate.question import Question
 from onthedot.simulate.tally import Tally
 from onthedot.stores.opening import open_store
 from onthedot.tasks.registry import Registry
 from onthedot.virtual.loop import VirtualClock, VirtualLoop, run_virtual
-from onthedot.virtual.node import VirtualEngine, alone, quiet
+from onthedot.virtual.node import VirtualEngine, VirtualIds, alone, quiet
 
 STEP: Micros = 6 * 3_600 * SECOND
 """How much time passes between two words about how far it is."""
 
-LOOKAHEAD: Micros = 3 * 3_600 * SECOND
+LOOKAHEAD: Micros = 3_600 * SECOND
 """Many slots in one pass of the planner, and few passes: half the time that five minutes would take."""
 
 JUST_BEFORE: Micros = SECOND
@@ -52,7 +51,7 @@ class _Player:
         self._on_way = on_way
         self._loop = loop
         self._clock = VirtualClock(loop, to_datetime(question.start - JUST_BEFORE))
-        self._ids = SeededIds("simulate")
+        self._ids = VirtualIds("simulate")
         self._jobs = [_without_code(job) for job in parents_first(question.jobs.values())]
         self._registry = Registry()
         for job in question.jobs.values():

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from onthedot.errors import StateError
 from onthedot.scheduler import Scheduler
 from onthedot.testing.clock import VirtualLoop, run_virtual
-from onthedot.testing.harness import Harness
+from onthedot.testing.harness import Harness, JobLike
 
 MIDNIGHT = "2026-01-01T00:00+00:00"
 
@@ -32,12 +32,18 @@ class Harnesses:
         self._open: list[Harness] = []
 
     def __call__(
-        self, scheduler: Scheduler, at: datetime | str = MIDNIGHT, *, seed: int | str = 1, quiet: bool = True
+        self,
+        scheduler: Scheduler,
+        at: datetime | str = MIDNIGHT,
+        *,
+        only: Iterable[JobLike] | None = None,
+        seed: int | str = 1,
+        quiet: bool = True,
     ) -> Coroutine[Any, Any, Harness]:
         """The scheduler's own jobs on a memory store with a virtual clock that stands at `at`: a node that is running.
 
-        `seed` decides what is left to chance, such as jitter. `quiet=False`: with all the beats and polls of
-        production, which takes ten seconds for a day.
+        `only`: some of its jobs, by name or function. `seed` decides what is left to chance, such as jitter.
+        `quiet=False`: with all the beats and polls of production, which takes ten seconds for a day.
         """
         if not isinstance(scheduler, Scheduler):
             raise TypeError(f"otd_harness: expected your Scheduler, got {type(scheduler).__name__}")
@@ -50,12 +56,12 @@ class Harnesses:
                 "otd_harness: expected to be called in a test that is a coroutine, which the plugin runs in virtual "
                 "time; write 'async def test_…(otd_harness)'"
             )
-        return self._start(scheduler, at, seed, quiet)
-
-    async def _start(self, scheduler: Scheduler, at: datetime | str, seed: int | str, quiet: bool) -> Harness:
         harness = Harness(at, seed=seed, quiet=quiet)
         self._open.append(harness)
-        await harness.start(scheduler)
+        return self._start(harness, scheduler, only)
+
+    async def _start(self, harness: Harness, scheduler: Scheduler, only: Iterable[JobLike] | None) -> Harness:
+        await harness.start(scheduler, only)
         return harness
 
     def run(self, test: Callable[..., Coroutine[Any, Any, None]], arguments: Mapping[str, Any]) -> None:

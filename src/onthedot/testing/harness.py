@@ -17,7 +17,6 @@ from onthedot.define.check import parents_first
 from onthedot.duration import Duration, micros, parse_duration
 from onthedot.errors import DefinitionError, StateError, UnknownJob, did_you_mean
 from onthedot.events import AttemptEnded, AttemptStarted, Event, Events, LeaseLost
-from onthedot.ids import SeededIds
 from onthedot.run import RunRecord, RunState, SkipRecord, is_slot
 from onthedot.scheduler import Scheduler
 from onthedot.schedules.instants import read_instant
@@ -27,7 +26,7 @@ from onthedot.stores.memory import MemoryStore, Statement, Statements
 from onthedot.testing.binding import BoundEngine
 from onthedot.testing.clock import VirtualClock, VirtualLoop
 from onthedot.testing.losing import LosingStore
-from onthedot.virtual.node import VirtualEngine, alone, quiet
+from onthedot.virtual.node import VirtualEngine, VirtualIds, alone, quiet
 
 JobLike = str | Callable[..., Any]
 """A job: its name, or its function."""
@@ -90,9 +89,10 @@ class Harness:
         self.events: list[Event] = []
         self._running: set[str] = set()  # leases of attempts that have started and not ended
         self._news = asyncio.Event()
-        self._ids = SeededIds(seed)
+        self._ids = VirtualIds(seed)
         self._engine: VirtualEngine | None = None
         self._scheduler: Scheduler | None = None
+        self._only: list[str] | None = None
         self._bound: BoundEngine | None = None
         self._broken: asyncio.Task[BaseException] | None = None
         self._trouble: BaseException | None = None
@@ -128,8 +128,8 @@ class Harness:
 
     # ── a node's life ────────────────────────────────────────────────────────────────────────────────────────
 
-    async def start(self, scheduler: Scheduler) -> None:
-        """Boot a node with this program's jobs.
+    async def start(self, scheduler: Scheduler, only: Iterable[JobLike] | None = None) -> None:
+        """Boot a node with this program's jobs, or with some of them only: what is not wanted takes no time.
 
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
@@ -144,7 +144,15 @@ class Harness:
             opened = self._open(self.clock)
             self._store = await opened if isinstance(opened, Awaitable) else opened
             self._line = LosingStore(self._store)
-        jobs = [replace(job, isolation="none") for job in parents_first(scheduler.jobs.values())]
+        self._only = None if only is None else [_name(job) for job in only]
+        for name in self._only or ():
+            if name not in scheduler.jobs:
+                raise _no_such_job(name, scheduler.jobs)
+        jobs = [
+            replace(job, isolation="none")
+            for job in parents_first(scheduler.jobs.values())
+            if self._only is None or job.name in self._only
+        ]
         settings = alone(scheduler.settings, jobs)
         # Subscribers are told here and now, not on threads: what they raise is the test's business.
         events = Events([self._take, *(delivery.subscriber for delivery in scheduler._deliveries)])
@@ -213,7 +221,7 @@ class Harness:
         """
         if self._scheduler is None:
             raise StateError("there was no node yet; start one first")
-        await self.start(self._scheduler)
+        await self.start(self._scheduler, self._only)
 
     def lose_answer(self, operation: str, *, times: int = 1) -> None:
         """The next call of this operation ('reserve', 'arm', 'finish', …) is done, and the node is not told.
