@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +33,20 @@ def test_the_program_runs_word_for_word(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_test_passes_word_for_word(tmp_path):
+    (tmp_path / "shop.py").write_text(blocks("python")[0])
+    [test] = blocks("py")
+    (tmp_path / "test_shop.py").write_text(test)
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "onthedot_pytest", "-p", "no:asyncio", "-p", "no:cacheprovider"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
+
+
+@pytest.mark.slow
 def test_the_commands_run_word_for_word(tmp_path):
+    shutil.copytree(README.parent / "examples", tmp_path / "examples")
     subprocess.run([BIN / "onthedot", "up", "--for", "2s"], cwd=tmp_path, check=True, capture_output=True, timeout=50)
     lines = README.read_text().splitlines()
     commands = [line.removeprefix("$ .venv/bin/") for line in lines if line.startswith("$ .venv/bin/")]
