@@ -68,7 +68,7 @@ def test_lines_scroll_above_the_view(terminal: Terminal):
     assert "started    import" in rows[2]
     assert rows[3].startswith("────")
     assert rows[4] == "onthedot  node one · follows · shop.db"
-    assert rows[5].startswith("running   import  run 41        1.0 s")
+    assert rows[5].startswith("running   import  run 41  1.0 s")
     assert sum("onthedot" in row for row in rows) == 1, "it is drawn in place"
     assert terminal.screen().cursor_hidden
 

@@ -103,6 +103,16 @@ def test_it_shows_what_comes_runs_and_ended_and_drains_on_ctrl_c(tmp_path: Path)
     assert not up.screen.cursor_hidden
 
 
+def test_it_shows_how_far_an_attempt_is(tmp_path: Path):
+    with terminal(tmp_path) as up:
+        picture = up.until(lambda shown: " of 120" in shown)
+        [row] = [line for line in picture.split("\n") if " of 120" in line]
+        assert row.startswith(("running   flaky_import", "          flaky_import"))
+        assert "attempt 3" in row
+        up.signal(signal.SIGINT)
+        assert up.end() == 0
+
+
 def test_a_second_ctrl_c_cuts_attempts_short_and_leaves_the_terminal_in_order(tmp_path: Path):
     with terminal(tmp_path, rows=8, columns=60) as up:
         up.until(lambda shown: "started    nap" in shown)

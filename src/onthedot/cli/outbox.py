@@ -137,16 +137,21 @@ class Outbox:
 
     def _serve(self, opening: list[str]) -> None:
         try:
-            self._printer.write(opening)
-            while not self.mailbox.ended:
-                self._serve_some()
-            self._printer.write(self._printer.pause(self._clock.now()))
-            self._printer.close()
+            self._write_all(opening)
         except Exception as error:  # noqa: BLE001 - kept for the main thread, which raises it after the drain
             self.error = error
             if isinstance(error, OSError):
                 _silence()
             self._on_broken()
+
+    def _write_all(self, opening: list[str]) -> None:
+        try:
+            self._printer.write(opening)
+            while not self.mailbox.ended:
+                self._serve_some()
+            self._printer.write(self._printer.pause(self._clock.now()))
+        finally:
+            self._printer.close()  # whatever went wrong: a terminal is left as it was found
 
     def _serve_some(self) -> None:
         """Wait for an event or a pause, and write."""

@@ -5,6 +5,7 @@ Nothing here uses more than `import onthedot`: copy it, and change what you like
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from datetime import timedelta
 
@@ -30,9 +31,13 @@ def add_samples(sched: otd.Scheduler) -> None:
         retry=otd.Retry(5, delay="1s", jitter=False, on=(ConnectionError,)),
     )
     async def flaky_import(ctx: otd.Context) -> dict[str, int]:
-        """It fails twice and then succeeds, so that retries can be watched: after 1 s, then after 2 s."""
+        """It fails twice and then succeeds, so that retries can be watched: after 1 s, then after 2 s. It tells how far
+        it is."""
         if ctx.attempt <= 2:
             raise ConnectionError("the partner's server hung up")
+        for rows in (40, 80, 120):
+            await asyncio.sleep(0.5)
+            ctx.progress(rows, of=120)
         return {"rows": 120}
 
     sched.add(otd.Job(name="nap", task=otd.Sleep(duration=timedelta(seconds=2)), schedules=(otd.every("15s"),)))

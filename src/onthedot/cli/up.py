@@ -232,10 +232,10 @@ async def _look(scheduler: Scheduler, view: View) -> None:
     it is for a person to look at."""
     import asyncio
 
-    from onthedot.errors import StoreUnavailable
+    from onthedot.errors import OnTheDotError
 
     while True:
-        with suppress(StoreUnavailable):  # the services tell that in their own lines
+        with suppress(OnTheDotError):  # the store is away, or the node stops: others tell that
             records = await scheduler.list_jobs(limit=_MOST_JOBS)
             view.stored = records, len(records) < _MOST_JOBS
         await asyncio.sleep(_LOOK_EVERY)

@@ -2,9 +2,9 @@
 
      ────────────────────────────────────────────────────────────────────────────────────────────
      onthedot  node web-1 · leads (term 3) · shop.db
-     next      heartbeat      20:54:20      in 3.2 s
-     running   nap            run 41        1.4 s      attempt 2   ━━━━━━────  60 of 100
-     finished  heartbeat      run 40        succeeded  +1.2 ms late, in 3.1 ms
+     next      heartbeat  20:54:20  in 3.2 s
+     running   nap        run 41    1.4 s      attempt 2  ━━━━━━────  60 of 100
+     finished  heartbeat  run 40    succeeded  +1.2 ms late, in 3.1 ms
      so far    12 started, 11 succeeded, 1 failed, 0 dead, 0 skipped; late p50 0.8 ms, p99 2.9 ms
      Ctrl-C drains and stops; a second one stops now
 
@@ -14,9 +14,10 @@ Nothing here asks the store or the engine for anything.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
+from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -66,6 +67,14 @@ class Running:
     lease: Lease
     started_at: Micros
     progress: Progress | None = None
+
+
+class Row(NamedTuple):
+    """One line about a job: which of its runs or instants, and the rest."""
+
+    job: str
+    which: str
+    rest: Text
 
 
 class View:
@@ -144,14 +153,14 @@ class View:
             (records, complete), self.stored = self.stored, None
             self._upcoming.learn(records, now, complete=complete)
         if height < 3:
-            drawn = [self._counts()][:height]
+            drawn = [self._counts(width)]
         elif height < 6:
-            drawn = [self._head(), self._counts(), self._foot(now)]
+            drawn = [self._head(), self._counts(width), self._foot(now)]
         elif height < 9:
-            drawn = [self._head(), *self._sections(height - 3, now), self._counts(), self._foot(now)]
+            drawn = [self._head(), *self._sections(height - 3, now), self._counts(width), self._foot(now)]
         else:
             rule = Text("─" * width, "dim")
-            drawn = [rule, self._head(), *self._sections(height - 4, now), self._counts(), self._foot(now)]
+            drawn = [rule, self._head(), *self._sections(height - 4, now), self._counts(width), self._foot(now)]
         for line in drawn:
             line.no_wrap = True
             line.truncate(width, overflow="ellipsis")
@@ -164,13 +173,13 @@ class View:
         finished = list(self._finished)
         asked = {"running": max(1, len(running)), "next": len(coming), "finished": len(finished)}
         rows = _shared(room, {name: min(asked[name], _MOST[name]) for name in asked})
-        names = [one.lease.record.job.name for one in running[: rows["running"]]]
-        names += [one.job for one in coming[: rows["next"]]]
-        names += [finish.lease.record.job.name for finish, _ in finished[: rows["finished"]]]
-        wide = min(max((cell_len(plain(name)) for name in names), default=0), _WIDEST_NAME)
-        drawn = _labelled("next", [self._coming(one, wide, now) for one in coming[: rows["next"]]])
-        drawn += _labelled("running", self._running_lines(running, rows["running"], wide, now))
-        return drawn + _labelled("finished", [_ended(*one, wide) for one in finished[: rows["finished"]]])
+        return _aligned(
+            {
+                "next": [self._coming(one, now) for one in coming[: rows["next"]]],
+                "running": self._under_way(running, rows["running"], now),
+                "finished": [_ended(*one) for one in finished[: rows["finished"]]],
+            }
+        )
 
     def _head(self) -> Text:
         if not self._terms:
@@ -184,33 +193,39 @@ class View:
         text = f"node {plain(self._node)} · {role} · {plain(self._store)}"
         return Text.assemble((f"{'onthedot':<{_LABEL}}", "bold"), (text, "bold"))
 
-    def _coming(self, one: Coming, wide: int, now: Micros) -> Text:
+    def _coming(self, one: Coming, now: Micros) -> Row:
         when = moment(one.at - one.at % 1_000, now, self._zone)
         note = f"   {plain(one.note)}" if one.note else ""
-        return Text(f"{_padded(one.job, wide)}  {when:<12}  in {_rough(one.at - now)}{note}")
+        return Row(one.job, when, Text(f"in {_rough(one.at - now)}{note}"))
 
-    def _running_lines(self, running: Sequence[Running], rows: int, wide: int, now: Micros) -> list[Text]:
+    def _under_way(self, running: Sequence[Running], rows: int, now: Micros) -> list[Row | Text]:
         if not running:
             return [Text("nothing", "dim")]
         shown = running if len(running) <= rows else running[: rows - 1]
-        drawn = [_under_way(one, wide, now) for one in shown]
+        drawn: list[Row | Text] = [_attempt(one, now) for one in shown]
         if len(shown) < len(running):
             more = f"{count(len(running) - len(shown), 'attempt')}"
             drawn.append(Text(f"… and {more} more, on {len(running)} of {count(self._seats, 'seat')}", "dim"))
         return drawn
 
-    def _counts(self) -> Text:
+    def _counts(self, width: int | None = None) -> Text:
+        """What was counted; where that is too wide, without what never happened."""
+        line = self._counted(all_of_them=True)
+        return line if width is None or line.cell_len <= width else self._counted(all_of_them=False)
+
+    def _counted(self, *, all_of_them: bool) -> Text:
         total = self._counters.total()
         verdicts = total.verdicts
         parts = [
-            (f"{total.started} started", ""),
-            (f"{verdicts['succeeded']} succeeded", "green" if verdicts["succeeded"] else ""),
-            (f"{verdicts['failed']} failed", "yellow" if verdicts["failed"] else ""),
-            (f"{verdicts['dead']} dead", "bold red" if verdicts["dead"] else ""),
-            (f"{total.skipped} skipped", "yellow" if total.skipped else ""),
+            (total.started, "started", ""),
+            (verdicts["succeeded"], "succeeded", "green"),
+            (verdicts["failed"], "failed", "yellow"),
+            (verdicts["dead"], "dead", "bold red"),
+            (total.skipped, "skipped", "yellow"),
         ]
+        shown = [one for one in parts if one[0] or all_of_them] or parts[:1]
         line = Text.assemble((f"{'so far':<{_LABEL}}", "bold"))
-        line.append_text(Text(", ").join(Text(words, style) for words, style in parts))
+        line.append_text(Text(", ").join(Text(f"{n} {word}", style if n else "") for n, word, style in shown))
         half, most = total.late.quantile(0.5), total.late.quantile(0.99)
         if half is not None and most is not None:
             line.append(f"; late p50 {length(half)}, p99 {length(most)}", "")
@@ -248,52 +263,53 @@ def _shared(room: int, asked: dict[str, int]) -> dict[str, int]:
     return rows
 
 
-def _labelled(label: str, lines: list[Text]) -> list[Text]:
-    heads = [label, *[""] * len(lines)]
-    return [Text.assemble((f"{head:<{_LABEL}}", "bold"), line) for head, line in zip(heads, lines, strict=False)]
+def _aligned(parts: Mapping[str, Sequence[Row | Text]]) -> list[Text]:
+    """The rows of all parts in the same columns, each part with its name in front of the first."""
+    rows = [row for part in parts.values() for row in part if isinstance(row, Row)]
+    name = min(max((cell_len(plain(row.job)) for row in rows), default=0), _WIDEST_NAME)
+    which = max((len(row.which) for row in rows), default=0)
+    drawn = []
+    for label, part in parts.items():
+        for number, row in enumerate(part):
+            line = Text.assemble((f"{label if not number else '':<{_LABEL}}", "bold"))
+            if isinstance(row, Row):
+                line.append(f"{_padded(row.job, name)}  {row.which:<{which}}  ", "")
+            drawn.append(line.append_text(row.rest if isinstance(row, Row) else row))
+    return drawn
 
 
 def _padded(name: str, wide: int) -> str:
     """A name from outside, made harmless, and exactly so wide."""
     shown = plain(name)
-    return shown if cell_len(shown) == wide else _cut(shown, wide)
+    return set_cell_size(shown, wide) if cell_len(shown) <= wide else set_cell_size(shown, wide - 1) + "…"
 
 
-def _cut(text: str, wide: int) -> str:
-    return set_cell_size(text, wide) if cell_len(text) <= wide else set_cell_size(text, wide - 1) + "…"
-
-
-def _under_way(one: Running, wide: int, now: Micros) -> Text:
-    lease, job = one.lease, one.lease.record.job
-    tries = f" of {job.retry.attempts}" if lease.failures else ""
-    number = f"attempt {lease.attempt}{tries}"
-    about = f"{_padded(job.name, wide)}  {f'run {lease.run_id}':<12}  {_rough(now - one.started_at):<9}  {number:<9}"
-    line = Text(about)
+def _attempt(one: Running, now: Micros) -> Row:
+    lease = one.lease
+    rest = Text(f"{_rough(now - one.started_at):<9}  attempt {lease.attempt}")
     if one.progress is not None:
-        line.append("  ")
-        line.append_text(_progress(one.progress))
-    return line
+        rest.append("  ").append_text(_progress(one.progress))
+    return Row(lease.record.job.name, f"run {lease.run_id}", rest)
 
 
 def _progress(progress: Progress) -> Text:
     if not progress.of:
         return Text(f"{progress.done:g} done")
     full = min(_BAR, max(0, int(_BAR * progress.done / progress.of)))
-    bar = Text.assemble(("━" * full, "green"), ("━" * (_BAR - full), "dim"))
+    bar = Text.assemble(("━" * full, "green"), ("─" * (_BAR - full), "dim"))
     return bar.append(f"  {progress.done:g} of {progress.of:g}", "")
 
 
-def _ended(finish: Finish, word: str, wide: int) -> Text:
+def _ended(finish: Finish, word: str) -> Row:
     lease = finish.lease
-    line = Text(f"{_padded(lease.record.job.name, wide)}  {f'run {lease.run_id}':<12}  ")
-    line.append(f"{word:<9}", _TONES.get(word, ""))
+    line = Text.assemble((f"{word:<9}", _TONES.get(word, "")))
     if finish.started_at:
         late, took = finish.started_at - lease.due_at, finish.ended_at - finish.started_at
         line.append(f"  +{length(max(0, late))} late, {'in' if word == 'succeeded' else 'after'} {length(took)}", "")
     why = finish.verdict.error or finish.verdict.reason
     if why and word != "succeeded":
         line.append(f": {plain(why)}", "")
-    return line
+    return Row(lease.record.job.name, f"run {lease.run_id}", line)
 
 
 def _rough(micros: Micros) -> str:
