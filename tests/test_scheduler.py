@@ -397,7 +397,7 @@ async def test_the_jobs_of_a_program_are_there_after_a_restart_and_edits_are_not
 
         watch = Watch(sched)
         async with sched:
-            [put] = watch.of(JobPut)
+            [put] = await watch.until_count(JobPut, 1)
             changes.append((put.change, put.revision))
     assert changes == [("created", 1), ("unchanged", 1), ("changed", 2)]
 
