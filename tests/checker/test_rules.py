@@ -222,6 +222,14 @@ def test_what_is_alive_and_well_passes():
     assert check(run_at(calm(), 120, 120, 121).events, only=[rule for rule in RULES if rule.startswith("L")]) == []
 
 
+@pytest.mark.parametrize(("released", "judged"), [(8, True), (9, False)])
+def test_a_backlog_that_a_resume_lets_go_is_not_asked_to_start_at_once(released, judged):
+    story = run_at(calm(), 120, 125, 126).add(110, "pause", job_id=1, until=None, marks={}, answer=[0, 0, 0])
+    story.events[0]["settings"] = story.events[0]["settings"] | {"seats": 8}
+    story.add(122, "resume", job_id=1, marks={}, slots=[], skips=[], released=released, windows=[])
+    assert bool(check(renumbered(story).events, only=["L3"])) == judged
+
+
 def test_every_rule_has_something_to_catch():
     from tests.checker.test_dependencies import BAD as AFTER
     from tests.checker.test_effects import BAD as EFFECTS

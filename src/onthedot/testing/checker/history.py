@@ -6,7 +6,7 @@ they tell of; `start` and `end` by the job itself: **the job is the oracle, not 
 
 | src | ev | beside the above |
 |---|---|---|
-| nemesis | begin | `settings` (lengths in µs), `seed` |
+| nemesis | begin | `settings` (lengths in µs, `seats`), `seed` |
 | nemesis | nemesis | `fault`: what was done; `on` whom, `kind`, `length` (µs) |
 | nemesis | heal, over | from `heal` on nothing is broken; `over` is the last line |
 | worker | boot, exit | `how` (exit: crash, stopped, failed) |

@@ -205,7 +205,8 @@ class Node:
 
 
 def lengths(settings: Settings) -> dict[str, int]:
-    """What the checker must know of the settings, in µs."""
+    """What the checker must know of the settings, in µs; and the seats of a node."""
     names = ("node_ttl", "beat_every", "term_ttl", "reap_every", "plan_every", "poll_every", "lookahead", "lapse")
     kept = {"kept": settings.retention.age or 0, "kept_failures": settings.retention.failures_age or 0}
-    return {name: getattr(settings, name) for name in names} | kept | {"longest": round(LONGEST * SECOND)}
+    more = {"longest": round(LONGEST * SECOND), "seats": settings.seats}
+    return {name: getattr(settings, name) for name in names} | kept | more
