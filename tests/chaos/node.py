@@ -45,7 +45,8 @@ class Orders:
         """Production's, with leases of the given length and what hangs on them; and room for everything at once."""
         given = Settings(node_id=self.name, roles=tuple(self.roles), seats=512, ahead=512)
         given = given.with_leases(round(self.lease * SECOND))
-        return replace(given, lookahead=max(3 * SECOND, 3 * given.term_ttl), expire_every=SECOND // 2)
+        lookahead = max(3 * SECOND, 3 * given.term_ttl)
+        return replace(given, lookahead=lookahead, plan_every=lookahead // 6, expire_every=SECOND // 2)
 
 
 class WrongClock(SystemClock):

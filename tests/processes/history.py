@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,14 @@ def events_of(
     runs: Iterable[RunRecord],
     attempts: Mapping[int, list[AttemptRecord]],
     journal: Path,
+    *,
+    lag: int = 0,
 ) -> list[Event]:
-    """The events of all runs, in the order of their instants; what the store did comes before what a job noted then."""
+    """The events of all runs, in the order of their instants; what the store did comes before what a job noted then.
+
+    On a store elsewhere a node knows the time only about, and what a write sees may be younger than the instant at
+    which it began: instants that contradict the order of things by no more than `lag` are put right.
+    """
     found = [(0, 0, _event("nemesis", "begin", settings=lengths(lived_by)))]
     ids: dict[tuple[str, str], int] = {}
     for record in jobs:
@@ -54,17 +61,31 @@ def events_of(
         ids[job.namespace, job.name] = record.id
         edit = {"job": job.name, "job_id": record.id, "rev": record.revision, "change": "created", "marks": {}}
         found.append((0, 1, _event("store", "edit", definition=encode(job), **edit)))
+    noted = _of_journal(journal)
+    last = {(event["run"], event["fence"]): at for at, _, event in noted}
     for run in runs:
-        found += _of_run(run, ids[run.namespace, run.job], attempts[run.id])
+        found += _of_run(run, ids[run.namespace, run.job], [_in_order(one, run, last, lag) for one in attempts[run.id]])
     joined = {event["inc"] for _, _, event in found if "inc" in event}
     found += [(0, 2, _event("store", "join", inc=name, ttl=_FOR_EVER)) for name in joined]
-    found += _of_journal(journal)
+    found += noted
     ordered = sorted(found, key=lambda entry: entry[:2])
     return [event | {"seq": seq, "t_store": at, "t_mono": at} for seq, (at, _, event) in enumerate(ordered, 1)]
 
 
 def _event(src: str, ev: str, **facts: Any) -> Event:
     return {"src": src, "ev": ev, "node": "", **facts}
+
+
+def _in_order(attempt: AttemptRecord, run: RunRecord, noted: Mapping[tuple[int, int], int], lag: int) -> AttemptRecord:
+    """Made, armed, executed, ended: in this order, if the clocks do not contradict it by more than the lag. What was lost
+    may well be noted later: its node did not know."""
+    armed, ended = attempt.armed_at, attempt.ended_at
+    if 0 < run.created_at - armed <= lag:
+        armed = run.created_at
+    last = max(noted.get((attempt.run_id, attempt.fence), 0), armed)
+    if 0 < last - ended <= lag and attempt.outcome != "lost":
+        ended = last
+    return replace(attempt, armed_at=armed, ended_at=ended)
 
 
 def _of_run(run: RunRecord, job_id: int, attempts: list[AttemptRecord]) -> list[tuple[int, int, Event]]:
