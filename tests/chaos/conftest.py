@@ -14,7 +14,7 @@ def _timeline(timeline_kept: None) -> None:
     """Every test here may draw one."""
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty store."""
     if request.param == "sqlite":

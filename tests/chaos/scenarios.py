@@ -5,9 +5,14 @@ Each returns when the cluster has gone on for long enough; the instants that mat
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from onthedot.clock import SECOND
 from tests.chaos.cluster import Cluster
+from tests.chaos.proxy import Proxy
 from tests.processes.kit import Fault, Process, now, wait_until
+from tests.servers.postgres import PostgresServer
 
 
 def kill_the_planner(nodes: Cluster, *, calm: float, after: float) -> int:
@@ -56,3 +61,58 @@ def freeze_a_node(nodes: Cluster, *, leads: bool, calm: float, after: float) -> 
     sleeper.wait_for("NodeFenced", since=at)
     nodes.go_on(after, on=sleeper)
     return sleeper, fault
+
+
+def restart_the_server(nodes: Cluster, server: PostgresServer, *, calm: float, times: int) -> None:
+    """`restart -m immediate` under three nodes, again and again; each of them is back by itself."""
+    for name in ("a", "b", "c"):
+        nodes.boot(name)
+    for _ in range(times):
+        nodes.go_on(calm)
+        begin = now()
+        server.restart_immediately()
+        nodes.note("PostgreSQL", "restart", begin, now())
+        for node in nodes.nodes:
+            nodes.go_on(1, on=node)
+
+
+def pause_the_server(nodes: Cluster, server: PostgresServer, *, calm: float, seconds: float) -> None:
+    """Nothing answers for a while, and connections stay."""
+    for name in ("a", "b", "c"):
+        nodes.boot(name)
+    nodes.go_on(calm)
+    begin = now()
+    server.pause()
+    time.sleep(seconds)  # the fault itself
+    server.resume()
+    nodes.note("PostgreSQL", "pause", begin, now())
+    for node in nodes.nodes:
+        nodes.go_on(1, on=node)
+
+
+def break_a_cable(
+    nodes: Cluster, proxy: Proxy, url: str, *, fault: Callable[[Proxy], None], name: str, calm: float, lasts: float
+) -> Process:
+    """Something happens to one node's cable, and is over after a while; that node is back by itself. Which one."""
+    cabled = nodes.boot("cabled", url=url)
+    for other in ("b", "c"):
+        nodes.boot(other)
+    nodes.go_on(calm, on=cabled)
+    begin = now()
+    fault(proxy)
+    nodes.go_on(lasts)
+    proxy.heal()
+    nodes.note(cabled.name, name, begin, now())
+    nodes.go_on(1, on=cabled)
+    return cabled
+
+
+def set_clocks_wrong(nodes: Cluster, *, minutes: float, seconds: float) -> None:
+    """One node that leads is ahead, one is behind, one is right."""
+    nodes.boot("ahead", clock_ahead=60 * minutes)
+    nodes.boot("behind", clock_ahead=-60 * minutes)
+    nodes.boot("right")
+    nodes.note("ahead", f"+{minutes:g} min", nodes.began, nodes.began)
+    nodes.note("behind", f"-{minutes:g} min", nodes.began, nodes.began)
+    for node in nodes.nodes:
+        nodes.go_on(seconds / 3, on=node)

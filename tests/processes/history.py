@@ -77,8 +77,8 @@ def _event(src: str, ev: str, **facts: Any) -> Event:
 
 
 def _in_order(attempt: AttemptRecord, run: RunRecord, noted: Mapping[tuple[int, int], int], lag: int) -> AttemptRecord:
-    """Made, armed, executed, ended: in this order, if the clocks do not contradict it by more than the lag. What was lost
-    may well be noted later: its node did not know."""
+    """Made, armed, executed, ended: in this order, if the clocks do not contradict it by more than the lag. What was
+    lost may well be noted later: its node did not know."""
     armed, ended = attempt.armed_at, attempt.ended_at
     if 0 < run.created_at - armed <= lag:
         armed = run.created_at

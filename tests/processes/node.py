@@ -142,7 +142,8 @@ def tell(event: Event) -> None:
 
 def say(kind: str, about: object = "") -> None:
     """One line in one write: the engine's thread and the program's talk at the same time."""
-    os.write(1, f"{kind} {SystemClock().now()} {about}\n".encode())
+    line = " ".join(str(about).splitlines())
+    os.write(1, f"{kind} {SystemClock().now()} {line}\n".encode())
 
 
 async def submit(sched: otd.Scheduler, journal: Journal, stop: asyncio.Event) -> None:

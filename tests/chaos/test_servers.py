@@ -1,0 +1,30 @@
+"""PostgreSQL is restarted, or falls silent, in the middle: nothing acknowledged is lost, all nodes are back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import scenarios, verdicts
+from tests.chaos.cluster import cluster, unnamed
+from tests.servers.postgres import PostgresServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+async def test_what_was_acknowledged_survives_restarts_of_the_server(postgres_server: PostgresServer, tmp_path: Path):
+    orders = unnamed(lease=6.0, ticks=20, errands=0.02)
+    with cluster(postgres_server.create_database(), tmp_path, orders) as nodes:
+        scenarios.restart_the_server(nodes, postgres_server, calm=2, times=3)
+        evidence = await nodes.evidence(nodes.settle())
+        verdicts.check_all(evidence)
+        assert len(evidence.notes.acknowledged) > 100
+
+
+async def test_a_server_that_falls_silent_for_longer_than_a_lease(postgres_server: PostgresServer, tmp_path: Path):
+    orders = unnamed(lease=3.0, ticks=20)
+    with cluster(postgres_server.create_database() + "?timeout=1", tmp_path, orders) as nodes:
+        scenarios.pause_the_server(nodes, postgres_server, calm=2, seconds=5)
+        evidence = await nodes.evidence(nodes.settle())
+        verdicts.check_all(evidence)
