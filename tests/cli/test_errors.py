@@ -46,8 +46,8 @@ Call = Callable[..., Result]
         ),
         (["jobs", "--store", "memory:"], "expected one that other processes can read, got 'memory:'"),
         (
-            ["jobs", "--store", "postgres://x"],
-            "store URL: expected 'memory:' or 'sqlite:///file.db', got 'postgres://x'",
+            ["jobs", "--store", "mysql://x"],
+            "store URL: expected 'memory:', 'sqlite:///file.db' or 'postgresql://host/database', got 'mysql://x'",
         ),
         (["jobs", "--store", "sqlite://gone.db"], "store URL: expected 'sqlite:///file.db'"),
         (["jobs", "--store", "memory:", "--db", "x.db"], "expected --store or --db, got both"),

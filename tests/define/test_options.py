@@ -155,7 +155,8 @@ async def test_a_submit_is_checked_before_it_is_stored():
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("postgres://x", "expected 'memory:' or 'sqlite:///file.db', got 'postgres://x'"),
+        ("mysql://x", "or 'postgresql://host/database', got 'mysql://x'"),
+        ("postgres://x?pooler=some", "option pooler: expected 'none' or 'transaction'"),
         ("sqlit:///x.db", "did you mean 'sqlite'?"),
         ("sqlite://x.db", "expected 'sqlite:///file.db'"),
         ("sqlite:///", "expected 'sqlite:///file.db'"),

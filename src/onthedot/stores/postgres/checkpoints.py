@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from onthedot.clock import Micros
 from onthedot.run import Checkpoint, Lease
 from onthedot.stores.base import LogRecord, Note
-from onthedot.stores.postgres.finish import plain
 from onthedot.stores.postgres.tables import Tables, find_checkpoints
-from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.postgres.transaction import Transaction, plain
 
 # Those of these leases under which a run is running, and stays so until the end of the transaction.
 HOLD_RUNNING = """

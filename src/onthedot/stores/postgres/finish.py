@@ -18,7 +18,7 @@ from onthedot.stores.base import Hint
 from onthedot.stores.postgres.dependencies import Ended, follow, lock_sets
 from onthedot.stores.postgres.gates import lock_gates_of, open_gates
 from onthedot.stores.postgres.partitions import make_room
-from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.postgres.transaction import Transaction, plain
 from onthedot.stores.postgres.triggers import with_slots
 from onthedot.verdict import Finish, Verdict
 
@@ -114,11 +114,6 @@ def check_moves(verdicts: Iterable[Verdict]) -> None:
         if verdict.state not in _AFTER_RUNNING:
             legal = ", ".join(sorted(_AFTER_RUNNING))
             raise StateError(f"verdict: expected a state that may follow running ({legal}), got {verdict.state}")
-
-
-def plain(text: str | None) -> str | None:
-    """A text as PostgreSQL can keep it: it knows no zero character."""
-    return text if text is None or "\0" not in text else text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def columns(finishes: Sequence[Finish]) -> list[list[Any]]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+import asyncpg
+
 from onthedot.clock import Micros, to_datetime, to_micros
+from onthedot.errors import StoreUnavailable
 from onthedot.stores.postgres.transaction import Transaction
 
 PARTITIONED = ("history", "attempts")
@@ -69,8 +72,18 @@ async def _make(tx: Transaction, table: str, month: int) -> None:
 
 
 async def drop_empty(tx: Transaction, until: Micros) -> list[str]:
-    """Drop partitions of months that were over by then and hold nothing any more; which. One at a time."""
-    await tx.db.execute("SET LOCAL lock_timeout = '100ms'")  # whoever comes behind us waits no longer
+    """Drop a partition of a month that was over by then and holds nothing any more; which, if there was one.
+
+    `StoreUnavailable` if somebody uses it. Tried once, and not for long: whoever comes meanwhile has to wait behind us.
+    """
+    try:
+        return await _drop_empty(tx, until)
+    except asyncpg.LockNotAvailableError as error:
+        raise StoreUnavailable(f"expected a partition that nobody uses, got {error}; it is dropped later") from error
+
+
+async def _drop_empty(tx: Transaction, until: Micros) -> list[str]:
+    await tx.db.execute("SET LOCAL lock_timeout = '100ms'")
     for table in PARTITIONED:
         for (name,) in await tx.rows(LIST_PARTITIONS, table):
             if begin_of(month_in(name) + 1) > until:

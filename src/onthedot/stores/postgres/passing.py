@@ -8,10 +8,10 @@ from __future__ import annotations
 from onthedot.clock import NEVER, Micros
 from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, RunState, Skipped
 from onthedot.stores.base import Hint
-from onthedot.stores.postgres.finish import end_waiting, plain
+from onthedot.stores.postgres.finish import end_waiting
 from onthedot.stores.postgres.gates import LEAVE_GATE, TAKE_GATE, leave_gate, lock_gates
 from onthedot.stores.postgres.rates import INHERIT_GRANT, keep_rate
-from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.postgres.transaction import Transaction, plain
 from onthedot.stores.postgres.triggers import with_slots
 
 LIST_HOLDERS = "SELECT run_id FROM gate_holders WHERE key = $1 ORDER BY run_id"

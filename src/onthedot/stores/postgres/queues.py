@@ -12,7 +12,7 @@ from onthedot.route import LEADER_ROUTES, PLACED_ROUTES, placed_incarnation, pla
 from onthedot.stores.base import Hint, Placement, Queue, Term, Unplaced
 from onthedot.stores.postgres.nodes import check_term
 from onthedot.stores.postgres.tables import Tables
-from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.postgres.transaction import Transaction, plain
 from onthedot.stores.queues import is_left_lying
 
 QUEUES = "queues"
@@ -87,7 +87,7 @@ class Queues(Tables):
         async def work(tx: Transaction) -> Queue:
             at = await tx.clock(now)
             await tx.lock_keys([QUEUES])
-            await tx.do(PAUSE, name, at, reason)
+            await tx.do(PAUSE, name, at, plain(reason))
             return await _find(tx, name)
 
         return await self.write(work)

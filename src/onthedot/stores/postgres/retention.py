@@ -130,7 +130,8 @@ class Retention(Tables):
         pruned = await self.write(work)
         if not pruned.more and cut.job_id is None:
             with suppress(StoreUnavailable):  # somebody reads it: next time
-                await self.write(lambda tx: drop_empty(tx, cut.until[0]))
+                dropped = await self.write(lambda tx: drop_empty(tx, cut.until[0]))
+                self.months = frozenset() if dropped else self.months
         return pruned
 
     async def find_crowded(self, keep: int, *, after: int = 0, limit: int = 100_000) -> Crowded:

@@ -80,7 +80,7 @@ class Tables:
         self._ids = RandomIds()
         self._sender = self._ids.token()[:16]
         self._homes: dict[asyncio.AbstractEventLoop, Home] = {}
-        self._listener: Listener | None = None
+        self.listener: Listener | None = None
         self._closed = False
 
     @property
@@ -95,8 +95,8 @@ class Tables:
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
             raise translate(error, self.address.shown) from error
         if self.address.listen_dsn is not None and not self._read_only:
-            self._listener = Listener(self.address, self._sender, self.hints)
-            self._listener.start()
+            self.listener = Listener(self.address, self._sender, self.hints)
+            self.listener.start()
 
     async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """A transaction that writes. What it answers has been committed.
@@ -127,7 +127,10 @@ class Tables:
             raise translate(error, self.address.shown) from error
 
     async def at_once(self, statement: str, *values: object, hint: Hint) -> list[Any]:
-        """One statement that is a transaction of its own, and the hint to send if it has changed something."""
+        """One statement that is a transaction of its own, and the hint to send if it has changed something.
+
+        If there is no partition for what it writes, it changes nothing: the long way makes one.
+        """
 
         async def work(tx: Transaction) -> list[Any]:
             rows = await tx.rows(statement, *values)
@@ -146,6 +149,9 @@ class Tables:
                 raise
             home.connections.give_back(db)
         except Exception as error:
+            if is_missing_partition(error):
+                self.months = frozenset()
+                return []
             if may_try_again(error):
                 return await self.write(work)
             raise translate(error, self.address.shown) from error
@@ -194,9 +200,9 @@ class Tables:
     async def close(self) -> None:
         """Send the last hints and let go of the connections. Whatever was acknowledged stays. Twice is fine."""
         self._closed = True
-        if self._listener is not None:
-            await self._listener.close()
-            self._listener = None
+        if self.listener is not None:
+            await self.listener.close()
+            self.listener = None
         homes, self._homes = self._homes, {}
         for loop, home in homes.items():
             if loop is asyncio.get_running_loop():

@@ -32,6 +32,17 @@ SHARE_KEY = "SELECT pg_advisory_xact_lock_shared(hashtextextended(current_schema
 Row = Sequence[Any]
 
 
+def plain(text: str | None) -> str | None:
+    """What a handler or a person has written, as PostgreSQL can keep it: no zero character, and no half of a pair.
+
+    >>> plain("fine"), plain("a\\0b\\ud800")
+    ('fine', 'a?b?')
+    """
+    if text is None or (text.isascii() and "\0" not in text):
+        return text
+    return text.replace("\0", "?").encode("utf-8", "replace").decode()
+
+
 class Transaction:
     """One transaction. `months`: partitions that were made in it, and are there once it is committed."""
 

@@ -111,13 +111,16 @@ class Listener:
     async def _listen_once(self, *, missed: bool) -> None:
         """Until the connection is lost. What came before it was made is missed: then everybody looks once."""
         db = await connect(self._address.listen_dsn or self._address.dsn, self._address)
+        lost = asyncio.Event()
         try:
+            db.add_termination_listener(lambda _: lost.set())
             await db.add_listener(channel_of(self._address), self._heard)
             self.listening.set()
             if missed:
                 self._send(KINDS)
-            while not db.is_closed():
-                await asyncio.sleep(ALIVE_EVERY)
+            while not lost.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(lost.wait(), ALIVE_EVERY)
                 await db.execute("SELECT 1")
         finally:
             db.terminate()

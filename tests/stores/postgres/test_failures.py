@@ -1,0 +1,160 @@
+"""Servers that are away, slow or restarted; calls that are cancelled. What is told, and what goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import psycopg
+import pytest
+
+from onthedot.errors import StateError, StoreUnavailable, StoreUnusable
+from onthedot.stores.base import Node
+from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.postgres.transaction import Transaction
+from tests.servers.postgres import PostgresServer
+
+TTL = 10_000_000
+
+
+def backends(url: str) -> int:
+    """How many sessions of ours the server has, which do not work for somebody who has gone."""
+    statement = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'onthedot' AND state <> 'idle'"
+    with psycopg.connect(url, autocommit=True) as db:
+        [[count]] = db.execute(statement)
+    return int(count)
+
+
+async def test_nobody_listens_there():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}/shop: expected a server that answers"):
+        await PostgresStore.open(f"postgresql://me:secret@127.0.0.1:{port}/shop")
+
+
+async def test_a_wrong_password_and_a_missing_database_will_not_get_better(postgres_url: str):
+    wrong = psycopg.conninfo.conninfo_to_dict(postgres_url)
+    place = f"127.0.0.1:{wrong['port']}"
+    with pytest.raises(StoreUnusable, match="does not let this user in") as refused:
+        await PostgresStore.open(f"postgresql://onthedot:wrong@{place}/{wrong['dbname']}")
+    assert "wrong" not in str(refused.value).split("(")[0]
+    with pytest.raises(StoreUnusable, match="there is no such database"):
+        await PostgresStore.open(postgres_url.replace(str(wrong["dbname"]), "nowhere"))
+
+
+async def test_a_restarted_server_is_found_again(postgres_server: PostgresServer):
+    store = await PostgresStore.open(postgres_server.create_database())
+    await store.register(Node(id="node", incarnation="one"), ttl=TTL)
+    postgres_server.restart_immediately()
+    for _ in range(100):
+        try:
+            beat = await store.beat("one", ttl=TTL)
+        except StoreUnavailable:
+            continue
+        break
+    else:
+        raise AssertionError("the store did not come back")
+    assert beat.lease_until == beat.now + TTL
+    postgres_server.stop()
+    with pytest.raises(StoreUnavailable, match="ask again"):
+        await store.beat("one", ttl=TTL)
+    postgres_server.start()
+    await asyncio.sleep(0)
+    for _ in range(100):
+        try:
+            await store.beat("one", ttl=TTL)
+        except StoreUnavailable:
+            continue
+        break
+    await store.close()
+
+
+async def test_a_frozen_server_is_given_up_in_time(postgres_server: PostgresServer):
+    store = await PostgresStore.open(postgres_server.create_database() + "?timeout=0.5")
+    await store.register(Node(id="node", incarnation="one"), ttl=TTL)
+    postgres_server.pause()
+    with pytest.raises(StoreUnavailable, match="expected an answer in time"):
+        await store.beat("one", ttl=TTL)
+    postgres_server.resume()
+    for _ in range(100):
+        try:
+            await store.beat("one", ttl=TTL)
+        except StoreUnavailable:
+            continue
+        break
+    await store.close()
+
+
+async def test_a_call_that_is_cancelled_leaves_its_connection_to_nobody(store: PostgresStore, empty_url: str):
+    """What the server was asked for is undone, and the next call reads its own answer."""
+    asked = asyncio.Event()
+
+    async def work(tx: Transaction) -> None:
+        await tx.do("INSERT INTO queues (name) VALUES ('half done')")
+        asked.set()
+        await tx.rows("SELECT pg_sleep(60)")
+
+    task = asyncio.create_task(store.write(work))
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.gather(*(store.read(lambda tx, n=n: tx.value("SELECT $1::int", n)) for n in range(5))) == [
+        *range(5)
+    ]
+    assert await store.list_queues() == []
+
+
+async def test_a_transaction_that_others_keep_from_passing_is_made_again(store: PostgresStore):
+    """Two that lock the same rows in opposite orders: the server ends one, and it is made anew."""
+    await store.pause_queue("a", reason="")
+    await store.pause_queue("b", reason="")
+    meet = asyncio.Barrier(2)
+    tries = 0
+
+    async def lock(names: str) -> None:
+        async def work(tx: Transaction) -> None:
+            nonlocal tries
+            tries += 1
+            for place, name in enumerate(names):
+                await tx.rows("SELECT 1 FROM queues WHERE name = $1 FOR UPDATE", name)
+                if place == 0 and tries <= 2:
+                    await meet.wait()
+            await tx.do("UPDATE queues SET reason = reason || $1", names[0])
+
+        await store.write(work)
+
+    await asyncio.gather(lock("ab"), lock("ba"))
+    assert tries == 3
+    assert sorted(queue.reason for queue in await store.list_queues())[0] in ("ab", "ba")
+
+
+async def test_when_all_connections_are_in_use_it_says_so(empty_url: str):
+    store = await PostgresStore.open(f"{empty_url}?connections=2&timeout=0.3")
+    leave = asyncio.Event()
+
+    async def stay(tx: Transaction) -> None:
+        await leave.wait()
+
+    busy = [asyncio.create_task(store.write(stay)) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(StoreUnavailable, match="expected one of 2 connections to be free"):
+        await store.list_jobs()
+    leave.set()
+    await asyncio.gather(*busy)
+    assert await store.list_jobs() == []
+    await store.close()
+
+
+async def test_a_closed_store_says_so_and_leaves_nothing_behind(store: PostgresStore, empty_url: str):
+    await store.list_jobs()
+    await store.close()
+    await store.close()
+    with pytest.raises(StateError, match="it was closed; open it again"):
+        await store.list_jobs()
+    assert backends(empty_url) == 0
+
+
+async def test_text_that_the_server_cannot_keep_is_kept_as_well_as_it_can(store: PostgresStore):
+    queue = await store.pause_queue("mail", reason="a\0b")
+    assert queue.reason == "a?b"

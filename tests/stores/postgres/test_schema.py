@@ -1,0 +1,98 @@
+"""The tables: what the migrations make is what the snapshot says."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.resources import files
+
+import psycopg
+import pytest
+
+from onthedot.errors import StoreUnusable
+from onthedot.stores import migrating
+from onthedot.stores.migrating import Migration
+from onthedot.stores.postgres import PostgresStore, schema
+from onthedot.stores.postgres.triggers import IS_NO_SLOT
+
+REGENERATE = "the way to write the snapshot anew is in onthedot/stores/postgres/schema.py"
+STEPS = migrating.load(schema.DRIVER)
+
+
+def do(url: str, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url, autocommit=True) as db:
+        found = db.execute(statement.encode())
+        return found.fetchall() if found.description else []
+
+
+async def test_a_new_schema_is_what_the_snapshot_says(postgres_url: str):
+    kept = files("onthedot.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
+    assert await schema.snapshot(postgres_url) == kept, REGENERATE
+    assert await schema.snapshot(f"{postgres_url}?schema=another") == kept
+
+
+def test_the_schema_tells_slots_by_the_same_words():
+    """Else the index of submitted runs would serve nobody, and a finished submit be made again."""
+    [index] = [line for line in STEPS[0].sql.splitlines() if "INDEX history_submitted" in line]
+    assert index.endswith(f"WHERE {IS_NO_SLOT};")
+
+
+async def test_many_who_open_it_at_once_make_it_once(postgres_url: str):
+    stores = await asyncio.gather(*(PostgresStore.open(postgres_url) for _ in range(6)))
+    for store in stores:
+        await store.close()
+    assert do(postgres_url, "SELECT number, name FROM onthedot.migrations") == [(1, "first_schema")]
+
+
+async def test_two_schemas_of_a_database_are_two_stores(postgres_url: str):
+    one = await PostgresStore.open(postgres_url)
+    other = await PostgresStore.open(f"{postgres_url}?schema=other")
+    await one.pause_queue("mail", reason="here only")
+    assert [queue.name for queue in await one.list_queues()] == ["mail"]
+    assert await other.list_queues() == []
+    await one.close()
+    await other.close()
+
+
+async def test_the_next_step_is_applied_once_and_kept_whole(postgres_url: str, monkeypatch: pytest.MonkeyPatch):
+    await (await PostgresStore.open(postgres_url)).close()
+    more = Migration(2, "more", "CREATE TABLE more (a integer); INSERT INTO more VALUES (1);")
+    broken = Migration(3, "broken", "CREATE TABLE most (a integer); INSERT INTO nowhere VALUES (1);")
+    monkeypatch.setattr(migrating, "load", lambda driver: [*STEPS, more, broken])
+    for _ in range(2):
+        with pytest.raises(StoreUnusable, match="nowhere"):
+            await PostgresStore.open(postgres_url)
+    assert do(postgres_url, "SELECT a FROM onthedot.more") == [(1,)]
+    assert do(postgres_url, "SELECT to_regclass('onthedot.most')") == [(None,)]
+    monkeypatch.undo()
+    with pytest.raises(StoreUnusable, match="expected version 1 or older, got 2: a newer onthedot wrote it"):
+        await PostgresStore.open(postgres_url)
+
+
+async def test_what_is_another_programs_is_left_alone(postgres_url: str):
+    do(postgres_url, "CREATE SCHEMA onthedot; CREATE TABLE onthedot.theirs (a integer)")
+    with pytest.raises(StoreUnusable, match=r"another program \(1 tables and indexes\); name another one with"):
+        await PostgresStore.open(postgres_url)
+
+
+async def test_for_reading_only_it_must_be_there(postgres_url: str):
+    with pytest.raises(StoreUnusable, match="expected version 1, got 0; 'onthedot up' brings it up to date"):
+        await PostgresStore.open(postgres_url, read_only=True)
+    assert do(postgres_url, "SELECT to_regnamespace('onthedot')") == [(None,)]
+    await (await PostgresStore.open(postgres_url)).close()
+    store = await PostgresStore.open(postgres_url, read_only=True)
+    assert await store.list_jobs() == []
+    with pytest.raises(StoreUnusable, match="opened for reading only"):
+        await store.pause_queue("mail", reason="")
+    await store.close()
+
+
+async def test_a_user_without_the_right_to_create_can_use_what_is_there(postgres_url: str):
+    await (await PostgresStore.open(postgres_url)).close()
+    grants = "GRANT USAGE ON SCHEMA onthedot TO clerk; GRANT ALL ON ALL TABLES IN SCHEMA onthedot TO clerk"
+    do(postgres_url, f"CREATE ROLE clerk LOGIN PASSWORD 'x'; {grants}")
+    try:
+        store = await PostgresStore.open(postgres_url.replace(postgres_url.split("//")[1].split("@")[0], "clerk:x"))
+        assert (await store.pause_queue("mail", reason="")).name == "mail"
+        await store.close()
+    finally:
+        do(postgres_url, "DROP OWNED BY clerk; DROP ROLE clerk")

@@ -1,0 +1,51 @@
+"""What a URL says, and what it may not say."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from onthedot.errors import DefinitionError
+from onthedot.stores.opening import open_store
+from onthedot.stores.postgres.url import read_url
+
+
+def test_our_options_are_ours_and_all_others_go_to_the_library():
+    url = "postgresql://me:secret@db:6432/shop?schema=jobs&sslmode=verify-full&sslrootcert=%2Fca.pem&pooler=transaction"
+    address = read_url(url + "&listen_url=postgresql%3A%2F%2Fdb%2Fshop&connections=4&timeout=2.5")
+    assert address.dsn == "postgresql://me:secret@db:6432/shop?sslmode=verify-full&sslrootcert=%2Fca.pem"
+    assert (address.schema, address.pooled, address.connections, address.timeout) == ("jobs", True, 4, 2.5)
+    assert address.listen_dsn == "postgresql://db/shop"
+
+
+def test_a_password_is_shown_to_nobody():
+    assert read_url("postgres://me:secret@db/shop?password=x").shown == "postgres://me:***@db/shop"
+
+
+def test_nobody_listens_through_a_pooler():
+    assert read_url("postgresql://db/shop?pooler=transaction").listen_dsn is None
+    assert read_url("postgresql://db/shop").listen_dsn == "postgresql://db/shop"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("schema=Shop", "option schema: expected a name of small letters, digits and underscores, got 'Shop'"),
+        ("schema=a;drop", "got 'a;drop'"),
+        ("pooler=session", "option pooler: expected 'none' or 'transaction'"),
+        ("connections=many", "option connections: expected a number from 2 on, got 'many'"),
+        ("connections=1", "option connections: expected a number from 2 to 1000, got '1'"),
+        ("timeout=0", "option timeout: expected a number from 0.1 to 1000, got '0'"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: str, words: str):
+    with pytest.raises(DefinitionError, match="store URL, option") as refused:
+        read_url(f"postgresql://db/shop?{options}")
+    assert words in str(refused.value)
+
+
+async def test_without_the_library_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(DefinitionError, match=r"pip install 'onthedot\[postgres\]'"):
+        await open_store("postgresql://db/shop")

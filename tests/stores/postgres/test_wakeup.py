@@ -1,0 +1,108 @@
+"""Hints cross between processes, a few times a second at the most; losing them costs latency only."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+
+from onthedot.stores.base import Hint, Node
+from onthedot.stores.postgres import PostgresStore
+from tests.servers.postgres import PostgresServer
+
+TTL = 10_000_000
+END_LISTENERS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE query LIKE '%LISTEN%' AND datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+def heard_by(store: PostgresStore) -> list[str]:
+    heard: list[str] = []
+    store.hints.listen(lambda hint: heard.append(hint.kind))
+    return heard
+
+
+async def until(heard: list[str], kind: str) -> None:
+    for _ in range(2_000):
+        if kind in heard:
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"expected to hear {kind}, heard {heard}")
+
+
+async def listening(*stores: PostgresStore) -> None:
+    for store in stores:
+        assert store.listener is not None
+        await asyncio.wait_for(store.listener.listening.wait(), 10)
+
+
+async def test_what_one_commits_another_hears(stores: list[PostgresStore]):
+    await listening(*stores)
+    mine, others = heard_by(stores[0]), [heard_by(store) for store in stores[1:]]
+    await stores[0].resume_queue("mail")
+    for heard in others:
+        await until(heard, "runs")
+    await asyncio.sleep(0.05)
+    assert mine == ["runs"]  # once: at its commit, and not again by the server
+
+
+async def test_a_beat_wakes_nobody(stores: list[PostgresStore]):
+    await listening(*stores)
+    heard = heard_by(stores[1])
+    await stores[0].register(Node(id="node", incarnation="one"), ttl=TTL)
+    await stores[0].beat("one", ttl=TTL)
+    await stores[0].probe()
+    await until(heard, "cancels")
+    assert heard == ["cancels"]
+
+
+async def test_many_commits_are_few_notices(stores: list[PostgresStore]):
+    await listening(*stores)
+    heard = heard_by(stores[1])
+    for number in range(60):
+        await stores[0].resume_queue(f"queue{number}")
+    await stores[0].probe()
+    await until(heard, "cancels")
+    assert heard.count("runs") < 40
+
+
+async def test_who_closes_at_once_is_heard_still(stores: list[PostgresStore], empty_url: str):
+    """A command that submits and ends."""
+    await listening(*stores)
+    heard = heard_by(stores[0])
+    brief = await PostgresStore.open(empty_url)
+    for number in range(5):
+        await brief.resume_queue(f"queue{number}")
+    await brief.probe()
+    await brief.close()
+    await until(heard, "cancels")
+
+
+async def test_who_was_cut_off_looks_once_when_it_is_back(store: PostgresStore, empty_url: str):
+    await listening(store)
+    heard = heard_by(store)
+    with psycopg.connect(empty_url, autocommit=True) as db:
+        db.execute(END_LISTENERS)
+    await until(heard, "terms")
+    assert {"runs", "schedules", "cancels", "terms", "ends"} <= set(heard)
+
+
+async def test_hints_go_on_after_a_restart(postgres_server: PostgresServer):
+    url = postgres_server.create_database()
+    one, other = await PostgresStore.open(url), await PostgresStore.open(url)
+    await listening(one, other)
+    postgres_server.restart_immediately()
+    heard = heard_by(other)
+    await until(heard, "ends")  # back, and looking once
+    heard.clear()
+    one.hints.send(Hint("runs", 0))  # here only
+    for _ in range(200):
+        try:
+            await one.resume_queue("mail")
+            break
+        except Exception:  # noqa: BLE001 - until it is back
+            await asyncio.sleep(0.01)
+    await until(heard, "runs")
+    await one.close()
+    await other.close()
