@@ -23,6 +23,7 @@ BREACHES = {
     "onthedot/stores/opening.py": "def open_store():\n    from onthedot.stores import sqlite\n",
     "onthedot/stores/memory.py": "",
     "onthedot/stores/sqlite/__init__.py": "",
+    "onthedot/stores/postgres/__init__.py": "",
     "onthedot/scheduler.py": "from onthedot.testing import clock",
     "onthedot/testing/__init__.py": "",
     "onthedot/testing/clock.py": "",

@@ -89,6 +89,9 @@ async def test_a_call_that_is_cancelled_leaves_its_connection_to_nobody(store: P
     """What the server was asked for is undone, and the next call reads its own answer."""
     asked = asyncio.Event()
 
+    async def echo(number: int) -> object:
+        return await store.read(lambda tx: tx.value("SELECT $1::int", number))
+
     async def work(tx: Transaction) -> None:
         await tx.do("INSERT INTO queues (name) VALUES ('half done')")
         asked.set()
@@ -99,9 +102,7 @@ async def test_a_call_that_is_cancelled_leaves_its_connection_to_nobody(store: P
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await asyncio.gather(*(store.read(lambda tx, n=n: tx.value("SELECT $1::int", n)) for n in range(5))) == [
-        *range(5)
-    ]
+    assert await asyncio.gather(*(echo(n) for n in range(5))) == [*range(5)]
     assert await store.list_queues() == []
 
 

@@ -238,7 +238,7 @@ async def _due(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> Iterator
     most = ask.seats + ask.extra + (len(ask.lease_ids) if ask.extra else 0)
     if not most:
         return iter(())
-    values = (now, sorted(ask.tasks), lines.paused, most)
+    values = (now, sorted(ask.tasks), lines.paused, most + 1)  # one more: then we know that there is more
     scans: list[list[Row]] = []
     if lines.plain:
         routes, levels = zip(*lines.plain, strict=True)

@@ -1,0 +1,54 @@
+"""Through PgBouncer in transaction mode: each transaction may have another session, and nothing leans on one."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import quote
+
+import pytest
+
+import onthedot as otd
+from onthedot.stores.postgres import PostgresStore
+from onthedot.testing import contract
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postgres import name_of
+
+
+@pytest.fixture
+def pooled_url(pgbouncer: PgBouncer, empty_url: str) -> str:
+    return f"{pgbouncer.url(name_of(empty_url))}?pooler=transaction"
+
+
+ONE_OF_EACH = list({check.slice: check for check in contract.checks()}.values())
+
+
+@pytest.mark.parametrize("check", ONE_OF_EACH, ids=str)
+async def test_contract(check: contract.Check, pooled_url: str):
+    store = await PostgresStore.open(pooled_url)
+    try:
+        await check(contract.Workbench(store))
+    finally:
+        await store.close()
+
+
+async def test_several_nodes_share_few_sessions(pooled_url: str):
+    """Twenty transactions at once, by two nodes."""
+    stores = [await PostgresStore.open(pooled_url) for _ in range(2)]
+    names = [f"queue{number}" for number in range(20)]
+    await asyncio.gather(*(stores[n % 2].pause_queue(name, reason=name) for n, name in enumerate(names)))
+    assert [queue.reason for queue in await stores[0].list_queues()] == sorted(names)
+    for store in stores:
+        await store.close()
+
+
+@pytest.mark.parametrize("listens", [False, True])
+async def test_a_scheduler_works_with_and_without_a_way_to_listen(pooled_url: str, empty_url: str, listens: bool):
+    sched = otd.Scheduler(pooled_url + (f"&listen_url={quote(empty_url, safe='')}" if listens else ""))
+
+    @sched.job
+    async def double(number: int = 0) -> int:
+        return number * 2
+
+    async with sched:
+        runs = [await sched.submit("double", {"number": n}) for n in range(5)]
+        assert [await run.result(timeout="20s") for run in runs] == [0, 2, 4, 6, 8]
