@@ -21,6 +21,11 @@ SELECT g.key FROM gate_holders g JOIN runs r ON r.id = g.run_id WHERE r.job_id =
 UNION SELECT blocked_on FROM runs WHERE job_id = $1 AND blocked_on IS NOT NULL
 """
 
+LIST_GATES_OF_QUEUE = """
+SELECT g.key FROM gate_holders g JOIN runs r ON r.id = g.run_id WHERE r.queue = $1
+UNION SELECT blocked_on FROM runs WHERE queue = $1 AND blocked_on IS NOT NULL
+"""
+
 LIST_HELD_GATES = "SELECT run_id, key FROM gate_holders WHERE run_id = ANY($1) AND ($2 OR NOT until_end)"
 
 TAKE_GATE = "INSERT INTO gate_holders (key, run_id, until_end) VALUES ($1, $2, $3)"
@@ -49,10 +54,18 @@ UNBLOCK_JOB = """
 UPDATE runs SET blocked_on = NULL, reason = '', ready_at = due_at WHERE job_id = $1 AND blocked_on IS NOT NULL
 """
 
-LIST_UNUSED_PLACES = """
-SELECT g.run_id, g.key FROM gate_holders g JOIN runs r ON r.id = g.run_id
-WHERE r.job_id = $1 AND r.state <> 'running' AND NOT g.until_end ORDER BY g.run_id, g.key
+UNBLOCK_QUEUE = """
+UPDATE runs SET blocked_on = NULL, reason = '', ready_at = due_at WHERE queue = $1 AND blocked_on IS NOT NULL
 """
+
+_UNUSED_PLACES = """
+SELECT g.run_id, g.key FROM gate_holders g JOIN runs r ON r.id = g.run_id
+WHERE r.{owner} = $1 AND r.state <> 'running' AND NOT g.until_end ORDER BY g.run_id, g.key
+"""
+
+LIST_UNUSED_PLACES = _UNUSED_PLACES.format(owner="job_id")
+
+LIST_UNUSED_PLACES_IN_QUEUE = _UNUSED_PLACES.format(owner="queue")
 
 
 async def lock_gates(tx: Transaction, keys: Iterable[str], *, late: bool = False) -> None:
@@ -108,7 +121,18 @@ async def stand_aside(tx: Transaction, job_id: int) -> None:
     may hold, and where they have to wait, is decided anew when they are armed."""
     await lock_gates_of_job(tx, job_id)
     await tx.do(UNBLOCK_JOB, job_id)
-    for run_id, key in await tx.rows(LIST_UNUSED_PLACES, job_id):
+    await _leave_places(tx, await tx.rows(LIST_UNUSED_PLACES, job_id))
+
+
+async def stand_aside_in(tx: Transaction, queue: str) -> None:
+    """The same for all runs of a queue."""
+    await lock_gates(tx, [key for (key,) in await tx.rows(LIST_GATES_OF_QUEUE, queue)])
+    await tx.do(UNBLOCK_QUEUE, queue)
+    await _leave_places(tx, await tx.rows(LIST_UNUSED_PLACES_IN_QUEUE, queue))
+
+
+async def _leave_places(tx: Transaction, places: Iterable[tuple[int, str]]) -> None:
+    for run_id, key in places:
         await lock_gates(tx, [key], late=True)
         await leave_gate(tx, key, run_id)
 

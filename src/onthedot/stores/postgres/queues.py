@@ -10,6 +10,7 @@ from typing import Any
 from onthedot.clock import NEVER, Micros
 from onthedot.route import LEADER_ROUTES, PLACED_ROUTES, placed_incarnation, placed_on, unranked
 from onthedot.stores.base import Hint, Placement, Queue, Term, Unplaced
+from onthedot.stores.postgres.gates import stand_aside_in
 from onthedot.stores.postgres.nodes import check_term
 from onthedot.stores.postgres.tables import Tables
 from onthedot.stores.postgres.transaction import Transaction, plain
@@ -86,6 +87,7 @@ class Queues(Tables):
     async def pause_queue(self, name: str, *, reason: str, now: Micros | None = None) -> Queue:
         async def work(tx: Transaction) -> Queue:
             at = await tx.clock(now)
+            await stand_aside_in(tx, name)
             await tx.lock_keys([QUEUES])
             await tx.do(PAUSE, name, at, plain(reason))
             return await _find(tx, name)
