@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.job import Call, Job
-from onthedot.run import NewRun, RunState
-from onthedot.testing import Harness, run_virtual
-
-START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+from onthedot.run import RunState
+from onthedot.stores.memory import MemoryStore
 
 
 async def test_a_job_in_a_queue_of_its_own_runs_without_any_setting():
@@ -36,8 +32,8 @@ async def test_a_job_that_is_put_later_runs_as_well():
         assert await (await sched.submit("late")).result(timeout="10s") == "sent"
 
 
-def program(settings: otd.Settings) -> otd.Scheduler:
-    sched = otd.Scheduler("memory:", settings=settings)
+def program(store: MemoryStore, settings: otd.Settings) -> otd.Scheduler:
+    sched = otd.Scheduler(store, settings=settings)
 
     @sched.job(queue="mail")
     async def receipt() -> None: ...
@@ -48,33 +44,28 @@ def program(settings: otd.Settings) -> otd.Scheduler:
     return sched
 
 
-def served(settings: otd.Settings) -> tuple[tuple[str, ...], dict[str, RunState]]:
-    """The queues that the node has registered, and what became of a run of each job."""
-
-    async def scenario() -> tuple[tuple[str, ...], dict[str, RunState]]:
-        harness = Harness(START)
-        await harness.start(program(settings))
-        for name in ("receipt", "other"):
-            record = await harness.store.get_job(name)
-            assert record is not None
-            await harness.store.submit([NewRun(record.id, "submit:1", harness.clock.now())])
-        await harness.advance("5s")
-        [node] = await harness.store.list_nodes()
-        runs = {name: (await harness.runs(name))[0].state for name in ("receipt", "other")}
-        await harness.stop()
-        return node.queues, runs
-
-    return run_virtual(scenario())
+async def served(settings: otd.Settings) -> tuple[tuple[str, ...], dict[str, RunState | None]]:
+    """The queues that the node has registered, and what became of a run of each job when one of the default queue has
+    ended that was submitted after them."""
+    store = MemoryStore()
+    sched = program(store, settings)
+    async with sched:
+        runs = {name: await sched.submit(name) for name in ("receipt", "other")}
+        await (await sched.submit("other")).result(timeout="10s")
+        if settings.queues is None:
+            await runs["receipt"].result(timeout="10s")
+        [node] = await store.list_nodes()
+        return node.queues, {name: await run.state() for name, run in runs.items()}
 
 
-def test_the_programs_own_queues_and_the_default_one_are_registered_and_served():
-    queues, runs = served(otd.Settings())
+async def test_the_programs_own_queues_and_the_default_one_are_registered_and_served():
+    queues, runs = await served(otd.Settings())
     assert queues == ("default", "mail")
     assert set(runs.values()) == {RunState.SUCCEEDED}
 
 
-def test_what_the_settings_say_is_all_that_is_served():
-    queues, runs = served(otd.Settings(queues=("default",)))
+async def test_what_the_settings_say_is_all_that_is_served():
+    queues, runs = await served(otd.Settings(queues=("default",)))
     assert queues == ("default",)
     assert runs == {"receipt": RunState.SCHEDULED, "other": RunState.SUCCEEDED}
 

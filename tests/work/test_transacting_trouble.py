@@ -1,6 +1,7 @@
 """`ctx.transaction()` when the node dies and the store does not answer: effects and completion stay one."""
 
 import asyncio
+import threading
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -189,3 +190,25 @@ async def test_connections_that_belong_to_a_loop_are_used_on_the_handlers():
         run = await sched.submit("work")
         await run.result(timeout="20s")
     assert asyncio.get_running_loop() not in trouble.loops
+
+
+async def test_a_handler_that_raises_generator_exit_in_its_transaction_is_rolled_back():
+    """As if its coroutine were closed, where nothing can be awaited: a task of its own rolls back."""
+    rolled_back = threading.Event()
+
+    class Connection:
+        def rollback(self) -> None:
+            rolled_back.set()
+
+    sched = otd.Scheduler(MemoryStore(connect=Connection))
+
+    @sched.job(guarantee="exactly_once")
+    async def work(ctx: otd.Context) -> None:
+        async with ctx.transaction():
+            raise GeneratorExit
+
+    async with sched:
+        run = await sched.submit(work.call())
+        with suppress(otd.RunFailed):
+            await run.result(timeout="20s")
+        assert await asyncio.to_thread(rolled_back.wait, 20)

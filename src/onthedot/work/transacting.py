@@ -46,6 +46,18 @@ class Counter:
         self.clock = clock
         self.last_words = last_words  # writes what the attempt of this lease id has told and is not written yet
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def leave(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        roll_back: Callable[[Transaction], Coroutine[Any, Any, None]],
+        transaction: Transaction,
+    ) -> None:
+        """Roll back for a coroutine that cannot wait for it any more."""
+        task = loop.create_task(roll_back(transaction))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
 
     def transactions(self, lease: Lease) -> Transactions:
         """The store's own, or why there are none."""
@@ -101,13 +113,13 @@ class Block:
             raise StateError("a transaction was left that nobody entered; write 'async with ctx.transaction() as db:'")
         self._transaction = None
         if error is not None:
-            await self._roll_back(transaction)
+            await self._give_up(transaction, error)
             return
         try:
             with suppress(StoreUnavailable):  # what it has told is not worth its effects
                 await self._home(self._counter.last_words(self._lease.lease_id))
-        except BaseException:
-            await self._roll_back(transaction)
+        except BaseException as stopped:
+            await self._give_up(transaction, stopped)
             raise
         await self._commit(transaction)
 
@@ -170,6 +182,15 @@ class Block:
                 "unless it is committed after all"
             )
         self._completion.state = "committed"
+
+    async def _give_up(self, transaction: Transaction, error: BaseException) -> None:
+        """Roll back; in a coroutine that is being closed nothing can be awaited, so there it is left to a task."""
+        if not isinstance(error, GeneratorExit):
+            await self._roll_back(transaction)
+            return
+        self._completion.rolled_back()
+        with suppress(RuntimeError):  # without a loop the process is at its end, and the connection with it
+            self._counter.leave(asyncio.get_running_loop(), self._roll_back, transaction)
 
     async def _roll_back(self, transaction: Transaction) -> None:
         try:
