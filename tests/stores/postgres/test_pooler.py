@@ -12,6 +12,7 @@ from onthedot.stores.postgres import PostgresStore
 from onthedot.testing import contract
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import name_of
+from tests.stores.postgres.texts import TableOfTexts
 
 
 @pytest.fixture
@@ -23,10 +24,10 @@ ONE_OF_EACH = list({check.slice: check for check in contract.checks()}.values())
 
 
 @pytest.mark.parametrize("check", ONE_OF_EACH, ids=str)
-async def test_contract(check: contract.Check, pooled_url: str):
+async def test_contract(check: contract.Check, pooled_url: str, empty_url: str):
     store = await PostgresStore.open(pooled_url)
     try:
-        await check(contract.Workbench(store))
+        await check(contract.Workbench(store, contract.Capabilities(effects=TableOfTexts(empty_url))))
     finally:
         await store.close()
 

@@ -5,7 +5,7 @@
     tables                 what all slices stand on       failures     the server's errors in our words
     partitions             history by month               wakeup       hints from process to process
     jobs plan shards control excepting submitting inserting reserve runs finish gates passing rates turns dependencies
-    checkpoints nodes queues upkeep retention history standing
+    checkpoints nodes queues upkeep retention history standing transactions
 
 READ COMMITTED, with explicit locks in one order (`transaction.py`). What was acknowledged survives `kill -9` and a
 power cut as long as the server has `synchronous_commit` on, which is its default. No state of a session is used, so a
@@ -25,12 +25,18 @@ from onthedot.stores.postgres.queues import Queues
 from onthedot.stores.postgres.retention import Retention
 from onthedot.stores.postgres.shards import Shards
 from onthedot.stores.postgres.standing import Standings
+from onthedot.stores.postgres.transactions import PostgresTransactions
 from onthedot.stores.postgres.upkeep import Upkeep
 from onthedot.stores.postgres.url import read_url
 
 
 class PostgresStore(Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings):
     """All of it in one schema of a database."""
+
+    @property
+    def transactions(self) -> PostgresTransactions:
+        """Transactions in which effects and completion are one commit."""
+        return PostgresTransactions(self)
 
     @classmethod
     async def open(cls, url: str, *, read_only: bool = False) -> Self:

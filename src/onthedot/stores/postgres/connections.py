@@ -50,8 +50,9 @@ def begin_statement(address: Address, *, reading: bool) -> str:
 class Connections:
     """Used on one event loop only."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, *, effects: bool = False) -> None:
         self._address = address
+        self._effects = effects
         self._idle: list[Connection] = []
         self._lent: set[Connection] = set()
         self._room = asyncio.Semaphore(address.connections)
@@ -94,7 +95,7 @@ class Connections:
         if wait > 0:
             await asyncio.sleep(wait / SECOND)
         try:
-            db = await connect(self._address.dsn, self._address)
+            db = await (connect_for_effects if self._effects else connect)(self._address.dsn, self._address)
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
             self._failures += 1
             longest = min(LONGEST_PAUSE, SECOND // 10 << min(self._failures, 10))
@@ -103,14 +104,14 @@ class Connections:
         self._failures = 0
         return db
 
-    def give_back(self, db: Connection, error: BaseException | None = None) -> None:
-        """Return a connection outside of any transaction; after an `error` that leaves it in doubt, end it."""
+    def give_back(self, db: Connection, error: BaseException | None = None, *, doubt: bool = False) -> None:
+        """Return a connection outside of any transaction; in `doubt`, or after an error that leaves some, end it."""
         self._lent.discard(db)
         if error is not None and is_broken(error):
             db.terminate()
             if isinstance(error, TimeoutError | OSError):
                 self._end_idle()  # they lead to the same place
-        elif db.is_closed() or self._closed or db.is_in_transaction():
+        elif doubt or db.is_closed() or self._closed or db.is_in_transaction():
             db.terminate()
         else:
             self._idle.append(db)
@@ -152,5 +153,16 @@ async def connect(dsn: str, address: Address, *, patient: bool = False) -> Conne
         statement_cache_size=0 if address.pooled else 512,
         max_cached_statement_lifetime=0,
         server_settings={"application_name": "onthedot", **settings},
+    )
+    return db
+
+
+async def connect_for_effects(dsn: str, address: Address) -> Connection:
+    """A connection for a handler: with the settings that its user has on this server, and no time-outs of ours."""
+    db: Connection = await asyncpg.connect(
+        dsn,
+        timeout=CONNECT_TIMEOUT,
+        statement_cache_size=0 if address.pooled else 100,
+        server_settings={"application_name": "onthedot"},
     )
     return db

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import asyncpg
@@ -29,6 +31,9 @@ TRIES = 12
 
 KEPT_RECORDS = 10_000
 
+CLOSE_PATIENCE = 2.0
+"""How long a store that is closed waits for the loops of handlers to close their connections, in seconds."""
+
 TAKE_NUMBERS = "SELECT nextval($1::regclass) FROM generate_series(1, $2)"
 
 # Until the end of the transaction nobody ends, drains or voids this incarnation.
@@ -49,6 +54,7 @@ class Home:
 
     def __init__(self, address: Address, sender: str) -> None:
         self.connections = Connections(address)
+        self.effects = Connections(address, effects=True)  # for what handlers write
         self.notifier = Notifier(self.connections, address, sender)
         self._end = self._last()
 
@@ -61,6 +67,7 @@ class Home:
             yield
         finally:
             await self.notifier.close()
+            await self.effects.close()
             await self.connections.close()
 
     async def close(self) -> None:
@@ -76,6 +83,7 @@ class Tables:
         self.records = Records()
         self.months: frozenset[int] = frozenset()  # whose partitions are known to be there
         self.commits = 0
+        self._left: deque[Hint] = deque()  # of transactions that were committed on the loops of handlers
         self._read_only = read_only
         self._ids = RandomIds()
         self._sender = self._ids.token()[:16]
@@ -142,7 +150,7 @@ class Tables:
 
         if self.address.pooled or self._read_only:  # there the settings of a session are said with each transaction
             return await self.write(work)
-        home = await self._home()
+        home = await self.home()
         try:
             db = await home.connections.take()
             try:
@@ -163,7 +171,7 @@ class Tables:
         return rows
 
     async def _transact(self, work: Callable[[Transaction], Awaitable[T]], begin: str) -> T:
-        home = await self._home()
+        home = await self.home()
         db = await home.connections.take()
         tx = Transaction(db, self.months)
         try:
@@ -180,14 +188,25 @@ class Tables:
         self.tell(home, tx.hints)
         return answer
 
+    def committed(self, home: Home, tx: Transaction) -> None:
+        """A handler's transaction is committed, on the handler's loop. Whoever listens here does so on the engine's,
+        and is told with its next call, which is the repetition of this finish; other processes are told now."""
+        self.commits += 1
+        self.months |= tx.months
+        self._left.extend(tx.hints)
+        home.notifier.tell(hint.kind for hint in tx.hints)
+
     def tell(self, home: Home, hints: Sequence[Hint]) -> None:
         """Send the hints of what was committed: here, and to other processes."""
+        while self._left:
+            self.hints.send(self._left.popleft())
         for hint in hints:
             self.hints.send(hint)
         if hints:
             home.notifier.tell(hint.kind for hint in hints)
 
-    async def _home(self) -> Home:
+    async def home(self) -> Home:
+        """What belongs to the loop that this is called on."""
         loop = asyncio.get_running_loop()
         home = self._homes.get(loop)
         if home is not None:
@@ -210,8 +229,10 @@ class Tables:
         for loop, home in homes.items():
             if loop is asyncio.get_running_loop():
                 await home.close()
-            elif not loop.is_closed():
-                asyncio.run_coroutine_threadsafe(home.close(), loop)
+            elif loop.is_running():  # else it closes what is its own when it is closed
+                closing = asyncio.run_coroutine_threadsafe(home.close(), loop)
+                with suppress(TimeoutError, asyncio.CancelledError):
+                    await asyncio.wait_for(asyncio.wrap_future(closing), CLOSE_PATIENCE)
 
 
 async def _undo(connections: Connections, db: Connection, error: BaseException) -> None:
