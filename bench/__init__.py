@@ -4,7 +4,7 @@
     rounds      how often and how large; alternating rounds, medians, percentiles
     nodes       a scheduler on a store, with a handler that keeps count; what must be true afterwards
     bare        the loops and timers that ours is held against
-    drain gated lateness submit history schedules imports herd      one bench each
+    drain postgres gated lateness submit history schedules imports herd      one bench each
     idle_node   the process that `schedules` looks at
 
 Ours and bare take turns in one run on one machine, and only their ratio or difference is judged. Everything is

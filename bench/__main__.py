@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import drain, gated, herd, history, imports, lateness, schedules, sizing, submit
+from bench import drain, gated, herd, history, imports, lateness, postgres, schedules, sizing, submit
 from bench.results import BenchFailed, Result, exit_code, missed, table
 from bench.rounds import Plan
 
 BENCHES: dict[str, Callable[[Plan], list[Result]]] = {
     "drain": drain.run,
+    "postgres": postgres.run,
     "gated": gated.run,
     "lateness": lateness.run,
     "submit": submit.run,

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 LINES = {
     "drain": ["drain memory", "drain sqlite"],
+    "postgres": ["drain postgres"],
     "gated": [f"gated {store} {kind}" for store in ("memory", "sqlite") for kind in ("overlap", "limit", "one key")],
     "lateness": [f"lateness {store} {share}" for store in ("memory", "sqlite") for share in ("p50", "p99")],
     "submit": ["submit memory", "submit sqlite"],
