@@ -10,8 +10,10 @@ from onthedot.run import after_trigger
 from tests.watching import Watch
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def url(request, tmp_path):
+    if request.param == "postgres":
+        return request.getfixturevalue("empty_url")
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'otd.db'}"
 
 

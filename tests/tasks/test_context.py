@@ -20,8 +20,10 @@ from tests.observe.made_up import lease
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def url(request, tmp_path):
+    if request.param == "postgres":
+        return request.getfixturevalue("empty_url")
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'context.db'}"
 
 
