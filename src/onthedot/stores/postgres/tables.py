@@ -274,6 +274,7 @@ class Records:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[int, int], JobRecord | StoreUnusable] = {}
+        self._doubtful: set[tuple[int, int]] = set()  # to be read anew before they are used again
 
     async def load(self, tx: Transaction, wanted: Iterable[tuple[int, int, str]]) -> None:
         """Have these revisions (job, revision, the job's state) at hand, as far as they can be read."""
@@ -289,7 +290,8 @@ class Records:
 
     def _lacks(self, job_id: int, revision: int, state: str) -> bool:
         record = self._kept.get((job_id, revision))
-        return not isinstance(record, JobRecord) or record.state != state
+        in_doubt = (job_id, revision) in self._doubtful
+        return in_doubt or not isinstance(record, JobRecord) or record.state != state
 
     def find(self, job_id: int, revision: int) -> JobRecord:
         """One revision that was loaded; `StoreUnusable` if its definition cannot be read."""
@@ -307,10 +309,12 @@ class Records:
         while len(self._kept) >= KEPT_RECORDS:
             del self._kept[next(iter(self._kept))]
         self._kept[key] = record
+        self._doubtful.discard(key)
 
     def forget(self) -> None:
-        """Drop them all: a revision that was read but not committed may come back as another one."""
-        self._kept = {}
+        """Trust none of them: a revision that was read but not committed may come back as another one. They stay to be
+        found, because another call may be between its `load` and its `find` at this moment."""
+        self._doubtful = set(self._kept)
 
 
 def _parsed(key: tuple[int, int], state: str, row: Any) -> JobRecord | StoreUnusable:
