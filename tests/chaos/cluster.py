@@ -87,7 +87,10 @@ class Cluster:
         for node in self.living():
             node.quiet()
         until = now() // STEP * STEP
-        wait_until(lambda: not self._owed(until), "everything that is due to be done", patience=patience)
+        try:
+            wait_until(lambda: not self._owed(until), "everything that is due to be done", patience=patience)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {sorted(self._owed(until))[:9]}") from None
         for node in self.living():
             node.terminate()
         for node in self.living():
