@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import drain, gated, herd, history, imports, lateness, postgres, schedules, sizing, submit
+from bench import drain, failover, gated, herd, history, imports, lateness, postgres, schedules, sizing, submit
 from bench.results import BenchFailed, Result, exit_code, missed, table
 from bench.rounds import Plan
 
@@ -28,6 +28,7 @@ BENCHES: dict[str, Callable[[Plan], list[Result]]] = {
     "imports": imports.run,
     "herd": herd.run,
     "sizing": sizing.run,
+    "failover": failover.run,
 }
 
 

@@ -28,10 +28,15 @@ LINES = {
     "imports": ["import onthedot", "onthedot.Job, every", "onthedot.Scheduler", "onthedot --help"],
     "herd": ["herd memory last start", "herd sqlite last start"],
     "sizing": ["sizing sqlite p99", "sizing sqlite RSS", "sizing sqlite CPU", "sizing RSS by jobs"],
+    "failover": [
+        "failover planner killed",
+        *(f"failover node killed, {what}" for what in ("reserved", "others", "resumed")),
+    ],
 }
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", BENCHES)
 def test_a_bench_counts_its_work_and_prints_its_lines(name, capsys, tmp_path):
     assert main(["--only", name, "--size", "0.01", "--rounds", "1", "--json", "--dir", str(tmp_path)]) == 0

@@ -14,7 +14,7 @@ from onthedot import faults
 from onthedot.clock import SECOND
 from tests.chaos import timeline
 from tests.chaos.evidence import Evidence, Notes, Start
-from tests.chaos.node import CAREFUL, ERRAND, STEP, Orders, as_json
+from tests.chaos.node import CAREFUL, DEEP, ERRAND, STEP, Orders, as_json
 from tests.processes.kit import PATIENCE, Fault, Process, now, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -81,6 +81,16 @@ class Cluster:
 
         what = f"{on.name if on else 'the cluster'} to work in {seconds:g} s"
         return wait_until(found, what, patience=seconds + PATIENCE)[0]
+
+    def wait_executing(self, node: Process) -> None:
+        """Wait until a node is in the middle of an execution that takes a while."""
+
+        def found() -> bool:
+            notes = self.notes.read()
+            mine = [s for s in notes.starts[-1000:] if s.node == node.name and s.job.startswith(DEEP)]
+            return any((s.run, s.fence) not in notes.ends for s in mine)
+
+        wait_until(found, f"{node.name} to be busy")
 
     def settle(self, *, patience: float = PATIENCE) -> int:
         """Wait until every slot up to now is done, and every errand; stop all nodes in order. Until when that is."""

@@ -34,6 +34,7 @@ def kill_a_node(nodes: Cluster, *, calm: float, after: float) -> tuple[Process, 
         nodes.boot(name)
     leader = nodes.leader()
     nodes.go_on(calm, on=leader)
+    nodes.wait_executing(leader)
     at = leader.kill()
     nodes.go_on(after)
     nodes.leader(since=at, but=leader)
@@ -47,6 +48,7 @@ def freeze_a_node(nodes: Cluster, *, leads: bool, calm: float, after: float) -> 
     leader = nodes.leader()
     sleeper = leader if leads else next(node for node in nodes.nodes if node is not leader)
     nodes.go_on(calm, on=sleeper)
+    nodes.wait_executing(sleeper)
     fault = sleeper.freeze()
     others = [node for node in nodes.nodes if node is not sleeper]
     lease = round(nodes.orders.lease * SECOND)
