@@ -131,14 +131,14 @@ class Nodes(Tables):
     async def drain(self, node_id: str, *, draining: bool = True, now: Micros | None = None) -> int:
         async def work(tx: Transaction) -> int:
             at = await tx.clock(now)
-            tx.hints.append(Hint("cancels", at))
+            tx.hints.append(Hint("beats", at))
             return await tx.do(DRAIN, draining, node_id, at)
 
         return await self.write(work)
 
     async def probe(self, *, now: Micros | None = None) -> None:
         async def work(tx: Transaction) -> None:
-            tx.hints.append(Hint("cancels", await tx.clock(now)))
+            tx.hints.append(Hint("beats", await tx.clock(now)))
 
         await self.write(work)
 

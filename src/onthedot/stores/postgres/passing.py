@@ -115,7 +115,7 @@ async def ask_to_stop(tx: Transaction, run_id: int, why: str, now: Micros) -> bo
     """Let the running attempt know with its node's next beat; False if it does not run."""
     asked = await tx.do(ASK_TO_STOP, plain(why), run_id) == 1
     if asked:
-        tx.hints.append(Hint("cancels", now))
+        tx.hints.append(Hint("beats", now))
     return asked
 
 
