@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
@@ -29,6 +30,17 @@ Look = Callable[[Callable[[Store], Awaitable[Any]]], Any]
 
 SATURDAY = "2026-03-28T12:00:00+01:00"
 """The day before the clocks go forward in Berlin."""
+
+
+@pytest.fixture(autouse=True)
+def programs_are_forgotten(tmp_path: Path) -> Iterator[None]:
+    """A command imports a program by its own name: the next test has another one of that name."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    for name, module in list(sys.modules.items()):
+        if (getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 @pytest.fixture

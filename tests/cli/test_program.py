@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,13 +12,18 @@ from onthedot.cli.program import load_program
 from onthedot.scheduler import Scheduler
 
 HEAD = "import asyncio\nimport onthedot as otd\nsched = otd.Scheduler('memory:')\n@sched.job\ndef job(): ...\n"
+ONE = "import onthedot as otd\nsched = otd.Scheduler('memory:')\n@sched.job\nasync def job(): ...\n"
 MAIN = "async def main():\n    async with sched:\n        open('ran', 'w').close()\n"
 
 
-@pytest.fixture
-def write(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    return tmp_path
 
+
+@pytest.fixture
+def write(tmp_path):
     def at(text: str, name: str = "app.py") -> str:
         (tmp_path / name).write_text(text)
         return name
@@ -53,16 +59,6 @@ def test_a_scheduler_that_only_main_knows_is_found_when_it_is_started(write):
     assert set(load_program(write(text)).jobs) == {"inner"}
 
 
-def test_neighbours_can_be_imported_and_nothing_stays_behind(write):
-    write("NAME = 'from next door'\n", "neighbour_of_app.py")
-    before = list(sys.path)
-    scheduler = load_program(
-        write(HEAD + "import neighbour_of_app\nsched.job(name=neighbour_of_app.NAME[5:9])(print)\n")
-    )
-    assert "next" in scheduler.jobs
-    assert sys.path == before
-
-
 def test_one_of_several_is_chosen_by_name(write):
     app = write(HEAD + "other = otd.Scheduler('memory:')\nother.job(name='else')(print)\n")
     assert set(load_program(f"{app}:other").jobs) == {"else"}
@@ -80,9 +76,8 @@ def test_one_of_several_is_chosen_by_name(write):
             "import onthedot\n\nraise OSError('away')\n",
             r"app\.py, line 3: OSError: away; the program must be importable",
         ),
-        ("import nowhere_at_all\n", r"line 1: ModuleNotFoundError: No module named 'nowhere_at_all'"),
+        ("import nowhere_at_all\n", r"app\.py: it imports 'nowhere_at_all', which is not installed here"),
         ("x = 1\n", "expected app.py to define a scheduler, found none"),
-        ("import onthedot as otd\nsched = otd.Scheduler('memory:')\n", "expected app.py to define jobs, found none"),
         (HEAD + "sched.job(schedule='99 * * * *')(print)\n", r"app\.py: .*99"),
         ("raise SystemExit(3)\n", "line 1: SystemExit: 3"),
     ],
@@ -97,3 +92,34 @@ def test_a_file_that_is_not_there_has_a_neighbour_that_was_meant(write):
     write(HEAD)
     with pytest.raises(BadInput, match=r"found none at 'ap\.py', did you mean 'app\.py'"):
         load_program("ap.py")
+
+
+def test_a_file_elsewhere_finds_its_neighbours_and_stays_importable(here: Path):
+    (here / "sub").mkdir()
+    (here / "sub" / "neighbour_b.py").write_text(ONE)
+    (here / "sub" / "shop_b.py").write_text("from neighbour_b import sched\n")
+    assert list(load_program("sub/shop_b.py").jobs) == ["job"]
+    assert sys.modules["neighbour_b"].__file__ == str(here / "sub" / "neighbour_b.py")
+
+
+def test_a_module_of_a_package(here: Path):
+    (here / "shop_c").mkdir()
+    (here / "shop_c" / "__init__.py").touch()
+    (here / "shop_c" / "jobs.py").write_text(ONE)
+    assert list(load_program("shop_c.jobs").jobs) == ["job"]
+
+
+def test_a_module_that_is_not_there(here: Path):
+    with pytest.raises(BadInput, match=r"found none named 'no_such_shop'; name a file"):
+        load_program("no_such_shop.jobs")
+
+
+def test_a_file_whose_name_is_taken(here: Path):
+    (here / "json.py").write_text(ONE)
+    with pytest.raises(BadInput, match="which has the same name; rename yours"):
+        load_program("json.py")
+
+
+def test_a_program_that_was_stopped_on_its_way_stays_importable(write):
+    load_program(write(HEAD + MAIN + "asyncio.run(main())\n"))
+    assert "job" in vars(sys.modules["app"])

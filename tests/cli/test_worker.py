@@ -67,6 +67,14 @@ def test_a_server_plans_and_a_worker_executes(program: Path, tmp_path: Path, cal
 
 
 @pytest.mark.slow
+def test_up_plans_and_executes_a_program(program: Path, tmp_path: Path):
+    with started(tmp_path, "up", "app.py", "--node-id", "one") as up:
+        up.until("node", "one, leads (term 1)")
+        up.until("started", "tick")
+        up.until("finished", "child", "succeeded")
+
+
+@pytest.mark.slow
 def test_a_server_needs_no_program(program: Path, tmp_path: Path):
     with started(tmp_path, "worker", "app.py") as w:  # it stores the jobs; nobody plans further
         w.until("started", "tick")

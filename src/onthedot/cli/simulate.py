@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from onthedot.cli.errors import Command
+from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import with_debug, with_json
 
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ def command(
     from onthedot.simulate.tally import Tally
 
     scheduler = load_program(program)
+    if not scheduler.jobs:
+        raise BadInput(
+            f"PROGRAM: expected {program} to define jobs, found none; write '@sched.job(schedule=…)' above one"
+        )
     where = tz or _zone_of(list(scheduler.jobs.values()))
     question = _question(scheduler, where, days, start, outages, durations, seats)
     clock = SystemClock()

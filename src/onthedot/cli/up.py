@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from onthedot.cli.errors import BROKEN, CUT_SHORT, Command, Failure
-from onthedot.cli.options import read_length, store_url, with_debug, with_json, with_store
+from onthedot.cli.options import read_length, with_debug, with_json, with_store
 
 if TYPE_CHECKING:
     from onthedot.cli.outbox import Outbox, Printer
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.events import Event
     from onthedot.scheduler import Scheduler
-    from onthedot.settings import Settings
 
 _NODE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
 _SHORTEST_LEASE = 1_000_000
@@ -43,19 +42,18 @@ def read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int | 
     return lease
 
 
-@click.command(cls=Command, short_help="Run a node with sample jobs, and tell what it does.")
+@click.command(cls=Command, short_help="Run a program's jobs, or sample ones, and tell what happens.")
+@click.argument("program", required=False)
 @with_store
 @click.option("--node-id", metavar="NAME", callback=check_node_id, help="The node's name.  [default: made up]")
+@click.option("--seats", type=click.IntRange(1, 10_000), help="How many attempts run at once.  [default: 64]")
 @click.option(
-    "--seats", type=click.IntRange(1, 10_000), default=64, show_default=True, help="How many attempts run at once."
-)
-@click.option(
-    "--grace", metavar="LENGTH", default="30s", show_default=True, callback=read_length,
-    help="How long a drain waits for attempts to end.",
+    "--grace", metavar="LENGTH", callback=read_length,
+    help="How long a drain waits for attempts to end.  [default: 30s]",
 )  # fmt: skip
 @click.option(
-    "--lease", metavar="LENGTH", default="15s", show_default=True, callback=read_lease,
-    help="How long the node may be silent before others take over its runs.",
+    "--lease", metavar="LENGTH", callback=read_lease,
+    help="How long the node may be silent before others take over its runs.  [default: 15s]",
 )  # fmt: skip
 @click.option(
     "--for", "duration", metavar="LENGTH", callback=read_length,
@@ -64,18 +62,10 @@ def read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int | 
 @click.option("--plain", is_flag=True, help="Write plain lines, also on a terminal.")
 @with_json("one JSON object per event and line")
 @with_debug
-def command(
-    store: str | None,
-    db: str | None,
-    node_id: str | None,
-    seats: int,
-    grace: int,
-    lease: int,
-    duration: int | None,
-    plain: bool,
-    as_json: bool,
-) -> None:
-    """Run one node, with its sample jobs, on an SQLite file in the current directory.
+def command(program: str | None, plain: bool, **options: Any) -> None:
+    """Run one node that plans and works: for PROGRAM's jobs, on its store; without one for sample jobs, on an SQLite
+    file in the current directory. PROGRAM is a Python file that defines a scheduler (app.py, or app.py:name if it has
+    several), or a module (shop.jobs); what is said here goes before its own settings.
 
     It tells what it plans, starts (and how late) and finishes; on a terminal with a live view below. Ctrl-C or SIGTERM
     drains: no new work is taken, attempts end, and the node hands over; a second one stops now. After a crash start it
@@ -88,20 +78,13 @@ def command(
     \b
     Examples:
       onthedot up
+      onthedot up app.py
       onthedot up --db /tmp/try.db --for 10s
       onthedot up --json | jq 'select(.event == "AttemptEnded")'
     """
-    import asyncio
-    import sys
+    from onthedot.cli.node_options import Given, run
 
-    from onthedot.settings import Settings
-
-    # Measured: beside threads that are busy in Python, the engine's thread wakes four times sooner.
-    sys.setswitchinterval(0.0005)
-    settings = Settings(node_id=node_id or "", seats=seats, grace=grace).with_leases(lease)
-    code = asyncio.run(_up(store_url(store, db), settings, duration, shape_of(as_json=as_json, plain=plain)))
-    if code:
-        click.get_current_context().exit(code)
+    run(program, Given(roles=("planner", "worker"), **options), plain=plain, samples=program is None)
 
 
 @dataclass
@@ -145,15 +128,6 @@ def shape_of(*, as_json: bool, plain: bool) -> Shape:
     from onthedot.cli.table import can_draw
 
     return "live" if can_draw() and not plain else "lines"
-
-
-async def _up(url: str, settings: Settings, duration: Micros | None, shape: Shape) -> int:
-    from onthedot.cli.samples import add_samples
-    from onthedot.scheduler import Scheduler
-
-    scheduler = Scheduler(url, settings=settings)
-    add_samples(scheduler)
-    return await run_node(scheduler, url, duration, shape)
 
 
 async def run_node(

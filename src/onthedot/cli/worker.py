@@ -22,7 +22,7 @@ MOST_PROCESSES = 256
     "--seats", type=click.IntRange(1, 10_000), help="How many attempts run at once, in each process.  [default: 64]"
 )
 @click.option(
-    "--queues", metavar="NAMES", callback=read_names, help="The queues it serves, as in a,b.  [default: default]"
+    "--queues", metavar="NAMES", callback=read_names, help="The queues it serves, as in a,b.  [default: its jobs' own]"
 )
 @click.option("--labels", metavar="NAMES", callback=read_names, help="What it offers to jobs, as in gpu,region=eu.")
 @click.option(
@@ -50,10 +50,10 @@ def command(program: str, processes: int, **options: Any) -> None:
     if processes == 1:
         run(program, given)
         return
-    from onthedot.cli.importing import import_program
     from onthedot.cli.processes import Processes
+    from onthedot.cli.program import load_program
 
-    import_program(program)  # what is wrong with it is said once
+    load_program(program)  # what is wrong with it is said once
     family = Processes(["worker", program, *given.as_arguments()], given.node_id, processes, as_json=given.as_json)
     code = family.run()
     if code:
