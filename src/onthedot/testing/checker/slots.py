@@ -142,7 +142,8 @@ class _Books:
             return
         if event["ev"] == "cancel" and run.key[2] > event["t_store"]:
             ledger.ahead.add(run.key[2])
-        if isinstance(ledger.rule, FixedDelay):
+        ended = next((one for one, _, after in run.steps() if after.terminal), None)
+        if isinstance(ledger.rule, FixedDelay) and event is ended:  # not when it is told once more
             ledger.last_end = event["ended"]
 
     def _record(self, ledger: _Ledger, name: tuple[int, str], planned: list[int]) -> Iterator[str]:
