@@ -53,8 +53,8 @@ async def test_a_beat_wakes_nobody(stores: list[PostgresStore]):
     await stores[0].register(Node(id="node", incarnation="one"), ttl=TTL)
     await stores[0].beat("one", ttl=TTL)
     await stores[0].probe()
-    await until(heard, "cancels")
-    assert heard == ["cancels"]
+    await until(heard, "beats")
+    assert heard == ["beats"]
 
 
 async def test_many_commits_are_few_notices(stores: list[PostgresStore]):
@@ -63,7 +63,7 @@ async def test_many_commits_are_few_notices(stores: list[PostgresStore]):
     for number in range(60):
         await stores[0].resume_queue(f"queue{number}")
     await stores[0].probe()
-    await until(heard, "cancels")
+    await until(heard, "beats")
     assert heard.count("runs") < 40
 
 
@@ -76,7 +76,7 @@ async def test_who_closes_at_once_is_heard_still(stores: list[PostgresStore], em
         await brief.resume_queue(f"queue{number}")
     await brief.probe()
     await brief.close()
-    await until(heard, "cancels")
+    await until(heard, "beats")
 
 
 async def test_who_was_cut_off_looks_once_when_it_is_back(store: PostgresStore, empty_url: str):
@@ -85,7 +85,7 @@ async def test_who_was_cut_off_looks_once_when_it_is_back(store: PostgresStore, 
     with psycopg.connect(empty_url, autocommit=True) as db:
         db.execute(END_LISTENERS)
     await until(heard, "terms")
-    assert {"runs", "schedules", "cancels", "terms", "ends"} <= set(heard)
+    assert {"runs", "schedules", "beats", "terms", "ends"} <= set(heard)
 
 
 async def test_hints_go_on_after_a_restart(postgres_server: PostgresServer):
