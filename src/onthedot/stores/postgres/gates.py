@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from onthedot.stores.base import Hint
-from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.postgres.transaction import Transaction, striped
 
 # The gates that these runs hold or wait at.
 LIST_GATES_OF = """
@@ -70,7 +70,7 @@ LIST_UNUSED_PLACES_IN_QUEUE = _UNUSED_PLACES.format(owner="queue")
 
 async def lock_gates(tx: Transaction, keys: Iterable[str], *, late: bool = False) -> None:
     """Nobody else takes, gives up or passes on these gates before this transaction has ended."""
-    await tx.lock_keys((f"gate:{key}" for key in keys), late=late)
+    await tx.lock_keys((striped("gate", key) for key in keys), late=late)
 
 
 async def lock_gates_of(tx: Transaction, run_ids: Sequence[int]) -> None:

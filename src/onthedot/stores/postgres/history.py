@@ -104,7 +104,7 @@ class History(Tables):
                 rows += await _finished_of(tx, job, namespace, ended, limit)
             return [shown(row) for row in rows[:limit]]
 
-        return await self.read(work)
+        return await self.show(work)
 
     async def get_run(self, run_id: int) -> RunRecord | None:
         runs = await self.get_runs([run_id])
@@ -117,25 +117,25 @@ class History(Tables):
             rows = [*await tx.rows(SHOW_THESE_LIVE, wanted), *await tx.rows(SHOW_THESE_FINISHED, wanted)]
             return [shown(row) for row in sorted(rows, key=lambda row: int(row[0]))]
 
-        return await self.read(work)
+        return await self.show(work)
 
     async def runs_of_slots(
         self, job_id: int, trigger: str, *, first: Micros, last: Micros
     ) -> list[tuple[Micros, RunState]]:
-        rows = await self.read(lambda tx: tx.rows(LIST_RUNS_OF_SLOTS, job_id, first, last, trigger))
+        rows = await self.show(lambda tx: tx.rows(LIST_RUNS_OF_SLOTS, job_id, first, last, trigger))
         return [(slot_at, RunState(state)) for slot_at, state in rows]
 
     async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
-        return [AttemptRecord(*row) for row in await self.read(lambda tx: tx.rows(LIST_ATTEMPTS, run_id))]
+        return [AttemptRecord(*row) for row in await self.show(lambda tx: tx.rows(LIST_ATTEMPTS, run_id))]
 
     async def list_skips(
         self, *, job: str | None = None, namespace: str = "default", limit: int = 100
     ) -> list[SkipRecord]:
-        rows = await self.read(lambda tx: tx.rows(LIST_SKIPS, namespace, job, limit))
+        rows = await self.show(lambda tx: tx.rows(LIST_SKIPS, namespace, job, limit))
         return [SkipRecord(*row) for row in rows]
 
     async def count_runs(self) -> dict[RunState, int]:
-        rows = dict(await self.read(lambda tx: tx.rows(COUNT_RUNS)))
+        rows = dict(await self.show(lambda tx: tx.rows(COUNT_RUNS)))
         return {state: rows[state.value] for state in RunState if state.value in rows}
 
 

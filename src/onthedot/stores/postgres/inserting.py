@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from onthedot.clock import NEVER, Micros
 from onthedot.route import is_shared, on_node, ranked
-from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.postgres.transaction import NOW, Transaction
 from onthedot.stores.postgres.turns import Fair, fair_queues, take_turns
 
-# Where runs of these jobs wait; and whether any queue is shared fairly.
-LIST_ROUTES = """
-SELECT id, state = 'paused', queue, route, priority, share,
-       EXISTS (SELECT 1 FROM queues WHERE weights IS NOT NULL)
-FROM jobs WHERE id = ANY($1)
-"""
+# Where runs of these jobs wait; whether any queue is shared fairly; and the time. Until the end of the transaction
+# nobody edits or pauses the jobs.
+HOLD_ROUTES = f"""
+SELECT id, state, queue, route, priority, share, EXISTS (SELECT 1 FROM queues WHERE weights IS NOT NULL), {NOW}
+FROM jobs WHERE id = ANY($1) ORDER BY id FOR KEY SHARE
+"""  # noqa: S608 - a constant
 
 LIST_DEFAULT_ARGS = """
 SELECT j.id, v.definition::json ->> 'args'
@@ -29,7 +29,9 @@ TAKE_IDS = "SELECT nextval('run_ids') FROM generate_series(1, $1)"
 INSERT_RUNS = """
 INSERT INTO runs (id, job_id, trigger, slot_at, due_at, ready_at, expires_at, args, delayed, route, priority, rank,
                   queue, share, target, created_at)
-SELECT new.*, $16 FROM unnest(
+SELECT coalesce(new.id, nextval('run_ids')), new.job_id, new.trigger, new.slot_at, new.due_at, new.ready_at,
+       new.expires_at, new.args, new.delayed, new.route, new.priority, new.rank, new.queue, new.share, new.target, $16
+FROM unnest(
     $1::bigint[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[],
     $9::boolean[], $10::text[], $11::smallint[], $12::bigint[], $13::text[], $14::text[], $15::text[]
 ) new (id, job_id, trigger, slot_at, due_at, ready_at, expires_at, args, delayed, route, priority, rank, queue, share,
@@ -63,22 +65,30 @@ class Line(NamedTuple):
     share: str
 
 
-class Inserted(NamedTuple):
-    """The ids that were meant for the runs, in order, and those of them that were not there before."""
-
-    ids: list[int]
-    new: frozenset[int]
+Jobs = dict[int, Sequence[Any]]
+"""Rows of `HOLD_ROUTES`, by job."""
 
 
-async def insert_runs(tx: Transaction, runs: Sequence[Insert], now: Micros) -> Inserted:
-    """Insert runs with the next ids, in order. Those of paused jobs are held until they are resumed, and do not expire.
+async def hold_routes(tx: Transaction, job_ids: Iterable[int]) -> Jobs:
+    """Where runs of these jobs wait. They are neither edited nor paused before this transaction has ended."""
+    return {row[0]: row for row in await tx.rows(HOLD_ROUTES, list(set(job_ids)))}
 
-    The caller holds the jobs, so that nobody pauses or edits them meanwhile.
+
+async def insert_runs(
+    tx: Transaction, runs: Sequence[Insert], now: Micros, jobs: Jobs | None = None
+) -> list[int | None]:
+    """Insert runs with the next ids, in order; the id of each, None for those that were there before.
+
+    Runs of paused jobs are held until they are resumed, and do not expire.
     """
-    jobs = {row[0]: row for row in await tx.rows(LIST_ROUTES, list({run.job_id for run in runs}))}
+    if jobs is None:
+        jobs = await hold_routes(tx, (run.job_id for run in runs))
     lines = await _lines(tx, runs, jobs, now)
-    ids = [number for (number,) in await tx.rows(TAKE_IDS, len(runs))]
-    held = [jobs[run.job_id][1] for run in runs]
+    if len(runs) == 1:
+        ids: list[int | None] = [None]  # drawn on the way
+    else:
+        ids = [number for (number,) in await tx.rows(TAKE_IDS, len(runs))]
+    held = [jobs[run.job_id][1] == "paused" for run in runs]
     columns = zip(*lines, strict=True)
     route, priority, rank, queue, share = (list(column) for column in columns)
     rows = await tx.rows(
@@ -100,19 +110,22 @@ async def insert_runs(tx: Transaction, runs: Sequence[Insert], now: Micros) -> I
         [run.target for run in runs],
         now,
     )
-    return Inserted(ids, frozenset(run_id for (run_id,) in rows))
+    inserted: set[int] = {run_id for (run_id,) in rows}
+    if len(runs) == 1:
+        return [min(inserted, default=None)]
+    return [run_id if run_id in inserted else None for run_id in ids]
 
 
-async def _lines(tx: Transaction, runs: Sequence[Insert], jobs: dict[int, Sequence[object]], now: Micros) -> list[Line]:
+async def _lines(tx: Transaction, runs: Sequence[Insert], jobs: Jobs, now: Micros) -> list[Line]:
     """Where these runs are to wait."""
     sharing = {run.job_id for run in runs if run.args is None and jobs[run.job_id][5]}
     args: dict[int, str] = dict(await tx.rows(LIST_DEFAULT_ARGS, list(sharing))) if sharing else {}
     lines = []
     for run in runs:
-        _, _, queue, route, priority, share, _ = jobs[run.job_id]
+        _, _, queue, route, priority, share, *_ = jobs[run.job_id]
         where = on_node(run.target) if run.target else route
         of = _share(run.args or args.get(run.job_id), str(share)) if share else ""
-        lines.append(Line(where, priority, None, queue, of))  # type: ignore[arg-type]  # as the schema says
+        lines.append(Line(where, priority, None, queue, of))
     fair = await fair_queues(tx) if any(job[6] for job in jobs.values()) else {}
     return await _ranked(tx, runs, lines, fair, now) if fair else lines
 

@@ -178,7 +178,7 @@ async def _insert_windows(tx: Transaction, windows: Sequence[Planned], now: Micr
     if not runs:
         return 0
     tx.hints.append(Hint("runs", runs[0].due_at))
-    return len((await insert_runs(tx, runs, now)).new)
+    return sum(run_id is not None for run_id in await insert_runs(tx, runs, now))
 
 
 async def _move_watermarks(tx: Transaction, windows: Sequence[Planned]) -> None:

@@ -124,7 +124,7 @@ class Queues(Tables):
                 for name in sorted({*said, *counts})
             ]
 
-        return await self.read(work)
+        return await self.show(work)
 
     # ── placement ────────────────────────────────────────────────────────────────────────────────────────────
 

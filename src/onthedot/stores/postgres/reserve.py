@@ -152,6 +152,25 @@ class Lines(NamedTuple):
     paused: list[str]
 
 
+class HeldNode(NamedTuple):
+    """A node whose lease is alive, and the time."""
+
+    id: str
+    void_below: int
+    draining: bool
+    now: Micros
+
+
+async def hold_node(tx: Transaction, incarnation: str, now: Micros | None) -> HeldNode:
+    """The node that asks for runs; `NodeExpired` unless its lease is alive. Until the end of the transaction nobody
+    ends, drains or voids it, and nobody pauses a queue."""
+    row = await tx.row(FIND_NODE, incarnation)
+    at: Micros = (0 if row is None else row[5]) if now is None else now
+    if row is None or row[0] or row[1] <= at:
+        raise NodeExpired(f"incarnation {incarnation}: its lease has ended; register a new one to go on")
+    return HeldNode(row[2], row[3], row[4], at)
+
+
 class Reserve(Tables):
     """See `RunsSlice.reserve`."""
 
@@ -159,15 +178,12 @@ class Reserve(Tables):
         return await self.write(lambda tx: self._reserve(tx, ask, now))
 
     async def _reserve(self, tx: Transaction, ask: Ask, now: Micros | None) -> Reserved:
-        node = await tx.row(FIND_NODE, ask.incarnation)
-        at: Micros = (0 if node is None else node[5]) if now is None else now
-        if node is None or node[0] or node[1] <= at:
-            raise NodeExpired(f"incarnation {ask.incarnation}: its lease has ended; register a new one to go on")
-        _, _, node_id, void_below, draining, _, _ = node
+        node = await hold_node(tx, ask.incarnation, now)
+        at = node.now
         reserved = Reserved(at)
-        if ask.number < void_below or draining:
+        if ask.number < node.void_below or node.draining:
             return reserved
-        lines = await _find_lines(tx, ask, node_id, at)
+        lines = await _find_lines(tx, ask, node.id, at)
         due, more = _choose_due(await _due(tx, lines, ask, at), ask)
         ahead = await _ahead(tx, lines, ask, at) if ask.ahead else []
         lease_ids = iter(ask.lease_ids)

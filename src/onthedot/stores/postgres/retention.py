@@ -149,7 +149,7 @@ class Retention(Tables):
                     marks.append((job_id, Mark(*await tx.row(FIND_NEWEST_BEYOND, job_id, keep))))
             return Crowded(marks, job_id)
 
-        return await self.read(work)
+        return await self.show(work)
 
     async def prune_skips(self, until: Micros, *, limit: int = 500) -> int:
         async def work(tx: Transaction) -> int:
@@ -174,7 +174,7 @@ class Retention(Tables):
     async def list_daily_counts(
         self, *, job: str | None = None, namespace: str = "default", limit: int = 1000
     ) -> list[DailyCount]:
-        rows = await self.read(lambda tx: tx.rows(LIST_DAILY_COUNTS, namespace, job, limit))
+        rows = await self.show(lambda tx: tx.rows(LIST_DAILY_COUNTS, namespace, job, limit))
         return [DailyCount(name, day, RunState(state), count) for name, day, state, count in rows]
 
 

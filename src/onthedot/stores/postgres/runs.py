@@ -14,10 +14,9 @@ from onthedot.stores.postgres.finish import FINISH, HOLD_JOBS, check_moves, colu
 from onthedot.stores.postgres.gates import lock_gates
 from onthedot.stores.postgres.partitions import month_of
 from onthedot.stores.postgres.passing import pass_gates
-from onthedot.stores.postgres.queues import QUEUES
-from onthedot.stores.postgres.reserve import Reserve
+from onthedot.stores.postgres.reserve import Reserve, hold_node
 from onthedot.stores.postgres.submitting import submit_runs
-from onthedot.stores.postgres.tables import check_lease, find_checkpoints
+from onthedot.stores.postgres.tables import find_checkpoints
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.verdict import Finish
 
@@ -33,12 +32,13 @@ LIST_HELD = LEASES.format(wanted="r.incarnation = $1")
 
 VOID = "UPDATE nodes SET void_below = greatest(void_below, $1) WHERE incarnation = $2"
 
-# The jobs are locked: nobody edits or pauses them before the end of the transaction.
+# With their jobs: nobody edits or pauses those before the end of the transaction.
 LOCK_ARMABLE = """
 SELECT r.id, r.lease_id, r.state, r.fence, r.attempt, r.armed_at, j.revision,
        j.state = 'active' AND NOT EXISTS (SELECT 1 FROM queues q WHERE q.name = r.queue AND q.paused_at IS NOT NULL),
        r.granted_by, r.granted_at
-FROM runs r JOIN jobs j ON j.id = r.job_id WHERE r.id = ANY($1) ORDER BY r.id FOR UPDATE OF r
+FROM runs r JOIN jobs j ON j.id = r.job_id WHERE r.id = ANY($1) ORDER BY r.id
+FOR KEY SHARE OF j FOR UPDATE OF r
 """
 
 ARM = """
@@ -79,10 +79,7 @@ class Runs(Reserve):
     """See `RunsSlice`."""
 
     async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
-        async def work(tx: Transaction) -> list[int]:
-            return await submit_runs(tx, runs, await tx.clock(now))
-
-        return await self.write(work)
+        return await self.write(lambda tx: submit_runs(tx, runs, now))
 
     async def held(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
         async def work(tx: Transaction) -> list[Lease]:
@@ -108,10 +105,7 @@ class Runs(Reserve):
     async def arm(
         self, leases: Sequence[Lease], *, gates: Mapping[str, GateAsk] | None = None, now: Micros | None = None
     ) -> list[ArmAnswer]:
-        async def work(tx: Transaction) -> list[ArmAnswer]:
-            return await _arm(tx, leases, gates or {}, await tx.clock(now))
-
-        answers = await self.write(work)
+        answers = await self.write(lambda tx: _arm(tx, leases, gates or {}, now))
         for lease, answer in zip(leases, answers, strict=True):
             if isinstance(answer, Armed):  # the lease goes into history as the holder has it
                 lease.fence, lease.armed_at = answer.fence, answer.armed_at
@@ -157,18 +151,20 @@ class Runs(Reserve):
         return month_of(finish.ended_at) in self.months
 
 
-async def _arm(tx: Transaction, leases: Sequence[Lease], gates: Mapping[str, GateAsk], now: Micros) -> list[ArmAnswer]:
+async def _arm(
+    tx: Transaction, leases: Sequence[Lease], gates: Mapping[str, GateAsk], now: Micros | None
+) -> list[ArmAnswer]:
     """All locks first, in order: nodes, queues, jobs, gates, runs."""
+    at: Micros = 0
     for incarnation in sorted({lease.incarnation for lease in leases}):
-        await check_lease(tx, incarnation, now)
-    await tx.share_key(QUEUES)
-    await tx.rows(HOLD_JOBS, list({lease.record.id for lease in leases}))
+        at = (await hold_node(tx, incarnation, now)).now
     if not gates:
-        return await _arm_together(tx, leases, now)
+        return await _arm_together(tx, leases, at)
+    await tx.rows(HOLD_JOBS, list({lease.record.id for lease in leases}))
     asks = [ask for lease in leases if (ask := gates.get(lease.lease_id)) is not None]
     keys = {gate.key for ask in asks for gate in ask.gates} | {ask.rate.key for ask in asks if ask.rate is not None}
     await lock_gates(tx, keys)
-    return [await _arm_one(tx, lease, gates.get(lease.lease_id), now) for lease in leases]
+    return [await _arm_one(tx, lease, gates.get(lease.lease_id), at) for lease in leases]
 
 
 async def _arm_one(tx: Transaction, lease: Lease, ask: GateAsk | None, now: Micros) -> ArmAnswer:

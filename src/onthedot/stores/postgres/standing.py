@@ -25,7 +25,7 @@ class Standings(Tables):
     """See `StandingSlice`."""
 
     async def count_held(self) -> dict[str, Held]:
-        rows = await self.read(lambda tx: tx.rows(COUNT_HELD_APART))
+        rows = await self.show(lambda tx: tx.rows(COUNT_HELD_APART))
         return {incarnation: Held(reserved, running) for incarnation, reserved, running in rows}
 
     async def standing(self, run_id: int) -> Standing | None:
@@ -40,4 +40,4 @@ class Standings(Tables):
                 waits_for_leader(route), placed_incarnation(route) or "", cancel_wanted,
             )  # fmt: skip
 
-        return await self.read(work)
+        return await self.show(work)

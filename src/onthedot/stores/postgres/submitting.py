@@ -10,9 +10,8 @@ from onthedot.errors import KeyConflict, UnknownJob
 from onthedot.run import NewRun
 from onthedot.stores.base import Hint
 from onthedot.stores.postgres.failures import Contended
-from onthedot.stores.postgres.finish import HOLD_JOBS
-from onthedot.stores.postgres.inserting import Insert, insert_runs
-from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.postgres.inserting import Insert, Jobs, hold_routes, insert_runs
+from onthedot.stores.postgres.transaction import Transaction, striped
 from onthedot.stores.postgres.triggers import with_slots
 
 _WANTED = "unnest($1::bigint[], $2::bigint[], $3::text[]) WITH ORDINALITY wanted (job_id, slot_at, trigger, number)"
@@ -46,64 +45,68 @@ SELECT new.*, $5 FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[])
 """
 
 
-async def submit_runs(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
+async def submit_runs(tx: Transaction, runs: Sequence[NewRun], now: Micros | None) -> list[int]:
     """Insert runs, or find those that have these keys; their ids."""
     wanted = {run.job_id for run in runs}
-    known = {job_id for job_id, state in await tx.rows(HOLD_JOBS, list(wanted)) if state != "deleted"}
-    for job_id in sorted(wanted - known):
-        raise UnknownJob(f"job {job_id} does not exist; define it before you submit runs of it")
+    jobs = await hold_routes(tx, wanted)
+    for job_id in sorted(wanted):
+        if job_id not in jobs or jobs[job_id][1] == "deleted":
+            raise UnknownJob(f"job {job_id} does not exist; define it before you submit runs of it")
     if not runs:
         return []
+    at: Micros = jobs[runs[0].job_id][-1] if now is None else now
     if any(run.key for run in runs):
-        return await _submit_keyed(tx, runs, now)
-    return await _submit(tx, runs, now)
+        return await _submit_keyed(tx, runs, jobs, at)
+    return await _submit(tx, runs, jobs, at)
 
 
-async def _submit(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
-    """The ids of these runs, which are there now. The jobs are locked.
-
-    One that ends between two of our looks has moved to history meanwhile: so we look there after inserting as well,
-    and what turns out to be there already is taken back.
-    """
-    found: dict[int, int] = dict(await tx.rows(LIST_ENDED, *_keys(runs)))
+async def _submit(tx: Transaction, runs: Sequence[NewRun], jobs: Jobs, now: Micros) -> list[int]:
+    """The ids of these runs, which are there now. The jobs are held."""
     first = {(run.job_id, run.instant, run.trigger): place for place, run in reversed([*enumerate(runs)])}
-    places = [place for place in sorted(first.values()) if place not in found]
+    places = sorted(first.values())
+    found: dict[int, int] = {}
+    if any(job[6] for job in jobs.values()):  # what has ended takes no turn in a queue that is shared fairly
+        found = dict(await tx.rows(LIST_ENDED, *_keys(runs)))
+        places = [place for place in places if place not in found]
     tx.hints.append(Hint("runs", min(run.due_at for run in runs)))
     if places:
-        new = [runs[place] for place in places]
-        found |= {places[number]: run_id for number, run_id in (await _insert(tx, new, now)).items()}
-    for place, run in enumerate(runs):
-        found.setdefault(place, found[first[run.job_id, run.instant, run.trigger]])
-    return [found[place] for place in range(len(runs))]
+        ids = await _insert(tx, [runs[place] for place in places], jobs, now)
+        found |= dict(zip(places, ids, strict=True))
+    return [found[first[run.job_id, run.instant, run.trigger]] for run in runs]
 
 
-async def _insert(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> dict[int, int]:
-    """By its place among them: the id of each of these runs, whose keys differ."""
+async def _insert(tx: Transaction, runs: Sequence[NewRun], jobs: Jobs, now: Micros) -> list[int]:
+    """The ids of these runs, whose keys differ.
+
+    One that ends between two of our looks moves to history meanwhile: so we look there after inserting, and what turns
+    out to be there already is taken back.
+    """
     rows = [
         Insert(run.job_id, run.trigger, run.due_at, run.expires_at, run.args, False, "", run.instant) for run in runs
     ]
-    ids, inserted = await insert_runs(tx, rows, now)
+    ids = await insert_runs(tx, rows, now, jobs)
     ended: dict[int, int] = dict(await tx.rows(LIST_ENDED, *_keys(runs)))
-    again = [ids[place] for place in ended if ids[place] in inserted]
+    again = [run_id for place, run_id in enumerate(ids) if place in ended and run_id is not None]
     if again:
         await tx.do(TAKE_BACK, again)
-    found = dict(enumerate(ids)) | ended
-    missing = [place for place, run_id in enumerate(ids) if run_id not in inserted and place not in ended]
+    missing = [place for place, run_id in enumerate(ids) if run_id is None and place not in ended]
+    live: dict[int, int] = {}
     if missing:
-        live = dict(await tx.rows(LIST_LIVE, *_keys([runs[place] for place in missing])))
-        if len(live) < len(missing):
-            raise Contended("a run that has ended between two looks")  # the next look finds it in history
-        found |= {place: live[number] for number, place in enumerate(missing)}
-    return found
+        rows_of = dict(await tx.rows(LIST_LIVE, *_keys([runs[place] for place in missing])))
+        live = {missing[number]: run_id for number, run_id in rows_of.items()}
+    found = {place: run_id for place, run_id in enumerate(ids) if run_id is not None} | live | ended
+    if len(found) < len(runs):
+        raise Contended("a run that has ended between two looks")  # the next look finds it in history
+    return [found[place] for place in range(len(runs))]
 
 
 def _keys(runs: Sequence[NewRun]) -> tuple[list[int], list[int], list[str]]:
     return [run.job_id for run in runs], [run.instant for run in runs], [run.trigger for run in runs]
 
 
-async def _submit_keyed(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[int]:
+async def _submit_keyed(tx: Transaction, runs: Sequence[NewRun], jobs: Jobs, now: Micros) -> list[int]:
     """Runs of which some may have been submitted before under their keys."""
-    await tx.lock_keys(f"key:{run.job_id}:{run.key}" for run in runs if run.key)
+    await tx.lock_keys(striped("key", f"{run.job_id}:{run.key}") for run in runs if run.key)
     keyed = [run for run in runs if run.key]
     rows = await tx.rows(LIST_KEYS, [run.job_id for run in keyed], [run.key for run in keyed])
     known: dict[tuple[int, str], tuple[int | None, str | None]] = {(row[0], row[1]): (row[2], row[3]) for row in rows}
@@ -115,7 +118,7 @@ async def _submit_keyed(tx: Transaction, runs: Sequence[NewRun], now: Micros) ->
             run_id, args = known.setdefault((run.job_id, run.key), (None, run.args))
             if args != run.args:
                 raise KeyConflict(f"key {run.key!r}: used before by run {run_id or '?'}, with other arguments")
-    new = await _submit(tx, [replace(runs[place], key="") for place in places], now) if places else []
+    new = await _submit(tx, [replace(runs[place], key="") for place in places], jobs, now) if places else []
     ids = dict(zip(places, new, strict=True))
     fresh = {(runs[place].job_id, runs[place].key): place for place in places if runs[place].key}
     if fresh:

@@ -31,6 +31,9 @@ TRIES = 12
 
 KEPT_RECORDS = 10_000
 
+SHOW_TIMEOUT = 60.0
+"""How long a listing for people may take, in seconds: counting ten million finished runs takes some."""
+
 CLOSE_PATIENCE = 2.0
 """How long a store that is closed waits for the loops of handlers to close their connections, in seconds."""
 
@@ -137,6 +140,15 @@ class Tables:
         except Exception as error:
             raise translate(error, self.address.shown) from error
 
+    async def show(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """A read for people, which may take its time: the engine does not wait for it."""
+        begin = begin_statement(self.address, reading=True)
+        patience = f"{begin}; SET LOCAL statement_timeout = '{round(SHOW_TIMEOUT * 1000)}'"
+        try:
+            return await self._transact(work, patience, timeout=SHOW_TIMEOUT)
+        except Exception as error:
+            raise translate(error, self.address.shown) from error
+
     async def at_once(self, statement: str, *values: object, hint: Hint) -> list[Any]:
         """One statement that is a transaction of its own, and the hint to send if it has changed something.
 
@@ -170,10 +182,12 @@ class Tables:
         self.tell(home, [hint] if rows else [])
         return rows
 
-    async def _transact(self, work: Callable[[Transaction], Awaitable[T]], begin: str) -> T:
+    async def _transact(
+        self, work: Callable[[Transaction], Awaitable[T]], begin: str, *, timeout: float | None = None
+    ) -> T:
         home = await self.home()
         db = await home.connections.take()
-        tx = Transaction(db, self.months)
+        tx = Transaction(db, self.months, timeout)
         try:
             await db.execute(begin)
             answer = await work(tx)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
+from zlib import crc32
 
 from onthedot.clock import Micros
 from onthedot.stores.base import Hint
@@ -27,9 +28,20 @@ TRY_KEYS = (
     " FROM unnest($1::text[]) key"
 )
 
-SHARE_KEY = "SELECT pg_advisory_xact_lock_shared(hashtextextended(current_schema() || $1::text, 0))"
-
 Row = Sequence[Any]
+
+
+STRIPES = 1024
+"""Into how many locks the keys of one kind are divided: a server has room for some thousands at a time."""
+
+
+def striped(kind: str, key: str) -> str:
+    """The name of the lock that stands for a key, and for others that happen to share it.
+
+    >>> striped("gate", "limit:job:7:")
+    'gate:0250'
+    """
+    return f"{kind}:{crc32(key.encode()) % STRIPES:04}"
 
 
 def plain(text: str | None) -> str | None:
@@ -44,12 +56,16 @@ def plain(text: str | None) -> str | None:
 
 
 class Transaction:
-    """One transaction. `months`: partitions that were made in it, and are there once it is committed."""
+    """One transaction. `months`: partitions that were made in it, and are there once it is committed. `timeout`: of
+    each statement in seconds, if it is not the connection's own."""
 
-    __slots__ = ("_keys", "db", "hints", "known_months", "months")
+    __slots__ = ("_keys", "db", "hints", "known_months", "months", "timeout")
 
-    def __init__(self, db: Connection, known_months: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, db: Connection, known_months: frozenset[int] = frozenset(), timeout: float | None = None
+    ) -> None:
         self.db = db
+        self.timeout = timeout
         self.hints: list[Hint] = []
         self.known_months = known_months
         self.months: set[int] = set()
@@ -57,15 +73,15 @@ class Transaction:
 
     async def rows(self, statement: str, *values: object) -> list[Any]:
         """All rows."""
-        return await self.db.fetch(statement, *values)
+        return await self.db.fetch(statement, *values, timeout=self.timeout)
 
     async def row(self, statement: str, *values: object) -> Any:
         """The first row, or None."""
-        return await self.db.fetchrow(statement, *values)
+        return await self.db.fetchrow(statement, *values, timeout=self.timeout)
 
     async def value(self, statement: str, *values: object) -> Any:
         """The first value of the first row, or None."""
-        return await self.db.fetchval(statement, *values)
+        return await self.db.fetchval(statement, *values, timeout=self.timeout)
 
     async def do(self, statement: str, *values: object) -> int:
         """Change rows; how many there were."""
@@ -94,7 +110,3 @@ class Transaction:
         elif not await self.value(TRY_KEYS, wanted):
             raise Contended(f"a lock for one of {wanted}")
         self._keys = sorted({*self._keys, *wanted})
-
-    async def share_key(self, key: str) -> None:
-        """Keep others from locking the key until the end of the transaction."""
-        await self.value(SHARE_KEY, key)

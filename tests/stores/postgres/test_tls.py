@@ -1,0 +1,94 @@
+"""Connections use TLS if the URL says so, and then only with who has the right certificate.
+
+The server from the wheel knows no TLS: before it stands a small door that does, as proxies of hosted servers do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from onthedot.errors import StoreUnavailable
+from onthedot.stores.postgres import PostgresStore
+from tests.servers.postgres import name_of
+from tests.servers.shared import SharedPostgres
+
+ASK_FOR_TLS = 8  # bytes of the first message of who wants it
+
+
+class Door:
+    """Takes TLS off, and passes on what is inside."""
+
+    def __init__(self, port: int, certificate: Path) -> None:
+        self._port = port
+        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._context.load_cert_chain(certificate)
+        self.handshakes = 0
+
+    async def enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(ASK_FOR_TLS)
+        writer.write(b"S")
+        try:
+            await writer.start_tls(self._context)
+        except (ssl.SSLError, ConnectionError):
+            writer.close()
+            return
+        self.handshakes += 1
+        inside, outside = await asyncio.open_connection("127.0.0.1", self._port)
+        await asyncio.gather(_pump(reader, outside), _pump(inside, writer))
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    except (ConnectionError, ssl.SSLError):
+        return
+    finally:
+        writer.close()
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """Of `localhost`, signed by itself, with its key."""
+    file = tmp_path / "server.pem"
+    command = ["openssl", "req", "-x509", "-days", "2", "-nodes", "-newkey", "ec", "-pkeyopt"]
+    command += ["ec_paramgen_curve:prime256v1", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*command, "-keyout", file, "-out", tmp_path / "certificate"], check=True, capture_output=True)
+    file.write_bytes(file.read_bytes() + (tmp_path / "certificate").read_bytes())
+    return file
+
+
+@pytest.fixture
+async def door(postgres: SharedPostgres, certificate: Path) -> AsyncIterator[tuple[Door, int]]:
+    door = Door(postgres.port, certificate)
+    server = await asyncio.start_server(door.enter, "127.0.0.1", 0)
+    yield door, server.sockets[0].getsockname()[1]
+    server.close()
+
+
+async def test_it_is_used_and_the_certificate_checked(
+    door: tuple[Door, int], certificate: Path, postgres: SharedPostgres, empty_url: str
+):
+    through, port = door
+    url = f"postgresql://onthedot:{postgres.password}@localhost:{port}/{name_of(empty_url)}"
+    store = await PostgresStore.open(f"{url}?sslmode=verify-full&sslrootcert={certificate}")
+    assert await store.list_jobs() == []
+    await store.close()
+    assert through.handshakes >= 2  # every connection
+    before = through.handshakes
+    another = url.replace("localhost", "127.0.0.1")
+    with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+        await PostgresStore.open(f"{another}?sslmode=verify-full&sslrootcert={certificate}")
+    assert through.handshakes == before
+
+
+async def test_who_asks_for_it_never_goes_without(empty_url: str):
+    with pytest.raises(StoreUnavailable, match="rejected SSL upgrade"):
+        await PostgresStore.open(f"{empty_url}?sslmode=require")
