@@ -3,8 +3,8 @@
 Two hundred jobs have a slot each second; they write down their own starts. First the leader is killed, which executes
 nothing: its runs are planned ahead, so nobody should notice. Then a leader that executes: what it had reserved lapses
 half a second after its instant, what it was running is taken up when its lease has ended. `bare` is the latest start
-until a second before the kill, in the same minute. A lost, doubled or early start fails the bench. One round: it
-takes two minutes.
+until a second before the kill, in the same minute. A lost, doubled or early start fails the bench. There is one round:
+it takes three minutes.
 """
 
 from __future__ import annotations
