@@ -110,10 +110,11 @@ class Cluster:
     def _owed(self, until: int) -> set[tuple[str, int]]:
         """Slots that were not brought to their end: of jobs that must be."""
         done = self.notes.read().done
-        jobs = {job for job, _ in done if not job.startswith((CAREFUL, ERRAND))}
-        assert not self.notes.starts or jobs, "the jobs have started and none has ended"
-        first = min((start.slot for start in self.notes.starts if start.job != ERRAND), default=until)
-        owed = {(job, slot) for job in jobs for slot in range(first + STEP, until + 1, STEP)} - done
+        first: dict[str, int] = {}  # of each job: one that was stored later has no slots before
+        for start in self.notes.starts:
+            if not start.job.startswith((CAREFUL, ERRAND)):
+                first[start.job] = min(start.slot, first.get(start.job, start.slot))
+        owed = {(job, slot) for job, begin in first.items() for slot in range(begin, until + 1, STEP)} - done
         executed = {run for run, _ in self.notes.ends}
         return owed | {(ERRAND, run) for run in self.notes.acknowledged if run not in executed}
 
