@@ -114,6 +114,16 @@ def overlapping(*faults: dict[str, Any]) -> Story:
     return story.add(75, "start", "job", node="b#1", **seen).job(80, "end", outcome="done").verdict(80, ok=False)
 
 
+def given_back(*, delayed: bool) -> Story:
+    """Run 2 holds a limit and waits at its next gate, which passes to it; then a rate delays it, or it is given back;
+    another run takes the limit."""
+    other: list[Any] = ["limit:name:other:", 1, False]
+    story = block(beginning().add(59, "submit", **SUBMIT), 59.1, other, gates=[LIMIT, other])
+    story.lease(59.2, "reserve", **TWO | {"lease": "l3", "fence": 0, "until": 60 * S})
+    told: dict[str, Any] = {"delayed": True, "due": 90 * S, "gates": []} if delayed else {}
+    return story.add(59.3, "release", run=2, lease="l3", inc="A", ok=True, **told).lease(59.9, "arm", gates=[LIMIT])
+
+
 def between(*, aside: bool) -> Story:
     """Run 2 holds a limit and waits at its next gate; another run takes the limit."""
     other: list[Any] = ["limit:name:other:", 1, False]
@@ -148,6 +158,7 @@ def asked_when_calm(until: float) -> Story:
 GOOD = {
     "a limit passed on": second(ended(block(armed(LIMIT), 60.5, LIMIT)), 61.1, LIMIT),
     "a limit left by who stands aside": between(aside=True),
+    "a limit left by who is delayed": given_back(delayed=True),
     "an overlap gate passed on": second(ended(block(armed(OVERLAP), 60.5, OVERLAP)), 61.1, OVERLAP),
     "a slot skipped at a held gate": skipped(armed(OVERLAP), 60.5, 1),
     "a slot skipped for one that a rate delays": skipped(delayed(ended(armed(OVERLAP)), 62, OVERLAP), 63, 2),
@@ -174,6 +185,7 @@ GOOD = {
 BAD = {
     ("S5", "two at a limit of one"): second(armed(LIMIT), 60.5, LIMIT),
     ("S5", "a limit taken from who waits at its next gate"): between(aside=False),
+    ("S5", "a limit taken from who was only given back"): given_back(delayed=False),
     ("S6", "a fence that went back at a gate"): ended(
         second(changed(armed(OVERLAP), "arm", fence=7), 60.5, OVERLAP)
     ),

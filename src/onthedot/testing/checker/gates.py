@@ -45,12 +45,13 @@ class Holders:
         return taken
 
     def leave(self, event: Event, before: State, after: State) -> list[str]:
-        """The gates that open because the run moves on, or stands aside."""
+        """The gates that open because the run moves on, stands aside, or is delayed by a rate."""
         run = event["run"]
         if run not in self._of_run:
             return []
         out = before.name == RunState.RUNNING and after.name != RunState.RUNNING
-        out = out or (event["ev"] in ("aside", "hold") and before.name != RunState.RUNNING)
+        aside = event["ev"] in ("aside", "hold") or event.get("delayed")
+        out = out or bool(aside and before.name != RunState.RUNNING)
         opened = [key for key, until_end in self._of_run[run].items() if after.terminal or (out and not until_end)]
         for key in opened:
             self.of_gate[key].discard(run)
