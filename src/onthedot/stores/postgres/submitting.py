@@ -16,17 +16,21 @@ from onthedot.stores.postgres.triggers import with_slots
 
 _WANTED = "unnest($1::bigint[], $2::bigint[], $3::text[]) WITH ORDINALITY wanted (job_id, slot_at, trigger, number)"
 
+# Key by key, through the index: else the server may read all runs for a few hundred of them.
 LIST_LIVE = f"""
-SELECT wanted.number - 1, r.id FROM {_WANTED}
-JOIN runs r ON r.job_id = wanted.job_id AND r.slot_at = wanted.slot_at AND r.trigger = wanted.trigger AND r.target = ''
+SELECT wanted.number - 1, found.id FROM {_WANTED} CROSS JOIN LATERAL (
+    SELECT r.id FROM runs r
+    WHERE r.job_id = wanted.job_id AND r.slot_at = wanted.slot_at AND r.trigger = wanted.trigger AND r.target = ''
+    LIMIT 1) found
 """  # noqa: S608 - constants of this file
 
 # Submitted before, and ended since: the answer got lost, or somebody asks for the same thing twice.
 LIST_ENDED = with_slots(
     """
-SELECT wanted.number - 1, h.id FROM {wanted}
-JOIN history h ON h.slot_at = wanted.slot_at AND h.job_id = wanted.job_id AND h.trigger = wanted.trigger
-WHERE h.{is_no_slot}
+SELECT wanted.number - 1, found.id FROM {wanted} CROSS JOIN LATERAL (
+    SELECT h.id FROM history h
+    WHERE h.slot_at = wanted.slot_at AND h.job_id = wanted.job_id AND h.trigger = wanted.trigger AND h.{is_no_slot}
+    LIMIT 1) found
 """,
     wanted=_WANTED,
 )
