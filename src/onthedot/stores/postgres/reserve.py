@@ -204,8 +204,8 @@ class Reserve(Tables):
     ) -> list[Lease]:
         if not rows:
             return []
-        await self.records.load(tx, [(row[_JOB], row[_REVISION], row[_STATE]) for row in rows])
         checkpoints = await find_checkpoints(tx, (row[_RUN] for row in rows if row[_ATTEMPT]))
+        await self.records.load(tx, [(row[_JOB], row[_REVISION], row[_STATE]) for row in rows])
         leases = []
         for row in rows:
             (_, run_id, job_id, revision, _, trigger, slot_at, due_at, args, attempt, failures, recoveries,

@@ -91,8 +91,8 @@ class Runs(Reserve):
 
     async def leases(self, tx: Transaction, rows: Sequence[Any]) -> list[Lease]:
         """Leases from rows of `LEASES`, but for jobs that this version cannot read: theirs wait for one that can."""
-        await self.records.load(tx, [(row[2], row[3], row[4]) for row in rows])
         checkpoints = await find_checkpoints(tx, (row[1] for row in rows))
+        await self.records.load(tx, [(row[2], row[3], row[4]) for row in rows])
         leases = []
         for lease_id, run_id, job_id, revision, _, *rest in rows:
             with suppress(StoreUnusable):
