@@ -16,9 +16,13 @@ from onthedot.job import Call, Job
 from onthedot.run import NewRun, RunState, submit_trigger
 from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.sqlite import SqliteStore
 
 T = TypeVar("T")
+
+Where = Path | str | None
+"""Where a store is: a SQLite file, the URL of a PostgreSQL database, or nowhere but in memory."""
 
 JOB = "noop"
 PATIENCE = 120.0  # seconds until a bench must have done its work; a thousand times what it needs at size 1 %
@@ -34,9 +38,11 @@ def wall() -> Micros:
     return time.time_ns() // 1_000
 
 
-async def open_store(path: Path | None) -> Store:
-    """The SQLite file, or a new store in memory."""
-    return MemoryStore() if path is None else await SqliteStore.open(path)
+async def open_store(where: Where) -> Store:
+    """The SQLite file, the PostgreSQL database at a URL, or a new store in memory."""
+    if isinstance(where, str):
+        return await PostgresStore.open(where)
+    return MemoryStore() if where is None else await SqliteStore.open(where)
 
 
 async def fill(store: Store, count: int, *, seed: int, due_at: Micros | None = None) -> list[int]:

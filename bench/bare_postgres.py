@@ -1,0 +1,45 @@
+"""A bare loop on PostgreSQL: the driver's own statements on one plain connection, one no-op task per run.
+
+A transaction that takes and arms a batch, a no-op task for each run, one statement that finishes the batch. There is
+no engine, no lease to renew, no look at nodes, queues or what comes later.
+"""
+
+from __future__ import annotations
+
+import asyncpg
+
+from bench.bare import BATCH, TASKS, perform
+from bench.nodes import wall
+from onthedot.ids import SeededIds
+from onthedot.stores.postgres.connections import begin_statement, settings_of
+from onthedot.stores.postgres.finish import FINISH
+from onthedot.stores.postgres.reserve import ARM_NOW, LIST_DUE_RUNS
+from onthedot.stores.postgres.url import read_url
+
+
+async def connect(url: str) -> asyncpg.Connection:
+    """A connection with the driver's settings."""
+    address = read_url(url)
+    return await asyncpg.connect(address.dsn, server_settings=settings_of(address), max_cached_statement_lifetime=0)
+
+
+async def drain(db: asyncpg.Connection, executed: list[int], seed: int, name: str) -> None:
+    """Take, perform, finish, until nothing is left that nobody else has; which runs were executed."""
+    ids = SeededIds(f"{name} {seed}")
+    begin = begin_statement(read_url("postgresql://"), reading=False)
+    while True:
+        now = wall()
+        await db.execute(begin)
+        rows = await db.fetch(LIST_DUE_RUNS, now, sorted(TASKS), [], BATCH, ["default"], [1], [0])
+        run_ids, lease_ids = [row[1] for row in rows], ids.leases(len(rows))
+        await db.fetch(ARM_NOW, run_ids, lease_ids, [row[3] for row in rows], name, now)
+        await db.execute("COMMIT")
+        if not rows:
+            return
+        started_at, ended_at = await perform(run_ids, executed)
+        count = len(rows)
+        ended = await db.fetch(
+            FINISH, run_ids, lease_ids, ["succeeded"] * count, ["succeeded"] * count, [""] * count, [0] * count,
+            [0] * count, [started_at] * count, [ended_at] * count, [None] * count, [None] * count,
+        )  # fmt: skip
+        assert len(ended) == count, "nobody else has these leases"
