@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from onthedot import faults
@@ -17,15 +18,18 @@ from onthedot.errors import NodeExpired, StoreUnusable
 from onthedot.route import BONUS, END, is_shared, lines_of, ranked, read_route
 from onthedot.run import Lease, RunState
 from onthedot.stores.base import Ask, Reserved
+from onthedot.stores.postgres.arrays import numbers, words
 from onthedot.stores.postgres.finish import end_waiting
 from onthedot.stores.postgres.queues import QUEUES
 from onthedot.stores.postgres.tables import Tables, find_checkpoints
 from onthedot.stores.postgres.transaction import NOW, Transaction
 from onthedot.stores.postgres.turns import fair_queues, pass_time, rank_due
 
-Row = tuple[Any, ...]
+Row = Sequence[Any]
 _RUN, _JOB, _REVISION, _STATE, _ATTEMPT = 1, 2, 3, 4, 9  # where they stand in a candidate's row
-_QUEUE, _RANK, _GATED = -4, -2, -1
+_QUEUE, _RANK, _GATED, _LINE = -5, -3, -2, -1
+
+_AGE = itemgetter(0, 1)  # by rank, then by id
 
 LOOK_AGAIN: Micros = 20 * MILLISECOND
 """When to look again if work is due that somebody else has locked: it takes it, or lets it go."""
@@ -60,6 +64,9 @@ SELECT name, 0, paused_at IS NOT NULL, weights IS NOT NULL FROM queues
 WHERE paused_at IS NOT NULL OR weights IS NOT NULL
 """
 
+# Its queue is not paused. Said as `<> ALL`, the planner expects next to nothing to pass, and sorts the whole line.
+_IS_SERVED = "NOT coalesce(r.queue = ANY(${}), false)"
+
 # Candidates of each line, in the order of the index. Scheduled, or reserved and lapsed: both are ready.
 _CANDIDATES = """
 SELECT taken.*, line.number FROM unnest({lines}) WITH ORDINALITY line ({names}, number)
@@ -68,10 +75,11 @@ CROSS JOIN LATERAL (
            r.failures, r.recoveries, r.created_at, r.target, r.queue, r.priority, r.rank, j.gated
     FROM runs r JOIN jobs j ON j.id = r.job_id
     WHERE r.route = line.route AND r.state <> 'running' AND {wanted}
-      AND (r.expires_at IS NULL OR r.expires_at > $1) AND j.task = ANY($2) AND r.queue <> ALL($3)
+      AND (r.expires_at IS NULL OR r.expires_at > $1) AND j.task = ANY($2) AND {is_served}
     ORDER BY {order_by}, r.id LIMIT $4 FOR UPDATE OF r SKIP LOCKED FOR KEY SHARE OF j SKIP LOCKED
 ) taken
 """
+_CANDIDATES = _CANDIDATES.replace("{is_served}", _IS_SERVED.format(3))
 _PLAIN_LINES = {"lines": "$5::text[], $6::smallint[], $7::bigint[]", "names": "route, priority, bonus"}
 _IN_LINE = "r.priority = line.priority AND r.rank IS NULL AND "
 LIST_DUE_RUNS = _CANDIDATES.format(
@@ -102,8 +110,8 @@ ARM_NOW = """
 UPDATE runs
 SET state = 'running', lease_id = given.lease_id, fence = nextval('fences'), incarnation = $4,
     revision = given.revision, reserved_at = $5, armed_at = $5, attempt = attempt + 1, expires_at = NULL
-FROM unnest($1::bigint[], $2::text[], $3::integer[]) given (id, lease_id, revision)
-WHERE runs.id = given.id AND runs.id = ANY($1)
+FROM unnest($1::text::bigint[], $2::text::text[], $3::text::integer[]) given (id, lease_id, revision)
+WHERE runs.id = given.id AND runs.id = ANY((SELECT $1::text::bigint[])::bigint[])
 RETURNING runs.id, runs.fence
 """
 
@@ -111,8 +119,8 @@ HOLD = """
 UPDATE runs
 SET state = 'reserved', lease_id = given.lease_id, incarnation = $4, revision = given.revision, reserved_at = $5,
     ready_at = greatest(due_at, $5) + $6
-FROM unnest($1::bigint[], $2::text[], $3::integer[]) given (id, lease_id, revision)
-WHERE runs.id = given.id AND runs.id = ANY($1)
+FROM unnest($1::text::bigint[], $2::text::text[], $3::text::integer[]) given (id, lease_id, revision)
+WHERE runs.id = given.id AND runs.id = ANY((SELECT $1::text::bigint[])::bigint[])
 """
 
 # Whether something is due that was not taken; and when something will be: a run enters the horizon, or somebody else's
@@ -122,7 +130,7 @@ SELECT EXISTS (
            SELECT 1 FROM runs r JOIN jobs j ON j.id = r.job_id
            WHERE r.route = line.route AND r.priority = line.priority AND r.state <> 'running' AND r.rank IS NULL
              AND r.ready_at <= $3 AND (r.expires_at IS NULL OR r.expires_at > $3) AND j.task = ANY($6)
-             AND r.queue <> ALL($7)),
+             AND {_IS_SERVED.format(7)}),
        later.ready_at,
        (SELECT min(r.ready_at) FROM runs r
         WHERE r.route = line.route AND r.priority = line.priority AND r.state <> 'running' AND r.rank IS NULL
@@ -136,12 +144,12 @@ LEFT JOIN LATERAL (
     ORDER BY r.ready_at LIMIT 1) later ON true
 """  # noqa: S608 - a constant
 
-IS_RANKED_LEFT = """
+IS_RANKED_LEFT = f"""
 SELECT EXISTS (
     SELECT 1 FROM runs r JOIN jobs j ON j.id = r.job_id
     WHERE r.route = ANY($1) AND r.rank IS NOT NULL AND r.state <> 'running' AND r.ready_at <= $2
-      AND (r.expires_at IS NULL OR r.expires_at > $2) AND j.task = ANY($3) AND r.queue <> ALL($4))
-"""
+      AND (r.expires_at IS NULL OR r.expires_at > $2) AND j.task = ANY($3) AND {_IS_SERVED.format(4)})
+"""  # noqa: S608 - a constant
 
 
 class Lines(NamedTuple):
@@ -184,7 +192,7 @@ class Reserve(Tables):
         if ask.number < node.void_below or node.draining:
             return reserved
         lines = await _find_lines(tx, ask, node.id, at)
-        due, more = _choose_due(await _due(tx, lines, ask, at), ask)
+        due, more = await _find_due(tx, lines, ask, at)
         ahead = await _ahead(tx, lines, ask, at) if ask.ahead else []
         lease_ids = iter(ask.lease_ids)
         reserved.armed = await self._leases(tx, [row for row in due if not row[_GATED]], lease_ids, ask, at)
@@ -209,7 +217,7 @@ class Reserve(Tables):
         leases = []
         for row in rows:
             (_, run_id, job_id, revision, _, trigger, slot_at, due_at, args, attempt, failures, recoveries,
-             created_at, target, queue, level, _, _) = row  # fmt: skip
+             created_at, target, queue, level, _, _, _) = row  # fmt: skip
             try:
                 record = self.records.find(job_id, revision)
             except StoreUnusable:
@@ -249,12 +257,25 @@ async def _find_lines(tx: Transaction, ask: Ask, node_id: str, now: Micros) -> L
     return Lines(plain, [route for route in routes if serves(route)], paused)
 
 
-async def _due(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> Iterator[Row]:
-    """What is due and this worker may take, in the order of age and priority; each locked by us."""
-    most = ask.seats + ask.extra + (len(ask.lease_ids) if ask.extra else 0)
-    if not most:
-        return iter(())
-    values = (now, sorted(ask.tasks), lines.paused, most + 1)  # one more: then we know that there is more
+async def _find_due(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> tuple[list[Row], bool]:
+    """What is taken of what is due, and whether there is more.
+
+    Most of the time all that is due is of quick jobs, or nothing is: then no more is looked at, and locked, than can be
+    taken. The quick ones may be anywhere behind a backlog: only if there is one, we look further.
+    """
+    room = ask.seats + ask.extra
+    if not room:
+        return [], False
+    rows = await _due(tx, lines, ask, now, room + 1)  # one more: then we know that there is more
+    due, more = _choose_due(merge(*rows, key=_AGE), ask)
+    if more and len(due) < room and any(len(line) > room for line in rows):
+        due, more = _choose_due(merge(*await _due(tx, lines, ask, now, room + len(ask.lease_ids) + 1), key=_AGE), ask)
+    return due, more
+
+
+async def _due(tx: Transaction, lines: Lines, ask: Ask, now: Micros, most: int) -> list[list[Row]]:
+    """What is due and this worker may take, by line, each in the order of its age; each locked by us."""
+    values = (now, sorted(ask.tasks), lines.paused, most)
     scans: list[list[Row]] = []
     if lines.plain:
         routes, levels = zip(*lines.plain, strict=True)
@@ -262,7 +283,7 @@ async def _due(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> Iterator
         scans += _apart(await tx.rows(LIST_DUE_RUNS, *values, routes, levels, bonuses))
     if lines.ranked:
         scans += _apart(await tx.rows(LIST_RANKED, *values, lines.ranked))
-    return merge(*scans)
+    return scans
 
 
 async def _ahead(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> list[Row]:
@@ -271,15 +292,14 @@ async def _ahead(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> list[R
         return []
     routes, levels = zip(*lines.plain, strict=True)
     values = (now, sorted(ask.tasks), lines.paused, ask.ahead, routes, levels, [0] * len(levels), now + ask.horizon)
-    return list(islice(merge(*_apart(await tx.rows(LIST_AHEAD, *values))), ask.ahead))
+    return list(islice(merge(*_apart(await tx.rows(LIST_AHEAD, *values)), key=_AGE), ask.ahead))
 
 
 def _apart(rows: Iterable[Any]) -> list[list[Row]]:
     """The candidates of each line, in its order."""
     scans: dict[int, list[Row]] = {}
     for row in rows:
-        *candidate, line = row
-        scans.setdefault(line, []).append(tuple(candidate))
+        scans.setdefault(row[_LINE], []).append(row)
     return list(scans.values())
 
 
@@ -313,11 +333,11 @@ async def _write_held(tx: Transaction, leases: Sequence[Lease], ask: Ask, now: M
         await tx.do(HOLD, *_columns(leases), ask.incarnation, now, ask.lapse)
 
 
-def _columns(leases: Sequence[Lease]) -> tuple[list[int], list[str], list[int]]:
+def _columns(leases: Sequence[Lease]) -> tuple[str, str, str]:
     return (
-        [lease.run_id for lease in leases],
-        [lease.lease_id for lease in leases],
-        [lease.record.revision for lease in leases],
+        numbers(lease.run_id for lease in leases),
+        words([lease.lease_id for lease in leases]),
+        numbers(lease.record.revision for lease in leases),
     )
 
 
