@@ -139,16 +139,18 @@ class Runs(Reserve):
 
     async def _finish_at_once(self, finishes: Sequence[Finish]) -> frozenset[str]:
         """Finish what nothing else hangs on, in one statement; which leases were accepted."""
-        simple = [finish for finish in finishes if self._is_simple(finish)]
+        simple = [finish for finish in finishes if _is_simple(finish)]
         if not simple or len({finish.lease.run_id for finish in simple}) < len(simple):
+            return frozenset()
+        ends = [finish.ended_at for finish in simple]
+        if not {month_of(min(ends)), month_of(max(ends))} <= self.months:  # a batch takes no month
             return frozenset()
         rows = await self.at_once(FINISH, *columns(simple), hint=Hint("ends", simple[0].ended_at))
         return frozenset(lease_id for (lease_id,) in rows)
 
-    def _is_simple(self, finish: Finish) -> bool:
-        if finish.verdict.state not in TERMINAL or finish.lease.slot_at > finish.ended_at:
-            return False
-        return month_of(finish.ended_at) in self.months
+
+def _is_simple(finish: Finish) -> bool:
+    return finish.verdict.state in TERMINAL and finish.lease.slot_at <= finish.ended_at
 
 
 async def _arm(
