@@ -137,10 +137,12 @@ class Worker:
             attempts = [attempt for attempt in attempts if attempt in self._unfired]
             self._unfired.difference_update(attempts)
             self.ahead.note(-wait)
-        for kind, runner in self._runners.items():
-            mine = [attempt for attempt in attempts if self._kind(attempt.lease) == kind]
+        by_kind: dict[str, list[Attempt]] = {kind: [] for kind in self._runners}
+        for attempt in attempts:
+            by_kind[self._kind(attempt.lease)].append(attempt)
+        for kind, mine in by_kind.items():
             if mine:
-                runner.start(mine)
+                self._runners[kind].start(mine)
 
     def _kind(self, lease: Lease) -> str:
         job = lease.record.job
@@ -323,7 +325,7 @@ class Reserving:
         if not worker.membership.trusted or (not seats and self._look_at <= now):
             return None  # what is due would find no seat: whoever has one may take it
         ahead = max(0, worker.ahead.most - len(worker.held))
-        extra = worker.pace.beyond_seats(worker.running) if seats else 0
+        extra = worker.pace.beyond_seats(worker.running + seats) if seats else 0  # together no more than a batch
         self._asked += 1
         return Ask(
             worker.membership.incarnation,

@@ -12,13 +12,14 @@ import heapq
 from collections import deque
 
 from onthedot import faults
-from onthedot.clock import SECOND, Clock, Micros
+from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
 from onthedot.job import Call, Sleep
 from onthedot.tasks.registry import Registry
 from onthedot.verdict import Outcome, OutcomeKind
 from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, succeeded, timed_out
 
 _PATIENCE = 1.0  # seconds that a cancelled coroutine gets to clean up
+_TOGETHER: Micros = 20 * MILLISECOND  # how long outcomes wait for those of attempts that still wait for a seat here
 _NO_END = Outcome(OutcomeKind.LOST, "did not end when it was cancelled")
 
 
@@ -157,12 +158,19 @@ class CoroutineRunner:
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Hand over what happened in this turn of the loop, all at once."""
-        self._flushing = False
+        """Hand over what happened in this turn of the loop, all at once.
+
+        While more is here than there are seats, the next outcomes come in a moment: then they go over together, so that
+        the store has one batch to write and not several small ones.
+        """
         started, self._started = self._started, []
-        ended, self._ended = self._ended, []
         if started and self._tell_started is not None:
             self._tell(self._tell_started, started)
+        if self._waiting and self._ended and self._clock.now() - self._ended[0].ended_at < _TOGETHER:
+            self._loop.call_later(MILLISECOND / SECOND, self._flush)
+            return
+        self._flushing = False
+        ended, self._ended = self._ended, []
         if ended:
             self._tell(self._tell_ended, ended)
 
