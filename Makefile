@@ -10,6 +10,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
 
+PEERS_VENV   := .venv-peers
 UV_VERSION   := 0.13.7
 LOCK_VENV    := .venv-lock
 # Packages younger than this are not locked: most poisoned releases are found within days.
@@ -18,11 +19,11 @@ LOCK = $(LOCK_VENV)/bin/uv pip compile --quiet --no-header --universal --python-
        --generate-hashes --exclude-newer "$(LOCK_MIN_AGE)" $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test unit soak bench servers lint format lock clean
+.PHONY: help up test unit soak bench bench-large bench-peers servers lint format lock clean
 
 help: ## list these targets
 	@echo 'make <target> [ARGS="..."] [PYTHON=python3.12]'
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 up: $(VENV)/.runtime ## set up what running needs, and run `onthedot up`
 	$(BIN)/onthedot up $(ARGS)
@@ -38,6 +39,12 @@ soak: $(VENV)/.dev ## the slow tests, for longer and with more seeds
 
 bench: $(VENV)/.dev ## measure against the budgets
 	$(BIN)/python -m bench $(ARGS)
+
+bench-large: $(VENV)/.dev ## the same over ten million finished runs, on PostgreSQL: takes a while, and 7 GB
+	$(BIN)/python -m bench --only history --large $(ARGS)
+
+bench-peers: $(VENV)/.dev $(PEERS_VENV)/.peers ## measure beside PgQueuer, on one PostgreSQL, in one run
+	$(BIN)/python -m bench.peers --python $(PEERS_VENV)/bin/python $(ARGS)
 
 servers: $(VENV)/.dev ## install the servers for tests that come from Debian, if root allows it
 	@$(BIN)/python -m tests.servers.setup
@@ -60,7 +67,7 @@ lock: $(LOCK_VENV)/.uv-$(UV_VERSION) ## regenerate requirements*.txt (ARGS="--up
 		|| { echo "make lock: these lines name a host or a path; do not commit them" >&2; exit 1; }
 
 clean: ## remove environments, caches and builds
-	rm -rf $(VENV) $(LOCK_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LOCK_VENV) $(PEERS_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # --- set-up ---------------------------------------------------------------------------------------------
@@ -80,6 +87,13 @@ $(VENV)/.runtime: requirements.txt pyproject.toml | $(BIN)/python
 $(VENV)/.dev: requirements-dev.txt pyproject.toml | $(BIN)/python
 	$(PIP) install --require-hashes --no-deps -r requirements-dev.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Others, to be measured beside: never in our own environment, and never where CI runs.
+$(PEERS_VENV)/.peers: requirements-peers.txt
+	$(PYTHON) -m venv --clear $(PEERS_VENV)
+	$(PEERS_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps \
+		-r requirements-peers.txt
 	@touch $@
 
 $(LOCK_VENV)/.uv-$(UV_VERSION):

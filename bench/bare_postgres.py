@@ -11,10 +11,13 @@ import asyncpg
 from bench.bare import BATCH, TASKS, perform
 from bench.nodes import wall
 from onthedot.ids import SeededIds
+from onthedot.stores.postgres.arrays import numbers, words
 from onthedot.stores.postgres.connections import begin_statement, settings_of
 from onthedot.stores.postgres.finish import FINISH
 from onthedot.stores.postgres.reserve import ARM_NOW, LIST_DUE_RUNS
 from onthedot.stores.postgres.url import read_url
+
+_SUCCEEDED = (["succeeded"], ["succeeded"], [""], [0], [0], [None], [None])
 
 
 async def connect(url: str) -> asyncpg.Connection:
@@ -32,14 +35,12 @@ async def drain(db: asyncpg.Connection, executed: list[int], seed: int, name: st
         await db.execute(begin)
         rows = await db.fetch(LIST_DUE_RUNS, now, sorted(TASKS), [], BATCH, ["default"], [1], [0])
         run_ids, lease_ids = [row[1] for row in rows], ids.leases(len(rows))
-        await db.fetch(ARM_NOW, run_ids, lease_ids, [row[3] for row in rows], name, now)
+        these = numbers(run_ids), words(lease_ids)
+        await db.fetch(ARM_NOW, *these, numbers(row[3] for row in rows), name, now)
         await db.execute("COMMIT")
         if not rows:
             return
         started_at, ended_at = await perform(run_ids, executed)
-        count = len(rows)
-        ended = await db.fetch(
-            FINISH, run_ids, lease_ids, ["succeeded"] * count, ["succeeded"] * count, [""] * count, [0] * count,
-            [0] * count, [started_at] * count, [ended_at] * count, [None] * count, [None] * count,
-        )  # fmt: skip
-        assert len(ended) == count, "nobody else has these leases"
+        instants = [numbers([instant] * len(rows)) for instant in (started_at, ended_at)]
+        ended = await db.fetch(FINISH, *these, *instants, numbers([1] * len(rows)), *_SUCCEEDED)
+        assert len(ended) == len(rows), "nobody else has these leases"

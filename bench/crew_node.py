@@ -1,6 +1,6 @@
 """One process of a crew that drains a PostgreSQL database: the whole scheduler, or a bare loop.
 
-    python -m bench.crew_node ours|bare <url> <seed> <number>
+python -m bench.crew_node ours|bare <url> <seed> <number>
 """
 
 from __future__ import annotations

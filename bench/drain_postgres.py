@@ -54,6 +54,7 @@ async def filled(url: str, count: int, seed: int) -> list[int]:
     store = await PostgresStore.open(url)
     run_ids = await fill(store, count, seed=seed)
     await store.write(lambda tx: make_room(tx, [wall()]))
+    await store.write(lambda tx: tx.rows("ANALYZE"))  # what the server would have done by itself after a while
     await store.close()
     return run_ids
 
