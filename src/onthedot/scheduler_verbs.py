@@ -33,6 +33,7 @@ from onthedot.plan.windows import Missed
 from onthedot.run import AttemptRecord, NewRun, RunRecord, RunState, manual_trigger, submit_trigger
 from onthedot.settings import Settings
 from onthedot.stores.base import CancelAnswer, Excepted, Layout, LogRecord, Paused, PutJob, Resumed, Store
+from onthedot.stores.joining import Joins, joining, wait_for
 from onthedot.tasks.registry import Registry
 from onthedot.verbs import Asked, Run, Verbs
 
@@ -172,9 +173,10 @@ class SchedulerVerbs(Verbs):
         delay: Duration | None = None,
         expires: Duration | None = None,
         key: str = "",
+        connection: Any = None,
     ) -> Run:
         wanted = self._wanted(job, args, submit_trigger(self._ids.token()), key)
-        [run] = await self._ask_for([wanted], delay, expires)
+        [run] = await self._ask_for([wanted], delay, expires, connection)
         return run
 
     async def submit_many(
@@ -184,6 +186,7 @@ class SchedulerVerbs(Verbs):
         delay: Duration | None = None,
         expires: Duration | None = None,
         keys: Sequence[str] = (),
+        connection: Any = None,
     ) -> list[Run]:
         asked = list(jobs)
         if keys and len(keys) != len(asked):
@@ -193,7 +196,7 @@ class SchedulerVerbs(Verbs):
             self._wanted(job, None, submit_trigger(f"{token}-{number}"), keys[number] if keys else "")
             for number, job in enumerate(asked)
         ]
-        return await self._ask_for(wanted, delay, expires)
+        return await self._ask_for(wanted, delay, expires, connection)
 
     async def trigger(self, job: Asked, args: Mapping[str, Any] | None = None) -> Run:
         [run] = await self._ask_for([self._wanted(job, args, manual_trigger(self._ids.token()))])
@@ -231,20 +234,38 @@ class SchedulerVerbs(Verbs):
                 raise ArgumentsError(problem, subject=f"job {name!r}")
 
     async def _ask_for(
-        self, wanted: Sequence[Wanted], delay: Duration | None = None, expires: Duration | None = None
+        self,
+        wanted: Sequence[Wanted],
+        delay: Duration | None = None,
+        expires: Duration | None = None,
+        connection: Any = None,
     ) -> list[Run]:
         wait = 0 if delay is None else micros(parse_duration(delay, what="delay"))
         lives = None if expires is None else micros(parse_duration(expires, what="expires"))
+        batch = self.settings.batch
+        some = [wanted[first : first + batch] for first in range(0, len(wanted), batch)]
+
+        async def records_of(store: Store) -> dict[str, JobRecord]:
+            return {job: await self._stored(store, job) for job in dict.fromkeys(one.job for one in wanted)}
 
         async def insert(store: Store) -> list[Run]:
-            records = {job: await self._stored(store, job) for job in dict.fromkeys(one.job for one in wanted)}
-            runs: list[Run] = []
-            for first in range(0, len(wanted), self.settings.batch):
-                some = wanted[first : first + self.settings.batch]
-                runs += await self._insert(store, some, records, wait, lives)
-            return runs
+            records = await records_of(store)
+            return [run for part in some for run in await self._insert(store, part, records, wait, lives)]
 
-        return await self._running().on_store(insert)
+        async def look(store: Store) -> tuple[Joins, dict[str, JobRecord]]:
+            return joining(store), await records_of(store)
+
+        if connection is None:
+            return await self._running().on_store(insert)
+        store, records = await self._running().on_store(look)
+        return [run for part in some for run in await self._join(store, connection, part, records, wait, lives)]
+
+    def _new_runs(
+        self, wanted: Sequence[Wanted], records: Mapping[str, JobRecord], wait: Micros, lives: Micros | None
+    ) -> list[NewRun]:
+        due_at = self._running().clock.now() + wait
+        expires_at = None if lives is None else due_at + lives
+        return [NewRun(records[one.job].id, one.trigger, due_at, one.args, one.key, expires_at) for one in wanted]
 
     async def _insert(
         self,
@@ -254,16 +275,32 @@ class SchedulerVerbs(Verbs):
         wait: Micros,
         lives: Micros | None,
     ) -> list[Run]:
-        due_at = self._running().clock.now() + wait
-        expires_at = None if lives is None else due_at + lives
-        new = [NewRun(records[one.job].id, one.trigger, due_at, one.args, one.key, expires_at) for one in wanted]
-        ids = await store.submit(new)
+        ids = await store.submit(self._new_runs(wanted, records, wait, lives))
         keyed = [run_id for run_id, one in zip(ids, wanted, strict=True) if one.key]
         # A trigger is drawn for each asking: under a key, the run that has ours is the one that this call created.
         triggers = {run.id: run.trigger for run in await store.get_runs(keyed)} if keyed else {}
         return [
             Run(run_id, job=one.job, created=triggers.get(run_id, one.trigger) == one.trigger, verbs=self)
             for run_id, one in zip(ids, wanted, strict=True)
+        ]
+
+    async def _join(
+        self,
+        store: Joins,
+        connection: Any,
+        wanted: Sequence[Wanted],
+        records: Mapping[str, JobRecord],
+        wait: Micros,
+        lives: Micros | None,
+    ) -> list[Run]:
+        """On the loop that this is called on, which is the connection's, and not on the engine's."""
+        blocks = store.blocks(connection)
+        jobs = [records[job] for job in {one.job for one in wanted}]
+        work = store.submit_within(connection, self._new_runs(wanted, records, wait, lives), jobs)
+        joined = await wait_for(work, blocks=blocks)
+        return [
+            Run(one.id, job=asked.job, created=one.created, verbs=self)
+            for one, asked in zip(joined, wanted, strict=True)
         ]
 
     # ── runs that exist ──────────────────────────────────────────────────────────────────────────────────────

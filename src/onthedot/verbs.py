@@ -173,6 +173,7 @@ class Verbs(Protocol):
         delay: Duration | None = None,
         expires: Duration | None = None,
         key: str = "",
+        connection: Any = None,
     ) -> Run:
         """Ask for one run of a job, now or after `delay`. Stored when this returns.
 
@@ -180,6 +181,11 @@ class Verbs(Protocol):
         which a type checker can look at. With a `key` it is asked for once, however often this is called: the same key
         and arguments give the same run (`created` is False), other arguments raise `KeyConflict`. A run that has not
         started when it `expires` (counted from its due instant) is skipped.
+
+        With a `connection` to the store's own database the run is submitted in the transaction that is open there: it
+        exists exactly if that is committed, and starts then. A connection of asyncpg or psycopg, or a connection or
+        session of SQLAlchemy; used where this is called, or if it is not awaited, on another thread meanwhile. On
+        PostgreSQL only. Nothing else can be asked of the run before the commit.
 
         >>> async with sched:
         ...     run = await sched.submit(report.call("us"), key="report:us", delay="10ms", expires="1h")
@@ -195,11 +201,13 @@ class Verbs(Protocol):
         delay: Duration | None = None,
         expires: Duration | None = None,
         keys: Sequence[str] = (),
+        connection: Any = None,
     ) -> list[Run]:
         """Ask for many runs, 500 to a write; one handle each, in order. `keys`, if given, has one for each.
 
         Every argument is checked before anything is written. Each write is whole; if one fails, those before it stay:
-        with keys the same call may be made again.
+        with keys the same call may be made again. With a `connection`, as for `submit`, all of it is in the transaction
+        there.
 
         >>> @sched.job
         ... async def square(n: int) -> int:

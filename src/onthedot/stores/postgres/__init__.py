@@ -6,6 +6,7 @@
     partitions             history by month               wakeup       hints from process to process
     jobs plan shards control excepting submitting inserting reserve runs finish gates passing rates turns dependencies
     checkpoints nodes queues upkeep retention history standing transactions
+    joining, callers       submitted in a transaction of the caller's own
 
 READ COMMITTED, with explicit locks in one order (`transaction.py`). What was acknowledged survives `kill -9` and a
 power cut as long as the server has `synchronous_commit` on, which is its default. No state of a session is used, so a
@@ -20,6 +21,7 @@ from onthedot.errors import OnTheDotError
 from onthedot.stores.postgres.checkpoints import Checkpoints
 from onthedot.stores.postgres.excepting import Excepting
 from onthedot.stores.postgres.history import History
+from onthedot.stores.postgres.joining import Joining
 from onthedot.stores.postgres.nodes import Nodes
 from onthedot.stores.postgres.queues import Queues
 from onthedot.stores.postgres.retention import Retention
@@ -30,7 +32,7 @@ from onthedot.stores.postgres.upkeep import Upkeep
 from onthedot.stores.postgres.url import read_url
 
 
-class PostgresStore(Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings):
+class PostgresStore(Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings, Joining):
     """All of it in one schema of a database."""
 
     @property

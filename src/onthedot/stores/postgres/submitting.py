@@ -49,10 +49,16 @@ SELECT new.*, $5 FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[])
 """
 
 
-async def submit_runs(tx: Transaction, runs: Sequence[NewRun], now: Micros | None) -> list[int]:
-    """Insert runs, or find those that have these keys; their ids."""
+async def submit_runs(tx: Transaction, runs: Sequence[NewRun], now: Micros | None, *, turns: bool = True) -> list[int]:
+    """Insert runs, or find those that have these keys; their ids.
+
+    Without `turns` those that are due in queues that are shared fairly are given theirs by the next worker that looks,
+    and the queues are not held.
+    """
     wanted = {run.job_id for run in runs}
     jobs = await hold_routes(tx, wanted)
+    if not turns:
+        jobs = {job_id: (*row[:6], False, *row[7:]) for job_id, row in jobs.items()}
     for job_id in sorted(wanted):
         if job_id not in jobs or jobs[job_id][1] == "deleted":
             raise UnknownJob(f"job {job_id} does not exist; define it before you submit runs of it")
