@@ -33,6 +33,7 @@ SHAPES: dict[str, Callable[[str], Any]] = {
     "Mapping[str, Any] | None": lambda text: {text: text, "nested": [text, {text: text}]},
     "Iterable[Asked]": lambda text: [text],
     "Sequence[str]": lambda text: [text],
+    "Any": lambda text: text,  # a connection
 }
 
 

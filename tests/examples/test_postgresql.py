@@ -1,0 +1,70 @@
+"""The shop on PostgreSQL: as a program, and word for word as onthedot was first drawn."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+
+import onthedot as otd
+from tests.examples.loading import EXAMPLES
+from tests.servers import postgres as servers
+from tests.servers.postgres import PostgresServer
+
+PROGRAM = EXAMPLES / "postgresql" / "receipts.py"
+DRAWN = Path(__file__).with_name("how_it_should_feel.txt")
+
+CREATE = "create table orders (id serial primary key, receipted bool default false)"
+
+
+@pytest.fixture
+def shop(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A server with a database `shop`, and an environment that leads there: the URL says only localhost."""
+    url = servers.create_database(postgres_server.url(), name="shop")
+    with psycopg.connect(url) as db:
+        monkeypatch.setenv("PGPORT", str(db.info.port))
+        monkeypatch.setenv("PGUSER", db.info.user)
+        monkeypatch.setenv("PGPASSWORD", db.info.password)
+    yield url
+
+
+@pytest.mark.slow
+def test_the_program_runs(shop: str, tmp_path: Path):
+    ended = subprocess.run(
+        [sys.executable, PROGRAM], cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=50,
+        check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    expected = [line.removeprefix("# prints: ") for line in PROGRAM.read_text().splitlines() if "# prints: " in line]
+    assert ended.stdout.splitlines() == expected
+
+
+@pytest.mark.slow
+async def test_it_feels_as_it_should(shop: str):
+    """Every word as it was drawn, but for what is left open there: the columns of an order."""
+    text = DRAWN.read_text()
+    assert "insert into orders …" in text
+    text = text.replace("insert into orders …", "insert into orders default values returning id")
+    code = compile(text, str(DRAWN), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    assert code.co_flags & inspect.CO_COROUTINE
+    async with asyncpg.create_pool(shop, min_size=1) as pool:
+        await pool.execute(CREATE)
+        names: dict[str, Any] = {"pool": pool}
+        begun = time.monotonic()
+        await eval(code, names)  # noqa: S307 - our own text
+        assert 5 <= time.monotonic() - begun < 30
+        assert await pool.fetchval("select receipted from orders where id = $1", names["oid"])
+        async with names["sched"] as sched:
+            assert await names["run"].state() is otd.RunState.SUCCEEDED
+            report = await sched.trigger("nightly_report")
+            assert await report.result(timeout="30s") == {"pages": 100}
