@@ -27,6 +27,9 @@ POINTS: dict[str, str] = {
     "finish.in_transaction": "runs are gone from the live table, not yet in history",
     "finish.followed": "a run has ended and the runs after it are inserted, nothing is committed",
     "finish.after_write": "verdicts are committed, the worker does not know yet",
+    "commit.before_write": "a handler's effects are written, its run has not moved",
+    "commit.in_transaction": "effects and the end of the run are written, nothing is committed",
+    "commit.after_write": "effects and success are committed, the worker does not know yet",
     "beat.before_write": "the lease is about to be renewed",
     "reap.before_write": "orphans are found, nothing is written",
     "reap.in_transaction": "an orphan's attempt is recorded, its run has not moved",
@@ -37,6 +40,9 @@ POINTS: dict[str, str] = {
     "stop.before_leave": "all attempts have ended, the node has not left",
 }
 """Every point and what is true there. Tests kill a process at each of them."""
+
+TRANSACTIONAL = tuple(name for name in POINTS if name.startswith("commit."))
+"""Those that only jobs under exactly_once come to, on a store that has transactions."""
 
 VARIABLE = "OTD_CRASHPOINT"
 STOP_VARIABLE = "OTD_STOPPOINT"

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +27,14 @@ CREATE = "create table orders (id serial primary key, receipted bool default fal
 
 
 @pytest.fixture
-def shop(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def shop(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> str:
     """A server with a database `shop`, and an environment that leads there: the URL says only localhost."""
     url = servers.create_database(postgres_server.url(), name="shop")
     with psycopg.connect(url) as db:
         monkeypatch.setenv("PGPORT", str(db.info.port))
         monkeypatch.setenv("PGUSER", db.info.user)
         monkeypatch.setenv("PGPASSWORD", db.info.password)
-    yield url
+    return url
 
 
 @pytest.mark.slow

@@ -8,10 +8,12 @@ part alone is made again. Connections are lent by a pool of their own, so that n
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, TypeVar
 
 import asyncpg
 
+from onthedot import faults
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.errors import LeaseLost, OnTheDotError, StateError, StoreUnavailable
 from onthedot.ids import RandomIds
@@ -28,6 +30,8 @@ IS_RUNNING = "SELECT 1 FROM {schema}.runs WHERE id = $1 AND lease_id = $2 AND st
 # Said to the transaction, and gone with it: how we know that it is still the one that we have begun.
 MARK = "SET LOCAL onthedot.attempt = '{mark}'"  # takes no snapshot: the handler may still choose the isolation
 READ_MARK = "SELECT current_setting('onthedot.attempt', true)"
+
+T = TypeVar("T")
 
 _LOST = (OSError, TimeoutError, asyncpg.InterfaceError)
 
@@ -79,13 +83,16 @@ class PostgresTransaction:
         db = self.connection
         if finish.verdict.state is not RunState.SUCCEEDED:
             raise StateError(f"commit: expected the verdict succeeded, got {finish.verdict.state}")
-        if not db.is_in_transaction() or await db.fetchval(READ_MARK) != self._mark:
+        if not db.is_in_transaction() or await self._in_time(db.fetchval(READ_MARK)) != self._mark:
             raise StateError("commit: expected the transaction that was begun, but the handler has ended it by itself")
         await db.execute("SET CONSTRAINTS ALL IMMEDIATE")  # what the effects owe is due now
+        faults.point("commit.before_write")
         tx = await self._our_part(finish)
         if tx is None:
             return False
-        await self._outer.commit()
+        faults.point("commit.in_transaction")
+        await self._in_time(self._outer.commit())
+        faults.point("commit.after_write")
         self._store.committed(self._home, tx)
         await self._end(None)
         return True
@@ -93,20 +100,17 @@ class PostgresTransaction:
     async def _our_part(self, finish: Finish) -> Transaction | None:
         """Move the run to history, if it is running under this lease; None if it is not."""
         db = self.connection
-        for name, value in settings_of(self._store.address).items():
-            await db.execute(f"SET LOCAL {name} = '{value}'")
+        ours = [f"SET LOCAL {name} = '{value}'" for name, value in settings_of(self._store.address).items()]
+        await self._in_time(db.execute("; ".join(ours)))
         ids = RandomIds()
         for number in range(TRIES):
-            await db.execute("SAVEPOINT onthedot_finish")
             tx = Transaction(db, self._store.months)
             try:
-                held = await hold(tx, [finish])
-                if not held.is_running(finish.lease):
+                if not await self._in_time(self._move(tx, finish)):
                     return None
-                await move_runs(tx, [finish], held)
             except (Contended, asyncpg.LockNotAvailableError, asyncpg.CheckViolationError) as error:
                 self._store.months = frozenset()  # a partition that was thought to be there is made
-                await db.execute("ROLLBACK TO onthedot_finish")
+                await self._in_time(db.execute("ROLLBACK TO onthedot_finish"))
                 if number == TRIES - 1:
                     raise StoreUnavailable(str(translate(error, self._store.address.shown))) from error
                 longest = min(300 * MILLISECOND, 4 * MILLISECOND << number)
@@ -115,6 +119,20 @@ class PostgresTransaction:
             return tx
         raise AssertionError("unreachable")
 
+    async def _move(self, tx: Transaction, finish: Finish) -> bool:
+        await tx.db.execute("SAVEPOINT onthedot_finish")
+        held = await hold(tx, [finish])
+        if held.is_running(finish.lease):
+            await move_runs(tx, [finish], held)
+            return True
+        return False
+
+    async def _in_time(self, work: Awaitable[T]) -> T:
+        """What is ours is answered in time, or never: a server that has fallen silent must not keep a seat for ever.
+        How long the effects take is the handler's own affair."""
+        async with asyncio.timeout(2 * self._store.address.timeout):
+            return await work
+
     async def rollback(self) -> None:
         if self._over:
             return
@@ -122,7 +140,7 @@ class PostgresTransaction:
             await self._end(None, doubt=True)  # the handler has ended it: who knows what else it did
             return
         try:
-            await self._outer.rollback()
+            await self._in_time(self._outer.rollback())
         except (asyncpg.PostgresError, *_LOST) as error:
             await self._end(error)
             return
@@ -156,7 +174,8 @@ class PostgresTransactions:
         try:
             db = await pool.take()
             try:
-                outer = await self._begin(db, lease)
+                async with asyncio.timeout(2 * self._store.address.timeout):
+                    outer = await self._begin(db, lease)
             except BaseException as error:
                 pool.give_back(db, error)
                 raise

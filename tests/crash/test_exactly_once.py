@@ -1,0 +1,141 @@
+"""exactly_once on PostgreSQL: workers killed at every crash point around the transaction; commits without an answer.
+
+What is counted is the effects themselves, in a table that would take any number of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+import psycopg
+import pytest
+
+import onthedot as otd
+from onthedot.faults import TRANSACTIONAL, VARIABLE
+from onthedot.job import canonical
+from onthedot.run import TERMINAL
+from tests.chaos.proxy import Proxy
+from tests.crash import payee
+from tests.crash.kit import ROOT
+from tests.servers.postgres import PostgresServer, name_of
+
+SOAK = bool(os.environ.get("ONTHEDOT_SOAK"))
+RUNS = 1_000 if SOAK else 200
+SEED = int(os.environ.get("ONTHEDOT_SEED", "20261115"))
+
+AROUND = (
+    "reserve.in_transaction", "reserve.after_write", "arm.before_write", "arm.after_write", "attempt.before_call",
+    *TRANSACTIONAL, "finish.in_transaction", "attempt.after_call", "finish.before_write", "finish.after_write",
+)  # fmt: skip
+"""From a run that is taken to a verdict that is known. What fails inside of the commit is in the second line."""
+
+
+@dataclass
+class Payees:
+    """Workers on one store: whoever dies is followed by one that will die elsewhere."""
+
+    url: str
+    chance: random.Random
+    alive: dict[subprocess.Popen[bytes], str] = field(default_factory=dict)
+    kills: Counter[str] = field(default_factory=Counter)
+
+    def keep(self, count: int) -> None:
+        """See who has died where it was told to, and start others. Those come first that have died least often."""
+        for worker, point in list(self.alive.items()):
+            if worker.poll() is not None:
+                assert worker.returncode == -signal.SIGKILL, f"{point}: ended with {worker.returncode}"
+                self.kills[point] += 1
+                del self.alive[worker]
+        while len(self.alive) < count:
+            asked = Counter(self.kills) + Counter(self.alive.values())
+            fewest = min(asked[point] for point in AROUND)
+            point = self.chance.choice([point for point in AROUND if asked[point] == fewest])
+            environment = {**os.environ, VARIABLE: f"{point}:{self.chance.randint(1, 9)}"}
+            command = [sys.executable, "-m", "tests.crash.payee", self.url]
+            self.alive[subprocess.Popen(command, cwd=ROOT, env=environment)] = point
+
+    def end(self) -> None:
+        for worker in self.alive:
+            worker.kill()
+            worker.wait()
+
+
+def create_effects(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(payee.CREATE)
+
+
+async def submit(sched: otd.Scheduler, count: int) -> dict[int, int]:
+    """Ask for so many; the amount of each."""
+    calls = [otd.BoundCall(("pay", "pay_in_turn")[n % 2], canonical({"amount": n})) for n in range(count)]
+    return {run.id: n for n, run in enumerate(await sched.submit_many(calls))}
+
+
+async def check(sched: otd.Scheduler, url: str, amounts: dict[int, int]) -> int:
+    """Every run has succeeded, and has one effect, of the attempt that succeeded. How many attempts were lost."""
+    lost = 0
+    with psycopg.connect(url, autocommit=True) as db:
+        found = db.execute("SELECT run_id, attempt, amount FROM effects").fetchall()
+    times = Counter(run_id for run_id, _, _ in found)
+    assert not {run_id for run_id, count in times.items() if count > 1}, "done twice"
+    effects = {run_id: (attempt, amount) for run_id, attempt, amount in found}
+    for run_id, amount in amounts.items():
+        run, attempts = await sched.get_run(run_id), await sched.history(run_id)
+        assert run is not None
+        assert run.state is otd.RunState.SUCCEEDED, f"run {run_id} is {run.state}: {run.reason} {run.error}"
+        assert effects.get(run_id) == (attempts[-1].attempt, amount), f"run {run_id}: its effect is lost, or another's"
+        outcomes = [attempt.outcome for attempt in attempts]
+        assert outcomes.count("succeeded") == 1
+        lost += outcomes.count("lost")
+    assert effects.keys() == amounts.keys()
+    return lost
+
+
+async def ended(sched: otd.Scheduler) -> int:
+    counts = await sched._running().on_store(lambda store: store.count_runs())
+    return sum(count for state, count in counts.items() if state in TERMINAL)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600 if SOAK else 600)
+async def test_effects_are_succeeded_runs_wherever_workers_are_killed(postgres_url: str):
+    create_effects(postgres_url)
+    payees = Payees(postgres_url, random.Random(SEED))
+    async with payee.program(postgres_url, "planner") as sched:
+        amounts = await submit(sched, RUNS)
+        try:
+            while await ended(sched) < RUNS:
+                payees.keep(3)
+                await asyncio.sleep(0.05)
+        finally:
+            payees.end()
+        lost = await check(sched, postgres_url, amounts)
+    print(f"{RUNS} runs, {sum(payees.kills.values())} kills, {lost} attempts lost: {dict(payees.kills)}")
+    assert payees.kills.keys() == set(AROUND), f"never died at {set(AROUND) - payees.kills.keys()}"
+    assert lost > 10, "too few attempts were lost to show anything"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("then", ["reset", "silence"])
+async def test_a_commit_whose_answer_is_lost_is_one_effect(then: str, postgres_server: PostgresServer):
+    """It is committed, and the worker is not told: it looks, and does not do it again."""
+    url = postgres_server.create_database()
+    create_effects(url)
+    with Proxy(postgres_server.port) as proxy:
+        through = postgres_server.url(name_of(url), port=proxy.port) + "?timeout=1"
+        async with payee.program(through, "planner", "worker") as sched:
+            # As handlers' transactions say it; the store's own commits are without a semicolon.
+            proxy.drop_reply("COMMIT;", times=12, then="reset" if then == "reset" else "silence")
+            amounts = await submit(sched, 40)
+            await asyncio.gather(*(sched.result(run, timeout="100s") for run in amounts))
+            await check(sched, url, amounts)
+        assert len(proxy.dropped) == 12
+        assert {reply.tags for reply in proxy.dropped} == {("COMMIT",)}
