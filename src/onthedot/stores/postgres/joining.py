@@ -8,7 +8,6 @@ No queue that is shared fairly is held: workers would wait for the caller's comm
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, cast
 
 from onthedot.clock import Micros
@@ -57,9 +56,7 @@ class Joining(Tables):
         try:
             joined = await self._submit(caller, runs, jobs, now)
         except Exception as error:
-            with suppress(Exception):  # the connection is lost, perhaps: the first error is the one to be told
-                await caller.execute(UNDO)
-                await caller.execute(RELEASE)
+            await self._undo(caller, error)
             if code_of(error) in NO_TABLES:
                 raise self._elsewhere() from error
             raise
@@ -76,6 +73,14 @@ class Joining(Tables):
                     "and submit inside of it"
                 ) from error
             raise
+
+    async def _undo(self, caller: Caller, error: Exception) -> None:
+        """Leave the transaction as it was, if it can be reached: the first error is the one to be told."""
+        try:
+            await caller.execute(UNDO)
+            await caller.execute(RELEASE)
+        except Exception as second:  # noqa: BLE001 - of whichever library
+            error.add_note(f"The transaction could not be brought back to where it was: {second}")
 
     async def _submit(
         self, caller: Caller, runs: Sequence[NewRun], jobs: Sequence[JobRecord], now: Micros | None
