@@ -13,8 +13,6 @@ import psycopg
 import sqlalchemy
 from sqlalchemy.orm import Session
 
-from tests.servers.plugin import NOT_TESTED
-
 
 @dataclass
 class Mine:
@@ -81,9 +79,6 @@ async def by_sqlalchemy_session(url: str) -> AsyncIterator[Mine]:
 
 
 def async_engine(url: str, driver: str) -> Any:
-    import pytest
-
-    pytest.importorskip("greenlet", reason=NOT_TESTED + "SQLAlchemy with asyncio: it needs greenlet, which is missing")
     from sqlalchemy.ext.asyncio import create_async_engine
 
     options = {"asyncpg": {"statement_cache_size": 0, "prepared_statement_cache_size": 0}}
