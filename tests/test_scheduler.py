@@ -21,10 +21,8 @@ from onthedot.stores.memory import MemoryStore
 from tests.watching import Watch
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite"])
 def url(request, tmp_path):
-    if request.param == "postgres":
-        return request.getfixturevalue("empty_url")
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'scheduler.db'}"
 
 

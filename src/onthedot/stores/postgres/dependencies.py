@@ -91,11 +91,13 @@ async def _children(tx: Transaction, job_ids: Iterable[int]) -> dict[int, list[C
     return children
 
 
-async def lock_sets(tx: Transaction, job_ids: Iterable[int]) -> None:
-    """Runs of these jobs are about to end: hold what waits for them. Before gates and runs are locked."""
+async def lock_sets(tx: Transaction, job_ids: Iterable[int]) -> bool:
+    """Runs of these jobs are about to end: hold what waits for them, if anything does. Before gates and runs are
+    locked."""
     children = await _children(tx, job_ids)
     if children:
         await tx.rows(WAIT_FOR_SETS, [child.id for each in children.values() for child in each])
+    return bool(children)
 
 
 async def follow(tx: Transaction, all_ended: Iterable[Ended]) -> None:

@@ -157,6 +157,7 @@ class Held(NamedTuple):
 
     runs: dict[int, Any]
     jobs: dict[int, str]
+    followed: bool  # somebody runs after one of them
 
     def is_running(self, lease: Lease) -> bool:
         """Whether the run is running under this lease."""
@@ -168,10 +169,10 @@ async def hold(tx: Transaction, finishes: Sequence[Finish]) -> Held:
     """Lock all that these verdicts touch, in order."""
     trying = {finish.lease.record.id for finish in finishes if finish.verdict.state not in TERMINAL}
     jobs = dict(await tx.rows(HOLD_JOBS, list(trying))) if trying else {}
-    await lock_sets(tx, (finish.lease.record.id for finish in finishes))
+    followed = await lock_sets(tx, (finish.lease.record.id for finish in finishes))
     run_ids = [finish.lease.run_id for finish in finishes]
     await lock_gates_of(tx, run_ids)
-    return Held({row["id"]: row for row in await tx.rows(LOCK_RUNS, run_ids)}, jobs)
+    return Held({row["id"]: row for row in await tx.rows(LOCK_RUNS, run_ids)}, jobs, followed)
 
 
 async def move_runs(tx: Transaction, finishes: Sequence[Finish], held: Held) -> None:
@@ -200,7 +201,8 @@ async def move_runs(tx: Transaction, finishes: Sequence[Finish], held: Held) -> 
         tx.hints.append(Hint("ends", ending[0].ended_at))
     await open_gates(tx, [finish.lease.run_id for finish in ending], ended=True)
     await open_gates(tx, [finish.lease.run_id for finish in trying], ended=False)
-    await follow(tx, (Ended(one.run_id, one.record.id, verdict.state, at) for one, verdict, _, at in ending))
+    if held.followed:
+        await follow(tx, (Ended(one.run_id, one.record.id, verdict.state, at) for one, verdict, _, at in ending))
     if trying:
         tx.hints.append(Hint("runs", min(finish.verdict.due_at for finish in trying)))
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable
+from onthedot.job import is_gated
 from onthedot.run import TERMINAL, ArmAnswer, Armed, Delayed, GateAsk, Gone, Lease, NewRun
 from onthedot.stores.base import Hint
 from onthedot.stores.postgres.finish import FINISH, HOLD_JOBS, check_moves, columns, hold, move_runs
@@ -150,7 +151,9 @@ class Runs(Reserve):
 
 
 def _is_simple(finish: Finish) -> bool:
-    return finish.verdict.state in TERMINAL and finish.lease.slot_at <= finish.ended_at
+    if finish.verdict.state not in TERMINAL or finish.lease.slot_at > finish.ended_at:
+        return False
+    return not is_gated(finish.lease.record.job)  # else it holds gates, most likely
 
 
 async def _arm(
@@ -171,15 +174,22 @@ async def _arm(
 
 async def _arm_one(tx: Transaction, lease: Lease, ask: GateAsk | None, now: Micros) -> ArmAnswer:
     """One after the other: what is decided at a gate for one run changes what the next one finds there."""
+    stored = await _lock_stored(tx, [lease])
     closed = None
-    if ask is not None and _may_arm(lease, (await _lock_stored(tx, [lease])).get(lease.run_id)):
+    if ask is not None and _may_arm(lease, stored.get(lease.run_id)):
         closed = await pass_gates(tx, lease, ask, now)
-    return closed or (await _arm_together(tx, [lease], now))[0]
+    return closed or (await _arm_stored(tx, [lease], stored, now))[0]
 
 
 async def _arm_together(tx: Transaction, leases: Sequence[Lease], now: Micros) -> list[ArmAnswer]:
     """Arm what may be armed, whatever its gates."""
-    stored = await _lock_stored(tx, leases)
+    return await _arm_stored(tx, leases, await _lock_stored(tx, leases), now)
+
+
+async def _arm_stored(
+    tx: Transaction, leases: Sequence[Lease], stored: dict[int, Stored], now: Micros
+) -> list[ArmAnswer]:
+    """The same for runs that are locked."""
     ready = {lease.run_id: lease for lease in leases if _may_arm(lease, stored.get(lease.run_id))}
     rows = await tx.rows(ARM, list(ready), now) if ready else []
     for run_id, fence in rows:
@@ -217,6 +227,8 @@ async def _finish(tx: Transaction, finishes: Sequence[Finish]) -> list[bool]:
         if held.is_running(finish.lease):
             moving.setdefault(finish.lease.run_id, finish)  # the same twice: the second is a repetition
     await move_runs(tx, list(moving.values()), held)
+    if len(moving) == len(finishes):
+        return [True] * len(finishes)
     recorded = await _recorded(tx, [finish.lease for finish in finishes])
     return [
         moving.get(finish.lease.run_id) is finish
