@@ -1,0 +1,103 @@
+"""`python -m bench.peers`: our drain beside that of PgQueuer, on one PostgreSQL, in alternating rounds of one run.
+
+Both sides have their tables in databases of their own on the same server, a full queue of no-op jobs, and one and two
+worker processes; every handler notes what it was called for. Ours keeps a lease, a fence, an attempt and a row of
+history of each run, PgQueuer a row of its log. `make bench-peers` sets up what the peer needs, in `.venv-peers`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import crew, drain_postgres, server
+from bench.crew import ROOT, Done
+from bench.nodes import check_executions
+from bench.results import BenchFailed, Result, exit_code, missed, ratio, table
+from bench.rounds import Plan, alternate
+
+FLOOR, AIM = 1.0, 2.0
+NODE = "bench.pgqueuer_node"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and say by the exit code whether a floor was missed."""
+    asked = _parser().parse_args(arguments)
+    python = str(Path(asked.python).absolute())  # not resolved: a link tells Python which environment it is
+    print(f"onthedot bench-peers: size {asked.size:g}, rounds {asked.rounds}, load {os.getloadavg()[0]:.1f}", flush=True)
+    results: list[Result] = []
+    failures: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="onthedot-bench-", dir=asked.dir) as folder, server.running() as postgres:
+        plan = Plan(folder=Path(folder), size=asked.size, rounds=asked.rounds, seed=asked.seed)
+        for processes in (1, 2):
+            try:
+                results.append(beside(plan, postgres, python, processes))
+            except BenchFailed as failure:
+                failures.append(str(failure))
+    print(table(results))
+    for line in [f"failed: {failure}" for failure in failures] + [f"floor missed: {one}" for one in missed(results)]:
+        print(line, file=sys.stderr)
+    return exit_code(results, failures, size=plan.size)
+
+
+def beside(plan: Plan, postgres: server.Server, python: str, processes: int) -> Result:
+    """Ours as a multiple of the peer's rate."""
+    what = drain_postgres.name_of(processes)
+    count = plan.count(drain_postgres.RUNS) * processes
+    full, full_peer = postgres.create(), postgres.create()
+    run_ids = asyncio.run(drain_postgres.filled(full, count, plan.seed))
+    job_ids = ask(python, "fill", full_peer, count)
+    pairs = alternate(
+        plan,
+        lambda _: drain_peer(f"{what}, PgQueuer", postgres, python, full_peer, job_ids, processes),
+        lambda number: drain_postgres.drain(what, postgres, full, run_ids, "ours", processes, plan.seed + number),
+    )
+    ours, peers = [one for _, one in pairs], [one for one, _ in pairs]
+    note = f"bare = PgQueuer; CPU µs a run, workers + server: {drain_postgres.cpu(ours)}, {drain_postgres.cpu(peers)}"
+    rates = [(peer.rate, our.rate) for peer, our in pairs]
+    return ratio(f"{what}, beside PgQueuer", rates, unit="runs/s", floor=FLOOR, aim=AIM, note=note)
+
+
+def drain_peer(
+    what: str, postgres: server.Server, python: str, full: str, job_ids: list[int], processes: int
+) -> Done:
+    """Let the peer drain a copy, and see that each job was executed once and is in its log."""
+    url = postgres.create(full)
+    done = crew.drain(what, postgres, [python, "-m", NODE, "work", url], processes, len(job_ids))
+    check_executions(what, job_ids, done.executed)
+    succeeded, left = ask(python, "count", url, 0)
+    if (succeeded, left) != (len(job_ids), 0):
+        raise BenchFailed(f"{what}: expected {len(job_ids)} in its log, found {succeeded}, and {left} left")
+    postgres.drop(url)
+    return done
+
+
+def ask(python: str, verb: str, url: str, number: int) -> list[int]:
+    """What `bench.pgqueuer_node` prints."""
+    command = [python, "-m", NODE, verb, url, str(number)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=crew.PATIENCE, check=False)
+    if done.returncode:
+        raise BenchFailed(f"PgQueuer, {verb}: ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+    numbers: list[int] = json.loads(done.stdout)
+    return numbers
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench.peers", description="Measure onthedot beside PgQueuer.")
+    parser.add_argument("--python", default=".venv-peers/bin/python", help="of the environment that has the peers")
+    parser.add_argument("--size", type=float, default=1.0, help="scales counts; floors count at 1")
+    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds of which the median is taken")
+    parser.add_argument("--seed", type=int, default=1, help="of everything that is drawn by chance")
+    parser.add_argument("--dir", default=None, help="for temporary files")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
