@@ -11,20 +11,43 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from bench import drain, failover, gated, herd, history, imports, lateness, postgres, schedules, sizing, submit
+from bench import (
+    drain,
+    drain_postgres,
+    failover,
+    gated,
+    herd,
+    history,
+    history_postgres,
+    imports,
+    lateness,
+    schedules,
+    schedules_postgres,
+    sizing,
+    submit,
+    submitting_postgres,
+)
 from bench.results import BenchFailed, Result, exit_code, missed, table
 from bench.rounds import Plan
 
-BENCHES: dict[str, Callable[[Plan], list[Result]]] = {
-    "drain": drain.run,
-    "postgres": postgres.run,
+Bench = Callable[[Plan], list[Result]]
+
+
+def _both(first: Bench, second: Bench) -> Bench:
+    return lambda plan: [*first(plan), *second(plan)]
+
+
+BENCHES: dict[str, Bench] = {
+    "drain": _both(drain.run, drain_postgres.run),
     "gated": gated.run,
     "lateness": lateness.run,
     "submit": submit.run,
-    "history": history.run,
-    "schedules": schedules.run,
+    "submitting": submitting_postgres.run,
+    "history": _both(history.run, history_postgres.run),
+    "schedules": _both(schedules.run, schedules_postgres.run),
     "imports": imports.run,
     "herd": herd.run,
     "sizing": sizing.run,
@@ -38,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: list[Result] = []
     failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="onthedot-bench-", dir=asked.dir) as folder:
-        plan = Plan(folder=Path(folder), size=asked.size, rounds=asked.rounds, seed=asked.seed)
+        plan = Plan(folder=Path(folder), size=asked.size, rounds=asked.rounds, seed=asked.seed, large=asked.large)
         header = machine(plan)
         _say(header, to_stderr=asked.json)
         for name in asked.only:
@@ -59,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _measure(name: str, plan: Plan, failures: list[str]) -> list[Result]:
     folder = plan.folder / name
     folder.mkdir()
-    own = Plan(folder=folder, size=plan.size, rounds=plan.rounds, seed=plan.seed)
+    own = replace(plan, folder=folder)
     began = time.perf_counter()
     try:
         results = BENCHES[name](own)
@@ -91,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=_whole, default=5, help="alternating rounds of which the median is taken")
     parser.add_argument("--seed", type=int, default=1, help="of everything that is drawn by chance")
     parser.add_argument("--dir", default=None, help="where databases are made: a local disk (default: temporary files)")
+    parser.add_argument("--large", action="store_true", help="ten times as much history: ten million finished runs")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     return parser
 

@@ -7,11 +7,11 @@ the node must keep its lease. There is no budget yet: the figures are printed.
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 from bench import bare
 from bench.nodes import (
     TimedCounter,
+    Where,
     check_executions,
     check_history,
     check_never_fenced,
@@ -20,6 +20,7 @@ from bench.nodes import (
     patiently,
     wall,
 )
+from bench.places import STORES, places
 from bench.results import BenchFailed, Result, above
 from bench.rounds import Plan, alternate
 from onthedot.clock import MILLISECOND, SECOND, Micros
@@ -30,19 +31,20 @@ SHORT_LEAD: Micros = 2 * SECOND  # for few runs
 
 
 def run(plan: Plan) -> list[Result]:
-    """Memory and SQLite."""
-    return [_on(plan, store) for store in ("memory", "sqlite")]
+    """Memory, SQLite and PostgreSQL."""
+    return [_on(plan, store) for store in STORES]
 
 
 def _on(plan: Plan, store: str) -> Result:
     count = plan.count(RUNS)
     lead = LEAD if plan.size >= 1 else SHORT_LEAD
 
-    def ours(number: int) -> float:
-        path = None if store == "memory" else plan.folder / f"{number}.db"
-        return asyncio.run(_ours(f"herd {store}", path, count, lead, plan.seed + number))
-
-    pairs = alternate(plan, lambda _: asyncio.run(_bare(count)), ours)
+    with places(plan, store) as place:
+        pairs = alternate(
+            plan,
+            lambda _: asyncio.run(_bare(count)),
+            lambda number: asyncio.run(_ours(f"herd {store}", place(str(number)), count, lead, plan.seed + number)),
+        )
     return above(f"herd {store} last start", pairs, unit="ms", note=f"{count:,} runs at one instant; bare = timers")
 
 
@@ -51,8 +53,8 @@ async def _bare(count: int) -> float:
     return max(late) / MILLISECOND
 
 
-async def _ours(what: str, path: Path | None, count: int, lead: Micros, seed: int) -> float:
-    store = await open_store(path)
+async def _ours(what: str, where: Where, count: int, lead: Micros, seed: int) -> float:
+    store = await open_store(where)
     due_at = wall() + lead
     run_ids = await fill(store, count, seed=seed, due_at=due_at)
     counter = TimedCounter(count)

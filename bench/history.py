@@ -27,7 +27,7 @@ JOBS = 20
 DRAINS = 3  # of each side in a round
 FLOOR, AIM = 0.85, 0.95
 
-_DAYS_30 = 30 * 86_400 * 1_000_000
+DAYS_30 = 30 * 86_400 * 1_000_000
 
 # `n` counts the runs, `at` is when each was due.
 _NUMBERS = """
@@ -65,7 +65,7 @@ COUNT_ON = "UPDATE meta SET value = :count WHERE name IN ('run', 'fence')"
 
 def run(plan: Plan) -> list[Result]:
     """SQLite."""
-    finished, count = plan.count(FINISHED), plan.count(RUNS)
+    finished, count = plan.count(FINISHED) * (10 if plan.large else 1), plan.count(RUNS)
     large = plan.folder / "large.db"
     began = time.perf_counter()
     asyncio.run(_make(large, finished))
@@ -92,8 +92,8 @@ async def _make(path: Path, finished: int) -> None:
         await store.put_job(Job(name=f"job-{number}", task=Call(handler="other")))
     await store.close()
     db = connect(str(path), writing=True)
-    first = wall() - _DAYS_30
-    values = {"count": finished, "jobs": JOBS, "first": first, "step": _DAYS_30 // (finished + 1)}
+    first = wall() - DAYS_30
+    values = {"count": finished, "jobs": JOBS, "first": first, "step": DAYS_30 // (finished + 1)}
     bulk(db, [(INSERT_FINISHED, values), (INSERT_TRIED, values), (COUNT_ON, values)])
     db.close()
 

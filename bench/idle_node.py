@@ -1,6 +1,6 @@
 """A process that is nothing but a node with five small jobs: what `bench.schedules` watches.
 
-    python -m bench.idle_node <file.db> <seconds>
+    python -m bench.idle_node <store's URL> <seconds>
 
 It watches itself, so that the clock starts when it has settled, and prints one JSON object.
 """
@@ -21,10 +21,10 @@ ACTIVE = 5
 SETTLING = 1.5  # seconds
 
 
-async def main(path: str, seconds: float) -> None:
+async def main(url: str, seconds: float) -> None:
     """Run, watch, stop, tell."""
     runs = 0
-    sched = otd.Scheduler(f"sqlite:///{path}")
+    sched = otd.Scheduler(url)
 
     async def tick() -> None:
         nonlocal runs

@@ -31,7 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and say by the exit code whether a floor was missed."""
     asked = _parser().parse_args(arguments)
     python = str(Path(asked.python).absolute())  # not resolved: a link tells Python which environment it is
-    print(f"onthedot bench-peers: size {asked.size:g}, rounds {asked.rounds}, load {os.getloadavg()[0]:.1f}", flush=True)
+    print(
+        f"onthedot bench-peers: size {asked.size:g}, rounds {asked.rounds}, load {os.getloadavg()[0]:.1f}", flush=True
+    )
     results: list[Result] = []
     failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="onthedot-bench-", dir=asked.dir) as folder, server.running() as postgres:
@@ -65,9 +67,7 @@ def beside(plan: Plan, postgres: server.Server, python: str, processes: int) -> 
     return ratio(f"{what}, beside PgQueuer", rates, unit="runs/s", floor=FLOOR, aim=AIM, note=note)
 
 
-def drain_peer(
-    what: str, postgres: server.Server, python: str, full: str, job_ids: list[int], processes: int
-) -> Done:
+def drain_peer(what: str, postgres: server.Server, python: str, full: str, job_ids: list[int], processes: int) -> Done:
     """Let the peer drain a copy, and see that each job was executed once and is in its log."""
     url = postgres.create(full)
     done = crew.drain(what, postgres, [python, "-m", NODE, "work", url], processes, len(job_ids))

@@ -20,6 +20,7 @@ class Plan:
     size: float = 1.0
     rounds: int = 5
     seed: int = 1
+    large: bool = False  # ten times as much history
 
     def count(self, full: int, least: int = 1) -> int:
         """A number of things, scaled by `--size`."""

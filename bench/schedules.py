@@ -11,6 +11,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ SECONDS, LEAST_SECONDS = 10.0, 1.0
 ROOT = Path(__file__).parents[1]
 
 YEARLY = Cron(expression="0 3 1 1 *")
-_NAME = "bulk-0"  # stands for the name of each job in the one definition that all are made from
+NAME = "bulk-0"  # stands for the name of each job in the one definition that all are made from
 
 _NUMBERS = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)"
 
@@ -45,7 +46,7 @@ FROM numbers
 INSERT_REVISIONS = f"""
 INSERT INTO job_revisions (job_id, revision, definition, created_at)
 {_NUMBERS}
-SELECT n, 1, replace(:definition, '{_NAME}', printf('bulk-%07d', n)), :now FROM numbers
+SELECT n, 1, replace(:definition, '{NAME}', printf('bulk-%07d', n)), :now FROM numbers
 """  # noqa: S608 - constants of this file
 
 INSERT_SCHEDULES = f"""
@@ -72,16 +73,22 @@ def run(plan: Plan) -> list[Result]:
         asyncio.run(_make(plan.folder / f"{name}.db", count))
     pairs = alternate(
         plan,
-        lambda _: _watch(plan.folder / "few.db", seconds),
-        lambda _: _watch(plan.folder / "many.db", seconds),
+        lambda _: watch(f"sqlite:///{plan.folder / 'few.db'}", seconds),
+        lambda _: watch(f"sqlite:///{plan.folder / 'many.db'}", seconds),
     )
+    return lines("sqlite", pairs, counts)
+
+
+def lines(store: str, pairs: Sequence[tuple[Idle, Idle]], counts: Mapping[str, int]) -> list[Result]:
+    """Memory and CPU above those of few schedules, and the CPU in itself."""
     note = f"{counts['many']:,} schedules; bare = {counts['few']:,}"
     memory = [(few.megabytes, many.megabytes) for few, many in pairs]
     cpu = [(few.cpu_percent, many.cpu_percent) for few, many in pairs]
+    itself = "idle CPU in itself" if store == "sqlite" else f"schedules {store} CPU in itself"
     return [
-        above("schedules sqlite RSS", memory, unit="MB", floor=20.0, note=note),
-        above("schedules sqlite idle CPU", cpu, unit="%", floor=2.0, note=note),
-        above("idle CPU in itself", [(0.0, many) for _, many in cpu], unit="%", aim=1.0, note="5 runs/s"),
+        above(f"schedules {store} RSS", memory, unit="MB", floor=20.0, note=note),
+        above(f"schedules {store} idle CPU", cpu, unit="%", floor=2.0, note=note),
+        above(itself, [(0.0, many) for _, many in cpu], unit="%", aim=1.0, note="5 runs/s"),
     ]
 
 
@@ -91,14 +98,15 @@ async def _make(path: Path, count: int) -> None:
     now = wall()
     values: dict[str, int | str] = {
         "count": count, "now": now, "far": now + 100 * 86_400 * SECOND, "schedule_id": schedule_id(YEARLY),
-        "definition": encode(Job(name=_NAME, task=Call(handler="bulk"), schedules=(YEARLY,))),
+        "definition": encode(Job(name=NAME, task=Call(handler="bulk"), schedules=(YEARLY,))),
     }  # fmt: skip
     bulk(db, [(sql, values) for sql in (INSERT_JOBS, INSERT_REVISIONS, INSERT_SCHEDULES, COUNT_ON)])
     db.close()
 
 
-def _watch(path: Path, seconds: float) -> Idle:
-    command = [sys.executable, "-m", "bench.idle_node", str(path), str(seconds)]
+def watch(url: str, seconds: float) -> Idle:
+    """What a node of its own process costs on this store."""
+    command = [sys.executable, "-m", "bench.idle_node", url, str(seconds)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     if done.returncode:
         raise BenchFailed(f"schedules: the idle node ended with {done.returncode}: {done.stderr.strip()[-500:]}")

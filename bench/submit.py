@@ -11,11 +11,11 @@ import asyncio
 import random
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 
 import onthedot as otd
-from bench.nodes import JOB, check_executions, check_history, check_never_fenced, open_store, patiently, wall
+from bench.nodes import JOB, Where, check_executions, check_history, check_never_fenced, open_store, patiently, wall
+from bench.places import STORES, places
 from bench.results import Result
 from bench.rounds import Plan, percentile
 from onthedot.clock import MILLISECOND, Micros
@@ -37,15 +37,17 @@ class Round:
 
 
 def run(plan: Plan) -> list[Result]:
-    """Memory and SQLite."""
-    return [_on(plan, store) for store in ("memory", "sqlite")]
+    """Memory, SQLite and PostgreSQL."""
+    return [_on(plan, store) for store in STORES]
 
 
 def _on(plan: Plan, store: str) -> Result:
-    rounds = []
-    for number in range(plan.rounds):
-        path = None if store == "memory" else plan.folder / f"{number}.db"
-        rounds.append(asyncio.run(_round(f"submit {store}", path, plan.count(SUBMITS), plan.seed + number)))
+    what, count = f"submit {store}", plan.count(SUBMITS)
+    with places(plan, store) as place:
+        rounds = [
+            asyncio.run(_round(what, place(str(number)), place(f"{number}.probe"), count, plan.seed + number))
+            for number in range(plan.rounds)
+        ]
     trip = median(median(r.trips) for r in rounds)
     waits = [median(r.from_return) for r in rounds]
     tail = median(percentile(r.from_return, 0.99) for r in rounds)
@@ -57,10 +59,10 @@ def _on(plan: Plan, store: str) -> Result:
     )  # fmt: skip
 
 
-async def _round(what: str, path: Path | None, count: int, seed: int) -> Round:
+async def _round(what: str, where: Where, beside: Where, count: int, seed: int) -> Round:
     chance = random.Random(seed)
-    store = await open_store(path)
-    probe = await open_store(None if path is None else path.with_suffix(".probe.db"))
+    store = await open_store(where)
+    probe = await open_store(beside)
     await probe.register(Node("probe", "probe"), ttl=_LONG)
     starts: asyncio.Queue[tuple[int, Micros]] = asyncio.Queue()
     sched = otd.Scheduler(store)

@@ -17,16 +17,24 @@ from bench.results import BenchFailed
 
 ROOT = Path(__file__).parents[2]
 
+STORES = ("memory", "sqlite", "postgres")
 LINES = {
-    "drain": ["drain memory", "drain sqlite"],
-    "postgres": ["drain postgres"],
+    "drain": ["drain memory", "drain sqlite", "drain postgres, 1 process", "drain postgres, 2 processes"],
     "gated": [f"gated {store} {kind}" for store in ("memory", "sqlite") for kind in ("overlap", "limit", "one key")],
-    "lateness": [f"lateness {store} {share}" for store in ("memory", "sqlite") for share in ("p50", "p99")],
-    "submit": ["submit memory", "submit sqlite"],
-    "history": ["history sqlite drain"],
-    "schedules": ["schedules sqlite RSS", "schedules sqlite idle CPU", "idle CPU in itself"],
+    "lateness": [f"lateness {store} {share}" for store in STORES for share in ("p50", "p99")],
+    "submit": [f"submit {store}" for store in STORES],
+    "submitting": ["submitting postgres, 1 at a time", "submitting postgres, 500 at a time"],
+    "history": ["history sqlite drain", "history postgres drain"],
+    "schedules": [
+        "schedules sqlite RSS",
+        "schedules sqlite idle CPU",
+        "idle CPU in itself",
+        "schedules postgres RSS",
+        "schedules postgres idle CPU",
+        "schedules postgres CPU in itself",
+    ],
     "imports": ["import onthedot", "onthedot.Job, every", "onthedot.Scheduler", "onthedot --help"],
-    "herd": ["herd memory last start", "herd sqlite last start"],
+    "herd": [f"herd {store} last start" for store in STORES],
     "sizing": ["sizing sqlite p99", "sizing sqlite RSS", "sizing sqlite CPU", "sizing RSS by jobs"],
     "failover": [
         "failover planner killed",

@@ -1,0 +1,116 @@
+"""History, on PostgreSQL: the drain of one worker process with a million finished runs behind it, as a share of the
+drain with none. `--large`: ten million.
+
+As in `bench.history` the finished runs are inserted in bulk by SQL, over thirty days; the side with history keeps its
+database, and grows by one drain each time. Every drain is of a queue that was filled just before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from bench import crew, server
+from bench.drain_postgres import RUNS, filled
+from bench.history import AIM, DAYS_30, FINISHED, FLOOR, JOBS
+from bench.nodes import check_executions, check_history, check_never_fenced, open_store, wall
+from bench.results import Result, ratio
+from bench.rounds import Plan, alternate
+from onthedot.job import Call, Job
+from onthedot.run import RunState
+from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.postgres.partitions import make_room
+from onthedot.stores.postgres.transaction import Transaction
+
+# $1 how many, $2 of how many jobs, $3 when the first was due, $4 how far the next is from it.
+_NUMBERS = "(SELECT n, $3::bigint + n * $4::bigint AS at FROM generate_series(1, $1::bigint) n) numbers"
+
+INSERT_FINISHED = f"""
+INSERT INTO history (id, job_id, state, slot_at, due_at, attempts, failures, recoveries, created_at, armed_at,
+                     started_at, ended_at, queue, priority, trigger, target, reason, args, error, result)
+SELECT n, 1 + n % $2::bigint, CASE WHEN n % 50 = 0 THEN 'dead' ELSE 'succeeded' END, at, at, 1,
+       (n % 50 = 0)::integer, 0, at - 30000000, at - 5000, at + 700, at + 20700, 'default', 1,
+       CASE WHEN n % 2 = 0 THEN 'submit:' || md5(n::text) ELSE 'schedule:0f1e2d3c4b5a6978' END, '',
+       CASE WHEN n % 50 = 0 THEN 'failed' ELSE '' END,
+       CASE WHEN n % 2 = 0 THEN '{{"order":' || n || ',"tenant":"t' || n % 500 || '"}}' END,
+       CASE WHEN n % 50 = 0 THEN 'ConnectionResetError: [Errno 104] Connection reset by peer' END,
+       CASE WHEN n % 50 > 0 THEN '{{"pages":' || n % 100 || '}}' END
+FROM {_NUMBERS}
+"""  # noqa: S608 - constants of this file
+
+INSERT_TRIED = f"""
+INSERT INTO attempts (run_id, attempt, lease_id, fence, node, revision, outcome, error, due_at, reserved_at, armed_at,
+                      started_at, ended_at)
+SELECT n, 1, substr(md5(n::text), 1, 20) || '-' || n % 500, n, 'worker-' || n % 8, 1,
+       CASE WHEN n % 50 = 0 THEN 'failed' ELSE 'succeeded' END,
+       CASE WHEN n % 50 = 0 THEN 'ConnectionResetError: [Errno 104] Connection reset by peer' END,
+       at, at - 2000000, at - 5000, at + 700, at + 20700 + $2::bigint * 0
+FROM {_NUMBERS}
+"""  # noqa: S608 - constants of this file
+
+COUNT_ON = "SELECT setval('run_ids', $1), setval('fences', $1)"
+
+
+def run(plan: Plan) -> list[Result]:
+    """One line."""
+    finished, count = plan.count(FINISHED) * (10 if plan.large else 1), plan.count(RUNS)
+    with server.running() as postgres:
+        large = postgres.create()
+        began = time.perf_counter()
+        asyncio.run(_make(large, finished))
+        took = time.perf_counter() - began
+
+        def with_history(number: int) -> float:
+            return _drain("drain with history", postgres, large, count, plan.seed + number, number + 1)
+
+        def without(number: int) -> float:
+            empty = postgres.create()
+            rate = _drain("drain without history", postgres, empty, count, plan.seed + number, 1)
+            postgres.drop(empty)
+            return rate
+
+        pairs = alternate(plan, without, with_history)
+    note = f"{finished:,} finished runs made in {took:.0f} s; bare = empty"
+    return [ratio("history postgres drain", pairs, unit="runs/s", floor=FLOOR, aim=AIM, note=note)]
+
+
+async def _make(url: str, finished: int) -> None:
+    store = await PostgresStore.open(f"{url}?timeout=1000")
+    for number in range(JOBS):
+        await store.put_job(Job(name=f"job-{number}", task=Call(handler="other")))
+    step = DAYS_30 // (finished + 1)
+    first = wall() - DAYS_30
+    values = (finished, JOBS, first, step)
+
+    async def work(tx: Transaction) -> None:
+        await make_room(tx, range(first, first + DAYS_30 + 1, DAYS_30 // 30))
+        await tx.do(INSERT_FINISHED, *values)
+        await tx.do(INSERT_TRIED, *values)
+        await tx.rows(COUNT_ON, finished)
+
+    await store.write(work)
+    await store.close()
+
+
+def _drain(what: str, postgres: server.Server, url: str, count: int, seed: int, nodes: int) -> float:
+    run_ids = asyncio.run(filled(url, count, seed))
+    before = asyncio.run(_counts(url))
+    done = crew.drain(what, postgres, crew.ours("ours", url, seed), 1, count)
+    check_executions(what, run_ids, done.executed)
+    asyncio.run(_check(what, url, count, before, nodes))
+    return done.rate
+
+
+async def _counts(url: str) -> dict[RunState, int]:
+    store = await open_store(url)
+    counts = await store.count_runs()
+    await store.close()
+    counts.pop(RunState.SCHEDULED, None)
+    return counts
+
+
+async def _check(what: str, url: str, count: int, before: dict[RunState, int], nodes: int) -> None:
+    store = await open_store(url)
+    await check_history(what, store, count, before=before)
+    await check_never_fenced(what, store, nodes)
+    await store.close()

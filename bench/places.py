@@ -1,0 +1,24 @@
+"""Where the stores of a bench are: nowhere, in files of its folder, or on a PostgreSQL that runs meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from bench import server
+from bench.nodes import Where
+from bench.rounds import Plan
+
+STORES = ("memory", "sqlite", "postgres")
+
+
+@contextmanager
+def places(plan: Plan, store: str) -> Iterator[Callable[[str], Where]]:
+    """Give a place for a new store of this kind to each name."""
+    if store == "memory":
+        yield lambda name: None  # noqa: ARG005 - what is in memory has no name
+    elif store == "sqlite":
+        yield lambda name: plan.folder / f"{name}.db"
+    else:
+        with server.running() as postgres:
+            yield lambda name: postgres.create()  # noqa: ARG005 - a database has one of its own

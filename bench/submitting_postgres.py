@@ -1,0 +1,91 @@
+"""Submitting, on PostgreSQL: how many runs a second one caller can ask for, one by one and 500 at a time.
+
+Beside a bare loop that takes ids and inserts as many rows with the driver's own statement, in a transaction each. There
+is no budget yet: the figures are printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import asyncpg
+
+from bench import bare_postgres, server
+from bench.bare import BATCH
+from bench.nodes import JOB, open_store, wall
+from bench.results import BenchFailed, Result, ratio
+from bench.rounds import Plan, alternate
+from onthedot.ids import SeededIds
+from onthedot.job import Call, Job
+from onthedot.run import NewRun, RunState, submit_trigger
+from onthedot.stores.base import Store
+from onthedot.stores.postgres.inserting import INSERT_RUNS, TAKE_IDS
+
+RUNS = {1: 300, BATCH: 20_000}  # by how many at a time
+
+
+def run(plan: Plan) -> list[Result]:
+    """One by one, and in bulk."""
+    with server.running() as postgres:
+        return [_on(plan, postgres, size) for size in RUNS]
+
+
+def _on(plan: Plan, postgres: server.Server, size: int) -> Result:
+    count = plan.count(RUNS[size])
+    pairs = alternate(
+        plan,
+        lambda number: asyncio.run(_bare(postgres.create(), count, size, plan.seed + number)),
+        lambda number: asyncio.run(_ours(postgres.create(), count, size, plan.seed + number)),
+    )
+    return ratio(f"submitting postgres, {size} at a time", pairs, unit="runs/s")
+
+
+async def _ours(url: str, count: int, size: int, seed: int) -> float:
+    store = await open_store(url)
+    job_id = await _job(store)
+    ids = SeededIds(seed)
+    began = time.perf_counter()
+    for start in range(0, count, size):
+        most = min(size, count - start)
+        await store.submit([NewRun(job_id, submit_trigger(ids.token()), wall()) for _ in range(most)])
+    seconds = time.perf_counter() - began
+    await _check(store, count)
+    return count / seconds
+
+
+async def _bare(url: str, count: int, size: int, seed: int) -> float:
+    store = await open_store(url)
+    job_id = await _job(store)
+    ids = SeededIds(seed)
+    db = await bare_postgres.connect(url)
+    began = time.perf_counter()
+    for start in range(0, count, size):
+        await _insert(db, job_id, [submit_trigger(ids.token()) for _ in range(min(size, count - start))])
+    seconds = time.perf_counter() - began
+    await db.close()
+    await _check(store, count)
+    return count / seconds
+
+
+async def _insert(db: asyncpg.Connection[asyncpg.Record], job_id: int, triggers: list[str]) -> None:
+    now, count = wall(), len(triggers)
+    async with db.transaction():
+        run_ids = [number for (number,) in await db.fetch(TAKE_IDS, count)]
+        due = [now] * count
+        await db.fetch(
+            INSERT_RUNS, run_ids, [job_id] * count, triggers, due, due, due, [None] * count, [None] * count,
+            [False] * count, ["default"] * count, [1] * count, [None] * count, ["default"] * count, [""] * count,
+            [""] * count, now,
+        )  # fmt: skip
+
+
+async def _job(store: Store) -> int:
+    return (await store.put_job(Job(name=JOB, task=Call(handler=JOB)))).record.id
+
+
+async def _check(store: Store, count: int) -> None:
+    found = await store.count_runs()
+    if found != {RunState.SCHEDULED: count}:
+        raise BenchFailed(f"submitting: expected {count} scheduled runs in the store, found {found}")
+    await store.close()
