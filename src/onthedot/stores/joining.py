@@ -68,7 +68,7 @@ async def wait_for(work: Coroutine[Any, Any, T], *, blocks: bool) -> T:
     """What comes of it: here, or if it blocks on a thread of its own, so that this loop goes on.
 
     A thread of its own, not one of a pool: somebody may wait there for as long as another's transaction is open, and
-    that one must find a thread to end it.
+    that one must find a thread to end it. Cancelled, it ends first: nobody else may use the connection before.
     """
     if not blocks:
         return await work
@@ -83,9 +83,16 @@ async def wait_for(work: Coroutine[Any, Any, T], *, blocks: bool) -> T:
             errors.append(error)
         loop.call_soon_threadsafe(done.set)
 
-    thread = threading.Thread(target=go, name="onthedot submit", daemon=True)
-    thread.start()
-    await asyncio.shield(asyncio.ensure_future(done.wait()))
+    threading.Thread(target=go, name="onthedot submit", daemon=True).start()
+    waiting = asyncio.ensure_future(done.wait())
+    cancelled: asyncio.CancelledError | None = None
+    while not waiting.done():
+        try:
+            await asyncio.shield(waiting)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
     if errors:
         raise errors[0]
     return answers[0]

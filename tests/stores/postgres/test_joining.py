@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 
 import asyncpg
@@ -225,6 +227,38 @@ async def test_who_asks_with_the_same_key_waits_for_the_commit(sched: otd.Schedu
         assert not done
         await first.commit()
         assert [((run := await other), run.created) for other in others] == [(one, False)] * 2
+
+
+async def test_who_is_cancelled_ends_first_and_its_transaction_can_be_used(sched: otd.Scheduler, url: str):
+    async with by_psycopg(url) as first, by_psycopg(url) as second:
+        await sched.submit(*call(7), connection=first.connection, key="k")
+        waiting = asyncio.create_task(sched.submit(*call(7), connection=second.connection, key="k"))
+        await asyncio.sleep(0.2)
+        waiting.cancel()
+        done, _ = await asyncio.wait({waiting}, timeout=0.2)
+        assert not done  # its thread waits for the key still
+        await first.rollback()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await second.do("INSERT INTO orders VALUES (1)")
+        await second.rollback()
+    assert (await sched.list_runs(), orders(url)) == ([], [])
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+async def test_the_caller_chooses_its_isolation(sched: otd.Scheduler, url: str, level: str):
+    async with by_asyncpg(url) as mine:
+        await mine.do(f"SET TRANSACTION ISOLATION LEVEL {level}")
+        await mine.do("INSERT INTO orders VALUES (1)")
+        run = await sched.submit(*call(7), connection=mine.connection, key="k")
+        await mine.commit()
+    assert await run.result(timeout="20s") == "t1: 7"
+
+
+def test_nothing_is_imported_for_connections_that_nobody_has():
+    program = "import sys, onthedot.stores.postgres.callers; print(*{'psycopg', 'sqlalchemy'} & sys.modules.keys())"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == ""
 
 
 async def test_an_open_transaction_keeps_no_worker_from_its_work(sched: otd.Scheduler, url: str):

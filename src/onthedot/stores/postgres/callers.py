@@ -57,6 +57,10 @@ class Asyncpg(Caller):
         rows = await self.connection.fetch(statement, *values)
         return rows, len(rows)
 
+    async def execute(self, statement: str, *values: object) -> str:
+        status: str = await self.connection.execute(statement, *values)
+        return status
+
 
 class Psycopg(Caller):
     """`psycopg.Connection`."""
