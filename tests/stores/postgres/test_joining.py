@@ -307,6 +307,27 @@ async def test_a_handler_submits_with_its_own_effects(url: str):
     assert (tries, orders(url)) == ([7, 7], [7])
 
 
+def test_a_plain_function_submits_with_its_own_effects(url: str):
+    sched = otd.Scheduler(url)
+    blocking = otd.BlockingScheduler(sched)
+
+    @sched.job
+    def follow(order: int) -> int:
+        return order
+
+    @sched.job(guarantee="exactly_once")
+    def place(ctx: otd.Context, order: int) -> None:
+        with ctx.transaction_blocking() as db:
+            db.execute("INSERT INTO orders VALUES ($1)", order)
+            assert blocking.submit(follow.call(order), connection=db, key="once").created
+
+    with blocking:
+        blocking.result(blocking.submit(place.call(7)), timeout="20s")
+        [following] = blocking.list_runs("follow")
+        assert blocking.result(following.id, timeout="20s") == 7
+    assert orders(url) == [7]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_through_a_pooler(kind: str, url: str, pgbouncer: PgBouncer):
     pooled = pgbouncer.url(name_of(url))

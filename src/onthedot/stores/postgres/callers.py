@@ -62,6 +62,20 @@ class Asyncpg(Caller):
         return status
 
 
+class OfHandler(Caller):
+    """What a plain function has of `ctx.transaction_blocking()`: asyncpg's, waited for."""
+
+    blocks = True
+
+    async def ask(self, statement: str, values: Rows) -> tuple[Rows, int]:
+        rows = self.connection.fetch(statement, *values)
+        return rows, len(rows)
+
+    async def execute(self, statement: str, *values: object) -> str:
+        status: str = self.connection.execute(statement, *values)
+        return status
+
+
 class Psycopg(Caller):
     """`psycopg.Connection`."""
 
@@ -119,6 +133,7 @@ def _answer(result: Any) -> tuple[Rows, int]:
 _KINDS: dict[tuple[str, str], Callable[[Any], Caller]] = {
     ("asyncpg", "Connection"): Asyncpg,
     ("asyncpg", "PoolConnectionProxy"): Asyncpg,
+    ("onthedot", "BlockingConnection"): OfHandler,
     ("psycopg", "Connection"): Psycopg,
     ("psycopg", "AsyncConnection"): AsyncPsycopg,
     ("sqlalchemy", "Connection"): Alchemy,
