@@ -5,6 +5,9 @@
 | `postgres_url` | a fresh, empty database on the run's server; dropped afterwards |
 | `postgres` | the run's server: more databases, and templates to copy them from |
 | `postgres_server` | a server of the test's own, to be stopped, restarted and paused |
+| `valkey` | the process's own Valkey, for everybody who needs no more than keys of their own |
+| `valkey_url` | the same, with nothing in it |
+| `valkey_server` | a server of the test's own, to be stopped, restarted and paused |
 | `pgbouncer` | a pooler in transaction mode before the run's server |
 """
 
@@ -18,6 +21,7 @@ from tests.servers import setup
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.servers.shared import SharedPostgres
+from tests.servers.valkey import ValkeyServer
 
 NOT_TESTED = "NOT TESTED: "
 
@@ -49,6 +53,24 @@ def pgbouncer(postgres: SharedPostgres) -> Iterator[PgBouncer]:
     need(setup.PGBOUNCER)
     with PgBouncer(postgres.port, postgres.password) as pooler:
         yield pooler
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[ValkeyServer]:
+    with ValkeyServer() as server:
+        yield server
+
+
+@pytest.fixture
+def valkey_url(valkey: ValkeyServer) -> str:
+    valkey.empty()
+    return valkey.url()
+
+
+@pytest.fixture
+def valkey_server() -> Iterator[ValkeyServer]:
+    with ValkeyServer() as server:
+        yield server
 
 
 def need(program: setup.Program) -> None:

@@ -8,8 +8,8 @@ from onthedot.clock import Clock
 from onthedot.errors import DefinitionError, did_you_mean
 from onthedot.stores.base import Store
 
-SCHEMES = ("memory", "sqlite", "postgresql", "postgres")
-_WITHOUT_TRANSACTIONS = ("sqlite",)
+SCHEMES = ("memory", "sqlite", "postgresql", "postgres", "redis", "rediss")
+_WITHOUT_TRANSACTIONS = ("sqlite", "redis", "rediss")
 
 
 def has_transactions(store: str | Store) -> bool:
@@ -32,17 +32,19 @@ def sqlite_path(url: str) -> Path | None:
 
 
 async def open_store(url: str, *, clock: Clock | None = None, read_only: bool = False) -> Store:
-    """Open the store that the URL names: `memory:`, `sqlite:///file.db` or `postgresql://…`.
+    """Open the store that the URL names: `memory:`, `sqlite:///file.db`, `postgresql://…` or `redis://…`.
 
     `read_only`: nothing is made or migrated."""
     scheme, colon, rest = url.partition(":")
     if scheme not in SCHEMES or not colon:
         raise DefinitionError(
-            "store URL: expected 'memory:', 'sqlite:///file.db' or 'postgresql://host/database', "
+            "store URL: expected 'memory:', 'sqlite:///file.db', 'postgresql://host/database' or 'redis://host/0', "
             f"got {url!r}{did_you_mean(scheme, SCHEMES)}"
         )
     if scheme in ("postgresql", "postgres"):
         return await _open_postgres(url, read_only=read_only)
+    if scheme in ("redis", "rediss"):
+        return await _open_redis(url, read_only=read_only)
     path = sqlite_path(url)
     if path is None:
         if rest:
@@ -66,3 +68,16 @@ async def _open_postgres(url: str, *, read_only: bool) -> Store:
     from onthedot.stores.postgres import PostgresStore
 
     return await PostgresStore.open(url, read_only=read_only)
+
+
+async def _open_redis(url: str, *, read_only: bool) -> Store:
+    try:
+        import redis  # noqa: F401 - only to see that it is there
+    except ImportError as error:
+        raise DefinitionError(
+            "store URL: expected the library for Redis to be installed, which it is not; "
+            "run: pip install 'onthedot[redis]'"
+        ) from error
+    from onthedot.stores.redis import RedisStore
+
+    return await RedisStore.open(url, read_only=read_only)

@@ -1,0 +1,47 @@
+"""For more than one machine: everything under one prefix of a Redis or Valkey server.
+
+    url          what the store's URL says              connections  lent to one call, ended when in doubt
+    scripts/     one Lua file per operation             tables       what all slices stand on: asking, definitions
+    failures     the server's errors in our words       wakeup       hints from process to process
+    persistence  what the server keeps when it dies     rows         what is asked and answered, as our values
+    jobs control plan runs checkpoints nodes queues upkeep history
+
+Every operation is one script, so each is atomic, and goes by the server's clock. What was acknowledged survives what the
+server's persistence says (`RedisStore.persistence`): no more, and the store tells when it was less.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from onthedot.errors import OnTheDotError
+from onthedot.stores.redis.checkpoints import Checkpoints
+from onthedot.stores.redis.control import Control
+from onthedot.stores.redis.history import History
+from onthedot.stores.redis.nodes import Nodes
+from onthedot.stores.redis.plan import Plan
+from onthedot.stores.redis.upkeep import Upkeep
+from onthedot.stores.redis.url import read_url
+
+
+class RedisStore(Control, Plan, Checkpoints, Nodes, Upkeep, History):
+    """All of it under one prefix of a server."""
+
+    @classmethod
+    async def open(cls, url: str, *, read_only: bool = False) -> Self:
+        """Connect to the server, and see that it is fit to keep what is acknowledged.
+
+        With `read_only` nothing is written, and only what people ask for is answered. `StoreUnusable` for a server that
+        is too old, forgets keys to make room, or does not let the user in; `StoreUnavailable` for one that cannot be
+        reached; either says what to do.
+        """
+        store = cls(read_url(url), read_only=read_only)
+        try:
+            await store.connect()
+        except OnTheDotError:
+            await store.close()
+            raise
+        return store
+
+
+__all__ = ["RedisStore"]

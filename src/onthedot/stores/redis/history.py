@@ -1,0 +1,82 @@
+"""What people ask for, from Redis."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from onthedot.clock import Micros
+from onthedot.route import placed_incarnation, waits_for_leader
+from onthedot.run import LIVE, TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.stores.base import Standing
+from onthedot.stores.redis.queues import Queues
+from onthedot.stores.redis.rows import read_run
+
+
+class History(Queues):
+    """See `HistorySlice` and `StandingSlice`."""
+
+    async def list_runs(
+        self,
+        *,
+        job: str | None = None,
+        namespace: str = "default",
+        states: Iterable[RunState] | None = None,
+        limit: int = 100,
+    ) -> list[RunRecord]:
+        wanted = frozenset(RunState if states is None else states)
+        found: list[Any] = []
+        for name, of in (("list_live", LIVE), ("list_ended", TERMINAL)):
+            some = sorted(wanted & of)
+            if some and len(found) < limit:
+                found += await self._pages(name, limit - len(found), job=job, namespace=namespace, states=some)
+        return [read_run(row) for row in found]
+
+    async def _pages(self, name: str, limit: int, **fields: Any) -> list[Any]:
+        """What a script that lists by pages answers, up to so many rows."""
+        found: list[Any] = []
+        offset: int | None = 0
+        while offset is not None and len(found) < limit:
+            rows, offset = await self.look(name, offset=offset, limit=limit - len(found), **fields)
+            found += rows
+        return found
+
+    async def get_run(self, run_id: int) -> RunRecord | None:
+        found = await self.get_runs([run_id])
+        return found[0] if found else None
+
+    async def get_runs(self, run_ids: Sequence[int]) -> list[RunRecord]:
+        return [read_run(row) for row in await self.look("get_runs", run_ids=sorted(set(run_ids)))]
+
+    async def runs_of_slots(
+        self, job_id: int, trigger: str, *, first: Micros, last: Micros
+    ) -> list[tuple[Micros, RunState]]:
+        found = await self.look("runs_of_slots", job_id=job_id, trigger=trigger, first=first, last=last)
+        return sorted((slot_at, RunState(state)) for slot_at, state in found)
+
+    async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
+        return [AttemptRecord(run_id, *row) for row in await self.look("list_attempts", run_id=run_id)]
+
+    async def list_skips(
+        self, *, job: str | None = None, namespace: str = "default", limit: int = 100
+    ) -> list[SkipRecord]:
+        found = await self._pages("list_skips", limit, job=job, namespace=namespace)
+        return [SkipRecord(name, *row) for name, row in found]
+
+    async def count_runs(self) -> dict[RunState, int]:
+        counts = Counter(RunState(run.state) for run in await self.live())
+        ended = await self.look("count_ended")
+        for state, count in zip(ended[::2], ended[1::2], strict=True):
+            counts[RunState(state)] += count
+        return {state: counts[state] for state in RunState if counts[state]}
+
+    async def standing(self, run_id: int) -> Standing | None:
+        found = await self.look("standing", run_id=run_id)
+        if found is None:
+            return None
+        args, expires, node, incarnation, reserved, fence, gate, holders, granted, route, cancel = found
+        return Standing(
+            run_id, args, expires, node, incarnation, reserved, fence, gate, tuple(holders), granted,
+            waits_for_leader(route), placed_incarnation(route) or "", cancel,
+        )  # fmt: skip

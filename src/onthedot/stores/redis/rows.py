@@ -1,0 +1,174 @@
+"""From the rows that scripts answer to our values, and from our values to what scripts are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from onthedot.errors import StateError
+from onthedot.job import Call, Job, JobRecord, is_gated, route_of, share_of, task_name
+from onthedot.route import PRIORITIES, level_of
+from onthedot.run import MOVES, Checkpoint, GateAsk, Lease, NewRun, Progress, RunRecord, RunState
+from onthedot.stores.base import FateAhead, ScheduleState, Term, Window
+from onthedot.stores.definitions import encode
+from onthedot.stores.redis.tables import told
+from onthedot.stores.shards import zoned_ids
+from onthedot.verdict import Verdict
+
+_AFTER_RUNNING = MOVES[RunState.RUNNING]
+
+
+# ── asked ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def job_asked(job: Job) -> dict[str, Any]:
+    """A definition, and all that scripts must know of it: they do not read it."""
+    after = job.after
+    return told(
+        definition=encode(job),
+        name=job.name,
+        namespace=job.namespace,
+        route=route_of(job),
+        level=level_of(job.priority),
+        queue=job.queue,
+        gated=is_gated(job) or None,
+        task=task_name(job.task),
+        share_by=job.share or None,
+        share=share_of(job, None) or None,
+        zoned=sorted(zoned_ids(job)),
+        after=None if after is None else {"parents": after.parents, "any": after.any, "on": after.on},
+    )
+
+
+def window_asked(window: Window, job: Job) -> dict[str, Any]:
+    """A window; whose share its runs are taken from is decided here."""
+    return told(
+        schedule_id=window.schedule_id,
+        start=window.start,
+        end_=window.end,
+        next_at=window.next_at,
+        slots=[
+            told(
+                slot=slot.slot_at,
+                due=slot.due_at,
+                expires=slot.expires_at,
+                args=slot.args,
+                share=None if slot.args is None else share_of(job, slot.args),
+            )
+            for slot in window.slots
+        ],
+        skips=[
+            {"first": skip.first, "last": skip.last, "count": skip.count, "reason": skip.reason}
+            for skip in window.skips
+        ],
+        delay=window.delay,
+        targets=window.targets,
+    )
+
+
+def run_asked(run: NewRun, share_by: str) -> dict[str, Any]:
+    """A run that somebody submits. `share_by` is the argument that its job names, as far as we know."""
+    share = None
+    if share_by and run.args is not None:
+        share = share_of(_sharing(share_by), run.args)
+    return told(
+        job_id=run.job_id,
+        trigger=run.trigger,
+        slot=run.instant,
+        due=run.due_at,
+        expires=run.expires_at,
+        args=run.args,
+        key=run.key or None,
+        share=share,
+        share_by=share_by or None,
+    )
+
+
+@cache
+def _sharing(share_by: str) -> Job:
+    """Any job whose runs are shared by this argument."""
+    return Job(name="any", task=Call(handler="any"), share=share_by)
+
+
+def term_asked(term: Term) -> dict[str, Any]:
+    return {"shard": term.shard, "number": term.number, "layout": term.layout}
+
+
+def lease_asked(lease: Lease) -> dict[str, Any]:
+    return {"run_id": lease.run_id, "lease": lease.lease_id}
+
+
+def gates_asked(asked: GateAsk) -> dict[str, Any]:
+    rate, busy = asked.rate, asked.on_busy
+    return told(
+        gates=[told(key=gate.key, capacity=gate.capacity, until_end=gate.until_end or None) for gate in asked.gates],
+        on_busy=None if busy is None else told(action=busy.action, max_waiting=busy.max_waiting),
+        rate=None if rate is None else {"key": rate.key, "most": rate.most, "per": rate.per, "burst": rate.burst},
+    )
+
+
+def verdict_asked(lease: Lease, verdict: Verdict, started_at: int = 0, ended_at: int = 0) -> dict[str, Any]:
+    """An ended attempt."""
+    return told(
+        run_id=lease.run_id,
+        lease=lease.lease_id,
+        state=verdict.state,
+        outcome=verdict.outcome,
+        reason=verdict.reason,
+        due=verdict.due_at,
+        failed=verdict.failed or None,
+        recovered=verdict.recovered or None,
+        error=verdict.error,
+        result=verdict.result,
+        started=started_at or None,
+        ended=ended_at,
+    )
+
+
+def check_move(verdict: Verdict) -> None:
+    """`StateError` for a verdict that no running run can get."""
+    if verdict.state not in _AFTER_RUNNING:
+        legal = ", ".join(sorted(_AFTER_RUNNING))
+        raise StateError(f"verdict: expected a state that may follow running ({legal}), got {verdict.state}")
+
+
+# ── answered ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_run(row: Sequence[Any]) -> RunRecord:
+    """A run for people."""
+    (
+        run_id, _, trigger, slot, due, state, reason, attempts, failures, recoveries, created, armed, started, ended,
+        error, result, queue, level, target, done, of, name, namespace,
+    ) = row  # fmt: skip
+    progress = None if done is None else Progress(float(done), None if of is None else float(of))
+    return RunRecord(
+        run_id, name, namespace, trigger, slot, due, RunState(state), reason or "", attempts or 0, failures or 0,
+        recoveries or 0, created, armed, started, ended, error, result, queue, PRIORITIES[level], target or "", progress,
+    )  # fmt: skip
+
+
+def read_lease(row: Sequence[Any], records: Mapping[tuple[int, int], JobRecord]) -> Lease:
+    """A lease, with its job in the revision that it was given with."""
+    (
+        lease_id, run_id, job_id, revision, trigger, slot, due, args, attempt, failures, recoveries, incarnation, created,
+        reserved, armed, fence, target, queue, level, saved, value,
+    ) = row  # fmt: skip
+    return Lease(
+        lease_id, run_id, records[job_id, revision], trigger, slot, due, args, attempt, failures, recoveries,
+        incarnation, created, reserved, armed, fence, target, queue, level,
+        None if saved is None else Checkpoint(saved, value),
+    )  # fmt: skip
+
+
+def read_schedule(row: Sequence[Any], record: JobRecord) -> ScheduleState:
+    """The state of a schedule."""
+    _, schedule_id, origin, watermark, next_at, last_end, exceptions = row
+    fates = tuple(FateAhead(slot, reason, bool(recorded), run_id) for slot, reason, recorded, run_id in exceptions)
+    return ScheduleState(record, schedule_id, origin, watermark, next_at, last_end, fates)
+
+
+def read_term(row: Sequence[Any] | None) -> Term | None:
+    """A term, if there is one."""
+    return None if row is None else Term(*row)

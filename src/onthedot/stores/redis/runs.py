@@ -1,0 +1,140 @@
+"""The way of a run, in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from onthedot.clock import Micros
+from onthedot.errors import KeyConflict, UnknownJob
+from onthedot.job import JobRecord
+from onthedot.run import ArmAnswer, Armed, Blocked, Busy, Delayed, GateAsk, Gone, Lease, NewRun, Skipped
+from onthedot.stores.base import Ask, Reserved
+from onthedot.stores.redis.failures import Refusal
+from onthedot.stores.redis.rows import check_move, gates_asked, lease_asked, read_lease, run_asked, verdict_asked
+from onthedot.stores.redis.tables import Tables, told
+from onthedot.verdict import Finish
+
+TOGETHER = 200
+"""How many rows one script takes at the most: some milliseconds of everybody's time."""
+
+_ANSWERS: dict[str, Callable[..., ArmAnswer]] = {
+    "armed": Armed,
+    "gone": Gone,
+    "busy": Busy,
+    "blocked": Blocked,
+    "delayed": Delayed,
+    "skipped": Skipped,
+}
+
+
+class Runs(Tables):
+    """See `RunsSlice`."""
+
+    _shares: dict[int, str] | None = None
+
+    def share_by(self, job_id: int) -> str:
+        """The argument that a job's runs are shared by, as far as we know."""
+        return (self._shares or {}).get(job_id, "")
+
+    async def sharing(self, name: str, *, now: Micros | None, **fields: Any) -> Any:
+        """Ask with what is known of shares; a script that knows better says so, before it writes. Fields that are
+        functions are computed anew."""
+        while True:
+            asked = {field: value() if callable(value) else value for field, value in fields.items()}
+            try:
+                return await self.ask(name, now=now, **asked)
+            except Refusal as refusal:
+                if refusal.kind != "Share":
+                    raise
+                job_id, by = refusal.said
+                self._shares = {**(self._shares or {}), int(str(job_id)): str(by)}
+
+    async def current(self, job_id: int) -> JobRecord:
+        """A job by its id, as it is now; `UnknownJob` if there is none."""
+        row = await self.look("job_by_id", job_id=job_id)
+        if row is None:
+            raise UnknownJob(f"job {job_id} does not exist, or not any more")
+        return await self.record(row)
+
+    async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
+        _check_batch(runs)
+        ids: list[int] = await self.sharing(
+            "submit", now=now, runs=lambda: [run_asked(run, self.share_by(run.job_id)) for run in runs]
+        )
+        return ids
+
+    async def reserve(self, ask: Ask, *, now: Micros | None = None) -> Reserved:
+        read_at, (armed, held, look_again) = await self.ask_at(
+            "reserve",
+            now=now,
+            incarnation=ask.incarnation,
+            lease_ids=list(ask.lease_ids),
+            seats=ask.seats,
+            ahead=ask.ahead,
+            extra=ask.extra,
+            quick=list(ask.quick),
+            horizon=ask.horizon,
+            lapse=ask.lapse,
+            queues=list(ask.queues),
+            labels=list(ask.labels),
+            tasks=list(ask.tasks),
+            number=ask.number,
+        )
+        return Reserved(read_at, await self.leases(armed), await self.leases(held), look_again)
+
+    async def leases(self, said: Sequence[Any]) -> list[Lease]:
+        """Leases and their jobs, as scripts answer them."""
+        rows, jobs = said
+        if not rows:
+            return []
+        records = {(record.id, record.revision): record for record in await self.records(jobs)}
+        return [read_lease(row, records) for row in rows]
+
+    async def held(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
+        return await self.leases(await self.ask("held", incarnation=incarnation, void_below=void_below))
+
+    async def arm(
+        self, leases: Sequence[Lease], *, gates: Mapping[str, GateAsk] | None = None, now: Micros | None = None
+    ) -> list[ArmAnswer]:
+        asked_gates = gates or {}
+        asked = [
+            told(
+                run_id=lease.run_id,
+                lease=lease.lease_id,
+                revision=lease.record.revision,
+                gates=gates_asked(asked_gates[lease.lease_id]) if lease.lease_id in asked_gates else None,
+            )
+            for lease in leases
+        ]
+        incarnations = sorted({lease.incarnation for lease in leases})
+        said = await self.ask("arm", now=now, leases=asked, incarnations=incarnations)
+        return [_ANSWERS[kind](*values) for kind, *values in said]
+
+    async def release(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[bool]:
+        return _each(await self.ask("release", now=now, leases=[lease_asked(lease) for lease in leases]))
+
+    async def finish(self, finishes: Sequence[Finish], *, now: Micros | None = None) -> list[bool]:
+        for finish in finishes:
+            check_move(finish.verdict)
+        said: list[bool] = []
+        for first in range(0, len(finishes), TOGETHER):  # row by row: a batch may be taken apart
+            some = finishes[first : first + TOGETHER]
+            said += _each(await self.ask("finish", now=now, finishes=[verdict_asked(*_parts(one)) for one in some]))
+        return said
+
+
+def _parts(finish: Finish) -> tuple[Any, ...]:
+    return finish.lease, finish.verdict, finish.started_at, finish.ended_at
+
+
+def _each(said: Iterable[int]) -> list[bool]:
+    return [bool(accepted) for accepted in said]
+
+
+def _check_batch(runs: Sequence[NewRun]) -> None:
+    """Two runs of one call with the same key must ask for the same thing."""
+    seen: dict[tuple[int, str], str | None] = {}
+    for run in runs:
+        if run.key and seen.setdefault((run.job_id, run.key), run.args) != run.args:
+            raise KeyConflict(f"key {run.key!r}: given twice in one call, with different arguments")

@@ -1,0 +1,10 @@
+-- How many finished runs are kept, by state: a part of `HistorySlice.count_runs`.
+--
+-- returns  state, count, state, count …
+-- Uses:
+
+local kept = call('HGETALL', P .. 'counts')
+for place = 2, #kept, 2 do
+  kept[place] = tonumber(kept[place])
+end
+return kept

@@ -1,0 +1,37 @@
+-- Runs that were never armed and whose expiry has passed are skipped: `UpkeepSlice.expire`.
+--
+-- ARGV     limit
+-- returns  what they are now
+-- Uses: lines runs gates ends nodes shown
+
+local living = {}
+for _, incarnation in ipairs(call('ZRANGE', P .. 'registered', 0, -1)) do
+  local node = find('nodes', incarnation)
+  if lives(node) then
+    living[node.id] = true
+  end
+end
+
+local function why(run)
+  if not is_slot(run.trigger) then
+    return 'expired'
+  end
+  return (not run.target or living[run.target]) and 'missed' or 'node_gone'
+end
+
+local missed, offset = {}, 0
+repeat
+  local page = call('ZRANGEBYSCORE', P .. 'expiring', '-inf', now, 'LIMIT', offset, ask.limit)
+  for _, run in ipairs(runs_behind(page)) do
+    local lies = run.state == 'scheduled' or (run.state == 'reserved' and run.ready <= now)
+    if lies and #missed < ask.limit then
+      missed[#missed + 1] = run
+    end
+  end
+  offset = offset + #page
+until #page < ask.limit or #missed >= ask.limit
+local said = {}
+for place, run in ipairs(missed) do
+  said[place] = run_row(skip(run, why(run), now))
+end
+return said

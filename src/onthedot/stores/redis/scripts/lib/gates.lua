@@ -1,0 +1,142 @@
+-- Gates: who holds them, who waits, and to whom an open one passes.
+--
+-- holders:<key>   sorted set of run ids          waiting:<key>   sorted set by due instant
+-- waited          those keys at which somebody waits, and the largest capacity that anyone there goes by
+-- at_gates        the runs that hold a gate or wait at one
+
+local function note_gates(run)
+  if run.blocked or (run.gates and #run.gates > 0) then
+    call('SADD', P .. 'at_gates', run.id)
+  else
+    run.gates = nil
+    call('SREM', P .. 'at_gates', run.id)
+  end
+  keep('runs', run.id, run)
+end
+
+local function holds(run, key)
+  for _, gate in ipairs(run.gates or {}) do
+    if gate.key == key then
+      return true
+    end
+  end
+  return false
+end
+
+local function count_holders(key)
+  return call('ZCARD', P .. 'holders:' .. key)
+end
+
+local function first_holder(key)
+  return tonumber(call('ZRANGE', P .. 'holders:' .. key, 0, 0)[1] or 0)
+end
+
+local function take_gate(run, gate)
+  call('ZADD', P .. 'holders:' .. gate.key, run.id, run.id)
+  run.gates = run.gates or {}
+  run.gates[#run.gates + 1] = gate
+  note_gates(run)
+end
+
+-- Who waits at a gate, in the order in which it will pass to them.
+local function waiters(key)
+  return runs_behind(call('ZRANGE', P .. 'waiting:' .. key, 0, -1))
+end
+
+local function block(run, gate)
+  run.blocked = gate
+  wait_not(run)
+  call('ZADD', P .. 'waiting:' .. gate.key, run.due, member(run.id))
+  local widest = tonumber(call('HGET', P .. 'waited', gate.key) or 0)
+  if gate.capacity > widest then
+    call('HSET', P .. 'waited', gate.key, gate.capacity)
+  end
+  note_gates(run)
+end
+
+-- It waits at no gate any more.
+local function unblock(run)
+  local key = run.blocked.key
+  call('ZREM', P .. 'waiting:' .. key, member(run.id))
+  if call('EXISTS', P .. 'waiting:' .. key) == 0 then
+    call('HDEL', P .. 'waited', key)
+  end
+  run.blocked = nil
+  note_gates(run)
+end
+
+-- An open gate passes to those who have waited longest, as far as there is room by their own capacity: they hold it
+-- from now on, and are ready. How many.
+local function pass_on(key)
+  local widest = tonumber(call('HGET', P .. 'waited', key) or 0)
+  local held, passed = count_holders(key), 0
+  if held >= widest then
+    return 0
+  end
+  for _, heir in ipairs(waiters(key)) do
+    if held >= widest then
+      break
+    end
+    local gate = heir.blocked
+    if gate and gate.key == key and held < gate.capacity then
+      unblock(heir)
+      take_gate(heir, gate)
+      heir.reason = nil
+      wait(heir, heir.due)
+      hint('runs', heir.due)
+      held, passed = held + 1, passed + 1
+    end
+  end
+  return passed
+end
+
+-- Give up the gates for which `goes` says so; each passes to who has waited longest.
+local function open_gates(run, goes)
+  if not run.gates then
+    return
+  end
+  local kept, opened = {}, {}
+  for _, gate in ipairs(run.gates) do
+    if goes(gate) then
+      opened[#opened + 1] = gate
+    else
+      kept[#kept + 1] = gate
+    end
+  end
+  if #opened == 0 then
+    return
+  end
+  run.gates = kept
+  note_gates(run)
+  for _, gate in ipairs(opened) do
+    call('ZREM', P .. 'holders:' .. gate.key, run.id)
+  end
+  for _, gate in ipairs(opened) do
+    pass_on(gate.key)
+  end
+end
+
+local function always()
+  return true
+end
+
+local function while_running(gate)
+  return not gate.until_end
+end
+
+-- Those of them that wait at gates are ready again, and places that others could use are given up: what they may hold,
+-- and where they have to wait, is decided anew when they are armed.
+local function stand_aside(runs)
+  for _, run in ipairs(runs) do
+    if run.state ~= 'running' and run.blocked then
+      unblock(run)
+      run.reason = nil
+      wait(run, run.due)
+    end
+  end
+  for _, run in ipairs(runs) do
+    if run.state ~= 'running' then
+      open_gates(run, while_running)
+    end
+  end
+end

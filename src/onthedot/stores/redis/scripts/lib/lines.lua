@@ -1,0 +1,112 @@
+-- Where a run waits: in the line of its route and level by the instant from which it may be taken, or, in a queue that
+-- is shared fairly, in the line of its route by its rank. `run.line` is the one that it is in.
+local URGENCY = {[0] = 1, 4, 16, 64} -- by level, as in route.py
+local TURN = 16777216
+
+-- Sorts as the number does.
+local function member(run_id)
+  return string.format('%012d', run_id)
+end
+
+local function queue_of(name)
+  return find('queues', name)
+end
+
+local function is_paused(name)
+  local queue = queue_of(name)
+  return queue ~= nil and queue.paused_at ~= nil
+end
+
+local function step_out(run)
+  if run.line then
+    call('ZREM', P .. run.line, member(run.id))
+    run.line = nil
+  end
+end
+
+local lined = {}
+local function line_up(run)
+  local name, score
+  if run.rank then
+    name, score = 'ranked:' .. run.route, run.rank
+  else
+    name, score = 'line:' .. run.level .. ':' .. run.route, run.ready
+  end
+  if run.line ~= name then
+    step_out(run)
+  end
+  call('ZADD', P .. name, score, member(run.id))
+  run.line = name
+  if not lined[name] then
+    lined[name] = true
+    if run.rank then
+      call('ZADD', P .. 'ranked', 0, run.route)
+    else
+      call('ZADD', P .. 'lines', 0, run.route .. '\0' .. run.level)
+    end
+  end
+  keep('runs', run.id, run)
+end
+
+-- Let the run be found from `ready` on.
+local function wait(run, ready)
+  run.ready = ready
+  line_up(run)
+end
+
+-- Let nobody find it.
+local function wait_not(run)
+  step_out(run)
+  run.ready = nil
+  keep('runs', run.id, run)
+end
+
+local function is_shared(route)
+  return not string.find(route, '^[@=!~]')
+end
+
+local function unranked(route)
+  return starts_with(route, '~') and string.sub(route, 2) or route
+end
+
+-- A run is due: if its queue is shared fairly, it gets its turn.
+local function give_rank(run)
+  local queue = queue_of(run.queue)
+  if not queue or not queue.weights or run.rank or not is_shared(run.route) then
+    return
+  end
+  local field = run.level .. '\t' .. (run.share or '')
+  local virtual_now = tonumber(call('HGET', P .. 'virtual_time', run.queue) or 0)
+  local last_end = tonumber(call('HGET', P .. 'turns:' .. run.queue, field) or 0)
+  local weight = queue.weights[run.share or ''] or 1
+  local start = math.max(virtual_now, last_end)
+  local length = math.max(1, math.floor(TURN / (weight * URGENCY[run.level])))
+  call('HSET', P .. 'turns:' .. run.queue, field, text(start + length))
+  step_out(run)
+  run.rank, run.route = start, '~' .. run.route
+end
+
+-- Its due instant is where lists of runs, of all and of its job, have it.
+local function set_due(run, due)
+  run.due = due
+  call('ZADD', P .. 'due', due, member(run.id))
+  call('ZADD', P .. 'job:' .. run.job, due, member(run.id))
+end
+
+local function set_expiry(run, expires)
+  if run.expires and not expires then
+    call('ZREM', P .. 'expiring', member(run.id))
+  elseif expires then
+    call('ZADD', P .. 'expiring', expires, member(run.id))
+  end
+  run.expires = expires
+end
+
+-- Whoever had it, has it no more.
+local function drop_lease(run)
+  if run.inc then
+    call('SREM', P .. 'held:' .. run.inc, run.id)
+  end
+  run.lease, run.inc, run.reserved, run.armed, run.fence, run.revision = nil, nil, nil, nil, nil, nil
+  keep('runs', run.id, run)
+end

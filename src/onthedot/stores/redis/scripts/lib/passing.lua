@@ -1,0 +1,152 @@
+-- What `arm` does at gates.
+--
+-- asked: gates {key, capacity, until_end}, on_busy {action, max_waiting}, rate {key, most, per, burst}
+
+-- A run of the same job that is due before this one, and has not begun: it is first at their gate.
+local function earlier_run(run)
+  local best
+  for _, other in ipairs(runs_behind(call('ZRANGEBYSCORE', P .. 'job:' .. run.job, '-inf', '(' .. text(run.due)))) do
+    if not best and other.target == run.target and other.state ~= 'running' then
+      best = other.id
+    end
+  end
+  return best
+end
+
+-- A slot that waits at a gate, or was granted an instant, is not missed. An expiry that somebody asked for counts
+-- whatever keeps the run waiting.
+local function not_missed(run)
+  if is_slot(run.trigger) then
+    set_expiry(run, nil)
+  end
+end
+
+-- Give up what the run was passed under another definition: gates are held in one order, or none.
+local function keep_only(run, gates, count)
+  local kept = {}
+  for place = 1, count do
+    kept[gates[place].key] = true
+  end
+  open_gates(run, function(gate) return not kept[gate.key] end)
+end
+
+local function give_back(run, taken)
+  open_gates(run, function(gate) return taken[gate.key] end)
+end
+
+-- Let a run start at another instant. It gives its places in limits to others meanwhile.
+local function delay(run, gate, until_)
+  run.delayed_under = run.lease
+  drop_lease(run)
+  run.state = 'scheduled'
+  not_missed(run)
+  run.reason = 'waits at ' .. gate.key .. ', starts at ' .. iso(until_)
+  set_due(run, until_)
+  run.granted_at, run.granted_by = until_, gate.key
+  wait(run, until_)
+  open_gates(run, while_running)
+  hint('runs', until_)
+  return {'delayed', gate.key, until_}
+end
+
+-- Nothing if the run may start at its instant; else, once it is due, it is given another one.
+local function keep_rate(run, gate, due)
+  local start = math.max(now, run.due) -- armed ahead, it starts when it is due
+  local granted_at = run.granted_by == gate.key and run.granted_at or nil
+  local instant, tat = next_start(gate, find('rates', gate.key), start, granted_at)
+  if instant > start and not due then
+    return {'busy', gate.key, 0}
+  end
+  if tat then
+    keep('rates', gate.key, tat)
+    call('ZADD', P .. 'rated', tat.whole, gate.key)
+  end
+  if instant > start then
+    return delay(run, gate, instant)
+  end
+  return nil
+end
+
+local function waiting_slots(gate)
+  local found = {}
+  for _, run in ipairs(waiters(gate.key)) do
+    if is_slot(run.trigger) then
+      found[#found + 1] = run
+    end
+  end
+  return found
+end
+
+-- Replace: end slots that wait or back off, and ask one that runs to stop. What somebody asked for stays.
+--
+-- Who is ended leaves the instant that a rate gave it to the run: slots that come faster than the rate would otherwise
+-- replace each other for ever, and none would start.
+local function clear_the_way(run, gate)
+  for _, waiting in ipairs(waiting_slots(gate)) do
+    skip(waiting, 'replaced', now)
+  end
+  for _, holder in ipairs(runs_behind(call('ZRANGE', P .. 'holders:' .. gate.key, 0, -1))) do
+    if is_slot(holder.trigger) and holder.state == 'running' then
+      ask_to_stop(holder, 'replaced', now)
+    elseif is_slot(holder.trigger) then
+      if not run.granted_at then
+        run.granted_at, run.granted_by = holder.granted_at, holder.granted_by
+      end
+      holder.reason = 'replaced'
+      end_run(holder, 'cancelled', now)
+    end
+  end
+end
+
+local function wait_or_skip(run, asked, place)
+  local gate, busy = asked.gates[place], asked.on_busy
+  local holder = first_holder(gate.key)
+  if gate.until_end then
+    local full = busy.max_waiting and #waiting_slots(gate) >= busy.max_waiting
+    if busy.action == 'skip' or full then
+      skip(run, 'overlap', now)
+      return {'skipped', gate.key, holder}
+    end
+  end
+  keep_only(run, asked.gates, place - 1)
+  drop_lease(run)
+  run.state = 'scheduled'
+  not_missed(run)
+  run.reason = 'waits for run ' .. holder
+  block(run, gate)
+  return {'blocked', gate.key, holder}
+end
+
+-- Take the run's gates in order; nothing if it has them all, or what became of it.
+local function pass_gates(run, asked)
+  local taken = {}
+  for place, gate in ipairs(asked.gates) do
+    if not holds(run, gate.key) then
+      local earlier = gate.until_end and not asked.on_busy and earlier_run(run)
+      if earlier then
+        give_back(run, taken)
+        return {'busy', gate.key, earlier}
+      end
+      if asked.on_busy and asked.on_busy.action == 'replace' and gate.until_end
+        and count_holders(gate.key) >= gate.capacity then
+        clear_the_way(run, gate)
+      end
+      if count_holders(gate.key) < gate.capacity then
+        take_gate(run, gate)
+        taken[gate.key] = true
+      elseif not asked.on_busy then
+        give_back(run, taken)
+        return {'busy', gate.key, first_holder(gate.key)}
+      else
+        return wait_or_skip(run, asked, place)
+      end
+    end
+  end
+  local closed = asked.rate and keep_rate(run, asked.rate, asked.on_busy ~= nil)
+  if closed and closed[1] == 'busy' then
+    give_back(run, taken)
+  else
+    keep_only(run, asked.gates, #asked.gates)
+  end
+  return closed
+end

@@ -1,0 +1,33 @@
+-- Leases: a run is held, and armed.
+
+-- An attempt may start: the revision that it runs is noted, and a slot that was armed is not planned anew.
+local function arm(run)
+  run.fence, run.armed = take_number('fence'), now
+  run.state, run.attempt = 'running', run.attempt + 1
+  set_expiry(run, nil)
+  wait_not(run)
+  if is_slot(run.trigger) then
+    local field = run.job .. '\t' .. run.trigger
+    local newest = call('HGET', P .. 'armed_to', field)
+    if not newest or tonumber(newest) < run.slot then
+      call('HSET', P .. 'armed_to', field, text(run.slot))
+    end
+  end
+end
+
+local function lease(run, lease_id, incarnation)
+  if run.inc then
+    call('SREM', P .. 'held:' .. run.inc, run.id)
+  end
+  run.delayed_under = nil
+  if run.rank then
+    local virtual_now = tonumber(call('HGET', P .. 'virtual_time', run.queue) or 0)
+    if run.rank > virtual_now then
+      call('HSET', P .. 'virtual_time', run.queue, text(run.rank))
+    end
+  end
+  run.lease, run.inc, run.reserved, run.armed, run.fence = lease_id, incarnation, now, nil, nil
+  run.revision = job_of(run.job).revision
+  call('SADD', P .. 'held:' .. incarnation, run.id)
+  keep('runs', run.id, run)
+end

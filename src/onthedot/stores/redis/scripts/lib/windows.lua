@@ -1,0 +1,203 @@
+-- Windows of slots: checked, settled around the exceptions that the store has, and recorded. As in stores/exceptions.py
+-- and stores/staleness.py, in the write itself.
+--
+-- window: schedule_id, start, end_, next_at, slots {slot, due, expires, args, share}, skips {first, last, count,
+-- reason}, delay, targets
+
+local KEPT = 3600 * 1000000 -- how long an exception outlives its slot
+local OF_THE_PAST = {missed = true, paused = true, edited = true}
+
+local function stale(message, watermark)
+  fail('WindowStale', message, watermark, now)
+end
+
+-- Refuses if slots are skipped for what is over, although they lie ahead: the caller's clock is wrong.
+local function check_past(window)
+  for _, skipped in ipairs(window.skips) do
+    if OF_THE_PAST[skipped.reason] and skipped.last > now then
+      stale("schedule '" .. window.schedule_id .. "': slots up to " .. text(skipped.last) .. ' cannot be '
+        .. skipped.reason .. ' at ' .. text(now) .. "; read the store's clock and compute it again", window.start)
+    end
+  end
+end
+
+-- Whether a range of skips takes an exception in, and so would give that slot a second fate.
+local function runs_over(window, exceptions)
+  for _, skipped in ipairs(window.skips) do
+    for _, one in ipairs(exceptions or {}) do
+      if skipped.first < skipped.last and skipped.first <= one.slot and one.slot <= skipped.last then
+        return true
+      end
+    end
+  end
+  return false
+end
+
+local function check_exceptions(state, window)
+  if state and runs_over(window, state.exceptions) then
+    stale("schedule '" .. window.schedule_id .. "': a range of skips runs over an exception; read it again",
+      state.watermark)
+  end
+end
+
+-- The window with every exception in it as the skip that it is, or without it if the ledger has that already.
+local function settle(window, exceptions)
+  if window.delay or not exceptions or #exceptions == 0 then
+    return window
+  end
+  local given, met = {}, {}
+  for _, one in ipairs(exceptions) do
+    given[text(one.slot)] = one
+  end
+  local slots, skips = {}, {}
+  for _, slot in ipairs(window.slots) do
+    local one = given[text(slot.slot)]
+    if one then
+      met[one] = true
+    else
+      slots[#slots + 1] = slot
+    end
+  end
+  for _, skipped in ipairs(window.skips) do
+    local one = skipped.first == skipped.last and given[text(skipped.first)]
+    if one then
+      met[one] = true
+    else
+      skips[#skips + 1] = skipped
+    end
+  end
+  for one in pairs(met) do
+    if not one.recorded then
+      skips[#skips + 1] = {first = one.slot, last = one.slot, count = 1, reason = one.reason}
+    end
+  end
+  table.sort(skips, function(one, other) return one.first < other.first end)
+  local settled = {}
+  for name, value in pairs(window) do
+    settled[name] = value
+  end
+  settled.slots, settled.skips = slots, skips
+  return settled
+end
+
+-- ── the ledger's ranges ────────────────────────────────────────────────────────────────────────────────────
+
+local function remove_skip(number)
+  forget('skips', number)
+  call('ZREM', P .. 'skipped', number)
+end
+
+-- Record ranges; one that continues the schedule's last range, with nothing between, makes it longer.
+local function record_skips(job, schedule_id, state, window)
+  local edge, field = window.start, job.id .. '\t' .. schedule_id
+  for _, skipped in ipairs(window.skips) do
+    local apart = false
+    for _, slot in ipairs(window.slots) do
+      apart = apart or (edge < slot.slot and slot.slot < skipped.first)
+    end
+    for _, one in ipairs(state.exceptions or {}) do
+      apart = apart or (edge < one.slot and one.slot < skipped.first)
+    end
+    local entry = {
+      job = job.id, schedule = schedule_id, first = skipped.first, last = skipped.last, count = skipped.count,
+      reason = skipped.reason, recorded = now,
+    }
+    local number = call('HGET', P .. 'last_skips', field)
+    local before = number and find('skips', number)
+    if before and before.last == edge and before.reason == skipped.reason and not apart then
+      entry.first, entry.count = before.first, before.count + skipped.count
+      remove_skip(number)
+      before = nil
+    end
+    local mine = take_number('skip')
+    keep('skips', mine, entry)
+    call('ZADD', P .. 'skipped', mine, mine)
+    if not before or before.last <= entry.last then
+      call('HSET', P .. 'last_skips', field, mine)
+    end
+    edge = skipped.last
+  end
+end
+
+-- Note which exceptions the window has recorded, and forget those of long ago.
+local function keep_exceptions(state, window)
+  local single, kept = {}, {}
+  for _, skipped in ipairs(window.skips) do
+    if skipped.first == skipped.last then
+      single[text(skipped.first)] = true
+    end
+  end
+  local gone = math.min(window.end_, now) - KEPT
+  for _, one in ipairs(state.exceptions or {}) do
+    if one.slot > gone then
+      one.recorded = one.recorded or single[text(one.slot)] or nil
+      kept[#kept + 1] = one
+    end
+  end
+  state.exceptions = #kept > 0 and kept or nil
+end
+
+-- Remember a slot whose fate was given ahead.
+local function note_exception(state, fate)
+  local kept = {fate}
+  for _, one in ipairs(state.exceptions or {}) do
+    if one.slot ~= fate.slot then
+      kept[#kept + 1] = one
+    end
+  end
+  table.sort(kept, function(one, other) return one.slot < other.slot end)
+  state.exceptions = kept
+end
+
+-- Insert a window's runs and skips and move the watermark; how many runs are new.
+local function apply_window(job, state, window)
+  local schedule_id, made = window.schedule_id, 0
+  window = settle(window, state.exceptions)
+  local first
+  for _, slot in ipairs(window.slots) do
+    local due = slot.due or slot.slot
+    for _, target in ipairs(window.targets) do
+      local _, new = insert(job, {
+        trigger = 'schedule:' .. schedule_id, slot = slot.slot, target = target, due = due, expires = slot.expires,
+        args = slot.args, share = slot.share,
+      }, now)
+      made = made + (new and 1 or 0)
+    end
+    first = math.min(first or due, due)
+  end
+  record_skips(job, schedule_id, state, window)
+  keep_exceptions(state, window)
+  state.watermark = window.end_
+  expect(job, schedule_id, state, window.next_at)
+  if first then
+    hint('runs', first)
+  end
+  return made
+end
+
+-- ── what survives an edit or a pause ───────────────────────────────────────────────────────────────────────
+
+-- W: the later of now and the newest slot ever armed. What survives is not withdrawn up to it.
+local function edge_of(job_id, schedule_id)
+  local armed = call('HGET', P .. 'armed_to', job_id .. '\tschedule:' .. schedule_id)
+  return math.max(now, tonumber(armed or now))
+end
+
+local function withdraw_after(job_id, schedule_id, edge)
+  local count = 0
+  for _, run in ipairs(runs_of(job_id, 'schedule:' .. schedule_id)) do
+    if run.attempt == 0 and run.slot > edge then
+      withdraw(run)
+      count = count + 1
+    end
+  end
+  return count
+end
+
+-- The next slot of a fixed delay: after the open run's end, or after the last one's.
+local function await_end(job, schedule_id, state, delay, edge)
+  local open = #runs_of(job.id, 'schedule:' .. schedule_id) > 0
+  local next_at = state.last_end and math.max(edge, state.last_end + delay) or edge
+  state.watermark = math.min(state.watermark, edge)
+  expect(job, schedule_id, state, not open and next_at or nil)
+end

@@ -1,0 +1,23 @@
+-- A page of live runs by due instant: a part of `HistorySlice.list_runs`.
+--
+-- ARGV     job, namespace, states; offset, the place to read on from; limit
+-- returns  runs, and the place to read on from, or nothing: that was all
+-- Uses: lines runs shown
+
+local PAGE = 500
+local index, offset, found = P .. 'due', ask.offset, {}
+local states = {}
+for _, state in ipairs(ask.states) do
+  states[state] = true
+end
+local page = call('ZRANGE', index, offset, offset + PAGE - 1)
+for place, run in ipairs(runs_behind(page)) do
+  local job = job_of(run.job)
+  if states[run.state] and job.namespace == ask.namespace and (not ask.job or ask.job == job.name) then
+    found[#found + 1] = run_row(run)
+    if #found == ask.limit then
+      return {found, offset + place}
+    end
+  end
+end
+return {found, #page == PAGE and offset + PAGE or false}

@@ -1,0 +1,10 @@
+-- What somebody has said about queues: a part of `QueuesSlice.list_queues`.
+--
+-- returns  queues
+-- Uses: lines nodes queues
+
+local found = {}
+for _, name in ipairs(call('HKEYS', P .. 'queues')) do
+  found[#found + 1] = queue_row(name, queue_of(name))
+end
+return found

@@ -1,0 +1,22 @@
+-- A page of ranges of skipped slots, newest first: a part of `HistorySlice.list_skips`.
+--
+-- ARGV     job, namespace; offset, the place to read on from; limit
+-- returns  {job, schedule, first, last, count, reason, recorded}, and the place to read on from, or nothing
+-- Uses: lines runs
+
+local PAGE = 500
+local FIELDS = {'schedule', 'first', 'last', 'count', 'reason', 'recorded'}
+local offset, found = ask.offset, {}
+local page = call('ZREVRANGE', P .. 'skipped', offset, offset + PAGE - 1)
+fetch('skips', page)
+for place, number in ipairs(page) do
+  local entry = find('skips', number)
+  local job = job_of(entry.job)
+  if job.namespace == ask.namespace and (not ask.job or ask.job == job.name) then
+    found[#found + 1] = {job.name, row(entry, FIELDS)}
+    if #found == ask.limit then
+      return {found, offset + place}
+    end
+  end
+end
+return {found, #page == PAGE and offset + PAGE or false}

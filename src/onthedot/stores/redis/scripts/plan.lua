@@ -1,0 +1,27 @@
+-- Insert runs and skips and move watermarks: `PlanSlice.plan`.
+--
+-- ARGV     term; windows, each with the job_id and the revision that it was computed for
+-- returns  1 or 0 for each window
+-- Uses: lines runs gates ends windows nodes
+
+check_term(ask.term)
+
+local function plan(window)
+  local job, states = job_of(window.job_id), schedules_of(window.job_id)
+  local state = states[window.schedule_id]
+  if not state or state.watermark ~= window.start then
+    return 0
+  end
+  if job.revision ~= window.revision or job.state ~= 'active' or runs_over(window, state.exceptions) then
+    return 0
+  end
+  apply_window(job, state, window)
+  keep_schedules(job.id, states)
+  return 1
+end
+
+local said = {}
+for place, window in ipairs(ask.windows) do
+  said[place] = plan(window)
+end
+return said

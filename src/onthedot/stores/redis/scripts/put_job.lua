@@ -1,0 +1,256 @@
+-- Create a job, or edit it: `JobsSlice.put_job`.
+--
+-- ARGV     job: definition and what follows from it (`stores/redis/jobs.py`); next_id and bucket for a new one;
+--          schedule_ids; windows; expected, the revision that the caller has read
+-- returns  change, job, planned, withdrawn; or "again" and the id that a new job would get
+-- Uses: lines runs gates ends windows shown
+
+local new = ask.job
+local name = new.namespace .. '\t' .. new.name
+local old_id = call('HGET', P .. 'names', name)
+local old = old_id and job_of(old_id)
+
+local function definition_of(job)
+  local kept = call('HGET', P .. 'definitions', job.id .. ':' .. job.revision)
+  return string.sub(kept, string.find(kept, '\n', 1, true) + 1)
+end
+
+if old and definition_of(old) == new.definition then
+  return {'unchanged', job_row(old), 0, 0}
+end
+local found = old and old.revision or 0
+if ask.expected and ask.expected ~= found then
+  fail('RevisionConflict', "job '" .. new.name .. "': expected revision " .. ask.expected .. ', found ' .. found
+    .. '; read it again')
+end
+
+-- Refuse a job that would, over however many others, run after itself: the shortest way is told.
+local function check_cycle()
+  local child_of, ahead, place = {}, {}, 1
+  for _, parent in ipairs(new.after and new.after.parents or {}) do
+    child_of[parent] = new.name
+    ahead[#ahead + 1] = parent
+  end
+  while ahead[place] do
+    local seen = ahead[place]
+    if seen == new.name then
+      local cycle = {new.name}
+      repeat
+        cycle[#cycle + 1] = child_of[cycle[#cycle]]
+      until cycle[#cycle] == new.name
+      fail('DependencyCycle', cycle)
+    end
+    local parent_id = call('HGET', P .. 'names', new.namespace .. '\t' .. seen)
+    local after = parent_id and job_of(parent_id).after
+    for _, parent in ipairs(after and after.parents or {}) do
+      if not child_of[parent] then
+        child_of[parent] = seen
+        ahead[#ahead + 1] = parent
+      end
+    end
+    place = place + 1
+  end
+end
+check_cycle()
+
+local kept, given = {}, {}
+for _, schedule_id in ipairs(ask.schedule_ids) do
+  kept[schedule_id] = true
+end
+for _, window in ipairs(ask.windows) do
+  check_past(window)
+  given[window.schedule_id] = window
+end
+
+-- Refuse a schedule that is dropped with slots that nobody gave a fate: the window came too late, or not.
+local function check_dropped(schedule_id, state, closing)
+  local left = state.next_at
+  if closing and closing.start == state.watermark then
+    left = closing.next_at
+  end
+  if left and left <= now then
+    stale("schedule '" .. schedule_id .. "': its slot at " .. text(left)
+      .. ' has no fate yet; read the schedule and compute its window again', state.watermark)
+  end
+end
+
+local function check_windows(states)
+  for schedule_id, state in pairs(states) do
+    if not kept[schedule_id] and ask.expected and not state.delay then
+      check_dropped(schedule_id, state, given[schedule_id])
+    end
+  end
+  for _, window in ipairs(ask.windows) do
+    local state = states[window.schedule_id]
+    check_exceptions(state, window)
+    local edge = edge_of(old.id, window.schedule_id)
+    if state and kept[window.schedule_id] and window.start > edge then
+      stale("schedule '" .. window.schedule_id .. "': the window starts at " .. text(window.start) .. ', after '
+        .. text(edge) .. "; read the store's clock and compute it again", edge)
+    end
+  end
+end
+
+local job
+if old then
+  check_windows(schedules_of(old.id))
+  job = new
+  job.id, job.revision, job.state, job.created, job.updated = old.id, old.revision + 1, old.state, old.created, now
+  job.pause_reason, job.paused_until, job.bucket = old.pause_reason, old.paused_until, old.bucket
+  job.dropped_ahead = old.dropped_ahead
+else
+  local next_id = tonumber(call('HGET', P .. 'sequences', 'job') or 0) + 1
+  if next_id ~= ask.next_id then
+    return {'again', next_id}
+  end
+  job = new
+  job.id, job.revision, job.state, job.created, job.updated = take_number('job'), 1, 'active', now, now
+  job.bucket = ask.bucket
+end
+
+-- ── everything is checked: write ───────────────────────────────────────────────────────────────────────────
+
+call('HSET', P .. 'definitions', job.id .. ':' .. job.revision, text(now) .. '\n' .. job.definition)
+job.definition = nil
+call('HSET', P .. 'names', name, job.id)
+call('ZADD', P .. 'names_in_order', 0, name)
+keep('jobs', job.id, job)
+
+-- What it has of parents that stay is kept, unless other runs count now.
+local function put_after()
+  local before, after, sets = old and old.after, job.after, P .. 'sets:' .. job.id
+  local stays = {}
+  if after and before and before.any == after.any and before.on == after.on then
+    for _, parent in ipairs(after.parents) do
+      stays[parent] = true
+    end
+  end
+  for _, parent in ipairs(call('HKEYS', sets)) do
+    if not stays[parent] then
+      call('HDEL', sets, parent)
+    end
+  end
+  for _, parent in ipairs(before and before.parents or {}) do
+    call('ZREM', P .. 'children:' .. job.namespace .. '\t' .. parent, job.id)
+  end
+  for _, parent in ipairs(after and after.parents or {}) do
+    call('ZADD', P .. 'children:' .. job.namespace .. '\t' .. parent, job.id, job.id)
+  end
+end
+put_after()
+
+-- Its runs go on where and how it says now.
+local function reroute()
+  for _, run in ipairs(runs_of_job(job.id)) do
+    run.rank, run.route, run.level, run.queue = nil, route_of(job, run.target), job.level, job.queue
+    if run.state ~= 'running' and run.ready then
+      line_up(run)
+    end
+    keep('runs', run.id, run)
+  end
+end
+if old then
+  reroute()
+  stand_aside(runs_of_job(job.id))
+end
+
+-- Which schedules hang on a time zone, in the order of job id and schedule id.
+local function note_zoned(before, after)
+  for _, schedule_id in ipairs(before) do
+    call('ZREM', P .. 'zoned', member(job.id) .. '\t' .. schedule_id)
+  end
+  for _, schedule_id in ipairs(after) do
+    call('ZADD', P .. 'zoned', 0, member(job.id) .. '\t' .. schedule_id)
+  end
+end
+
+local states, planned, withdrawn = schedules_of(job.id), 0, 0
+
+local function drop(schedule_id, state)
+  local closing = given[schedule_id]
+  if closing and closing.start == state.watermark then
+    record_skips(job, schedule_id, state, settle(closing, state.exceptions))
+  end
+  local ahead = {} -- it may come back
+  for _, one in ipairs(state.exceptions or {}) do
+    if one.recorded and one.slot > now then
+      ahead[#ahead + 1] = one
+    end
+  end
+  job.dropped_ahead = job.dropped_ahead or {}
+  job.dropped_ahead[schedule_id] = #ahead > 0 and ahead or nil
+  expect(job, schedule_id, state, nil)
+  states[schedule_id] = nil
+end
+
+-- Create a schedule. Of a paused job nothing is planned: resuming it gives its slots their fates.
+local function begin(schedule_id, window)
+  local first = window.slots[1] and window.slots[1].slot or window.next_at
+  local state = {origin = window.start, watermark = window.start, delay = window.delay}
+  if job.dropped_ahead then
+    state.exceptions = job.dropped_ahead[schedule_id]
+    job.dropped_ahead[schedule_id] = nil
+  end
+  states[schedule_id] = state
+  expect(job, schedule_id, state, first)
+  return job.state == 'paused' and 0 or apply_window(job, state, window)
+end
+
+-- Go on with a schedule that survives an edit.
+local function continue(schedule_id, state, window)
+  local edge = edge_of(job.id, schedule_id)
+  state.delay = window.delay
+  if window.delay then
+    await_end(job, schedule_id, state, window.delay, edge)
+    return 0
+  end
+  if job.state == 'paused' then
+    state.watermark = math.min(state.watermark, edge)
+    return 0
+  end
+  if state.watermark < edge and state.next_at and state.next_at <= edge then
+    return 0 -- the planner is behind: it catches up from here under the new rule
+  end
+  local slots, skips = {}, {}
+  for _, slot in ipairs(window.slots) do
+    if slot.slot > edge then
+      slots[#slots + 1] = slot
+    end
+  end
+  for _, skipped in ipairs(window.skips) do
+    if skipped.first > edge then
+      skips[#skips + 1] = skipped
+    end
+  end
+  window.slots, window.skips, window.end_ = slots, skips, math.max(window.end_, edge)
+  return apply_window(job, state, window)
+end
+
+local stored = {}
+for schedule_id in pairs(states) do
+  stored[#stored + 1] = schedule_id
+end
+table.sort(stored)
+for _, schedule_id in ipairs(stored) do
+  local edge = kept[schedule_id] and edge_of(job.id, schedule_id) or now
+  withdrawn = withdrawn + withdraw_after(job.id, schedule_id, edge)
+end
+for _, schedule_id in ipairs(stored) do
+  if not kept[schedule_id] then
+    drop(schedule_id, states[schedule_id])
+  end
+end
+table.sort(ask.schedule_ids)
+for _, schedule_id in ipairs(ask.schedule_ids) do
+  local window = given[schedule_id]
+  if window and states[schedule_id] then
+    planned = planned + continue(schedule_id, states[schedule_id], window)
+  elseif window then
+    planned = planned + begin(schedule_id, window)
+  end
+end
+keep_schedules(job.id, states)
+note_zoned(old and old.zoned or {}, job.zoned)
+hint('schedules', now)
+hint('runs', now)
+return {old and 'changed' or 'created', job_row(job), planned, withdrawn}

@@ -1,0 +1,23 @@
+-- Take runs from dead nodes: `UpkeepSlice.reap`.
+--
+-- ARGV     verdicts: run_id, lease, and the verdict (lib/ends.lua)
+-- returns  1 or 0 for each
+-- Uses: lines runs gates ends nodes
+
+local said = {}
+for place, verdict in ipairs(ask.verdicts) do
+  local run = find('runs', verdict.run_id)
+  said[place] = 0
+  if run and run.state == 'running' and run.lease == verdict.lease then
+    local node = find('nodes', run.inc)
+    if not lives(node) then
+      node.ended = true
+      keep('nodes', run.inc, node)
+      call('ZREM', P .. 'beats', run.inc)
+      verdict.ended = now
+      end_attempt(run, verdict, node.id)
+      said[place] = 1
+    end
+  end
+end
+return said

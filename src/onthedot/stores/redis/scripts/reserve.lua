@@ -1,0 +1,253 @@
+-- Take work for a worker: `RunsSlice.reserve`.
+--
+-- ARGV     incarnation, lease_ids, seats, ahead, extra, quick, horizon, lapse, queues, labels, tasks, number
+-- returns  armed: leases and jobs; held: leases and jobs; when to look again, or nothing
+-- Uses: lines runs nodes taking shown
+
+local BONUS = {[0] = 0, 600000000, 1800000000, 7200000000} -- by level, as in route.py
+local RANK_AT_ONCE = 2000
+local MOST_LOOKED_AT = 5000 -- of what this worker cannot take: a script must end
+
+check_lease(ask.incarnation)
+local node = find('nodes', ask.incarnation)
+local armed, held, look_again = {}, {}, nil
+if ask.number < (node.void_below or 0) or node.draining then
+  return {leases_and_jobs(armed), leases_and_jobs(held), false}
+end
+
+local function set_of(names)
+  local made = {}
+  for _, name in ipairs(names) do
+    made[name] = true
+  end
+  return made
+end
+local labels, tasks, quick, queues = set_of(ask.labels), set_of(ask.tasks), set_of(ask.quick), set_of(ask.queues)
+
+-- ── where to look ──────────────────────────────────────────────────────────────────────────────────────────
+
+local function serves(route)
+  route = unranked(route)
+  if starts_with(route, '!leader\t') then
+    route = string.sub(route, #'!leader\t' + 1)
+  end
+  local queue, needed = string.match(route, '^([^\t]*)\t?(.*)$')
+  for label in string.gmatch(needed, '[^,]+') do
+    if not labels[label] then
+      return false
+    end
+  end
+  return not is_paused(queue), queue
+end
+
+-- The lines that this worker may look into.
+local function lines_of()
+  local starts, seen, lines = {}, {}, {}
+  for _, queue in ipairs(ask.queues) do
+    starts[#starts + 1] = queue
+  end
+  starts[#starts + 1] = '@' .. node.id
+  starts[#starts + 1] = '=' .. ask.incarnation
+  for _, start in ipairs(starts) do
+    for _, name in ipairs(call('ZRANGEBYLEX', P .. 'lines', '[' .. start, '(' .. start .. '\n')) do
+      local route, level = string.match(name, '^(.*)%z(%d)$')
+      if not seen[name] then
+        seen[name] = true
+        local key = 'line:' .. level .. ':' .. route
+        if call('EXISTS', P .. key) == 0 then
+          call('ZREM', P .. 'lines', name)
+        elseif serves(route) then
+          lines[#lines + 1] = {key = key, route = route, level = tonumber(level)}
+        end
+      end
+    end
+  end
+  return lines
+end
+
+-- Runs that are due in queues that are shared fairly get their turns, earliest due first.
+local function give_ranks(lines)
+  for _, line in ipairs(lines) do
+    local queue = queue_of((string.match(line.route, '^([^\t]*)')))
+    if queue and queue.weights and is_shared(line.route) then
+      local due = call('ZRANGEBYSCORE', P .. line.key, '-inf', now, 'LIMIT', 0, RANK_AT_ONCE)
+      for _, run in ipairs(runs_behind(due)) do
+        give_rank(run)
+        line_up(run)
+      end
+    end
+  end
+end
+
+local function fair_lines()
+  local lines = {}
+  for _, route in ipairs(call('ZRANGE', P .. 'ranked', 0, -1)) do
+    local served, queue = serves(route)
+    if call('EXISTS', P .. 'ranked:' .. route) == 0 then
+      call('ZREM', P .. 'ranked', route)
+    elseif served and queues[queue] then
+      lines[#lines + 1] = {key = 'ranked:' .. route, ranked = true}
+    end
+  end
+  return lines
+end
+
+-- ── one run after the other ────────────────────────────────────────────────────────────────────────────────
+
+local PAGE = math.max(16, math.min(#ask.lease_ids + 1, 200))
+
+-- Read on, behind those that were seen: of these only the passed over are still there.
+local function next_page(line)
+  local from, stayed = '-inf', 0
+  if line.last then
+    from = line.last
+    for _, run in ipairs(line.at_last) do
+      local score = run.rank or run.ready
+      if run.line == line.key and score == line.last then
+        stayed = stayed + 1
+      end
+    end
+  end
+  local found = call('ZRANGEBYSCORE', P .. line.key, from, '+inf', 'WITHSCORES', 'LIMIT', stayed, PAGE)
+  local members = {}
+  line.page, line.place = {}, 1
+  for place = 1, #found, 2 do
+    members[#members + 1] = found[place]
+  end
+  fetch('runs', ids_of(members))
+  for place, one in ipairs(members) do
+    line.page[place] = {run = find('runs', tonumber(one)), score = tonumber(found[2 * place])}
+  end
+end
+
+-- The first run of a line that was not looked at yet. In a fair line, the first that nobody has reserved.
+local function head_of(line)
+  while true do
+    if not line.page or (line.page[line.place] == nil and #line.page == PAGE) then
+      next_page(line)
+    end
+    local entry = line.page[line.place]
+    if not entry then
+      return nil
+    end
+    local run = entry.run
+    if not line.seen[run.id] and run.line == line.key and not (line.ranked and run.ready > now) then
+      return entry
+    end
+    line.place = line.place + 1
+    if entry.score ~= line.last then
+      line.last, line.at_last = entry.score, {}
+    end
+    line.at_last[#line.at_last + 1] = run
+  end
+end
+
+local function comes_before(one, other)
+  for place = 1, 3 do
+    if one[place] ~= other[place] then
+      return one[place] < other[place]
+    end
+  end
+  return false
+end
+
+-- What is due, by age and priority; then the others, by instant.
+local function next_run(lines)
+  local best, best_line, best_entry
+  for _, line in ipairs(lines) do
+    local entry = head_of(line)
+    if entry then
+      local run, rank = entry.run, nil
+      if line.ranked or run.ready <= now then
+        rank = {0, run.ready - BONUS[run.level], run.id}
+      else
+        rank = {1, run.ready, run.id}
+      end
+      if not best or comes_before(rank, best) then
+        best, best_line, best_entry = rank, line, entry
+      end
+    end
+  end
+  if not best_line then
+    return nil
+  end
+  best_line.seen[best_entry.run.id] = true
+  return best_entry.run
+end
+
+local function may_take(run)
+  if run.expires and run.expires <= now then
+    return false -- missed: `expire` will say so
+  end
+  return not is_paused(run.queue) and tasks[job_of(run.job).task] or false
+end
+
+-- The earlier of what was found and when this run may be had.
+local function look_later(run, lead)
+  local free_at
+  if run.state == 'scheduled' then
+    free_at = math.max(now, run.ready - lead)
+  elseif run.inc == ask.incarnation and run.ready > now then
+    return -- its own reservation
+  else
+    free_at = math.max(now, run.ready)
+  end
+  look_again = look_again and math.min(look_again, free_at) or free_at
+end
+
+local used = 0
+local function take(run, at_once)
+  used = used + 1
+  lease(run, ask.lease_ids[used], ask.incarnation)
+  if at_once then
+    arm(run)
+    armed[#armed + 1] = run
+  else
+    run.state = 'reserved'
+    wait(run, math.max(run.due, now) + ask.lapse)
+    held[#held + 1] = run
+  end
+end
+
+local lines = lines_of()
+give_ranks(lines)
+for _, line in ipairs(fair_lines()) do
+  lines[#lines + 1] = line
+end
+for _, line in ipairs(lines) do
+  line.seen = {}
+end
+
+local seats, extra, ahead = ask.seats, ask.extra, ask.ahead
+local passed, looked = 0, 0
+while looked < MOST_LOOKED_AT do
+  local run = next_run(lines)
+  if not run then
+    break
+  end
+  local due, near = run.ready <= now, run.ready <= now + ask.horizon
+  local gated = job_of(run.job).gated
+  if near and not may_take(run) then
+    passed, looked = passed + 1, looked + 1
+  elseif not due and near and ahead > 0 and run.state == 'scheduled' then
+    ahead = ahead - 1
+    take(run, false)
+  elseif due and seats > 0 then
+    seats = seats - 1
+    take(run, not gated)
+  elseif due and extra > 0 and quick[run.job] and not gated then
+    extra = extra - 1
+    take(run, true)
+  else
+    passed, looked = passed + 1, looked + 1
+    local lead = ahead > 0 and ask.horizon or 0
+    look_later(run, lead)
+    if due and passed >= #ask.lease_ids then
+      break
+    end
+    if not due and look_again and run.ready - lead >= look_again then
+      break -- nothing behind it can be had any earlier
+    end
+  end
+end
+return {leases_and_jobs(armed), leases_and_jobs(held), look_again or false}

@@ -1,0 +1,54 @@
+-- Insert runs: `RunsSlice.submit`.
+--
+-- ARGV     runs: job_id, trigger, slot, due, expires, args, key; share and share_by, whose run it is by which argument
+-- returns  their ids
+-- Uses: lines runs
+
+local first
+for _, run in ipairs(ask.runs) do
+  local job = job_of(run.job_id)
+  if not job or job.state == 'deleted' then
+    fail('UnknownJob', 'job ' .. run.job_id .. ' does not exist; define it before you submit runs of it')
+  end
+  check_share(job, run)
+end
+local asked_before = {}
+for place, run in ipairs(ask.runs) do
+  if run.key then
+    local field = run.job_id .. '\t' .. run.key
+    local known = call('HGET', P .. 'submit_keys', field)
+    if known then
+      known = cmsgpack.unpack(known)
+      if known.args ~= run.args then
+        fail('KeyConflict', 'used before by run ' .. known.run_id .. ', with other arguments', run.key)
+      end
+      asked_before[place] = known.run_id
+    end
+  end
+end
+
+local ids = {}
+for place, run in ipairs(ask.runs) do
+  local field = run.key and run.job_id .. '\t' .. run.key
+  local again = field and not asked_before[place] and call('HGET', P .. 'submit_keys', field)
+  if again then -- twice in one call
+    asked_before[place] = cmsgpack.unpack(again).run_id
+  end
+  if asked_before[place] then
+    ids[place] = asked_before[place]
+  else
+    ids[place] = insert(job_of(run.job_id), run, now)
+    if field then
+      call('HSET', P .. 'submit_keys', field, cmsgpack.pack({run_id = ids[place], args = run.args}))
+      local made = find('runs', ids[place]) or find('history', ids[place])
+      made.keys = made.keys or {}
+      made.keys[#made.keys + 1] = run.key
+      keep(find('runs', ids[place]) and 'runs' or 'history', ids[place], made)
+    end
+  end
+  first = math.min(first or run.due, run.due)
+end
+if first then
+  hint('runs', first)
+end
+return ids

@@ -1,0 +1,240 @@
+"""What every slice of the driver stands on: scripts, the server's clock, definitions, hints."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Any
+
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from onthedot.clock import Micros
+from onthedot.errors import StateError, StoreUnusable
+from onthedot.ids import RandomIds
+from onthedot.job import Job, JobRecord, JobState
+from onthedot.stores.base import Hint, Hints
+from onthedot.stores.definitions import Unreadable, decode
+from onthedot.stores.redis.connections import Connection, Connections, talk
+from onthedot.stores.redis.failures import translate
+from onthedot.stores.redis.persistence import Persistence, check_server, read_info, read_persistence
+from onthedot.stores.redis.scripts import Script, script
+from onthedot.stores.redis.url import Address
+from onthedot.stores.redis.wakeup import Listener
+
+logger = logging.getLogger("onthedot.stores.redis")
+
+KEPT_DEFINITIONS = 10_000
+
+JobRow = Sequence[Any]
+"""A job as scripts answer it: id, revision, state, created, updated, pause reason, paused until."""
+
+
+def told(**fields: Any) -> dict[str, Any]:
+    """A question's fields, without those that say nothing: Lua knows no null."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+class Home:
+    """What belongs to one event loop: its connections."""
+
+    def __init__(self, connections: Connections) -> None:
+        self.connections = connections
+        self._end = self._last()
+
+    async def enter(self) -> None:
+        """Be closed with the loop, at the latest: it ends its generators before it is closed itself."""
+        await anext(self._end)
+
+    async def _last(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            await self.connections.close()
+
+    async def close(self) -> None:
+        await self._end.aclose()
+
+
+class Tables:
+    """The state behind every slice."""
+
+    def __init__(self, address: Address, *, read_only: bool = False) -> None:
+        self.address = address
+        self.hints = Hints()
+        self.persistence: Persistence | None = None
+        self.epoch = 0
+        self.listener: Listener | None = None
+        self.calls = 0
+        self._acknowledged = 0  # the newest write that we have had an answer of
+        self._read_only = read_only
+        self._sender = RandomIds().token()[:16]
+        self._homes: dict[asyncio.AbstractEventLoop, Home] = {}
+        self._definitions: dict[tuple[int, int], tuple[Job, Micros]] = {}
+        self._closed = False
+
+    @property
+    def clock(self) -> None:
+        """Not this machine's: the server tells the time with its answers."""
+        return
+
+    @property
+    def transactions(self) -> None:
+        """There are none: a handler's effects in this server cannot be undone."""
+        return
+
+    async def tell_time(self) -> Micros:
+        now, _ = await self.look_at("tell_time")
+        return now
+
+    async def connect(self) -> None:
+        """See that the server is there and fit for us. Hints of other processes come on this loop."""
+        home = await self._home()
+        try:
+            info = read_info(await home.connections.call("INFO"))
+            settings = await self._settings(home)
+        except (RedisError, OSError, TimeoutError) as error:
+            raise translate(error, self.address.shown) from error
+        check_server(info, self.address.shown)
+        self.persistence = read_persistence(info, settings)
+        if self.persistence.lost and not self._read_only:
+            logger.warning("%s: %s", self.address.shown, self.persistence)
+        if not self._read_only:
+            self.listener = Listener(self.address, self._sender, self.hints)
+            self.listener.start()
+
+    async def _settings(self, home: Home) -> dict[str, str]:
+        """What the server is set to; nothing where we may not ask."""
+        try:
+            found = await home.connections.call("CONFIG", "GET", "appendfsync", "save")
+        except ResponseError:
+            return {}
+        return dict(zip(found[::2], found[1::2], strict=True))
+
+    # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def ask(self, name: str, *, now: Micros | None = None, **fields: Any) -> Any:
+        """Run a script that may write. What it answers is in the store; its hints are sent."""
+        return (await self.ask_at(name, now=now, **fields))[1]
+
+    async def ask_at(self, name: str, *, now: Micros | None = None, **fields: Any) -> tuple[Micros, Any]:
+        """The same, with the store's clock."""
+        if self._read_only:
+            raise StoreUnusable(
+                f"{self.address.shown}: expected a store that may be written, got one that was opened for reading only"
+            )
+        return await self._run("EVAL", name, told(me=self._sender, writes=1, now=now, **fields))
+
+    async def look(self, name: str, *, now: Micros | None = None, **fields: Any) -> Any:
+        """Run a script that only reads."""
+        return (await self.look_at(name, now=now, **fields))[1]
+
+    async def look_at(self, name: str, *, now: Micros | None = None, **fields: Any) -> tuple[Micros, Any]:
+        """The same, with the store's clock."""
+        return await self._run("EVAL_RO", name, told(now=now, **fields))
+
+    async def _run(self, how: str, name: str, question: dict[str, Any]) -> tuple[Micros, Any]:
+        home = await self._home()
+        text = json.dumps(question, ensure_ascii=False, separators=(",", ":"))
+        called = script(name)
+        try:
+            answer = await self._evaluate(home, how, called, text)
+        except (RedisError, OSError, TimeoutError, UnicodeEncodeError) as error:
+            raise translate(error, self.address.shown) from error
+        now, hints, said, writes = answer
+        self.calls += 1
+        self._acknowledged = max(self._acknowledged, writes)
+        for kind, at in zip(hints[::2], hints[1::2], strict=True):
+            self.hints.send(Hint(kind, at))
+        return now, said
+
+    async def _evaluate(self, home: Home, how: str, called: Script, text: str) -> Any:
+        sha = how.replace("EVAL", "EVALSHA")
+        try:
+            return await home.connections.call(sha, called.sha, 1, self.address.tag, text)
+        except NoScriptError:  # the server was started anew, or has never seen it
+            return await home.connections.call(how, called.text, 1, self.address.tag, text)
+
+    async def _greet(self, db: Connection) -> None:
+        """A new connection: see whether its server is the one that we knew, and whether it has lost what it said."""
+        if self._read_only:
+            return
+        server = read_info(await talk(db, "INFO", "server")).get("run_id", "")
+        question = json.dumps({"server": server})
+        _, _, [epoch, writes], _ = await talk(db, "EVAL", script("enter").text, 1, self.address.tag, question)
+        if self.epoch and epoch != self.epoch and writes < self._acknowledged:
+            logger.warning(
+                "%s: its server was started again, or is another one, and has lost acknowledged writes: %d of %d are "
+                "there. Runs of the last moments may run again, or be gone (epoch %d)",
+                self.address.shown, writes, self._acknowledged, epoch,
+            )  # fmt: skip
+        if epoch != self.epoch:
+            self._acknowledged = writes
+        self.epoch = epoch
+
+    async def _home(self) -> Home:
+        loop = asyncio.get_running_loop()
+        home = self._homes.get(loop)
+        if home is not None:
+            return home
+        if self._closed:
+            raise StateError(f"{self.address.shown}: expected an open store, but it was closed; open it again")
+        for old in [one for one in self._homes if one.is_closed()]:
+            del self._homes[old]
+        home = self._homes[loop] = Home(Connections(self.address, self._greet))
+        await home.enter()
+        return home
+
+    async def close(self) -> None:
+        """Let go of the connections. Whatever was acknowledged stays. Twice is fine."""
+        self._closed = True
+        if self.listener is not None:
+            await self.listener.close()
+            self.listener = None
+        homes, self._homes = self._homes, {}
+        for loop, home in homes.items():
+            if loop is asyncio.get_running_loop():
+                await home.close()
+            elif not loop.is_closed():
+                asyncio.run_coroutine_threadsafe(home.close(), loop)
+
+    # ── definitions ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def records(self, rows: Iterable[JobRow]) -> list[JobRecord]:
+        """Jobs as scripts answer them, with their definitions: those never change, and are read once."""
+        rows = list(rows)
+        missing = {(row[0], row[1]) for row in rows if (row[0], row[1]) not in self._definitions}
+        if missing:
+            await self._read_definitions(sorted(missing))
+        return [self._record(row) for row in rows]
+
+    async def record(self, row: JobRow) -> JobRecord:
+        """One of them."""
+        [record] = await self.records([row])
+        return record
+
+    def _record(self, row: JobRow) -> JobRecord:
+        job_id, revision, state, created, updated, reason, until = row
+        job, written = self._definitions[job_id, revision]
+        return JobRecord(job_id, revision, job, JobState(state), created, updated or written, reason or "", until)
+
+    async def _read_definitions(self, wanted: list[tuple[int, int]]) -> None:
+        home = await self._home()
+        fields = [f"{job_id}:{revision}" for job_id, revision in wanted]
+        try:
+            found = await home.connections.call("HMGET", f"{self.address.tag}:definitions", *fields)
+        except (RedisError, OSError, TimeoutError) as error:
+            raise translate(error, self.address.shown) from error
+        if len(self._definitions) > KEPT_DEFINITIONS:
+            self._definitions.clear()
+        for (job_id, revision), text in zip(wanted, found, strict=True):
+            if text is None:
+                raise StoreUnusable(
+                    f"job {job_id}: expected its revision {revision}, which is missing; put the job again"
+                )
+            written, _, definition = text.partition("\n")
+            try:
+                self._definitions[job_id, revision] = decode(definition), int(written)
+            except (Unreadable, ValueError) as error:
+                raise StoreUnusable(f"job {job_id}, revision {revision}: {error}; put the job again") from error

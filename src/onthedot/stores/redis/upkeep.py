@@ -1,0 +1,68 @@
+"""Putting right what nobody else will, and forgetting what is old, in Redis."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from onthedot.clock import Micros
+from onthedot.retention import Crowded, Cut, DailyCount, Mark, Pruned, PrunedNodes
+from onthedot.run import Lease, RunRecord, RunState
+from onthedot.stores.redis.rows import check_move, read_run, verdict_asked
+from onthedot.stores.redis.runs import Runs
+from onthedot.verdict import Verdict
+
+
+class Upkeep(Runs):
+    """See `UpkeepSlice`."""
+
+    async def orphans(self, *, limit: int, now: Micros | None = None) -> list[Lease]:
+        return await self.leases(await self.look("orphans", now=now, limit=limit))
+
+    async def reap(self, verdicts: Sequence[tuple[Lease, Verdict]], *, now: Micros | None = None) -> list[bool]:
+        for _, verdict in verdicts:
+            check_move(verdict)
+        asked = [verdict_asked(lease, verdict) for lease, verdict in verdicts]
+        return [bool(accepted) for accepted in await self.ask("reap", now=now, verdicts=asked)]
+
+    async def recount_gates(self, *, now: Micros | None = None) -> int:
+        freed: int = await self.ask("recount_gates", now=now)
+        return freed
+
+    async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:
+        return [read_run(row) for row in await self.ask("expire", now=now, limit=limit)]
+
+    # ── forgetting ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def prune_runs(
+        self, cut: Cut, *, after: Mark | None = None, limit: int = 500, now: Micros | None = None
+    ) -> Pruned:
+        runs, passed, more = await self.ask(
+            "prune_runs",
+            now=now,
+            states=sorted(cut.states),
+            until_=list(cut.until),
+            after=None if after is None else list(after),
+            job_id=cut.job_id,
+            limit=limit,
+        )
+        return Pruned(runs, None if passed is None else Mark(*passed), more=bool(more))
+
+    async def find_crowded(self, keep: int, *, after: int = 0, limit: int = 100_000) -> Crowded:
+        rows, passed = await self.look("find_crowded", keep=keep, after=after, limit=limit)
+        return Crowded([(job_id, Mark(ended_at, run_id)) for job_id, ended_at, run_id in rows], passed)
+
+    async def prune_skips(self, until: Micros, *, limit: int = 500) -> int:
+        count: int = await self.ask("prune_skips", until_=until, limit=limit)
+        return count
+
+    async def prune_nodes(self, until: Micros, *, limit: int = 500) -> PrunedNodes:
+        return PrunedNodes(await self.ask("prune_nodes", until_=until, limit=limit), 0)  # past terms are not kept
+
+    async def list_daily_counts(
+        self, *, job: str | None = None, namespace: str = "default", limit: int = 1000
+    ) -> list[DailyCount]:
+        counts: Counter[tuple[int, str, RunState]] = Counter()
+        for name, day, state, count in await self.look("list_daily_counts", job=job, namespace=namespace):
+            counts[-day, name, RunState(state)] += count
+        return [DailyCount(name, -day, state, count) for (day, name, state), count in sorted(counts.items())][:limit]
