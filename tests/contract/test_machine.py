@@ -35,11 +35,13 @@ from onthedot.run import TERMINAL, Armed, Lease, NewRun, RunRecord, RunState, ma
 from onthedot.stores.base import ExceptReason, Node, SkipRange, Slot, Store, Window
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.redis import RedisStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing.contract.workbench import DEAD, LOST, START, SUCCESS, Workbench, every, window
 from onthedot.verdict import OutcomeKind, Verdict
 from tests.contract.model import Model
 from tests.contract.model import Node as ModelNode
+from tests.servers.valkey import ValkeyServer
 from tests.stores.postgres.emptied import empty
 
 T = TypeVar("T")
@@ -357,6 +359,14 @@ class PostgresMachine(Machine):
         return self.do(PostgresStore.open(self.url))
 
 
+class RedisMachine(Machine):
+    server: ValkeyServer
+
+    def open_store(self) -> Store:
+        self.server.empty()
+        return self.do(RedisStore.open(self.server.url()))
+
+
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 THOROUGH = 20 if os.environ.get("ONTHEDOT_SOAK") else 1
 
@@ -371,6 +381,11 @@ def test_any_order_of_calls(machine: type[Machine], examples: int):
 @pytest.mark.timeout(600)
 def test_any_order_of_calls_on_postgres(migrated_url: str):
     run(type("OnThisServer", (PostgresMachine,), {"url": migrated_url}), 12)
+
+
+@pytest.mark.timeout(600)
+def test_any_order_of_calls_on_redis(valkey: ValkeyServer):
+    run(type("OnThisServer", (RedisMachine,), {"server": valkey}), 25)
 
 
 def run(machine: type[Machine], examples: int) -> None:

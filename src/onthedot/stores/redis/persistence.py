@@ -18,6 +18,7 @@ class Persistence:
 
     lost: str
     kept: str
+    is_weak: bool = False  # more than moments may be lost
 
     def __str__(self) -> str:
         return f"{self.kept}; a crash of the server's machine may lose {self.lost or 'nothing'}"
@@ -50,10 +51,10 @@ def read_persistence(info: Mapping[str, Any], settings: Mapping[str, str]) -> Pe
             return Persistence("the last second", "append-only file, synced every second")
         return Persistence("what the system had not written yet", f"append-only file, appendfsync {sync}")
     if settings.get("save"):
-        return Persistence("all since the last snapshot", f"snapshots ({settings['save']})")
+        return Persistence("all since the last snapshot", f"snapshots ({settings['save']})", is_weak=True)
     if "save" not in settings:
-        return Persistence("all since the last snapshot, if there are any", "no append-only file")
-    return Persistence("everything", "memory only")
+        return Persistence("all since the last snapshot, if there are any", "no append-only file", is_weak=True)
+    return Persistence("everything", "memory only", is_weak=True)
 
 
 def read_info(text: str) -> dict[str, str]:

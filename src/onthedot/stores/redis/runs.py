@@ -37,7 +37,7 @@ class Runs(Tables):
         """The argument that a job's runs are shared by, as far as we know."""
         return (self._shares or {}).get(job_id, "")
 
-    async def sharing(self, name: str, *, now: Micros | None, **fields: Any) -> Any:
+    async def sharing(self, name: str, /, *, now: Micros | None, **fields: Any) -> Any:
         """Ask with what is known of shares; a script that knows better says so, before it writes. Fields that are
         functions are computed anew."""
         while True:

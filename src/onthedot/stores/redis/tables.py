@@ -98,8 +98,8 @@ class Tables:
             raise translate(error, self.address.shown) from error
         check_server(info, self.address.shown)
         self.persistence = read_persistence(info, settings)
-        if self.persistence.lost and not self._read_only:
-            logger.warning("%s: %s", self.address.shown, self.persistence)
+        level = logging.WARNING if self.persistence.is_weak else logging.INFO
+        logger.log(level, "%s: %s", self.address.shown, self.persistence)
         if not self._read_only:
             self.listener = Listener(self.address, self._sender, self.hints)
             self.listener.start()
@@ -114,11 +114,11 @@ class Tables:
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def ask(self, name: str, *, now: Micros | None = None, **fields: Any) -> Any:
+    async def ask(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> Any:
         """Run a script that may write. What it answers is in the store; its hints are sent."""
         return (await self.ask_at(name, now=now, **fields))[1]
 
-    async def ask_at(self, name: str, *, now: Micros | None = None, **fields: Any) -> tuple[Micros, Any]:
+    async def ask_at(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> tuple[Micros, Any]:
         """The same, with the store's clock."""
         if self._read_only:
             raise StoreUnusable(
@@ -126,11 +126,11 @@ class Tables:
             )
         return await self._run("EVAL", name, told(me=self._sender, writes=1, now=now, **fields))
 
-    async def look(self, name: str, *, now: Micros | None = None, **fields: Any) -> Any:
+    async def look(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> Any:
         """Run a script that only reads."""
         return (await self.look_at(name, now=now, **fields))[1]
 
-    async def look_at(self, name: str, *, now: Micros | None = None, **fields: Any) -> tuple[Micros, Any]:
+    async def look_at(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> tuple[Micros, Any]:
         """The same, with the store's clock."""
         return await self._run("EVAL_RO", name, told(now=now, **fields))
 

@@ -68,14 +68,7 @@ class Listener:
 
     async def _hear(self, db: Connection) -> None:
         """The next message; after a while without one, see whether anybody is there."""
-        try:
-            said = await db.read_response(timeout=ALIVE_EVERY, disconnect_on_error=False)
-        except (TimeoutError, asyncio.TimeoutError):
-            said = None
-        except RedisError as error:
-            if "Timeout" not in str(error):
-                raise
-            said = None
+        said = await db.read_response(timeout=ALIVE_EVERY, disconnect_on_error=False)
         if said is None:
             await db.send_command("PING")
             said = await db.read_response()
@@ -92,8 +85,7 @@ class Listener:
             self._hints.send(Hint(kind, 0))
 
     async def close(self) -> None:
-        if self._task is None:
-            return
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        """End listening. The library can swallow a cancellation while it connects: it is told until it has ended."""
+        while self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=0.05)
