@@ -37,6 +37,7 @@ class RedisTwins(Twins):
         return RedisTwin(self.do(RedisStore.open(self._server.url())), self._server)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form
 def test_memory_and_redis_do_the_same(valkey: ValkeyServer):
     class OnThisServer(Machine):

@@ -3,8 +3,8 @@
     with ValkeyServer() as server:
         url = server.url()
 
-It needs no root, and if we are root it runs as nobody. Nothing is kept: its folder goes with it. It writes an append-only
-file, so that what a kill takes is what the file does not have; `settings` override that.
+It needs no root, and if we are root it runs as nobody. Nothing is kept: its folder goes with it. It writes an
+append-only file, so that what a kill takes is what the file does not have; `settings` override that.
 """
 
 from __future__ import annotations

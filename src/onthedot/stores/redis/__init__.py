@@ -6,8 +6,8 @@
     persistence  what the server keeps when it dies     rows         what is asked and answered, as our values
     jobs control plan runs checkpoints nodes queues upkeep history
 
-Every operation is one script, so each is atomic, and goes by the server's clock. What was acknowledged survives what the
-server's persistence says (`RedisStore.persistence`): no more, and the store tells when it was less.
+Every operation is one script, so each is atomic, and goes by the server's clock. What was acknowledged survives what
+the server's persistence says (`RedisStore.persistence`): no more, and the store tells when it was less.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ Connection = AbstractConnection
 
 def maker(address: Address) -> Callable[[], Connection]:
     """What makes connections to this address, not connected yet."""
-    pool: ConnectionPool[Any] = ConnectionPool.from_url(
+    pool = ConnectionPool.from_url(
         address.dsn,
         decode_responses=True,
         protocol=2,
@@ -35,7 +35,13 @@ def maker(address: Address) -> Callable[[], Connection]:
         socket_connect_timeout=min(CONNECT_TIMEOUT, address.timeout),
         client_name="onthedot",
     )
-    return pool.make_connection
+    make: Callable[[], Connection] = pool.make_connection
+    return make
+
+
+async def open_connection(db: Connection) -> None:
+    """Connect, and say who we are."""
+    await db.connect()  # type: ignore[no-untyped-call]  # the library's own
 
 
 async def talk(db: Connection, *words: str | int) -> Any:
@@ -98,7 +104,7 @@ class Connections:
             await asyncio.sleep(wait / SECOND)
         db = self._make()
         try:
-            await db.connect()
+            await open_connection(db)
             await self._greet(db)
         except BaseException as error:
             await db.disconnect(nowait=True)

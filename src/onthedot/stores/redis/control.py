@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from onthedot.clock import Micros
 from onthedot.errors import RevisionConflict
@@ -35,26 +36,26 @@ class Control(Jobs, Runs):
         dry_run: bool = False,
         now: Micros | None = None,
     ) -> Resumed:
-        while True:
-            record = await self.current(job_id)
-            try:
-                row, *said = await self.ask(
-                    "resume",
-                    now=now,
-                    job_id=job_id,
-                    expected=record.revision if expected is None else expected,
-                    overdue=overdue or None,
-                    dry_run=dry_run or None,
-                    windows=[window_asked(window, record.job) for window in windows],
-                )
-                break
-            except RevisionConflict:
-                if expected is not None:
-                    raise  # else somebody edited the job while we looked at it
+        asked = {"job_id": job_id, "overdue": overdue or None, "dry_run": dry_run or None}
+        row, *said = await self._resume(windows, expected, now, asked)
         if not said:
             return Resumed(await self.record(row))
         slots, skips, released = said
         return Resumed(await self.record(row), tuple(slots), tuple(SkipRange(*skip) for skip in skips), released)
+
+    async def _resume(
+        self, windows: Sequence[Window], expected: int | None, now: Micros | None, asked: dict[str, Any]
+    ) -> Any:
+        """Whose share a slot's run is taken from follows from the definition: that must be the one we have seen."""
+        while True:
+            record = await self.current(asked["job_id"])
+            seen = record.revision if expected is None else expected
+            slots = [window_asked(window, record.job) for window in windows]
+            try:
+                return await self.ask("resume", now=now, expected=seen, windows=slots, **asked)
+            except RevisionConflict:
+                if expected is not None:
+                    raise  # else somebody edited the job while we looked at it
 
     async def except_slot(
         self,

@@ -145,15 +145,16 @@ def read_run(row: Sequence[Any]) -> RunRecord:
     progress = None if done is None else Progress(float(done), None if of is None else float(of))
     return RunRecord(
         run_id, name, namespace, trigger, slot, due, RunState(state), reason or "", attempts or 0, failures or 0,
-        recoveries or 0, created, armed, started, ended, error, result, queue, PRIORITIES[level], target or "", progress,
+        recoveries or 0, created, armed, started, ended, error, result, queue, PRIORITIES[level], target or "",
+        progress,
     )  # fmt: skip
 
 
 def read_lease(row: Sequence[Any], records: Mapping[tuple[int, int], JobRecord]) -> Lease:
     """A lease, with its job in the revision that it was given with."""
     (
-        lease_id, run_id, job_id, revision, trigger, slot, due, args, attempt, failures, recoveries, incarnation, created,
-        reserved, armed, fence, target, queue, level, saved, value,
+        lease_id, run_id, job_id, revision, trigger, slot, due, args, attempt, failures, recoveries, incarnation,
+        created, reserved, armed, fence, target, queue, level, saved, value,
     ) = row  # fmt: skip
     return Lease(
         lease_id, run_id, records[job_id, revision], trigger, slot, due, args, attempt, failures, recoveries,

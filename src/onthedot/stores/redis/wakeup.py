@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from onthedot.ids import RandomIds
 from onthedot.stores.hints import Hint, HintKind, Hints
-from onthedot.stores.redis.connections import Connection, maker
+from onthedot.stores.redis.connections import Connection, maker, open_connection
 from onthedot.stores.redis.url import Address
 
 KINDS: tuple[HintKind, ...] = get_args(HintKind)
@@ -55,7 +55,7 @@ class Listener:
         """Until the connection is lost. What came before it was made is missed: then everybody looks once."""
         db = self._make()
         try:
-            await db.connect()
+            await open_connection(db)
             await db.send_command("SUBSCRIBE", self._channel)
             await db.read_response()
             self.listening.set()
