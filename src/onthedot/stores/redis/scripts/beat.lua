@@ -8,7 +8,7 @@ local node = find('nodes', ask.incarnation)
 if not node and ask.node then
   node = ask.node
   node.registered_at, node.number = now, take_number('node')
-  call('ZADD', P .. 'registered', node.number, ask.incarnation)
+  zadd(P .. 'registered', node.number, ask.incarnation)
 end
 if not node or node.ended then
   fail('NodeExpired', 'incarnation ' .. ask.incarnation .. ': it has ended; register a new one to go on')
@@ -17,18 +17,18 @@ end
 local function renew(incarnation, one, ttl)
   one.ttl, one.lease_until = ttl, now + ttl
   keep('nodes', incarnation, one)
-  call('ZADD', P .. 'beats', now, incarnation)
+  zadd(P .. 'beats', now, incarnation)
 end
 
 -- Whoever has beaten later than now did so before the clock was set back: its lease ends a whole one from now.
-for _, incarnation in ipairs(call('ZRANGEBYSCORE', P .. 'beats', '(' .. text(now), '+inf')) do
+for _, incarnation in ipairs(look('ZRANGEBYSCORE', P .. 'beats', '(' .. text(now), '+inf')) do
   local other = find('nodes', incarnation)
   renew(incarnation, other, other.ttl)
 end
 renew(ask.incarnation, node, ask.ttl)
 
 local stops = {}
-for _, run in ipairs(runs_behind(call('SMEMBERS', P .. 'stopping:' .. ask.incarnation))) do
+for _, run in ipairs(runs_behind(look('SMEMBERS', P .. 'stopping:' .. ask.incarnation))) do
   if run.cancel_wanted and run.inc == ask.incarnation then
     stops[#stops + 1] = {run.lease, run.cancel_wanted}
   end

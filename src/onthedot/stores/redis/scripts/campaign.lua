@@ -47,7 +47,7 @@ local function plans(node)
 end
 
 local patient, earlier, first = current and now < current.until_ + ask.patience, true, true
-for _, incarnation in ipairs(call('ZRANGE', P .. 'registered', 0, -1)) do
+for _, incarnation in ipairs(look('ZRANGE', P .. 'registered', 0, -1)) do
   local node = find('nodes', incarnation)
   if plans(node) and node.lease_until > now then
     if not node.draining and is_newer(node.tzdata, me.tzdata) then
@@ -71,7 +71,7 @@ local term = {
 if current then
   term.number, term.zones = current.number + 1, current.zones
 else -- where nothing hangs on zones yet, everything is computed with the right ones
-  term.number, term.zones = 1, call('EXISTS', P .. 'zoned') == 1 and '' or me.tzdata
+  term.number, term.zones = 1, look('EXISTS', P .. 'zoned') == 1 and '' or me.tzdata
 end
 keep('terms', ask.shard, term)
 return term_row(term)

@@ -9,17 +9,17 @@ job.state, job.updated = 'deleted', now
 keep('jobs', job.id, job)
 expect_all(job)
 forget('schedules', job.id)
-call('ZREM', P .. 'pauses', job.id)
+zrem(P .. 'pauses', job.id)
 for _, parent in ipairs(job.after and job.after.parents or {}) do
-  call('ZREM', P .. 'children:' .. job.namespace .. '\t' .. parent, job.id)
+  zrem(P .. 'children:' .. job.namespace .. '\t' .. parent, job.id)
 end
 call('DEL', P .. 'sets:' .. job.id)
 for _, schedule_id in ipairs(job.zoned) do
-  call('ZREM', P .. 'zoned', member(job.id) .. '\t' .. schedule_id)
+  zrem(P .. 'zoned', member(job.id) .. '\t' .. schedule_id)
 end
 local name = job.namespace .. '\t' .. job.name
 call('HDEL', P .. 'names', name)
-call('ZREM', P .. 'names_in_order', name)
+zrem(P .. 'names_in_order', name)
 local waiting = {}
 for _, run in ipairs(runs_of_job(job.id)) do
   if run.state ~= 'running' then

@@ -5,7 +5,7 @@
 -- Uses: nodes
 
 local count = 0
-for _, incarnation in ipairs(call('ZRANGE', P .. 'registered', 0, -1)) do
+for _, incarnation in ipairs(look('ZRANGE', P .. 'registered', 0, -1)) do
   local node = find('nodes', incarnation)
   if node.id == ask.node_id and lives(node) then
     node.draining = ask.draining

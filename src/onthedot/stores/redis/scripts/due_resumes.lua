@@ -4,7 +4,7 @@
 -- Uses: lines runs shown
 
 local found = {}
-for _, job_id in ipairs(call('ZRANGEBYSCORE', P .. 'pauses', '-inf', now)) do
+for _, job_id in ipairs(look('ZRANGEBYSCORE', P .. 'pauses', '-inf', now)) do
   found[#found + 1] = job_row(job_of(job_id))
 end
 table.sort(found, function(one, other) return one[1] < other[1] end)

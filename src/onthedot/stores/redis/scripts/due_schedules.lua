@@ -8,7 +8,7 @@ check_layout(ask.layout, ask.shard)
 local _, shards = layout()
 local found, offset, more = {}, 0, false
 repeat
-  local page = call('ZRANGEBYSCORE', P .. 'coming', '-inf', ask.until_, 'LIMIT', offset, ask.limit + 1)
+  local page = look('ZRANGEBYSCORE', P .. 'coming', '-inf', ask.until_, 'LIMIT', offset, ask.limit + 1)
   for _, name in ipairs(page) do
     local job_id, bucket, schedule_id = string.match(name, '^(%d+)\t(%d+)\t(.*)$')
     if shards == 1 or shard_of(tonumber(bucket), shards) == ask.shard then

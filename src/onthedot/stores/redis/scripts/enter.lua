@@ -13,7 +13,7 @@ if known ~= ask.server then
   call('HINCRBY', P .. 'epoch', 'number', 1)
   if known then
     for _, name in ipairs({'run', 'fence', 'job', 'skip', 'node'}) do
-      call('HINCRBY', P .. 'sequences', name, JUMP)
+      call('HINCRBY', P .. 'sequences', name, JUMP) -- nothing is taken from them here
     end
   end
 end

@@ -13,7 +13,7 @@ for _, one in ipairs(state and state.exceptions or {}) do
   if one.slot == ask.slot then
     local asked = false
     if ask.run then
-      asked = call('HGET', P .. 'keys', key_of(ask.run.job_id, ask.run.trigger, ask.run.slot)) or '0'
+      asked = find('keys', key_of(ask.run.job_id, ask.run.trigger, ask.run.slot)) or '0'
     end
     local run_id = one.run_id and tostring(one.run_id) or false
     if one.reason ~= ask.reason or run_id ~= asked then
@@ -34,7 +34,7 @@ if ask.run then
 end
 
 local trigger, recorded = 'schedule:' .. ask.schedule_id, true
-local live_id = call('HGET', P .. 'keys', key_of(job.id, trigger, ask.slot))
+local live_id = find('keys', key_of(job.id, trigger, ask.slot))
 local live = live_id and find('runs', live_id)
 if live then
   if live.state == 'running' or live.attempt > 0 then

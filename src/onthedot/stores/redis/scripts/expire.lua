@@ -5,7 +5,7 @@
 -- Uses: lines runs gates ends nodes shown
 
 local living = {}
-for _, incarnation in ipairs(call('ZRANGE', P .. 'registered', 0, -1)) do
+for _, incarnation in ipairs(look('ZRANGE', P .. 'registered', 0, -1)) do
   local node = find('nodes', incarnation)
   if lives(node) then
     living[node.id] = true
@@ -21,7 +21,7 @@ end
 
 local missed, offset = {}, 0
 repeat
-  local page = call('ZRANGEBYSCORE', P .. 'expiring', '-inf', now, 'LIMIT', offset, ask.limit)
+  local page = look('ZRANGEBYSCORE', P .. 'expiring', '-inf', now, 'LIMIT', offset, ask.limit)
   for _, run in ipairs(runs_behind(page)) do
     local lies = run.state == 'scheduled' or (run.state == 'reserved' and run.ready <= now)
     if lies and #missed < ask.limit then

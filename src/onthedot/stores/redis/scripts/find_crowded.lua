@@ -5,13 +5,13 @@
 -- Uses:
 
 local found, counted, passed = {}, 0, false
-for _, job_id in ipairs(call('ZRANGEBYSCORE', P .. 'jobs_with_history', '(' .. ask.after, '+inf')) do
+for _, job_id in ipairs(look('ZRANGEBYSCORE', P .. 'jobs_with_history', '(' .. ask.after, '+inf')) do
   if counted >= ask.limit then
     return {found, passed}
   end
-  local kept = call('ZCARD', P .. 'ended:' .. job_id)
+  local kept = look('ZCARD', P .. 'ended:' .. job_id)
   if kept > ask.keep then
-    local mark = call('ZREVRANGE', P .. 'ended:' .. job_id, ask.keep, ask.keep, 'WITHSCORES')
+    local mark = look('ZREVRANGE', P .. 'ended:' .. job_id, ask.keep, ask.keep, 'WITHSCORES')
     found[#found + 1] = {tonumber(job_id), tonumber(mark[2]), tonumber(mark[1])}
   end
   counted, passed = counted + kept, tonumber(job_id)

@@ -4,7 +4,7 @@
 -- returns  jobs, in order; those that are not there are left out
 -- Uses: lines runs shown
 
-local names = ask.names or call('ZRANGE', P .. 'names_in_order', 0, ask.limit - 1)
+local names = ask.names or look('ZRANGE', P .. 'names_in_order', 0, ask.limit - 1)
 local found = {}
 for _, name in ipairs(names) do
   local job_id = call('HGET', P .. 'names', name)

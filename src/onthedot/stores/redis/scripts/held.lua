@@ -9,6 +9,6 @@ if node and ask.void_below > (node.void_below or 0) then
   node.void_below = ask.void_below
   keep('nodes', ask.incarnation, node)
 end
-local runs = runs_behind(call('SMEMBERS', P .. 'held:' .. ask.incarnation))
+local runs = runs_behind(look('SMEMBERS', P .. 'held:' .. ask.incarnation))
 table.sort(runs, function(one, other) return one.id < other.id end)
 return leases_and_jobs(runs)

@@ -9,8 +9,8 @@ if not node or node.ended then
 end
 node.ended, node.lease_until, node.left_at = true, now, now
 keep('nodes', ask.incarnation, node)
-call('ZREM', P .. 'beats', ask.incarnation)
-for _, run in ipairs(runs_behind(call('SMEMBERS', P .. 'held:' .. ask.incarnation))) do
+zrem(P .. 'beats', ask.incarnation)
+for _, run in ipairs(runs_behind(look('SMEMBERS', P .. 'held:' .. ask.incarnation))) do
   if run.state == 'reserved' then
     drop_lease(run)
     run.state = 'scheduled'

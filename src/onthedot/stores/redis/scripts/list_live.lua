@@ -10,7 +10,7 @@ local states = {}
 for _, state in ipairs(ask.states) do
   states[state] = true
 end
-local page = call('ZRANGE', index, offset, offset + PAGE - 1)
+local page = look('ZRANGE', index, offset, offset + PAGE - 1)
 for place, run in ipairs(runs_behind(page)) do
   local job = job_of(run.job)
   if states[run.state] and job.namespace == ask.namespace and (not ask.job or ask.job == job.name) then

@@ -9,7 +9,7 @@ local FIELDS = {
   'lease_until', 'left_at', 'ttl', 'tzdata',
 }
 local found = {}
-for _, incarnation in ipairs(call('ZREVRANGE', P .. 'registered', 0, ask.limit - 1)) do
+for _, incarnation in ipairs(look('ZREVRANGE', P .. 'registered', 0, ask.limit - 1)) do
   found[#found + 1] = row(find('nodes', incarnation), FIELDS)
 end
 return found

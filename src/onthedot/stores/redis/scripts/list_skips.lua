@@ -7,7 +7,7 @@
 local PAGE = 500
 local FIELDS = {'schedule', 'first', 'last', 'count', 'reason', 'recorded'}
 local offset, found = ask.offset, {}
-local page = call('ZREVRANGE', P .. 'skipped', offset, offset + PAGE - 1)
+local page = look('ZREVRANGE', P .. 'skipped', offset, offset + PAGE - 1)
 fetch('skips', page)
 for place, number in ipairs(page) do
   local entry = find('skips', number)

@@ -9,9 +9,9 @@ local was_paused = job.state == 'paused'
 job.state, job.pause_reason, job.paused_until = 'paused', ask.reason, ask.until_
 keep('jobs', job.id, job)
 if ask.until_ then
-  call('ZADD', P .. 'pauses', ask.until_, job.id)
+  zadd(P .. 'pauses', ask.until_, job.id)
 else
-  call('ZREM', P .. 'pauses', job.id)
+  zrem(P .. 'pauses', job.id)
 end
 expect_all(job)
 if was_paused then

@@ -8,7 +8,7 @@ local queue = queue_of(ask.name) or {}
 queue.paused_at, queue.reason = queue.paused_at or now, ask.reason
 keep('queues', ask.name, queue)
 local mine = {}
-for _, run in ipairs(runs_behind(call('SMEMBERS', P .. 'at_gates'))) do
+for _, run in ipairs(runs_behind(look('SMEMBERS', P .. 'at_gates'))) do
   if run.queue == ask.name then
     mine[#mine + 1] = run
   end

@@ -5,12 +5,12 @@
 -- Uses:
 
 local gone = 0
-for _, incarnation in ipairs(call('ZRANGE', P .. 'registered', 0, -1)) do
+for _, incarnation in ipairs(look('ZRANGE', P .. 'registered', 0, -1)) do
   local node = find('nodes', incarnation)
-  if gone < ask.limit and node.lease_until <= ask.until_ and call('EXISTS', P .. 'held:' .. incarnation) == 0 then
+  if gone < ask.limit and node.lease_until <= ask.until_ and look('EXISTS', P .. 'held:' .. incarnation) == 0 then
     forget('nodes', incarnation)
-    call('ZREM', P .. 'registered', incarnation)
-    call('ZREM', P .. 'beats', incarnation)
+    zrem(P .. 'registered', incarnation)
+    zrem(P .. 'beats', incarnation)
     call('DEL', P .. 'stopping:' .. incarnation)
     gone = gone + 1
   end

@@ -28,12 +28,12 @@ local function forget_run(run)
   forget('history', run.id)
   forget('checkpoints', run.id)
   call('DEL', P .. 'logs:' .. run.id)
-  call('ZREM', P .. 'ended', member(run.id))
-  call('ZREM', P .. 'ended:' .. run.job, member(run.id))
-  if call('EXISTS', P .. 'ended:' .. run.job) == 0 then
-    call('ZREM', P .. 'jobs_with_history', run.job)
+  zrem(P .. 'ended', member(run.id))
+  zrem(P .. 'ended:' .. run.job, member(run.id))
+  if look('EXISTS', P .. 'ended:' .. run.job) == 0 then
+    zrem(P .. 'jobs_with_history', run.job)
   end
-  call('HINCRBY', P .. 'counts', run.state, -1)
+  count_ended(run.state, -1)
   forget_key(run)
   for _, key in ipairs(run.keys or {}) do
     call('HDEL', P .. 'submit_keys', run.job .. '\t' .. key)
@@ -47,7 +47,7 @@ if ask.after then
   from = text(ask.after[1])
 end
 repeat
-  local page = call('ZRANGEBYSCORE', index, from, text(ask.until_[1]), 'WITHSCORES', 'LIMIT', offset, ask.limit)
+  local page = look('ZRANGEBYSCORE', index, from, text(ask.until_[1]), 'WITHSCORES', 'LIMIT', offset, ask.limit)
   for place = 1, #page, 2 do
     local run_id, ended = tonumber(page[place]), tonumber(page[place + 1])
     local behind = not ask.after or ended > ask.after[1] or run_id > ask.after[2]

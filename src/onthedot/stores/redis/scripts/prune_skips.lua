@@ -14,7 +14,7 @@ end
 
 local page
 repeat
-  page = call('ZRANGE', P .. 'skipped', offset, offset + ask.limit - 1)
+  page = look('ZRANGE', P .. 'skipped', offset, offset + ask.limit - 1)
   for _, number in ipairs(page) do
     local entry = find('skips', number)
     if gone < ask.limit and is_old(entry) then

@@ -113,7 +113,7 @@ end
 call('HSET', P .. 'definitions', job.id .. ':' .. job.revision, text(now) .. '\n' .. job.definition)
 job.definition = nil
 call('HSET', P .. 'names', name, job.id)
-call('ZADD', P .. 'names_in_order', 0, name)
+zadd(P .. 'names_in_order', 0, name)
 keep('jobs', job.id, job)
 
 -- What it has of parents that stay is kept, unless other runs count now.
@@ -131,10 +131,10 @@ local function put_after()
     end
   end
   for _, parent in ipairs(before and before.parents or {}) do
-    call('ZREM', P .. 'children:' .. job.namespace .. '\t' .. parent, job.id)
+    zrem(P .. 'children:' .. job.namespace .. '\t' .. parent, job.id)
   end
   for _, parent in ipairs(after and after.parents or {}) do
-    call('ZADD', P .. 'children:' .. job.namespace .. '\t' .. parent, job.id, job.id)
+    zadd(P .. 'children:' .. job.namespace .. '\t' .. parent, job.id, job.id)
   end
 end
 put_after()
@@ -157,10 +157,10 @@ end
 -- Which schedules hang on a time zone, in the order of job id and schedule id.
 local function note_zoned(before, after)
   for _, schedule_id in ipairs(before) do
-    call('ZREM', P .. 'zoned', member(job.id) .. '\t' .. schedule_id)
+    zrem(P .. 'zoned', member(job.id) .. '\t' .. schedule_id)
   end
   for _, schedule_id in ipairs(after) do
-    call('ZADD', P .. 'zoned', 0, member(job.id) .. '\t' .. schedule_id)
+    zadd(P .. 'zoned', 0, member(job.id) .. '\t' .. schedule_id)
   end
 end
 

@@ -13,7 +13,7 @@ for place, verdict in ipairs(ask.verdicts) do
     if not lives(node) then
       node.ended = true
       keep('nodes', run.inc, node)
-      call('ZREM', P .. 'beats', run.inc)
+      zrem(P .. 'beats', run.inc)
       verdict.ended = now
       end_attempt(run, verdict, node.id)
       said[place] = 1

@@ -3,15 +3,15 @@
 -- returns  how many runs were freed
 -- Uses: lines runs gates
 
-for _, key in ipairs(call('ZRANGEBYSCORE', P .. 'rated', '-inf', '(' .. text(now))) do
+for _, key in ipairs(look('ZRANGEBYSCORE', P .. 'rated', '-inf', '(' .. text(now))) do
   forget('rates', key) -- it has been idle
-  call('ZREM', P .. 'rated', key)
+  zrem(P .. 'rated', key)
 end
 local freed = 0
 for _, key in ipairs(call('HKEYS', P .. 'waited')) do
-  for _, run_id in ipairs(call('ZRANGE', P .. 'holders:' .. key, 0, -1)) do
+  for _, run_id in ipairs(look('ZRANGE', P .. 'holders:' .. key, 0, -1)) do
     if not find('runs', run_id) then
-      call('ZREM', P .. 'holders:' .. key, run_id)
+      zrem(P .. 'holders:' .. key, run_id)
     end
   end
   freed = freed + pass_on(key)

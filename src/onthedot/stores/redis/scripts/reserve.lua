@@ -49,13 +49,13 @@ local function lines_of()
   starts[#starts + 1] = '@' .. node.id
   starts[#starts + 1] = '=' .. ask.incarnation
   for _, start in ipairs(starts) do
-    for _, name in ipairs(call('ZRANGEBYLEX', P .. 'lines', '[' .. start, '(' .. start .. '\n')) do
+    for _, name in ipairs(look('ZRANGEBYLEX', P .. 'lines', '[' .. start, '(' .. start .. '\n')) do
       local route, level = string.match(name, '^(.*)%z(%d)$')
       if not seen[name] then
         seen[name] = true
         local key = 'line:' .. level .. ':' .. route
-        if call('EXISTS', P .. key) == 0 then
-          call('ZREM', P .. 'lines', name)
+        if look('EXISTS', P .. key) == 0 then
+          zrem(P .. 'lines', name)
         elseif serves(route) then
           lines[#lines + 1] = {key = key, route = route, level = tonumber(level)}
         end
@@ -70,7 +70,7 @@ local function give_ranks(lines)
   for _, line in ipairs(lines) do
     local queue = queue_of((string.match(line.route, '^([^\t]*)')))
     if queue and queue.weights and is_shared(line.route) then
-      local due = call('ZRANGEBYSCORE', P .. line.key, '-inf', now, 'LIMIT', 0, RANK_AT_ONCE)
+      local due = look('ZRANGEBYSCORE', P .. line.key, '-inf', now, 'LIMIT', 0, RANK_AT_ONCE)
       for _, run in ipairs(runs_behind(due)) do
         give_rank(run)
         line_up(run)
@@ -81,10 +81,10 @@ end
 
 local function fair_lines()
   local lines = {}
-  for _, route in ipairs(call('ZRANGE', P .. 'ranked', 0, -1)) do
+  for _, route in ipairs(look('ZRANGE', P .. 'ranked', 0, -1)) do
     local served, queue = serves(route)
-    if call('EXISTS', P .. 'ranked:' .. route) == 0 then
-      call('ZREM', P .. 'ranked', route)
+    if look('EXISTS', P .. 'ranked:' .. route) == 0 then
+      zrem(P .. 'ranked', route)
     elseif served and queues[queue] then
       lines[#lines + 1] = {key = 'ranked:' .. route, ranked = true}
     end
@@ -108,7 +108,7 @@ local function next_page(line)
       end
     end
   end
-  local found = call('ZRANGEBYSCORE', P .. line.key, from, '+inf', 'WITHSCORES', 'LIMIT', stayed, PAGE)
+  local found = look('ZRANGEBYSCORE', P .. line.key, from, '+inf', 'WITHSCORES', 'LIMIT', stayed, PAGE)
   local members = {}
   line.page, line.place = {}, 1
   for place = 1, #found, 2 do

@@ -28,7 +28,7 @@ for place, window in ipairs(ask.windows) do
   settled[place] = settle(window, states[window.schedule_id].exceptions)
   for _, slot in ipairs(settled[place].slots) do
     local key = key_of(job.id, 'schedule:' .. window.schedule_id, slot.slot)
-    if call('HEXISTS', P .. 'keys', key) == 0 then -- else: had its fate
+    if not find('keys', key) then -- else: had its fate
       slots[#slots + 1] = slot.slot
     end
   end
@@ -48,7 +48,7 @@ if ask.dry_run then
 end
 
 keep('jobs', job.id, job)
-call('ZREM', P .. 'pauses', job.id)
+zrem(P .. 'pauses', job.id)
 expect_all(job)
 for place, window in ipairs(settled) do
   apply_window(job, states[window.schedule_id], settled[place])

@@ -7,10 +7,10 @@
 local found, ids = {}, {}
 if is_planned(ask.trigger) then
   local index = P .. 'slots:' .. ask.job_id .. ':' .. ask.trigger
-  ids = ids_of(call('ZRANGEBYSCORE', index, ask.first, ask.last))
+  ids = ids_of(look('ZRANGEBYSCORE', index, ask.first, ask.last))
 else -- one that only one run has, or a few
   for _, index in ipairs({'job:', 'ended:'}) do
-    for _, run_id in ipairs(ids_of(call('ZRANGE', P .. index .. ask.job_id, 0, -1))) do
+    for _, run_id in ipairs(ids_of(look('ZRANGE', P .. index .. ask.job_id, 0, -1))) do
       ids[#ids + 1] = run_id
     end
   end

@@ -7,9 +7,9 @@
 local queue = queue_of(ask.name) or {}
 queue.weights = ask.weights
 keep('queues', ask.name, queue)
-for _, route in ipairs(call('ZRANGE', P .. 'ranked', 0, -1)) do
+for _, route in ipairs(look('ZRANGE', P .. 'ranked', 0, -1)) do
   if string.match(route, '^~([^\t]*)') == ask.name then
-    for _, run in ipairs(runs_behind(call('ZRANGE', P .. 'ranked:' .. route, 0, -1))) do
+    for _, run in ipairs(runs_behind(look('ZRANGE', P .. 'ranked:' .. route, 0, -1))) do
       run.route, run.rank = unranked(run.route), nil
       line_up(run)
     end

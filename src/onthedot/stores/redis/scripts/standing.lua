@@ -8,7 +8,7 @@ local run = find('runs', ask.run_id)
 if not run then
   return
 end
-local holders = run.blocked and ids_of(call('ZRANGE', P .. 'holders:' .. run.blocked.key, 0, -1)) or {}
+local holders = run.blocked and ids_of(look('ZRANGE', P .. 'holders:' .. run.blocked.key, 0, -1)) or {}
 return {
   run.args or false, run.expires or false, run.inc and find('nodes', run.inc).id or '', run.inc or '',
   run.reserved or false, run.fence or 0, run.blocked and run.blocked.key or '', holders, run.granted_at or false,

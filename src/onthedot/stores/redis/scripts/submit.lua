@@ -5,6 +5,11 @@
 -- Uses: lines runs
 
 local first
+local keys = {}
+for place, run in ipairs(ask.runs) do
+  keys[place] = key_of(run.job_id, run.trigger, run.slot)
+end
+fetch('keys', keys)
 for _, run in ipairs(ask.runs) do
   local job = job_of(run.job_id)
   if not job or job.state == 'deleted' then

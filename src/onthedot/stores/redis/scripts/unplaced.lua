@@ -7,12 +7,12 @@
 local found = {}
 for _, start in ipairs({'!leader\t', '='}) do
   local stop = start == '=' and '>' or '!leader\n'
-  for _, name in ipairs(call('ZRANGEBYLEX', P .. 'lines', '[' .. start, '(' .. stop)) do
+  for _, name in ipairs(look('ZRANGEBYLEX', P .. 'lines', '[' .. start, '(' .. stop)) do
     local route, level = string.match(name, '^(.*)%z(%d)$')
     local key, offset = P .. 'line:' .. level .. ':' .. route, 0
     local page, mine = nil, 0
     repeat -- each line has as many as are wanted, at the most
-      page = call('ZRANGEBYSCORE', key, '-inf', ask.until_, 'LIMIT', offset, ask.limit)
+      page = look('ZRANGEBYSCORE', key, '-inf', ask.until_, 'LIMIT', offset, ask.limit)
       for _, run in ipairs(runs_behind(page)) do
         if needs_a_place(run) and not is_paused(run.queue) then
           found[#found + 1] = run

@@ -8,7 +8,7 @@ check_layout(ask.term.layout, ask.term.shard)
 local _, shards = layout()
 local found = {}
 local after = member(ask.after[1]) .. '\t' .. ask.after[2]
-for _, name in ipairs(call('ZRANGEBYLEX', P .. 'zoned', '(' .. after, '+')) do
+for _, name in ipairs(look('ZRANGEBYLEX', P .. 'zoned', '(' .. after, '+')) do
   if #found == ask.limit then
     break
   end

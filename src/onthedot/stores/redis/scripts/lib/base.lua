@@ -39,8 +39,17 @@ local function hint(kind, at)
 end
 
 -- The sequences: "job", "run", "fence", "skip", "node". Never given out twice.
+local numbers = {}
 local function take_number(name)
-  return call('HINCRBY', P .. 'sequences', name, 1)
+  local last = numbers[name] or tonumber(call('HGET', P .. 'sequences', name) or 0)
+  numbers[name] = last + 1
+  return last + 1
+end
+
+-- How many finished runs are kept, by state.
+local counts = {}
+local function count_ended(state, change)
+  counts[state] = (counts[state] or 0) + change
 end
 
 local function starts_with(whole, start)
@@ -51,10 +60,90 @@ local function is_slot(trigger)
   return starts_with(trigger, 'schedule:')
 end
 
+-- ── indexes ────────────────────────────────────────────────────────────────────────────────────────────────
+-- Sorted sets and sets are written together, a command for each key instead of one for each run: before one of them is
+-- read (`look`), and at the end.
+local sorted, plain, is_behind = {}, {}, false
+
+local function note(indexes, key, name, value)
+  local index = indexes[key]
+  if not index then
+    index = {}
+    indexes[key] = index
+  end
+  index[tostring(name)] = value
+  is_behind = true
+end
+
+local function zadd(key, score, name)
+  note(sorted, key, name, score)
+end
+
+local function zrem(key, name)
+  note(sorted, key, name, false)
+end
+
+local function sadd(key, name)
+  note(plain, key, name, true)
+end
+
+local function srem(key, name)
+  note(plain, key, name, false)
+end
+
+-- In slices: `unpack` has its limit.
+local function call_with(command, key, values)
+  for first = 1, #values, 2000 do
+    call(command, key, unpack(values, first, math.min(first + 1999, #values)))
+  end
+end
+
+local function write_indexes()
+  for key, index in pairs(sorted) do
+    local put, gone = {}, {}
+    for name, score in pairs(index) do
+      if score then
+        put[#put + 1] = score
+        put[#put + 1] = name
+      else
+        gone[#gone + 1] = name
+      end
+    end
+    call_with('ZREM', key, gone)
+    call_with('ZADD', key, put)
+  end
+  for key, index in pairs(plain) do
+    local put, gone = {}, {}
+    for name, is_in in pairs(index) do
+      local list = is_in and put or gone
+      list[#list + 1] = name
+    end
+    call_with('SREM', key, gone)
+    call_with('SADD', key, put)
+  end
+  sorted, plain, is_behind = {}, {}, false
+end
+
+local function look(...)
+  if is_behind then
+    write_indexes()
+  end
+  return call(...)
+end
+
 -- ── records ────────────────────────────────────────────────────────────────────────────────────────────────
 -- A record is a packed table in a hash. Each is read once and written once by a script, so that all of it speaks of
 -- the same one.
 local tables = {}
+local TEXTS = {keys = true} -- what is kept there is text
+
+local function read_packed(name, packed)
+  if not packed or TEXTS[name] then
+    return packed
+  end
+  return cmsgpack.unpack(packed)
+end
+
 local function rows_of(name)
   local rows = tables[name]
   if not rows then
@@ -70,7 +159,7 @@ local function find(name, field)
   local known = rows.known[field]
   if known == nil then
     local packed = call('HGET', P .. name, field)
-    known = packed and cmsgpack.unpack(packed)
+    known = read_packed(name, packed)
     rows.known[field] = known
   end
   return known or nil
@@ -90,7 +179,7 @@ local function fetch(name, fields)
     local found = call('HMGET', P .. name, unpack(missing, first, last))
     for place = first, last do
       local packed = found[place - first + 1]
-      rows.known[missing[place]] = packed and cmsgpack.unpack(packed)
+      rows.known[missing[place]] = read_packed(name, packed)
     end
   end
 end
@@ -113,23 +202,36 @@ local function write_records()
       local record = rows.known[field]
       if record then
         put[#put + 1] = field
-        put[#put + 1] = cmsgpack.pack(record)
+        put[#put + 1] = TEXTS[name] and record or cmsgpack.pack(record)
       else
         gone[#gone + 1] = field
       end
     end
-    for first = 1, #put, 2000 do
-      call('HSET', P .. name, unpack(put, first, math.min(first + 1999, #put)))
-    end
-    for first = 1, #gone, 2000 do
-      call('HDEL', P .. name, unpack(gone, first, math.min(first + 1999, #gone)))
-    end
+    call_with('HSET', P .. name, put)
+    call_with('HDEL', P .. name, gone)
+  end
+end
+
+local function write_numbers()
+  if ask.writes then
+    take_number('write')
+  end
+  local last = {}
+  for name, number in pairs(numbers) do
+    last[#last + 1] = name
+    last[#last + 1] = text(number)
+  end
+  call_with('HSET', P .. 'sequences', last)
+  for state, change in pairs(counts) do
+    call('HINCRBY', P .. 'counts', state, change)
   end
 end
 
 -- The end of every script: write what has changed, tell who listens, answer.
 local function answer(said)
+  write_indexes()
   write_records()
+  write_numbers()
   local hints = {}
   for place, kind in ipairs(told) do
     hints[2 * place - 1] = kind
@@ -141,8 +243,7 @@ local function answer(said)
   if said == nil then
     said = false
   end
-  local writes = ask.writes and call('HINCRBY', P .. 'sequences', 'write', 1) or 0
-  return {now, hints, said, writes}
+  return {now, hints, said, numbers.write or 0}
 end
 
 -- A record as a row: these fields in this order.

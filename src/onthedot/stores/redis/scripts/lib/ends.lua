@@ -27,7 +27,7 @@ local function follow(job, run_id, state, ended)
   if childless[job.id] or not COUNTS.either[state] then
     return
   end
-  local children = call('ZRANGE', P .. 'children:' .. job.namespace .. '\t' .. job.name, 0, -1)
+  local children = look('ZRANGE', P .. 'children:' .. job.namespace .. '\t' .. job.name, 0, -1)
   if #children == 0 then
     childless[job.id] = true
   end
@@ -77,10 +77,10 @@ local function end_run(run, state, ended, last)
     over.started, over.error, over.result = last.started, last.error, last.result
   end
   keep('history', run.id, over)
-  call('ZADD', P .. 'ended', ended, member(run.id))
-  call('ZADD', P .. 'ended:' .. run.job, ended, member(run.id))
-  call('ZADD', P .. 'jobs_with_history', run.job, run.job)
-  call('HINCRBY', P .. 'counts', state, 1)
+  zadd(P .. 'ended', ended, member(run.id))
+  zadd(P .. 'ended:' .. run.job, ended, member(run.id))
+  zadd(P .. 'jobs_with_history', run.job, run.job)
+  count_ended(state, 1)
   hint('ends', ended)
   reopen(job, run, ended)
   follow(job, run.id, state, ended)
@@ -97,7 +97,7 @@ end
 local function ask_to_stop(run, why, at)
   run.cancel_wanted = run.cancel_wanted or why
   keep('runs', run.id, run)
-  call('SADD', P .. 'stopping:' .. run.inc, run.id)
+  sadd(P .. 'stopping:' .. run.inc, run.id)
   hint('beats', at)
 end
 
@@ -123,7 +123,7 @@ local function end_attempt(run, verdict, node_id)
     state, reason = 'cancelled', unwanted
   end
   if run.cancel_wanted then
-    call('SREM', P .. 'stopping:' .. run.inc, run.id)
+    srem(P .. 'stopping:' .. run.inc, run.id)
   end
   run.reason = reason ~= '' and reason or nil
   run.cancel_wanted, run.granted_at, run.granted_by = nil, nil, nil

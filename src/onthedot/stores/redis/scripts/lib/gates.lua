@@ -6,10 +6,10 @@
 
 local function note_gates(run)
   if run.blocked or (run.gates and #run.gates > 0) then
-    call('SADD', P .. 'at_gates', run.id)
+    sadd(P .. 'at_gates', run.id)
   else
     run.gates = nil
-    call('SREM', P .. 'at_gates', run.id)
+    srem(P .. 'at_gates', run.id)
   end
   keep('runs', run.id, run)
 end
@@ -24,15 +24,15 @@ local function holds(run, key)
 end
 
 local function count_holders(key)
-  return call('ZCARD', P .. 'holders:' .. key)
+  return look('ZCARD', P .. 'holders:' .. key)
 end
 
 local function first_holder(key)
-  return tonumber(call('ZRANGE', P .. 'holders:' .. key, 0, 0)[1] or 0)
+  return tonumber(look('ZRANGE', P .. 'holders:' .. key, 0, 0)[1] or 0)
 end
 
 local function take_gate(run, gate)
-  call('ZADD', P .. 'holders:' .. gate.key, run.id, run.id)
+  zadd(P .. 'holders:' .. gate.key, run.id, run.id)
   run.gates = run.gates or {}
   run.gates[#run.gates + 1] = gate
   note_gates(run)
@@ -40,13 +40,13 @@ end
 
 -- Who waits at a gate, in the order in which it will pass to them.
 local function waiters(key)
-  return runs_behind(call('ZRANGE', P .. 'waiting:' .. key, 0, -1))
+  return runs_behind(look('ZRANGE', P .. 'waiting:' .. key, 0, -1))
 end
 
 local function block(run, gate)
   run.blocked = gate
   wait_not(run)
-  call('ZADD', P .. 'waiting:' .. gate.key, run.due, member(run.id))
+  zadd(P .. 'waiting:' .. gate.key, run.due, member(run.id))
   local widest = tonumber(call('HGET', P .. 'waited', gate.key) or 0)
   if gate.capacity > widest then
     call('HSET', P .. 'waited', gate.key, gate.capacity)
@@ -57,8 +57,8 @@ end
 -- It waits at no gate any more.
 local function unblock(run)
   local key = run.blocked.key
-  call('ZREM', P .. 'waiting:' .. key, member(run.id))
-  if call('EXISTS', P .. 'waiting:' .. key) == 0 then
+  zrem(P .. 'waiting:' .. key, member(run.id))
+  if look('EXISTS', P .. 'waiting:' .. key) == 0 then
     call('HDEL', P .. 'waited', key)
   end
   run.blocked = nil
@@ -109,7 +109,7 @@ local function open_gates(run, goes)
   run.gates = kept
   note_gates(run)
   for _, gate in ipairs(opened) do
-    call('ZREM', P .. 'holders:' .. gate.key, run.id)
+    zrem(P .. 'holders:' .. gate.key, run.id)
   end
   for _, gate in ipairs(opened) do
     pass_on(gate.key)

@@ -19,7 +19,7 @@ end
 
 local function step_out(run)
   if run.line then
-    call('ZREM', P .. run.line, member(run.id))
+    zrem(P .. run.line, member(run.id))
     run.line = nil
   end
 end
@@ -35,14 +35,14 @@ local function line_up(run)
   if run.line ~= name then
     step_out(run)
   end
-  call('ZADD', P .. name, score, member(run.id))
+  zadd(P .. name, score, member(run.id))
   run.line = name
   if not lined[name] then
     lined[name] = true
     if run.rank then
-      call('ZADD', P .. 'ranked', 0, run.route)
+      zadd(P .. 'ranked', 0, run.route)
     else
-      call('ZADD', P .. 'lines', 0, run.route .. '\0' .. run.level)
+      zadd(P .. 'lines', 0, run.route .. '\0' .. run.level)
     end
   end
   keep('runs', run.id, run)
@@ -89,15 +89,15 @@ end
 -- Its due instant is where lists of runs, of all and of its job, have it.
 local function set_due(run, due)
   run.due = due
-  call('ZADD', P .. 'due', due, member(run.id))
-  call('ZADD', P .. 'job:' .. run.job, due, member(run.id))
+  zadd(P .. 'due', due, member(run.id))
+  zadd(P .. 'job:' .. run.job, due, member(run.id))
 end
 
 local function set_expiry(run, expires)
   if run.expires and not expires then
-    call('ZREM', P .. 'expiring', member(run.id))
+    zrem(P .. 'expiring', member(run.id))
   elseif expires then
-    call('ZADD', P .. 'expiring', expires, member(run.id))
+    zadd(P .. 'expiring', expires, member(run.id))
   end
   run.expires = expires
 end
@@ -105,7 +105,7 @@ end
 -- Whoever had it, has it no more.
 local function drop_lease(run)
   if run.inc then
-    call('SREM', P .. 'held:' .. run.inc, run.id)
+    srem(P .. 'held:' .. run.inc, run.id)
   end
   run.lease, run.inc, run.reserved, run.armed, run.fence, run.revision = nil, nil, nil, nil, nil, nil
   keep('runs', run.id, run)

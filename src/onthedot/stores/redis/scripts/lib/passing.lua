@@ -5,7 +5,7 @@
 -- A run of the same job that is due before this one, and has not begun: it is first at their gate.
 local function earlier_run(run)
   local best
-  for _, other in ipairs(runs_behind(call('ZRANGEBYSCORE', P .. 'job:' .. run.job, '-inf', '(' .. text(run.due)))) do
+  for _, other in ipairs(runs_behind(look('ZRANGEBYSCORE', P .. 'job:' .. run.job, '-inf', '(' .. text(run.due)))) do
     if not best and other.target == run.target and other.state ~= 'running' then
       best = other.id
     end
@@ -59,7 +59,7 @@ local function keep_rate(run, gate, due)
   end
   if tat then
     keep('rates', gate.key, tat)
-    call('ZADD', P .. 'rated', tat.whole, gate.key)
+    zadd(P .. 'rated', tat.whole, gate.key)
   end
   if instant > start then
     return delay(run, gate, instant)
@@ -85,7 +85,7 @@ local function clear_the_way(run, gate)
   for _, waiting in ipairs(waiting_slots(gate)) do
     skip(waiting, 'replaced', now)
   end
-  for _, holder in ipairs(runs_behind(call('ZRANGE', P .. 'holders:' .. gate.key, 0, -1))) do
+  for _, holder in ipairs(runs_behind(look('ZRANGE', P .. 'holders:' .. gate.key, 0, -1))) do
     if is_slot(holder.trigger) and holder.state == 'running' then
       ask_to_stop(holder, 'replaced', now)
     elseif is_slot(holder.trigger) then

@@ -35,7 +35,7 @@ end
 
 -- By id: in the order in which they were made.
 local function runs_of_job(job_id)
-  local runs = runs_behind(call('ZRANGE', P .. 'job:' .. job_id, 0, -1))
+  local runs = runs_behind(look('ZRANGE', P .. 'job:' .. job_id, 0, -1))
   table.sort(runs, function(one, other) return one.id < other.id end)
   return runs
 end
@@ -55,7 +55,7 @@ end
 local function insert(job, new, at)
   local target = new.target ~= '' and new.target or nil
   local key = key_of(job.id, new.trigger, new.slot, target)
-  local known = call('HGET', P .. 'keys', key)
+  local known = find('keys', key)
   if known then
     return tonumber(known), false
   end
@@ -67,9 +67,9 @@ local function insert(job, new, at)
   if run.share == '' then
     run.share = nil
   end
-  call('HSET', P .. 'keys', key, run.id)
+  keep('keys', key, tostring(run.id))
   if is_planned(run.trigger) then
-    call('ZADD', P .. 'slots:' .. job.id .. ':' .. run.trigger, run.slot, member(run.id))
+    zadd(P .. 'slots:' .. job.id .. ':' .. run.trigger, run.slot, member(run.id))
   end
   set_due(run, new.due)
   keep('runs', run.id, run)
@@ -89,19 +89,18 @@ local function remove_live(run)
   drop_lease(run)
   set_expiry(run, nil)
   local name = member(run.id)
-  call('ZREM', P .. 'due', name)
-  call('ZREM', P .. 'job:' .. run.job, name)
-  call('SREM', P .. 'at_gates', run.id)
+  zrem(P .. 'due', name)
+  zrem(P .. 'job:' .. run.job, name)
   forget('runs', run.id)
 end
 
 local function forget_key(run)
   local key = key_of(run.job, run.trigger, run.slot, run.target)
-  if call('HGET', P .. 'keys', key) == tostring(run.id) then
-    call('HDEL', P .. 'keys', key)
+  if find('keys', key) == tostring(run.id) then
+    forget('keys', key)
   end
   if is_planned(run.trigger) then
-    call('ZREM', P .. 'slots:' .. run.job .. ':' .. run.trigger, member(run.id))
+    zrem(P .. 'slots:' .. run.job .. ':' .. run.trigger, member(run.id))
   end
 end
 
@@ -134,9 +133,9 @@ end
 local function expect(job, schedule_id, state, next_at)
   state.next_at = next_at
   if next_at and job.state == 'active' then
-    call('ZADD', P .. 'coming', next_at, coming_name(job, schedule_id))
+    zadd(P .. 'coming', next_at, coming_name(job, schedule_id))
   else
-    call('ZREM', P .. 'coming', coming_name(job, schedule_id))
+    zrem(P .. 'coming', coming_name(job, schedule_id))
   end
 end
 

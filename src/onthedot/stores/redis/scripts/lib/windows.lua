@@ -84,7 +84,7 @@ end
 
 local function remove_skip(number)
   forget('skips', number)
-  call('ZREM', P .. 'skipped', number)
+  zrem(P .. 'skipped', number)
 end
 
 -- Record ranges; one that continues the schedule's last range, with nothing between, makes it longer.
@@ -111,7 +111,7 @@ local function record_skips(job, schedule_id, state, window)
     end
     local mine = take_number('skip')
     keep('skips', mine, entry)
-    call('ZADD', P .. 'skipped', mine, mine)
+    zadd(P .. 'skipped', mine, mine)
     if not before or before.last <= entry.last then
       call('HSET', P .. 'last_skips', field, mine)
     end
