@@ -14,7 +14,8 @@ fetch('runs', ids)
 local function was_recorded(finish)
   local run = find('runs', finish.run_id) or find('history', finish.run_id)
   for _, try in ipairs(run and run.tries or {}) do
-    if try.lease == finish.lease and try.outcome == finish.outcome then
+    local lease_id, outcome = try[2], try[6]
+    if lease_id == finish.lease and outcome == finish.outcome then
       return true
     end
   end

@@ -16,7 +16,6 @@ for place, note in ipairs(ask.notes) do
       end
       if note.log then
         call('HSET', P .. 'logs:' .. run.id, run.attempt, note.log)
-        run.logged = true
       end
       keep('runs', run.id, run)
     end

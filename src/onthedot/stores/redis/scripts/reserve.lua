@@ -142,37 +142,43 @@ local function head_of(line)
   end
 end
 
-local function comes_before(one, other)
-  for place = 1, 3 do
-    if one[place] ~= other[place] then
-      return one[place] < other[place]
-    end
+-- The head of a line, and its place among those of the others; both are kept until the head is taken.
+local function look_at_head(line)
+  local entry = head_of(line)
+  line.head = entry and entry.run
+  if entry then
+    line.is_due = line.ranked or entry.run.ready <= now
+    line.order = line.is_due and entry.run.ready - BONUS[entry.run.level] or entry.run.ready
   end
-  return false
+  line.is_known = true
 end
 
--- What is due, by age and priority; then the others, by instant.
+-- What is due comes first, by age and priority; then the others, by instant.
+local function comes_before(one, other)
+  if one.is_due ~= other.is_due then
+    return one.is_due
+  elseif one.order ~= other.order then
+    return one.order < other.order
+  end
+  return one.head.id < other.head.id
+end
+
 local function next_run(lines)
-  local best, best_line, best_entry
+  local best
   for _, line in ipairs(lines) do
-    local entry = head_of(line)
-    if entry then
-      local run, rank = entry.run, nil
-      if line.ranked or run.ready <= now then
-        rank = {0, run.ready - BONUS[run.level], run.id}
-      else
-        rank = {1, run.ready, run.id}
-      end
-      if not best or comes_before(rank, best) then
-        best, best_line, best_entry = rank, line, entry
-      end
+    if not line.is_known then
+      look_at_head(line)
+    end
+    if line.head and (not best or comes_before(line, best)) then
+      best = line
     end
   end
-  if not best_line then
+  if not best then
     return nil
   end
-  best_line.seen[best_entry.run.id] = true
-  return best_entry.run
+  best.seen[best.head.id] = true
+  best.is_known = false
+  return best.head
 end
 
 local function may_take(run)

@@ -7,7 +7,7 @@
 local page = call('HSCAN', P .. 'runs', ask.cursor, 'COUNT', 500)
 local found = {}
 for place = 2, #page[2], 2 do
-  local run = cmsgpack.unpack(page[2][place])
+  local run = read_packed('runs', page[2][place])
   local holder = run.inc or (starts_with(run.route, '=') and string.sub(run.route, 2)) or false
   found[#found + 1] = {run.id, run.queue, run.state, run.due, holder, run.inc and 1 or 0}
 end

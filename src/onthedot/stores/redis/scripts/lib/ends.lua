@@ -105,10 +105,9 @@ end
 -- verdict: state, outcome, reason, due, failed, recovered, error, result, started, ended
 local function end_attempt(run, verdict, node_id)
   local tries = run.tries or {}
-  tries[#tries + 1] = {
-    attempt = run.attempt, lease = run.lease, fence = run.fence, node = node_id, revision = run.revision,
-    outcome = verdict.outcome, error = verdict.error, due = run.due, reserved = run.reserved, armed = run.armed,
-    started = verdict.started, ended = verdict.ended,
+  tries[#tries + 1] = { -- as `AttemptRecord` has them, behind the run's id
+    run.attempt, run.lease, run.fence, node_id, run.revision, verdict.outcome, verdict.error or false, run.due,
+    run.reserved, run.armed, verdict.started or false, verdict.ended,
   }
   run.tries = tries
   if verdict.failed then

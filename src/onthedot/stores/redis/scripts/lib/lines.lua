@@ -4,8 +4,14 @@ local URGENCY = {[0] = 1, 4, 16, 64} -- by level, as in route.py
 local TURN = 16777216
 
 -- Sorts as the number does.
+local members = {}
 local function member(run_id)
-  return string.format('%012d', run_id)
+  local made = members[run_id]
+  if not made then
+    made = string.format('%012d', run_id)
+    members[run_id] = made
+  end
+  return made
 end
 
 local function queue_of(name)

@@ -70,9 +70,10 @@ local function leases_and_jobs(runs)
   local leases, jobs, seen = {}, {}, {}
   for place, run in ipairs(runs) do
     leases[place] = lease_row(run)
-    local name = run.job .. ':' .. run.revision
-    if not seen[name] then
-      seen[name] = true
+    local revisions = seen[run.job] or {}
+    seen[run.job] = revisions
+    if not revisions[run.revision] then
+      revisions[run.revision] = true
       jobs[#jobs + 1] = job_row(job_of(run.job), run.revision)
     end
   end
