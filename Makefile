@@ -29,7 +29,7 @@ up: $(VENV)/.runtime ## set up what running needs, and run `onthedot up`
 	$(BIN)/onthedot up $(ARGS)
 
 test: servers lint unit ## set up, lint, and the whole test suite
-	$(BIN)/python -m pytest -m slow $(ARGS)
+	$(BIN)/python -m pytest -m slow -n auto --dist worksteal $(ARGS)
 
 unit: $(VENV)/.dev ## the fast tests only, on all cores
 	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal $(ARGS)

@@ -57,7 +57,7 @@ class Asyncpg(Caller):
         rows = await self.connection.fetch(statement, *values)
         return rows, len(rows)
 
-    async def execute(self, statement: str, *values: object) -> str:
+    async def execute(self, statement: str, *values: object, timeout: float | None = None) -> str:  # noqa: ARG002
         status: str = await self.connection.execute(statement, *values)
         return status
 
@@ -71,7 +71,7 @@ class OfHandler(Caller):
         rows = self.connection.fetch(statement, *values)
         return rows, len(rows)
 
-    async def execute(self, statement: str, *values: object) -> str:
+    async def execute(self, statement: str, *values: object, timeout: float | None = None) -> str:  # noqa: ARG002
         status: str = self.connection.execute(statement, *values)
         return status
 
