@@ -35,7 +35,7 @@ unit: $(VENV)/.dev ## the fast tests only, on all cores
 	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal $(ARGS)
 
 soak: $(VENV)/.dev ## the slow tests, for longer and with more seeds
-	ONTHEDOT_SOAK=1 $(BIN)/python -m pytest -m slow $(ARGS)
+	ONTHEDOT_SOAK=1 $(BIN)/python -m pytest -m slow -n auto --dist worksteal $(ARGS)
 
 bench: $(VENV)/.dev ## measure against the budgets
 	$(BIN)/python -m bench $(ARGS)
