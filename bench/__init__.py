@@ -3,8 +3,12 @@
     results     one line of the table: what was measured, its floor and aim, and the verdict
     rounds      how often and how large; alternating rounds, medians, percentiles
     nodes       a scheduler on a store, with a handler that keeps count; what must be true afterwards
-    bare        the loops and timers that ours is held against
-    drain postgres gated lateness submit history schedules imports herd      one bench each
+    places      where stores are: nowhere, in files, on a PostgreSQL of our own (`server`)
+    bare        the loops and timers that ours is held against; bare_postgres
+    drain gated lateness submit history schedules imports herd sizing      one bench each
+    drain_postgres submitting_postgres history_postgres schedules_postgres      what is made differently there
+    crew        several processes that drain one database; crew_node and attending are their side
+    peers       beside others: `make bench-peers`; pgqueuer_node is the other
     idle_node   the process that `schedules` looks at
 
 Ours and bare take turns in one run on one machine, and only their ratio or difference is judged. Everything is

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import bare
-from bench.nodes import Counter, check_executions, check_history, check_never_fenced, fill, open_store, patiently
+from bench.nodes import Counter, Where, check_executions, check_history, check_never_fenced, fill, open_store, patiently
 from bench.results import Result, ratio
 from bench.rounds import Plan, alternate
 from onthedot.run import RunState
@@ -100,9 +100,9 @@ async def fill_file(path: Path, count: int, seed: int) -> list[int]:
     return run_ids
 
 
-async def drain_file(what: str, path: Path, run_ids: list[int], *, nodes: int = 1) -> Drained:
-    """Drain a file of its waiting runs; `nodes`: how many have drained it, this one included."""
-    store = await open_store(path)
+async def drain_file(what: str, where: Where, run_ids: list[int], *, nodes: int = 1) -> Drained:
+    """Drain a file, or a database, of its waiting runs; `nodes`: how many have drained it, this one included."""
+    store = await open_store(where)
     before = await store.count_runs()
     drained = await drain(what, store, run_ids, before=before, nodes=nodes)
     await store.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import bare, drain
+from bench import bare, bare_postgres, drain, drain_postgres
 from bench.__main__ import BENCHES, main
 from bench.nodes import check_executions, check_history, fill, open_store
 from bench.results import BenchFailed
@@ -58,7 +58,7 @@ def test_a_bench_counts_its_work_and_prints_its_lines(name, capsys, tmp_path):
 @pytest.mark.slow
 def test_the_command_prints_a_header_and_a_table():
     command = [sys.executable, "-m", "bench", "--only", "drain,submit", "--size", "0.01", "--rounds", "1"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=True)
     header, titles, *lines = done.stdout.splitlines()
     assert header.startswith("onthedot bench: size 0.01, rounds 1, seed 1, Python 3.")
     assert titles.split() == ["bench", "ours", "bare", "unit", "measured", "spread", "floor", "aim", "verdict"]
@@ -83,16 +83,37 @@ async def test_the_bare_loop_leaves_what_ours_leaves(tmp_path):
     assert left[0] == left[1]
 
 
+async def test_the_bare_loop_on_postgres_leaves_what_ours_leaves(postgres_url):
+    left = []
+    for schema in ("bare", "ours"):
+        url = f"{postgres_url}?schema={schema}"
+        run_ids = await drain_postgres.filled(url, 700, 1)
+        if schema == "bare":
+            db = await bare_postgres.connect(url)
+            executed: list[int] = []
+            await bare_postgres.drain(db, executed, 1, "bare")
+            await db.close()
+            check_executions("bare", run_ids, executed)
+        else:
+            await drain.drain_file("ours", url, run_ids)
+        db = await bare_postgres.connect(url)
+        left.append([[tuple(row) for row in await db.fetch(statement)] for statement in LEFT])
+        await db.close()
+    assert left[0] == left[1]
+
+
+LEFT = (
+    "SELECT count(*) FROM runs",
+    "SELECT id, job_id, state, attempts, failures, recoveries, queue, trigger, target, reason, origin, args, error,"
+    " result, armed_at > 0, started_at > 0, ended_at >= started_at FROM history ORDER BY id",
+    "SELECT run_id, attempt, revision, outcome, error, fence > 0, reserved_at > 0, armed_at > 0, started_at > 0"
+    " FROM attempts ORDER BY run_id",
+)
+
+
 def rows_of(path: Path) -> list[list[tuple[object, ...]]]:
     db = sqlite3.connect(path)
-    statements = (
-        "SELECT count(*) FROM runs",
-        "SELECT id, job_id, state, attempts, failures, recoveries, queue, trigger, target, reason, origin, args, error,"
-        " result, armed_at > 0, started_at > 0, ended_at >= started_at FROM history ORDER BY id",
-        "SELECT run_id, attempt, revision, outcome, error, fence > 0, reserved_at > 0, armed_at > 0, started_at > 0"
-        " FROM attempts ORDER BY run_id",
-    )
-    found = [db.execute(statement).fetchall() for statement in statements]
+    found = [db.execute(statement).fetchall() for statement in LEFT]
     db.close()
     return found
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import onthedot as otd
@@ -9,7 +10,7 @@ from onthedot.clock import SECOND, SystemClock
 from onthedot.tasks.registry import Registry
 from onthedot.testing import Harness, run_virtual
 from onthedot.verdict import Outcome, OutcomeKind
-from onthedot.work.attempt import Attempt, failed, succeeded, type_names
+from onthedot.work.attempt import Attempt, Ended, failed, succeeded, type_names
 from onthedot.work.runners.coroutines import CoroutineRunner
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -51,6 +52,48 @@ async def test_an_attempt_that_is_stopped_before_its_first_step_has_not_begun():
     assert not attempt.stuck  # its seat is free
     assert attempt.outcome is not None
     assert attempt.outcome.kind is OutcomeKind.RELEASED
+
+
+async def test_outcomes_go_over_together_while_more_is_here_than_seats():
+    """Six attempts on two seats: one hand-over, so that the store gets one batch of verdicts."""
+    loop, batches, over = asyncio.get_running_loop(), list[list[Attempt]](), asyncio.Event()
+
+    def ended(attempts: list[Attempt]) -> None:
+        batches.append(attempts)
+        if sum(map(len, batches)) == 6:
+            over.set()
+
+    runner = napping(loop, ended, seats=2)
+    runner.start([nap(0) for _ in range(6)])
+    await asyncio.wait_for(over.wait(), 10)
+    assert [len(batch) for batch in batches] == [6]
+
+
+async def test_outcomes_do_not_wait_for_who_has_to_wait_for_long():
+    """One seat is taken for ever, and more is here than the other can hold: the first outcome is told all the same."""
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    runner = napping(loop, lambda _: told.set(), seats=2)
+    long = [nap(3600), nap(0), nap(3600), nap(3600)]
+    runner.start(long)
+    await asyncio.wait_for(told.wait(), 10)
+    assert [attempt.outcome is not None for attempt in long] == [False, True, False, False]
+    for attempt in long:
+        if attempt.handle is not None:
+            attempt.handle.cancel()
+
+
+def napping(loop: asyncio.AbstractEventLoop, ended: Ended, *, seats: int) -> CoroutineRunner:
+    return CoroutineRunner(
+        loop, loop, Registry(), SystemClock(), seats=seats, result_bytes=99,
+        ended=ended, started=None, stuck=ended, freed=ended,
+    )  # fmt: skip
+
+
+def nap(seconds: int) -> Attempt:
+    """An attempt at a job that sleeps."""
+    job = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(seconds=seconds)))
+    lease: Any = SimpleNamespace(record=SimpleNamespace(job=job), fence=1)
+    return Attempt(lease)
 
 
 def test_a_result_is_json_or_a_failure():

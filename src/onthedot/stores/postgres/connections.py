@@ -36,7 +36,7 @@ def settings_of(address: Address) -> dict[str, str]:
         "statement_timeout": str(milliseconds),
         "idle_in_transaction_session_timeout": str(2 * milliseconds),
         "jit": "off",  # our statements are short: compiling them takes longer than running them
-        "plan_cache_mode": "force_generic_plan",  # a plan hangs on no value: made once a session, and no surprises later
+        "plan_cache_mode": "force_generic_plan",  # planned once a session: no plan of ours hangs on a value
     }
 
 
