@@ -229,6 +229,18 @@ async def test_who_asks_with_the_same_key_waits_for_the_commit(sched: otd.Schedu
         assert [((run := await other), run.created) for other in others] == [(one, False)] * 2
 
 
+async def test_who_asks_with_another_key_waits_for_nobody(sched: otd.Scheduler, url: str):
+    """However many keys a transaction has."""
+    async with by_asyncpg(url) as mine:
+        keys = [f"k{number}" for number in range(2_000)]
+        await sched.submit_many([bound(n) for n in range(2_000)], keys=keys, connection=mine.connection, delay="1h")
+        async with asyncio.timeout(10):
+            assert (await sched.submit(*call(1), key="another", delay="1h")).created
+            async with by_psycopg(url) as other:
+                assert (await sched.submit(*call(2), key="a third", connection=other.connection)).created
+        await mine.rollback()
+
+
 async def test_who_is_cancelled_ends_first_and_its_transaction_can_be_used(sched: otd.Scheduler, url: str):
     async with by_psycopg(url) as first, by_psycopg(url) as second:
         await sched.submit(*call(7), connection=first.connection, key="k")

@@ -11,7 +11,7 @@ class Contended(Exception):
     """A lock that is asked for out of order is held by somebody: the transaction is undone, and made again."""
 
 
-_TAKEN_MEANWHILE = frozenset({"jobs_living"})
+_TAKEN_MEANWHILE = frozenset({"jobs_living", "submit_keys_pkey"})
 """Unique indexes over what two transactions may make at once: made again, the second finds the first one's."""
 
 # By the first two characters of the error's code, or all five: what came, and what to do.

@@ -2,7 +2,8 @@
 
 All behind a savepoint, so that what is refused leaves the transaction as it was, and with our search path for as long.
 Hints go by NOTIFY in the transaction itself, unlike those of our own writes: nobody else knows when it is committed.
-No queue that is shared fairly is held: workers would wait for the caller's commit.
+Nothing is held that strangers need: no queue that is shared fairly, or workers would wait for the caller's commit, and
+no lock that several keys share.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ LEAVE = "SELECT set_config('search_path', $1, true), pg_notify($2, $3)"
 # Each asking draws triggers of its own: the runs that have them are new.
 LIST_CREATED = "SELECT id FROM runs WHERE id = ANY($1::bigint[]) AND trigger = ANY($2::text[])"
 
+KEY_TAKEN = "23505"
+TRIES = 5
+
 NO_TRANSACTION = ("25P01",)
 NO_TABLES = ("3F000", "42P01", "42703")
 
@@ -53,15 +57,19 @@ class Joining(Tables):
     ) -> list[Joined]:
         caller = caller_of(connection)
         await self._save(caller)
-        try:
-            joined = await self._submit(caller, runs, jobs, now)
-        except Exception as error:
-            await self._undo(caller, error)
-            if code_of(error) in NO_TABLES:
-                raise self._elsewhere() from error
-            raise
-        await caller.execute(RELEASE)
-        return joined
+        for number in range(TRIES):
+            try:
+                joined = await self._submit(caller, runs, jobs, now)
+            except Exception as error:
+                await self._undo(caller, error)
+                if code_of(error) == KEY_TAKEN and number < TRIES - 1:
+                    continue  # by somebody whose commit we have waited for: now we see it
+                if code_of(error) in NO_TABLES:
+                    raise self._elsewhere() from error
+                raise
+            await caller.execute(RELEASE)
+            return joined
+        raise AssertionError("unreachable")
 
     async def _save(self, caller: Caller) -> None:
         try:
@@ -78,7 +86,6 @@ class Joining(Tables):
         """Leave the transaction as it was, if it can be reached: the first error is the one to be told."""
         try:
             await caller.execute(UNDO)
-            await caller.execute(RELEASE)
         except Exception as second:  # noqa: BLE001 - of whichever library
             error.add_note(f"The transaction could not be brought back to where it was: {second}")
 
@@ -91,7 +98,7 @@ class Joining(Tables):
         path, _, known = await tx.row(ENTER.format(schema=schema), schema, ids, made)
         if known != len(jobs):
             raise self._elsewhere()
-        found = await submit_runs(tx, runs, await tx.clock(now), turns=False)
+        found = await submit_runs(tx, runs, await tx.clock(now), joined=True)
         triggers = [run.trigger for run in runs]
         keyed = any(run.key for run in runs)
         created = {row[0] for row in await tx.rows(LIST_CREATED, found, triggers)} if keyed else set(found)

@@ -49,15 +49,18 @@ SELECT new.*, $5 FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[])
 """
 
 
-async def submit_runs(tx: Transaction, runs: Sequence[NewRun], now: Micros | None, *, turns: bool = True) -> list[int]:
+async def submit_runs(
+    tx: Transaction, runs: Sequence[NewRun], now: Micros | None, *, joined: bool = False
+) -> list[int]:
     """Insert runs, or find those that have these keys; their ids.
 
-    Without `turns` those that are due in queues that are shared fairly are given theirs by the next worker that looks,
-    and the queues are not held.
+    In a transaction that is not ours (`joined`) nothing is held that strangers need, for nobody knows when it ends.
+    Runs that are due in queues that are shared fairly are given their turns by the next worker that looks. Keys have
+    no locks beside their index: who finds one taken meanwhile, by its unique violation, has to look again.
     """
     wanted = {run.job_id for run in runs}
     jobs = await hold_routes(tx, wanted)
-    if not turns:
+    if joined:
         jobs = {job_id: (*row[:6], False, *row[7:]) for job_id, row in jobs.items()}
     for job_id in sorted(wanted):
         if job_id not in jobs or jobs[job_id][1] == "deleted":
@@ -66,6 +69,8 @@ async def submit_runs(tx: Transaction, runs: Sequence[NewRun], now: Micros | Non
         return []
     at: Micros = jobs[runs[0].job_id][-1] if now is None else now
     if any(run.key for run in runs):
+        if not joined:
+            await tx.lock_keys(striped("key", f"{run.job_id}:{run.key}") for run in runs if run.key)
         return await _submit_keyed(tx, runs, jobs, at)
     return await _submit(tx, runs, jobs, at)
 
@@ -116,7 +121,6 @@ def _keys(runs: Sequence[NewRun]) -> tuple[list[int], list[int], list[str]]:
 
 async def _submit_keyed(tx: Transaction, runs: Sequence[NewRun], jobs: Jobs, now: Micros) -> list[int]:
     """Runs of which some may have been submitted before under their keys."""
-    await tx.lock_keys(striped("key", f"{run.job_id}:{run.key}") for run in runs if run.key)
     keyed = [run for run in runs if run.key]
     rows = await tx.rows(LIST_KEYS, [run.job_id for run in keyed], [run.key for run in keyed])
     known: dict[tuple[int, str], tuple[int | None, str | None]] = {(row[0], row[1]): (row[2], row[3]) for row in rows}
@@ -131,6 +135,7 @@ async def _submit_keyed(tx: Transaction, runs: Sequence[NewRun], jobs: Jobs, now
     new = await _submit(tx, [replace(runs[place], key="") for place in places], jobs, now) if places else []
     ids = dict(zip(places, new, strict=True))
     fresh = {(runs[place].job_id, runs[place].key): place for place in places if runs[place].key}
+    fresh = dict(sorted(fresh.items()))  # in one order, so that no two who insert wait for each other
     if fresh:
         await tx.do(
             INSERT_KEYS, [key[0] for key in fresh], [key[1] for key in fresh],
