@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.postgres import PostgresServer
+from tests.servers.valkey import ValkeyServer
 
 
 @pytest.fixture(autouse=True)
@@ -14,10 +15,13 @@ def _timeline(timeline_kept: None) -> None:
     """Every test here may draw one."""
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """An empty store."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'chaos.db'}"
+    if request.param == "redis":
+        valkey: ValkeyServer = request.getfixturevalue("valkey_server")
+        return valkey.url()
     server: PostgresServer = request.getfixturevalue("postgres_server")
     return server.create_database()

@@ -13,6 +13,9 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.proxy import Proxy
 from tests.processes.kit import Fault, Process, now, wait_until
 from tests.servers.postgres import PostgresServer
+from tests.servers.valkey import ValkeyServer
+
+Server = PostgresServer | ValkeyServer
 
 
 def kill_the_planner(nodes: Cluster, *, calm: float, after: float) -> int:
@@ -65,7 +68,7 @@ def freeze_a_node(nodes: Cluster, *, leads: bool, calm: float, after: float) -> 
     return sleeper, fault
 
 
-def restart_the_server(nodes: Cluster, server: PostgresServer, *, calm: float, times: int) -> None:
+def restart_the_server(nodes: Cluster, server: Server, *, calm: float, times: int) -> None:
     """`restart -m immediate` under three nodes, again and again; each of them is back by itself."""
     for name in ("a", "b", "c"):
         nodes.boot(name)
@@ -73,12 +76,12 @@ def restart_the_server(nodes: Cluster, server: PostgresServer, *, calm: float, t
         nodes.go_on(calm)
         begin = now()
         server.restart_immediately()
-        nodes.note("PostgreSQL", "restart", begin, now())
+        nodes.note("server", "restart", begin, now())
         for node in nodes.nodes:
             nodes.go_on(1, on=node)
 
 
-def pause_the_server(nodes: Cluster, server: PostgresServer, *, calm: float, seconds: float) -> None:
+def pause_the_server(nodes: Cluster, server: Server, *, calm: float, seconds: float) -> None:
     """Nothing answers for a while, and connections stay."""
     for name in ("a", "b", "c"):
         nodes.boot(name)
@@ -87,7 +90,7 @@ def pause_the_server(nodes: Cluster, server: PostgresServer, *, calm: float, sec
     server.pause()
     time.sleep(seconds)  # the fault itself
     server.resume()
-    nodes.note("PostgreSQL", "pause", begin, now())
+    nodes.note("server", "pause", begin, now())
     for node in nodes.nodes:
         nodes.go_on(1, on=node)
 

@@ -1,4 +1,4 @@
-"""PostgreSQL is restarted, or falls silent, in the middle: nothing acknowledged is lost, all nodes are back."""
+"""The server is restarted, or falls silent, in the middle: nothing acknowledged is lost, all nodes are back."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from tests.chaos import scenarios, verdicts
 from tests.chaos.cluster import cluster, unnamed
 from tests.servers.postgres import PostgresServer
+from tests.servers.valkey import ValkeyServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -26,5 +27,23 @@ async def test_a_server_that_falls_silent_for_longer_than_a_lease(postgres_serve
     orders = unnamed(lease=3.0, ticks=20)
     with cluster(postgres_server.create_database() + "?timeout=1", tmp_path, orders) as nodes:
         scenarios.pause_the_server(nodes, postgres_server, calm=2, seconds=5)
+        evidence = await nodes.evidence(nodes.settle())
+        verdicts.check_all(evidence)
+
+
+async def test_what_was_acknowledged_survives_kills_of_redis(valkey_server: ValkeyServer, tmp_path: Path):
+    """Its append-only file has it all when only the process dies."""
+    orders = unnamed(lease=6.0, ticks=20, errands=0.02)
+    with cluster(valkey_server.url(), tmp_path, orders) as nodes:
+        scenarios.restart_the_server(nodes, valkey_server, calm=2, times=3)
+        evidence = await nodes.evidence(nodes.settle())
+        verdicts.check_all(evidence)
+        assert len(evidence.notes.acknowledged) > 100
+
+
+async def test_a_redis_that_falls_silent_for_longer_than_a_lease(valkey_server: ValkeyServer, tmp_path: Path):
+    orders = unnamed(lease=3.0, ticks=20)
+    with cluster(valkey_server.url() + "?timeout=1", tmp_path, orders) as nodes:
+        scenarios.pause_the_server(nodes, valkey_server, calm=2, seconds=5)
         evidence = await nodes.evidence(nodes.settle())
         verdicts.check_all(evidence)

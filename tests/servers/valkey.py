@@ -80,6 +80,11 @@ class ValkeyServer:
         """SIGKILL: what the system has of its file is there at the next start."""
         self._end(signal.SIGKILL)
 
+    def restart_immediately(self) -> None:
+        """SIGKILL, and a start that reads the file."""
+        self.kill()
+        self.start()
+
     def _end(self, how: signal.Signals) -> None:
         if self._popen is None:
             return

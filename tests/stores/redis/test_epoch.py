@@ -1,0 +1,100 @@
+"""A server that is started again, or replaced by another, may have lost what it had acknowledged: the store tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from onthedot.clock import SECOND
+from onthedot.errors import StoreUnavailable
+from onthedot.ids import SeededIds
+from onthedot.job import Call, Job
+from onthedot.run import Lease, NewRun, RunState, submit_trigger
+from onthedot.stores.base import Ask, Node
+from onthedot.stores.redis import RedisStore
+from onthedot.verdict import Finish, OutcomeKind, Verdict
+from tests.servers import running
+from tests.servers.valkey import ValkeyServer
+
+TTL = 1_000 * SECOND
+SUCCESS = Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED)
+LOST = "has lost acknowledged writes"
+
+
+async def begin(store: RedisStore, ids: SeededIds) -> None:
+    record = (await store.put_job(Job(name="job", task=Call(handler="work")))).record
+    await store.register(Node(id="node", incarnation="one"), ttl=TTL)
+    await store.submit([NewRun(record.id, submit_trigger(ids.token()), 0) for _ in range(10)])
+
+
+async def take(store: RedisStore, ids: SeededIds) -> Lease:
+    """One run; asked for until the server is there."""
+    for _ in range(200):
+        try:
+            got = await store.reserve(Ask("one", ids.leases(1), 1, tasks=frozenset({"call:work"})))
+        except StoreUnavailable:
+            continue
+        [lease] = got.armed
+        return lease
+    raise AssertionError("the store did not come back")
+
+
+async def test_a_kill_loses_nothing_and_numbers_go_on(valkey_server: ValkeyServer, caplog: pytest.LogCaptureFixture):
+    store, ids = await RedisStore.open(valkey_server.url()), SeededIds(1)
+    await begin(store, ids)
+    before = await take(store, ids)
+    epoch = store.epoch
+    valkey_server.kill()
+    valkey_server.start()
+    after = await take(store, ids)
+    assert (store.epoch, after.fence > before.fence) == (epoch + 1, True)
+    assert LOST not in caplog.text
+    assert await store.finish([Finish(before, SUCCESS, 1, 2)]) == [True]
+    await store.close()
+
+
+async def test_a_tail_that_is_lost_is_told_and_no_fence_is_given_twice(
+    valkey_server: ValkeyServer, caplog: pytest.LogCaptureFixture
+):
+    store, ids = await RedisStore.open(valkey_server.url()), SeededIds(1)
+    await begin(store, ids)
+    kept = await take(store, ids)
+    with valkey_server.client() as db:
+        size = int(db.info("persistence")["aof_current_size"])
+    lost = [await take(store, ids) for _ in range(4)]
+    valkey_server.kill()
+    aof = valkey_server.aof
+    assert aof.stat().st_size > size
+    with aof.open("r+b") as file:
+        file.truncate(size)
+    valkey_server.start()
+    after = [await take(store, ids) for _ in range(4)]
+    assert LOST in caplog.text
+    assert min(lease.fence for lease in after) > max(lease.fence for lease in [kept, *lost])
+    assert {lease.run_id for lease in lost} & {lease.run_id for lease in after}  # what was lost is done again
+    assert await store.finish([Finish(lost[0], SUCCESS, 1, 2)]) == [False]  # under the new lease only
+    assert await store.finish([Finish(kept, SUCCESS, 1, 2), Finish(after[0], SUCCESS, 1, 2)]) == [True, True]
+    await store.close()
+
+
+async def test_a_replica_that_is_promoted_with_a_stale_tail_is_noticed(
+    valkey_server: ValkeyServer, caplog: pytest.LogCaptureFixture
+):
+    """The replica takes the primary's place, and its port, without the last moments."""
+    store, ids = await RedisStore.open(valkey_server.url()), SeededIds(1)
+    await begin(store, ids)
+    kept = await take(store, ids)
+    with valkey_server.client() as db:
+        db.config_set("repl-diskless-sync-delay", 0)
+    follows = {"replicaof": f"127.0.0.1 {valkey_server.port}", "masterauth": valkey_server.password}
+    with ValkeyServer(requirepass=valkey_server.password, **follows) as replica, replica.client() as db:
+        running.wait_until(lambda: db.info("replication")["master_link_status"] == "up", "the replica to follow")
+        db.replicaof("NO", "ONE")
+        lost = [await take(store, ids) for _ in range(3)]
+        valkey_server.kill()
+        db.config_set("port", valkey_server.port)
+        after = [await take(store, ids) for _ in range(3)]
+        assert LOST in caplog.text
+        assert min(lease.fence for lease in after) > max(lease.fence for lease in [kept, *lost])
+        finishes = [Finish(lease, SUCCESS, 1, 2) for lease in (lost[0], kept, after[0])]
+        assert await store.finish(finishes) == [False, True, True]
+    await store.close()

@@ -1,0 +1,67 @@
+"""The scripts themselves: what each says in its head, and that none keeps the server for long."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from onthedot.clock import SECOND
+from onthedot.ids import SeededIds
+from onthedot.job import Call, Job
+from onthedot.run import NewRun, submit_trigger
+from onthedot.stores.base import Ask, Node
+from onthedot.stores.redis import RedisStore
+from onthedot.stores.redis.scripts import names, script
+from tests.servers.valkey import ValkeyServer
+
+LIB = ("lines", "runs", "gates", "ends", "windows", "nodes", "rates", "taking", "passing", "shown", "queues")
+
+
+def read(name: str) -> str:
+    return files("onthedot.stores.redis.scripts").joinpath(f"{name}.lua").read_text()
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_script_says_what_it_does_and_uses_what_is_there(name: str):
+    text = read(name)
+    head = text[: re.search(r"^(?!--)", text, re.MULTILINE).start()]  # type: ignore[union-attr]
+    assert head.startswith("-- ")
+    [uses] = re.findall(r"^-- Uses:(.*)$", head, re.MULTILINE)
+    assert set(uses.split()) <= set(LIB)
+    for word in ("ARGV", "returns"):
+        wanted = {"ARGV": r"\bask\.(?!now|me)", "returns": r"^return (?!nil)\S"}[word]
+        assert word in head or not re.search(wanted, text[len(head) :], re.MULTILINE), f"{word} is not told"
+
+
+def test_the_server_reads_every_one_of_them(valkey: ValkeyServer):
+    with valkey.client() as db:
+        assert [db.script_load(script(name).text) for name in names()] == [script(name).sha for name in names()]
+
+
+@pytest.mark.parametrize("name", ["base", *LIB])
+def test_no_number_that_may_be_an_instant_becomes_text_by_accident(name: str):
+    """`..` and tostring keep 14 digits; an instant has 16."""
+    instants = r"\b(now|due|ended|slot|ready|expires|until_|watermark|first|last)\b"
+    for line in read(f"lib/{name}").splitlines():
+        code = line.partition("--")[0]
+        for joined in re.findall(r"\.\. ([\w.]+)(?!\()", code):
+            assert not re.search(instants + "$", joined), line
+
+
+async def test_a_reserve_among_many_runs_takes_milliseconds(store: RedisStore, valkey: ValkeyServer):
+    record = (await store.put_job(Job(name="job", task=Call(handler="work")))).record
+    ids, now = SeededIds(1), await store.tell_time()
+    for _ in range(20):
+        runs = [NewRun(record.id, submit_trigger(ids.token()), now - SECOND) for _ in range(500)]
+        await store.submit(runs)
+    await store.register(Node(id="node", incarnation="one"), ttl=1_000 * SECOND)
+    with valkey.client() as db:
+        db.config_resetstat()
+        for _ in range(5):
+            got = await store.reserve(Ask("one", ids.leases(200), 200, tasks=frozenset({"call:work"})))
+            assert len(got.armed) == 200
+        commands = db.info("commandstats")
+    looked = sum(commands[name]["calls"] for name in commands if name.startswith("cmdstat_z"))
+    assert looked <= 5 * 30  # however many wait: a bounded number of commands, each over one batch

@@ -1,0 +1,52 @@
+"""What a store's URL says."""
+
+from __future__ import annotations
+
+import pytest
+
+from onthedot.errors import DefinitionError
+from onthedot.stores.opening import has_transactions, open_store
+from onthedot.stores.redis.connections import maker
+from onthedot.stores.redis.url import read_url
+
+
+def test_what_is_not_said_has_its_default():
+    address = read_url("redis://localhost")
+    assert (address.tag, address.connections, address.timeout) == ("{onthedot}", 10, 8.0)
+
+
+def test_our_options_are_taken_out_and_the_others_passed_on():
+    address = read_url("rediss://me:se%40cret@db:6380/2?prefix=shop&connections=4&timeout=2&ssl_cert_reqs=none")
+    assert address.dsn == "rediss://me:se%40cret@db:6380/2?ssl_cert_reqs=none"
+    assert (address.tag, address.connections, address.timeout) == ("{shop}", 4, 2.0)
+    assert "cret" not in address.shown
+
+
+def test_a_user_and_tls_reach_the_library():
+    made = maker(read_url("rediss://me:se%40cret@db:6380/2"))()
+    assert (made.username, made.password, made.db, made.host, made.port) == ("me", "se@cret", 2, "db", 6380)  # type: ignore[attr-defined]
+    assert type(made).__name__ == "SSLConnection"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://", "expected 'redis://host:6379/0'"),
+        ("redis://host?prefix=a{b", "option prefix: expected a name of letters"),
+        ("redis://host?connections=1", "option connections: expected a number from 2"),
+        ("redis://host?timeout=soon", "option timeout: expected a number"),
+    ],
+)
+def test_a_bad_url_is_refused_with_a_reason(url: str, said: str):
+    with pytest.raises(DefinitionError, match=said):
+        read_url(url)
+
+
+async def test_an_unknown_scheme_names_redis():
+    with pytest.raises(DefinitionError, match="did you mean 'redis'"):
+        await open_store("reddis://host/0")
+
+
+@pytest.mark.parametrize("url", ["redis://host/0", "rediss://host/0"])
+def test_there_are_no_transactions(url: str):
+    assert not has_transactions(url)
