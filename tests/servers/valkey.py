@@ -39,7 +39,7 @@ class ValkeyServer:
     def __init__(self, **settings: str) -> None:
         self.folder = running.make_folder("valkey")
         self.port = running.free_port()
-        self.password = secrets.token_hex(8)
+        self.password = settings.get("requirepass") or secrets.token_hex(8)
         self.log = self.folder / "log"
         given = {name.replace("_", "-"): value for name, value in settings.items()}
         self._settings = SETTINGS | {"requirepass": self.password, "dir": str(self.folder)} | given

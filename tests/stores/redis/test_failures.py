@@ -59,7 +59,7 @@ async def test_a_server_that_forgets_keys_is_refused(valkey_server: ValkeyServer
 
 
 def test_an_old_server_is_refused():
-    with pytest.raises(StoreUnusable, match="expected Redis 7 or Valkey, or a later one, got 6.2.14"):
+    with pytest.raises(StoreUnusable, match=r"expected Redis 7 or Valkey, or a later one, got 6\.2\.14"):
         check_server({"redis_version": "6.2.14"}, "redis://host")
 
 
