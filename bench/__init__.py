@@ -5,7 +5,7 @@
     nodes       a scheduler on a store, with a handler that keeps count; what must be true afterwards
     places      where stores are: nowhere, in files, on a PostgreSQL of our own (`server`)
     bare        the loops and timers that ours is held against; bare_postgres
-    drain gated lateness submit history schedules imports herd sizing      one bench each
+    drain gated lateness submit history schedules imports herd sizing failover      one bench each
     drain_postgres submitting_postgres history_postgres schedules_postgres      what is made differently there
     crew        several processes that drain one database; crew_node and attending are their side
     peers       beside others: `make bench-peers`; pgqueuer_node is the other

@@ -11,6 +11,7 @@ import pytest
 
 from onthedot.clock import NEVER
 from onthedot.stores.postgres import PostgresStore, finish, nodes, plan, reserve, runs, submitting, upkeep
+from onthedot.stores.postgres.arrays import numbers, words
 from tests.servers.shared import SharedPostgres
 
 FILL = """
@@ -31,16 +32,17 @@ ANALYZE
 
 IDS = list(range(1, 501))
 LEASES = [f"lease{n}" for n in IDS]
-NONE: list[None] = [None] * 500
-ZEROS = [0] * 500
-VERDICTS = (IDS, LEASES, [""] * 500, [""] * 500, [""] * 500, ZEROS, ZEROS, NONE, ZEROS, NONE, NONE)
+ONES = numbers([1] * 500)
+VERDICTS = (
+    numbers(IDS), words(LEASES), ONES, ONES, ONES, ["succeeded"], ["succeeded"], [""], [0], [0], [None], [None],
+)  # fmt: skip
 
 HOT = {
     "due": (reserve.LIST_DUE_RUNS, (NEVER, ["call:work"], [], 500, ["default"], [1], [0])),
     "ahead": (reserve.LIST_AHEAD, (0, ["call:work"], [], 64, ["default"], [1], [0], 10)),
     "lines": (reserve.LIST_LINES, (["default", "@one"], ["default\n", "@one\n"])),
     "later": (reserve.LIST_LATER, (["default"], [1], 0, 10, "one", ["call:work"], [])),
-    "arm now": (reserve.ARM_NOW, (IDS, LEASES, [1] * 500, "one", 0)),
+    "arm now": (reserve.ARM_NOW, (numbers(IDS), words(LEASES), ONES, "one", 0)),
     "arm": (runs.LOCK_ARMABLE, (IDS,)),
     "finish": (finish.FINISH, VERDICTS),
     "lock": (finish.LOCK_RUNS, (IDS,)),
