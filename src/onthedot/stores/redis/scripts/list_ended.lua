@@ -10,7 +10,7 @@ local states = {}
 for _, state in ipairs(ask.states) do
   states[state] = true
 end
-local page = look('ZREVRANGE', P .. 'ended', offset, offset + PAGE - 1)
+local page = look('ZREVRANGE', index_for('ended', 'ended:'), offset, offset + PAGE - 1)
 fetch('history', ids_of(page))
 for place, name in ipairs(page) do
   local run = find('history', tonumber(name))

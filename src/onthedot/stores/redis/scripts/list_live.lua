@@ -5,7 +5,7 @@
 -- Uses: lines runs shown
 
 local PAGE = 500
-local index, offset, found = P .. 'due', ask.offset, {}
+local index, offset, found = index_for('due', 'job:'), ask.offset, {}
 local states = {}
 for _, state in ipairs(ask.states) do
   states[state] = true

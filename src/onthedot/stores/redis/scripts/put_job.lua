@@ -114,6 +114,7 @@ call('HSET', P .. 'definitions', job.id .. ':' .. job.revision, text(now) .. '\n
 job.definition = nil
 call('HSET', P .. 'names', name, job.id)
 zadd(P .. 'names_in_order', 0, name)
+zadd(P .. 'named:' .. name, job.id, job.id)
 keep('jobs', job.id, job)
 
 -- What it has of parents that stay is kept, unless other runs count now.

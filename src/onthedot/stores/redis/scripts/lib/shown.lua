@@ -51,6 +51,17 @@ local function run_row(run)
   return made
 end
 
+-- Where to look for the runs that a list is to show: of one job, if only one was ever named so; else of all.
+local function index_for(of_all, of_job)
+  if ask.job then
+    local named = look('ZRANGE', P .. 'named:' .. ask.namespace .. '\t' .. ask.job, 0, 1)
+    if #named == 1 then
+      return P .. of_job .. named[1]
+    end
+  end
+  return P .. of_all
+end
+
 -- A lease, with where an earlier attempt has come to.
 local function lease_row(run)
   local revision, value = false, false
