@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ import onthedot as otd
 from onthedot.cli.main import cli
 from tests.outside.attacks import ATTACKS
 
-BENIGN = {"words": "@daily", "run_id": "1", "job": "echo", "name": "default", "shares": "a=1"}
+BENIGN = {"words": "@daily", "run_id": "1", "job": "echo", "name": "default", "shares": "a=1", "program": "shop.py"}
 Leaf = tuple[tuple[str, ...], click.Command]
 
 
@@ -34,8 +35,10 @@ LEAVES = {" ".join(path): command for path, command in leaves(cli)}
 def lines(path: str, command: click.Command, text: str) -> Iterator[list[str]]:
     """Command lines with this text in one place each."""
     taking = [one for one in command.params if not getattr(one, "is_flag", False)]
-    short = ["--for", "100ms"] if path == "up" else []  # or it would stay
+    short = ["--for", "100ms"] if path in ("up", "worker", "server") else []  # or it would stay
     for target in taking:
+        if target.name == "program":
+            continue  # a person names a program of their own to be run: that is what it is for
         given: list[str] = [*path.split(), *short]
         for one in taking:
             value = text if one is target else BENIGN.get(str(one.name), "") if one.required else ""
@@ -46,9 +49,14 @@ def lines(path: str, command: click.Command, text: str) -> Iterator[list[str]]:
         yield given
 
 
+@pytest.fixture
+def program(canary: None) -> None:
+    Path("shop.py").write_text("import onthedot as otd\nsched = otd.Scheduler('sqlite:///onthedot.db')\n")
+
+
 @pytest.fixture(autouse=True)
-async def history(canary: None) -> None:
-    """A database in the folder, with a job and a run that has ended."""
+async def history(program: None) -> None:
+    """A program and a database in the folder, with a job and a run that has ended."""
     sched = otd.Scheduler("sqlite:///onthedot.db")
 
     @sched.job
