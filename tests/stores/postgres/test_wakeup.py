@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncpg
 import psycopg
+import pytest
 
 from onthedot.stores.base import Hint, Node
 from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.postgres.wakeup import Listener
 from tests.servers.postgres import PostgresServer
 
 TTL = 10_000_000
@@ -45,6 +48,25 @@ async def test_what_one_commits_another_hears(stores: list[PostgresStore]):
         await until(heard, "runs")
     await asyncio.sleep(0.05)
     assert mine == ["runs"]  # once: at its commit, and not again by the server
+
+
+async def test_a_connection_in_disorder_is_made_anew(postgres_url: str, monkeypatch: pytest.MonkeyPatch):
+    """asyncpg says that it cannot switch states when an answer comes that nobody waits for, after a freeze."""
+    listen, tries = Listener._listen_once, []
+
+    async def in_disorder(self: Listener, *, missed: bool) -> None:
+        tries.append(missed)
+        if len(tries) == 1:
+            raise asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
+        await listen(self, missed=missed)
+
+    monkeypatch.setattr(Listener, "_listen_once", in_disorder)
+    store = await PostgresStore.open(postgres_url)
+    try:
+        await listening(store)
+        assert tries == [False, True]
+    finally:
+        await store.close()
 
 
 async def test_a_beat_wakes_nobody(stores: list[PostgresStore]):

@@ -14,7 +14,7 @@ import asyncpg
 from onthedot.clock import SECOND, Micros, SystemClock
 from onthedot.errors import StateError, StoreUnavailable
 from onthedot.ids import RandomIds
-from onthedot.stores.postgres.failures import is_broken
+from onthedot.stores.postgres.failures import TROUBLE, is_broken
 from onthedot.stores.postgres.url import Address
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Connections:
             await asyncio.sleep(wait / SECOND)
         try:
             db = await (connect_for_effects if self._effects else connect)(self._address.dsn, self._address)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except TROUBLE:
             self._failures += 1
             longest = min(LONGEST_PAUSE, SECOND // 10 << min(self._failures, 10))
             self._connect_at = self._clock.steady() + round(longest * self._ids.fraction())
@@ -135,7 +135,7 @@ async def end(db: Connection) -> None:
     """Say goodbye, if the server listens."""
     try:
         await db.close(timeout=1.0)
-    except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+    except TROUBLE:
         db.terminate()
 
 

@@ -6,6 +6,13 @@ import asyncpg
 
 from onthedot.errors import StoreUnavailable, StoreUnusable
 
+LOST = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""The connection is gone, or nobody knows what state it is in. The last comes when an answer arrives that nobody
+waits for any more, after a process was frozen for example."""
+
+TROUBLE = (*LOST, asyncpg.PostgresError)
+"""All that a server and the way to it can answer with."""
+
 
 class Contended(Exception):
     """A lock that is asked for out of order is held by somebody: the transaction is undone, and made again."""
@@ -47,9 +54,7 @@ def is_missing_partition(error: Exception) -> bool:
 
 def is_broken(error: BaseException) -> bool:
     """Whether nobody knows what state the connection is in: it is ended, never lent again."""
-    return not isinstance(error, Exception) or isinstance(
-        error, OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError
-    )
+    return not isinstance(error, Exception) or isinstance(error, LOST)
 
 
 def translate(error: Exception, shown: str) -> Exception:
@@ -64,7 +69,7 @@ def translate(error: Exception, shown: str) -> Exception:
         return StoreUnavailable(f"{shown}: expected a lock within some seconds, others had it; ask again")
     if isinstance(error, TimeoutError):
         return StoreUnavailable(f"{shown}: expected an answer in time, got none; look at server and network; ask again")
-    if isinstance(error, OSError | asyncpg.InterfaceError | asyncpg.InternalClientError):
+    if isinstance(error, LOST):
         return StoreUnavailable(
             f"{shown}: expected a server that answers, got {type(error).__name__}: {error}; "
             "look whether it runs and can be reached; ask again"

@@ -8,8 +8,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from contextlib import suppress
 from typing import Any, TypeVar
 
-import asyncpg
-
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.errors import NodeExpired, StateError, StoreUnusable
 from onthedot.ids import RandomIds
@@ -18,7 +16,7 @@ from onthedot.run import Checkpoint
 from onthedot.stores.base import Hint, Hints
 from onthedot.stores.definitions import Unreadable, decode
 from onthedot.stores.postgres.connections import Connection, Connections, begin_statement
-from onthedot.stores.postgres.failures import is_broken, is_missing_partition, may_try_again, translate
+from onthedot.stores.postgres.failures import TROUBLE, is_broken, is_missing_partition, may_try_again, translate
 from onthedot.stores.postgres.schema import check_current, prepare
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.postgres.url import Address
@@ -106,7 +104,7 @@ class Tables:
         """See that the server is there, and its tables up to date. Hints of other processes come on this loop."""
         try:
             await (check_current if self._read_only else prepare)(self.address)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        except TROUBLE as error:
             raise translate(error, self.address.shown) from error
         if self.address.listen_dsn is not None and not self._read_only:
             self.listener = Listener(self.address, self._sender, self.hints)

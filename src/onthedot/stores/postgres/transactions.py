@@ -19,7 +19,7 @@ from onthedot.errors import LeaseLost, OnTheDotError, StateError, StoreUnavailab
 from onthedot.ids import RandomIds
 from onthedot.run import Lease, RunState
 from onthedot.stores.postgres.connections import Connection, Connections, settings_of
-from onthedot.stores.postgres.failures import Contended, translate
+from onthedot.stores.postgres.failures import LOST, TROUBLE, Contended, translate
 from onthedot.stores.postgres.finish import hold, move_runs
 from onthedot.stores.postgres.tables import TRIES, Home, Tables
 from onthedot.stores.postgres.transaction import Transaction
@@ -32,8 +32,6 @@ MARK = "SET LOCAL onthedot.attempt = '{mark}'"  # takes no snapshot: the handler
 READ_MARK = "SELECT current_setting('onthedot.attempt', true)"
 
 T = TypeVar("T")
-
-_LOST = (OSError, TimeoutError, asyncpg.InterfaceError)
 
 
 class PostgresTransaction:
@@ -67,7 +65,7 @@ class PostgresTransaction:
             if isinstance(error, asyncpg.PostgresConnectionError | asyncpg.OperatorInterventionError):
                 raise self._is_unknown(error) from error
             raise
-        except _LOST as error:
+        except LOST as error:
             await self._end(error)
             raise self._is_unknown(error) from error
         if not self._answer:
@@ -141,7 +139,7 @@ class PostgresTransaction:
             return
         try:
             await self._in_time(self._outer.rollback())
-        except (asyncpg.PostgresError, *_LOST) as error:
+        except TROUBLE as error:
             await self._end(error)
             return
         await self._end(None)
@@ -154,7 +152,7 @@ class PostgresTransaction:
         if error is None and not doubt:
             try:
                 await self.connection.reset(timeout=self._store.address.timeout)
-            except (asyncpg.PostgresError, *_LOST) as second:
+            except TROUBLE as second:
                 error = second
         self._home.effects.give_back(self.connection, error, doubt=doubt or error is not None)
 
@@ -179,7 +177,7 @@ class PostgresTransactions:
             except BaseException as error:
                 pool.give_back(db, error)
                 raise
-        except (asyncpg.PostgresError, *_LOST) as error:
+        except TROUBLE as error:
             raise translate(error, self._store.address.shown) from error
         return PostgresTransaction(self._store, home, db, outer, lease)
 

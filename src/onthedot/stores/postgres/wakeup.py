@@ -13,13 +13,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import get_args
 
-import asyncpg
-
 from onthedot.clock import SystemClock
 from onthedot.errors import StateError, StoreError
 from onthedot.ids import RandomIds
 from onthedot.stores.hints import Hint, HintKind, Hints
 from onthedot.stores.postgres.connections import Connections, connect
+from onthedot.stores.postgres.failures import TROUBLE
 from onthedot.stores.postgres.url import Address
 
 KINDS: tuple[HintKind, ...] = get_args(HintKind)
@@ -33,7 +32,7 @@ ALIVE_EVERY = 5.0
 # A hint may be lost: nobody waits until it is on the disk.
 NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
-_TROUBLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, StoreError, StateError)
+_TROUBLE = (*TROUBLE, StoreError, StateError)
 
 
 def channel_of(address: Address) -> str:
