@@ -4,8 +4,8 @@
 -- ARGV[1]  the question, as JSON; `now` in it is a test that turns the crank, `me` who asks, `writes` that it may
 -- returns  {now, hints as kind, instant, kind, instant …, answer, the number of this write or 0}
 --
--- Numbers are doubles: instants in microseconds stay below 2^53 and are exact. `..` and tostring are not (14 digits):
--- an instant becomes text by `text` only.
+-- Numbers are doubles: instants in microseconds are exact below 2^53, which is in the year 2255, and whole seconds far
+-- beyond. `..` and tostring are not (14 digits): an instant becomes text by `text` only.
 local call = redis.call
 local P = KEYS[1] .. ':'
 local ask = cjson.decode(ARGV[1])

@@ -4,6 +4,8 @@
 -- waited          those keys at which somebody waits, and the largest capacity that anyone there goes by
 -- at_gates        the runs that hold a gate or wait at one
 
+local PAGE = 16 -- of those who wait: thousands may, and mostly one is wanted
+
 local function note_gates(run)
   if run.blocked or (run.gates and #run.gates > 0) then
     sadd(P .. 'at_gates', run.id)
@@ -73,18 +75,24 @@ local function pass_on(key)
   if held >= widest then
     return 0
   end
-  for _, heir in ipairs(waiters(key)) do
-    if held >= widest then
+  local aside = 0 -- those whose own capacity leaves no room
+  while held < widest do
+    local page = runs_behind(look('ZRANGE', P .. 'waiting:' .. key, aside, aside + PAGE - 1))
+    if #page == 0 then
       break
     end
-    local gate = heir.blocked
-    if gate and gate.key == key and held < gate.capacity then
-      unblock(heir)
-      take_gate(heir, gate)
-      heir.reason = nil
-      wait(heir, heir.due)
-      hint('runs', heir.due)
-      held, passed = held + 1, passed + 1
+    for _, heir in ipairs(page) do
+      local gate = heir.blocked
+      if held >= widest or held >= gate.capacity then
+        aside = aside + 1
+      else
+        unblock(heir)
+        take_gate(heir, gate)
+        heir.reason = nil
+        wait(heir, heir.due)
+        hint('runs', heir.due)
+        held, passed = held + 1, passed + 1
+      end
     end
   end
   return passed

@@ -4,13 +4,20 @@
 
 -- A run of the same job that is due before this one, and has not begun: it is first at their gate.
 local function earlier_run(run)
-  local best
-  for _, other in ipairs(runs_behind(look('ZRANGEBYSCORE', P .. 'job:' .. run.job, '-inf', '(' .. text(run.due)))) do
-    if not best and other.target == run.target and other.state ~= 'running' then
-      best = other.id
+  local offset = 0
+  while true do
+    local index, before = P .. 'job:' .. run.job, '(' .. text(run.due)
+    local page = runs_behind(look('ZRANGEBYSCORE', index, '-inf', before, 'LIMIT', offset, PAGE))
+    for _, other in ipairs(page) do
+      if other.target == run.target and other.state ~= 'running' then
+        return other.id
+      end
     end
+    if #page < PAGE then
+      return nil
+    end
+    offset = offset + PAGE
   end
-  return best
 end
 
 -- A slot that waits at a gate, or was granted an instant, is not missed. An expiry that somebody asked for counts

@@ -1,0 +1,111 @@
+"""Several nodes at once, each with connections of its own: every run is given to one of them, every gate is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+
+from onthedot.clock import SECOND
+from onthedot.ids import SeededIds
+from onthedot.job import Call, Every, Job, JobRecord
+from onthedot.policies import Limit
+from onthedot.run import Armed, Gate, GateAsk, Lease, NewRun, OnBusy, RunState, submit_trigger
+from onthedot.stores.base import Ask, Node, Slot, Window
+from onthedot.stores.redis import RedisStore
+from onthedot.verdict import Finish, OutcomeKind, Verdict
+from tests.servers.valkey import ValkeyServer
+
+TTL = 1_000 * SECOND
+SUCCESS = Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED)
+
+
+async def put(store: RedisStore, **options: object) -> JobRecord:
+    return (await store.put_job(Job(name="job", task=Call(handler="work"), **options))).record  # type: ignore[arg-type]
+
+
+async def work(store: RedisStore, number: int, took: Counter[int]) -> None:
+    """Reserve and finish until nothing is left."""
+    ids, name = SeededIds(number), f"node{number}"
+    await store.register(Node(id=name, incarnation=name), ttl=TTL)
+    while True:
+        got = await store.reserve(Ask(name, ids.leases(7), 7, tasks=frozenset({"call:work"})))
+        if not got.armed:
+            return
+        took.update(lease.run_id for lease in got.armed)
+        assert all(await store.finish([Finish(lease, SUCCESS, 1, 2) for lease in got.armed]))
+
+
+async def test_every_run_is_taken_once(stores: list[RedisStore]):
+    record, ids, took = await put(stores[0]), SeededIds(1), Counter[int]()
+    runs = await stores[0].submit([NewRun(record.id, submit_trigger(ids.token()), 0) for _ in range(300)])
+    await asyncio.gather(*(work(store, number, took) for number, store in enumerate(stores)))
+    assert took == Counter(runs)
+
+
+async def test_a_key_is_one_run_whoever_submits_it(stores: list[RedisStore]):
+    record = await put(stores[0])
+    asked = [
+        store.submit([NewRun(record.id, submit_trigger(f"{number}-{place}"), 0, key="order 1")])
+        for number in range(10)
+        for place, store in enumerate(stores)
+    ]
+    assert len({run_id for [run_id] in await asyncio.gather(*asked)}) == 1
+
+
+async def test_one_of_many_edits_of_a_revision_wins(stores: list[RedisStore]):
+    record = await put(stores[0])
+    edits = [
+        store.put_job(Job(name="job", task=Call(handler=f"work{number}")), expected=record.revision)
+        for number, store in enumerate(stores)
+    ]
+    done = await asyncio.gather(*edits, return_exceptions=True)
+    assert sorted(type(one).__name__ for one in done) == ["PutJob", *["RevisionConflict"] * 3]
+
+
+async def test_a_slot_is_planned_once_whoever_plans_it(stores: list[RedisStore]):
+    """Of several who have read the same watermark one is accepted, under one term."""
+    now = await stores[0].tell_time()
+    job = Job(name="job", task=Call(handler="work"), schedules=(Every(interval=timedelta(seconds=10), id="s"),))
+    record = (await stores[0].put_job(job, [Window("s", now, now, now + SECOND)])).record
+    await stores[0].register(Node(id="node", incarnation="one"), ttl=TTL)
+    term = await stores[0].campaign("one", ttl=TTL)
+    assert term is not None
+    [seen] = await stores[0].schedules_of(record.id)
+    window = Window("s", now, now + SECOND, now + 11 * SECOND, slots=[Slot(now + SECOND, None)])
+    said = await asyncio.gather(*(store.plan(term, [(seen, window)]) for store in stores for _ in range(3)))
+    assert Counter(one for [one] in said) == {True: 1, False: 11}
+    assert len(await stores[0].list_runs()) == 1
+
+
+async def hold_all(store: RedisStore, count: int) -> list[Lease]:
+    await store.register(Node(id="node", incarnation="one"), ttl=TTL)
+    return (await store.reserve(Ask("one", SeededIds(9).leases(count), count, tasks=frozenset({"call:work"})))).held
+
+
+async def test_a_limit_lets_no_more_in_than_it_says(stores: list[RedisStore]):
+    record, ids = await put(stores[0], concurrency=Limit(3)), SeededIds(1)
+    await stores[0].submit([NewRun(record.id, submit_trigger(ids.token()), 0) for _ in range(40)])
+    leases = await hold_all(stores[0], 40)
+    asked = GateAsk((Gate("limit", 3),), OnBusy("wait"))
+    answers = await asyncio.gather(
+        *(stores[place % 4].arm([lease], gates={lease.lease_id: asked}) for place, lease in enumerate(leases))
+    )
+    assert Counter(type(one).__name__ for [one] in answers) == {"Armed": 3, "Blocked": 37}
+    running = [lease for lease, [one] in zip(leases, answers, strict=True) if isinstance(one, Armed)]
+    assert await stores[1].finish([Finish(running[0], SUCCESS, 1, 2)]) == [True]
+    ready = await stores[2].reserve(Ask("one", SeededIds(8).leases(40), 40, tasks=frozenset({"call:work"})))
+    assert len(ready.held) == 1  # the gate has passed to one of those who waited
+
+
+async def test_who_leaves_a_gate_does_not_look_at_all_who_wait(store: RedisStore, valkey: ValkeyServer):
+    record, ids = await put(store, concurrency=Limit(1)), SeededIds(1)
+    await store.submit([NewRun(record.id, submit_trigger(ids.token()), 0) for _ in range(500)])
+    leases = await hold_all(store, 500)
+    asked = GateAsk((Gate("limit", 1),), OnBusy("wait"))
+    await store.arm(leases, gates={lease.lease_id: asked for lease in leases})
+    with valkey.client() as db:
+        db.config_resetstat()
+        assert await store.finish([Finish(leases[0], SUCCESS, 1, 2)]) == [True]
+        commands = db.info("commandstats")
+    assert sum(command["calls"] for command in commands.values()) < 60
