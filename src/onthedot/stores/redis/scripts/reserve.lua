@@ -11,6 +11,7 @@ local MOST_LOOKED_AT = 5000 -- of what this worker cannot take: a script must en
 check_lease(ask.incarnation)
 local node = find('nodes', ask.incarnation)
 local armed, held, look_again = {}, {}, nil
+local seats, extra, ahead = ask.seats, ask.extra, ask.ahead
 if ask.number < (node.void_below or 0) or node.draining then
   return {leases_and_jobs(armed), leases_and_jobs(held), false}
 end
@@ -94,7 +95,8 @@ end
 
 -- ── one run after the other ────────────────────────────────────────────────────────────────────────────────
 
-local PAGE = math.max(16, math.min(#ask.lease_ids + 1, 200))
+local PAGE = math.max(16, math.min(#ask.lease_ids + 1, 501)) -- one more: what is left tells when to look again
+local AT_ONCE = 32 -- of a page, so many runs are read together: of several lines each may give only a few
 
 -- Read on, behind those that were seen: of these only the passed over are still there.
 local function next_page(line)
@@ -109,14 +111,20 @@ local function next_page(line)
     end
   end
   local found = look('ZRANGEBYSCORE', P .. line.key, from, '+inf', 'WITHSCORES', 'LIMIT', stayed, PAGE)
-  local members = {}
   line.page, line.place = {}, 1
   for place = 1, #found, 2 do
-    members[#members + 1] = found[place]
+    line.page[#line.page + 1] = {id = tonumber(found[place]), score = tonumber(found[place + 1])}
   end
-  fetch('runs', ids_of(members))
-  for place, one in ipairs(members) do
-    line.page[place] = {run = find('runs', tonumber(one)), score = tonumber(found[2 * place])}
+end
+
+local function read_runs(line)
+  local ids = {}
+  for place = line.place, math.min(line.place + AT_ONCE - 1, #line.page) do
+    ids[#ids + 1] = line.page[place].id
+  end
+  fetch('runs', ids)
+  for place = line.place, line.place + #ids - 1 do
+    line.page[place].run = find('runs', line.page[place].id)
   end
 end
 
@@ -129,6 +137,9 @@ local function head_of(line)
     local entry = line.page[line.place]
     if not entry then
       return nil
+    end
+    if not entry.run then
+      read_runs(line)
     end
     local run = entry.run
     if not line.seen[run.id] and run.line == line.key and not (line.ranked and run.ready > now) then
@@ -201,6 +212,22 @@ local function look_later(run, lead)
   look_again = look_again and math.min(look_again, free_at) or free_at
 end
 
+-- No seat is left: whether so much is due that there is no use in looking for what comes later.
+local counted
+local function is_full(lines)
+  if ahead == 0 then
+    return true
+  end
+  if not counted then
+    counted = 0
+    for _, line in ipairs(lines) do
+      local key = P .. line.key
+      counted = counted + (line.ranked and look('ZCARD', key) or look('ZCOUNT', key, '-inf', now))
+    end
+  end
+  return counted >= #ask.lease_ids
+end
+
 local used = 0
 local function take(run, at_once)
   used = used + 1
@@ -224,7 +251,6 @@ for _, line in ipairs(lines) do
   line.seen = {}
 end
 
-local seats, extra, ahead = ask.seats, ask.extra, ask.ahead
 local passed, looked = 0, 0
 while looked < MOST_LOOKED_AT do
   local run = next_run(lines)
@@ -248,7 +274,7 @@ while looked < MOST_LOOKED_AT do
     passed, looked = passed + 1, looked + 1
     local lead = ahead > 0 and ask.horizon or 0
     look_later(run, lead)
-    if due and passed >= #ask.lease_ids then
+    if due and (passed >= #ask.lease_ids or (seats == 0 and extra == 0 and is_full(lines))) then
       break
     end
     if not due and look_again and run.ready - lead >= look_again then

@@ -60,6 +60,17 @@ local function is_slot(trigger)
   return starts_with(trigger, 'schedule:')
 end
 
+-- An id or a name as text. The same ids come again and again, and making text of a number is slow.
+local names = {}
+local function name_of(id)
+  local made = names[id]
+  if not made then
+    made = tostring(id)
+    names[id] = made
+  end
+  return made
+end
+
 -- ── indexes ────────────────────────────────────────────────────────────────────────────────────────────────
 -- Sorted sets and sets are written together, a command for each key instead of one for each run: before one of them is
 -- read (`look`), and at the end.
@@ -71,7 +82,7 @@ local function note(indexes, key, name, value)
     index = {}
     indexes[key] = index
   end
-  index[tostring(name)] = value
+  index[name_of(name)] = value
   is_behind = true
 end
 
@@ -154,7 +165,7 @@ local function rows_of(name)
 end
 
 local function find(name, field)
-  field = tostring(field)
+  field = name_of(field)
   local rows = rows_of(name)
   local known = rows.known[field]
   if known == nil then
@@ -169,7 +180,7 @@ end
 local function fetch(name, fields)
   local rows, missing = rows_of(name), {}
   for _, field in ipairs(fields) do
-    field = tostring(field)
+    field = name_of(field)
     if rows.known[field] == nil then
       missing[#missing + 1] = field
     end
@@ -185,7 +196,7 @@ local function fetch(name, fields)
 end
 
 local function keep(name, field, record)
-  field = tostring(field)
+  field = name_of(field)
   local rows = rows_of(name)
   rows.known[field] = record
   rows.changed[field] = true

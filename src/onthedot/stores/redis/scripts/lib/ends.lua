@@ -27,7 +27,8 @@ local function follow(job, run_id, state, ended)
   if childless[job.id] or not COUNTS.either[state] then
     return
   end
-  local children = look('ZRANGE', P .. 'children:' .. job.namespace .. '\t' .. job.name, 0, -1)
+  -- Read past what is still to be written: who ends runs does not change who follows whom.
+  local children = call('ZRANGE', P .. 'children:' .. job.namespace .. '\t' .. job.name, 0, -1)
   if #children == 0 then
     childless[job.id] = true
   end
