@@ -1,0 +1,41 @@
+"""The Valkey of the tests: it starts, keeps what a kill leaves, falls silent, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from tests.servers import running
+from tests.servers.valkey import ValkeyServer
+
+
+def test_what_was_written_survives_a_kill(valkey_server: ValkeyServer):
+    with valkey_server.client() as db:
+        db.set("key", "value")
+        first = db.info("server")["run_id"]
+    valkey_server.restart_immediately()
+    with valkey_server.client() as db:
+        assert db.get("key") == "value"
+        assert db.info("server")["run_id"] != first
+
+
+def test_a_paused_server_answers_nobody_and_goes_on(valkey_server: ValkeyServer):
+    valkey_server.pause()
+    with redis.Redis(port=valkey_server.port, password=valkey_server.password, socket_timeout=0.1) as db:
+        with pytest.raises(redis.TimeoutError):
+            db.ping()
+        valkey_server.resume()
+        assert db.ping()
+
+
+def test_nothing_is_left_of_it():
+    with ValkeyServer() as server:
+        pid, folder = server.pid, server.folder
+        assert server.aof.exists()
+    assert running.state_of(pid) == ""
+    assert not folder.exists()
+
+
+def test_nobody_gets_in_without_the_password(valkey: ValkeyServer):
+    with redis.Redis(port=valkey.port) as db, pytest.raises(redis.AuthenticationError):
+        db.ping()
