@@ -47,7 +47,7 @@ Call = Callable[..., Result]
         (["jobs", "--store", "memory:"], "expected one that other processes can read, got 'memory:'"),
         (
             ["jobs", "--store", "mysql://x"],
-            "store URL: expected 'memory:', 'sqlite:///file.db' or 'postgresql://host/database', got 'mysql://x'",
+            "store URL: expected 'memory:', 'sqlite:///file.db', 'postgresql://host/database' or 'redis://host/0', got ",
         ),
         (["jobs", "--store", "sqlite://gone.db"], "store URL: expected 'sqlite:///file.db'"),
         (["jobs", "--store", "memory:", "--db", "x.db"], "expected --store or --db, got both"),

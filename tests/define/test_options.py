@@ -155,7 +155,7 @@ async def test_a_submit_is_checked_before_it_is_stored():
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("mysql://x", "or 'postgresql://host/database', got 'mysql://x'"),
+        ("mysql://x", "or 'redis://host/0', got 'mysql://x'"),
         ("postgres://x?pooler=some", "option pooler: expected 'none' or 'transaction'"),
         ("sqlit:///x.db", "did you mean 'sqlite'?"),
         ("sqlite://x.db", "expected 'sqlite:///file.db'"),
