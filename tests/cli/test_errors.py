@@ -47,7 +47,7 @@ Call = Callable[..., Result]
         (["jobs", "--store", "memory:"], "expected one that other processes can read, got 'memory:'"),
         (
             ["jobs", "--store", "mysql://x"],
-            "store URL: expected 'memory:', 'sqlite:///file.db', 'postgresql://host/database' or 'redis://host/0', got ",
+            "store URL: expected 'memory:', 'sqlite:///file.db', 'postgresql://host/database' or 'redis://host/0', ",
         ),
         (["jobs", "--store", "sqlite://gone.db"], "store URL: expected 'sqlite:///file.db'"),
         (["jobs", "--store", "memory:", "--db", "x.db"], "expected --store or --db, got both"),
@@ -68,7 +68,7 @@ Call = Callable[..., Result]
             "expected letters, digits, '_', '-', '.' or ':', at most 100 of them, got 'a\\nb'",
         ),
         (["up", "--sets", "3"], "--seats"),
-        (["up", "extra"], "unexpected extra argument"),
+        (["up", "app.py", "extra"], "unexpected extra argument"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
