@@ -49,6 +49,14 @@ def test_a_dry_run_tells_how_many_and_from_when_to_when(call: Call, database: Pa
     assert runs_of(database, "report") == []
 
 
+def test_a_range_may_be_said_by_how_long_ago(call: Call, database: Path, only: list[str]):
+    told = call("backfill", "report", "--from", "-8d", "--to", "-1d", *only, "--dry-run", "--db", database)
+    assert told.exit_code == 0
+    assert told.output.startswith("report: 7 slots from ")
+    wrong = call("backfill", "report", "--from", "-8 moons", *only, "--dry-run", "--db", database)
+    assert (wrong.exit_code, "--from: expected a length of time" in wrong.stderr) == (2, True)
+
+
 def test_one_run_for_each_slot_however_often_it_is_asked_for(call: Call, database: Path, only: list[str]):
     done = call("backfill", "report", *WEEK, *only, "--db", database)
     assert (done.exit_code, done.output) == (0, f"{DAILY}, 7 new runs\n")

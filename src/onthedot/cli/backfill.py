@@ -12,6 +12,7 @@ from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_store
 
 if TYPE_CHECKING:
+    from onthedot.clock import Micros
     from onthedot.events import Event
     from onthedot.job import JobRecord
     from onthedot.plan.backfill import Asked, Backfill
@@ -53,12 +54,13 @@ def command(
     """Make one run for each slot of JOB from --from on and up to --to, whether it ran in its own time or not. The runs
     are due at once, the oldest first; asked for again, they are the same runs.
 
-    WHEN is an instant with an offset, or a local time of the job's schedule. See first with --dry-run.
+    WHEN is an instant with an offset, a local time of the job's schedule, or how long ago. See first with --dry-run.
 
     \b
     Examples:
       onthedot backfill nightly_report --from 2026-01-01 --to 2026-02-01 --dry-run
       onthedot backfill nightly_report --from 2026-01-01T02:30+01:00 --to 2026-01-08T00:00Z
+      onthedot backfill minute_report --from -2h --dry-run
       onthedot backfill nightly_report --from 2026-01-01 --to 2026-02-01 --yes --json
     """
     from onthedot.cli.writing import write_store
@@ -94,12 +96,23 @@ async def _backfill(
 
     clock = await clock_of(store, SystemClock())
     record = await find_job(store, job, namespace=namespace)
-    if not asked.end:
-        asked = asked._replace(end=to_datetime(clock.now()))
+    now = clock.now()
+    end = _when(asked.end, now, "end") if asked.end else to_datetime(now)
+    asked = asked._replace(start=_when(asked.start, now, "start"), end=end)
     if ask:
         _confirm(await backfill(store, record, asked, dry_run=True, clock=clock, events=Events()))
     events = Events([_tell] if sys.stderr.isatty() else [])
     return record, await backfill(store, record, asked, dry_run=dry_run, clock=clock, events=events)
+
+
+def _when(given: Any, now: Micros, what: str) -> Any:
+    """A length of time ago, such as -2h, is an instant; anything else is read as the schedule's own time."""
+    from onthedot.clock import to_datetime
+    from onthedot.duration import micros, parse_duration
+
+    if not isinstance(given, str) or not given.startswith("-"):
+        return given
+    return to_datetime(now - micros(parse_duration(given[1:], what=what)))
 
 
 def _confirm(preview: Backfill) -> None:
