@@ -9,7 +9,7 @@ from onthedot.job import slot_args
 from onthedot.run import BACKFILL_PREFIX, RunState, schedule_of
 from onthedot.schedules import schedule_id
 from onthedot.testing.checker.history import Event
-from onthedot.testing.checker.model import History
+from onthedot.testing.checker.model import History, is_step
 
 Finding = tuple[int, str]
 
@@ -17,16 +17,18 @@ MEASURING_ERROR = 50_000  # µs: how far the witness's clock may be from the sto
 
 
 def s3_never_early(history: History) -> Iterator[Finding]:
-    """User code starts at or after the due instant, by the store's clock: as it goes, or, if it was set meanwhile, as
-    it went when the attempt was armed, for its node may not have heard of it."""
+    """User code starts at or after the due instant, by the store's clock: as it goes, or, if it was set within a
+    node's lease, as it went before, for a node may not have heard of it."""
+    steps = [event for event in history.by["nemesis"] if is_step(event)]
     for run in history.runs.values():
-        arms = {event["attempt"]: event for event in run.events if event["ev"] == "arm"}
+        due = {event["attempt"]: event["due"] for event in run.events if event["ev"] == "arm"}
         for start in run.starts:
-            arm = arms.get(start["attempt"])
             now = start["t_store"]
-            if arm is not None and history.stepped:
-                now = max(now, arm["t_store"] + start["t_mono"] - arm["t_mono"])
-            early = (start["slot"] if arm is None else arm["due"]) - now
+            for step in steps:
+                since = start["t_mono"] - step["t_mono"]
+                if 0 <= since <= history.settings["node_ttl"]:
+                    now = max(now, step["t_store"] + since)
+            early = due.get(start["attempt"], start["slot"]) - now
             if early > MEASURING_ERROR:
                 yield start["seq"], f"attempt {start['attempt']} of run {run.id} started {early} µs early"
 
