@@ -11,7 +11,7 @@ from pathlib import Path
 from click.testing import Result
 
 from onthedot.cli import processes
-from onthedot.cli.store import _without_password
+from onthedot.cli.options import shown_url
 
 Call = Callable[..., Result]
 
@@ -73,8 +73,9 @@ def test_check_names_what_is_wrong(call: Call, cluster: Path, stand):
 
 
 def test_a_password_is_not_shown():
-    assert _without_password("postgresql://ann:secret@db:5432/shop") == "postgresql://ann:…@db:5432/shop"
-    assert _without_password("postgresql://ann@db/shop") == "postgresql://ann@db/shop"
+    assert shown_url("postgresql://ann:secret@db:5432/shop") == "postgresql://ann:…@db:5432/shop"
+    assert shown_url("postgresql://ann:a@b:c@db/shop") == "postgresql://ann:…@db/shop"
+    assert shown_url("postgresql://ann@db/shop") == "postgresql://ann@db/shop"
 
 
 def test_the_worst_exit_code_counts():

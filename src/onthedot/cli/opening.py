@@ -10,6 +10,7 @@ from typing import Any
 
 import onthedot
 from onthedot.cli.found import Found
+from onthedot.cli.options import shown_url
 from onthedot.cli.table import table
 from onthedot.cli.words import in_words, local_time, relative, zone_of
 from onthedot.clock import Micros
@@ -84,7 +85,8 @@ class Opening:
     def _store(self) -> str:
         path = sqlite_path(self.url)
         if path is None:
-            return f"{self.url} (gone when this process ends)"
+            gone = " (gone when this process ends)" if self.url.startswith("memory:") else ""
+            return f"{plain(shown_url(self.url))}{gone}"
         return f"{plain(str(Path.cwd() / path))}{'' if self.found else ' (new)'}"
 
     def _role(self) -> str:
@@ -130,7 +132,7 @@ class Opening:
                 "event": "Opening",
                 "at": iso(self.now),
                 "version": onthedot.__version__,
-                "store": self.url,
+                "store": shown_url(self.url),
                 "node_id": self.node_id,
                 "leads": self.term is not None,
                 "found": None if self.found is None else self.found.as_json(),

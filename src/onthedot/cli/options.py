@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -55,3 +56,12 @@ def store_url(store: str | None, db: str | None) -> str:
     if db == "":
         raise click.UsageError("--db: expected the name of a file, got ''")
     return f"sqlite:///{db}" if db is not None else store or DEFAULT_STORE
+
+
+def shown_url(url: str) -> str:
+    """A store's URL as it may be shown: without the password.
+
+    >>> shown_url("postgresql://ann:secret@db:5432/shop")
+    'postgresql://ann:…@db:5432/shop'
+    """
+    return re.sub(r"(//[^/@:]*):[^/]*@", r"\1:…@", url)

@@ -10,7 +10,7 @@ import click
 
 from onthedot.cli.errors import Command
 from onthedot.cli.groups import Group
-from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.cli.options import shown_url, store_url, with_debug, with_json, with_store
 
 if TYPE_CHECKING:
     from onthedot.stores.base import Store
@@ -50,10 +50,10 @@ def migrate(store: str | None, db: str | None, as_json: bool) -> None:
     _refuse_memory(url)
     change = asyncio.run(_migrate(url))
     if as_json:
-        click.echo(json.dumps({"store": _without_password(url), "change": change}, indent=2))
+        click.echo(json.dumps({"store": shown_url(url), "change": change}, indent=2))
     else:
         words = {"none": "is up to date", "migrated": "was brought up to date", "made": "was made"}
-        click.echo(f"{plain(_without_password(url))} {words[change]}")
+        click.echo(f"{plain(shown_url(url))} {words[change]}")
 
 
 async def _migrate(url: str) -> str:
@@ -92,9 +92,9 @@ def check(store: str | None, db: str | None, as_json: bool) -> None:
     url = store_url(store, db)
     found = read_store(url, _check)
     if as_json:
-        click.echo(json.dumps({"store": _without_password(url)} | asdict(found), indent=2))
+        click.echo(json.dumps({"store": shown_url(url)} | asdict(found), indent=2))
     else:
-        _echo(_without_password(url), found)
+        _echo(shown_url(url), found)
     if found.problems:
         click.get_current_context().exit(1)
 
@@ -168,10 +168,3 @@ def _echo(url: str, found: Checked) -> None:
 def _refuse_memory(url: str) -> None:
     if url.startswith("memory:"):
         raise click.UsageError("store: expected one that outlives this command, got 'memory:'; use sqlite:///FILE")
-
-
-def _without_password(url: str) -> str:
-    """As it may be shown."""
-    import re
-
-    return re.sub(r"(//[^/@:]*):[^/@]*@", r"\1:…@", url)
