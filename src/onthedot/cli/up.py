@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from onthedot.cli.errors import BROKEN, CUT_SHORT, Command, Failure
-from onthedot.cli.options import read_length, with_debug, with_json, with_store
+from onthedot.cli.options import read_length, shown_url, with_debug, with_json, with_store
 
 if TYPE_CHECKING:
     from onthedot.cli.outbox import Outbox, Printer
@@ -197,7 +197,7 @@ def _view(scheduler: Scheduler, url: str) -> View:
     from onthedot.stores.opening import sqlite_path
 
     settings, jobs = scheduler.settings, tuple(scheduler.jobs.values())
-    store = str(sqlite_path(url) or re.sub("//[^@/]*@", "//", url))  # nobody's password on a screen
+    store = str(sqlite_path(url) or shown_url(url))
     return View(store=store, jobs=jobs, seats=settings.seats, grace=settings.grace, now=SystemClock().now())
 
 
