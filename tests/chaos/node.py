@@ -38,12 +38,13 @@ class Orders:
     deep: int = 2  # jobs that take a while
     deep_seconds: float = 1.5
     careful: int = 2  # jobs that must not be executed twice
+    ahead: int = 512  # how many runs a node holds before their instants: with room for all, one may take them all
     errands: float = 0.1  # seconds between two submits; 0: none
     clock_ahead: float = 0.0  # seconds that this node's clock is wrong by
 
     def settings(self) -> Settings:
         """Production's, with leases of the given length and what hangs on them; and room for everything at once."""
-        given = Settings(node_id=self.name, roles=tuple(self.roles), seats=512, ahead=512)
+        given = Settings(node_id=self.name, roles=tuple(self.roles), seats=512, ahead=self.ahead)
         given = given.with_leases(round(self.lease * SECOND))
         lookahead = max(3 * SECOND, 3 * given.term_ttl)
         return replace(given, lookahead=lookahead, plan_every=lookahead // 6, expire_every=SECOND // 2)

@@ -15,7 +15,7 @@ from tests.servers.postgres import PostgresServer, name_of
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 LEASE = 3.0
-ORDERS = unnamed(lease=LEASE, ticks=20)
+ORDERS = unnamed(lease=LEASE, ticks=20, ahead=6)  # so that each of three gets some
 LONG, SHORT = LEASE + 3, 2.0  # seconds: beyond the lease; less than it
 OUTAGES: dict[str, tuple[Callable[[Proxy], None], float]] = {
     "cut": (Proxy.cut, LONG),

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 async def test_wrong_clocks_make_nobody_early_or_late(postgres_server: PostgresServer, tmp_path: Path):
-    with cluster(postgres_server.create_database(), tmp_path, unnamed(lease=3.0, ticks=20)) as nodes:
+    with cluster(postgres_server.create_database(), tmp_path, unnamed(lease=3.0, ticks=20, ahead=6)) as nodes:
         scenarios.set_clocks_wrong(nodes, minutes=5, seconds=6)
         evidence = await nodes.evidence(nodes.settle())
         verdicts.check_all(evidence)

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 async def test_what_was_acknowledged_survives_restarts_of_the_server(postgres_server: PostgresServer, tmp_path: Path):
-    orders = unnamed(lease=6.0, ticks=20, errands=0.02)
+    orders = unnamed(lease=6.0, ticks=20, ahead=6, errands=0.02)
     with cluster(postgres_server.create_database(), tmp_path, orders) as nodes:
         scenarios.restart_the_server(nodes, postgres_server, calm=2, times=3)
         evidence = await nodes.evidence(nodes.settle())
@@ -24,7 +24,7 @@ async def test_what_was_acknowledged_survives_restarts_of_the_server(postgres_se
 
 
 async def test_a_server_that_falls_silent_for_longer_than_a_lease(postgres_server: PostgresServer, tmp_path: Path):
-    orders = unnamed(lease=3.0, ticks=20)
+    orders = unnamed(lease=3.0, ticks=20, ahead=6)
     with cluster(postgres_server.create_database() + "?timeout=1", tmp_path, orders) as nodes:
         scenarios.pause_the_server(nodes, postgres_server, calm=2, seconds=5)
         evidence = await nodes.evidence(nodes.settle())
@@ -33,7 +33,7 @@ async def test_a_server_that_falls_silent_for_longer_than_a_lease(postgres_serve
 
 async def test_what_was_acknowledged_survives_kills_of_redis(valkey_server: ValkeyServer, tmp_path: Path):
     """Its append-only file has it all when only the process dies."""
-    orders = unnamed(lease=6.0, ticks=20, errands=0.02)
+    orders = unnamed(lease=6.0, ticks=20, ahead=6, errands=0.02)
     with cluster(valkey_server.url(), tmp_path, orders) as nodes:
         scenarios.restart_the_server(nodes, valkey_server, calm=2, times=3)
         evidence = await nodes.evidence(nodes.settle())
@@ -42,7 +42,7 @@ async def test_what_was_acknowledged_survives_kills_of_redis(valkey_server: Valk
 
 
 async def test_a_redis_that_falls_silent_for_longer_than_a_lease(valkey_server: ValkeyServer, tmp_path: Path):
-    orders = unnamed(lease=3.0, ticks=20)
+    orders = unnamed(lease=3.0, ticks=20, ahead=6)
     with cluster(valkey_server.url() + "?timeout=1", tmp_path, orders) as nodes:
         scenarios.pause_the_server(nodes, valkey_server, calm=2, seconds=5)
         evidence = await nodes.evidence(nodes.settle())
