@@ -18,6 +18,7 @@ from onthedot.cluster.leadership import Leadership
 from onthedot.cluster.members import Membership
 from onthedot.cluster.offset import StoreClock
 from onthedot.cluster.probing import Probing
+from onthedot.cluster.timekeeping import Timekeeping
 from onthedot.errors import StoreUnavailable
 from onthedot.events import DrainBegun, Events, JobPut, NodeLeft, StoreTrouble
 from onthedot.ids import Ids
@@ -86,6 +87,7 @@ class Engine:
         services: list[Service] = [
             self._membership,
             SelfFencing(self._membership, self.clock, self.events, worker.cut_off),
+            Timekeeping(self.store, self._membership, self.clock, self._settings),
             self._leadership,
             self._planner,
             assigner,

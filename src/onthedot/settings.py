@@ -70,6 +70,8 @@ class Settings:
     term_ttl: Micros = 10 * SECOND
     renew_every: Micros = 3 * SECOND
     """The planner's term, and how often it is renewed."""
+    clock_every: Micros = 1 * SECOND
+    """How often a node asks a store elsewhere for its time; what it cannot know of it, it waits before each start."""
     reap_every: Micros = 2 * SECOND
     expire_every: Micros = 1 * SECOND
     """How often runs of dead nodes are recovered, and slots that came too late are skipped."""

@@ -8,26 +8,7 @@ from hypothesis import strategies as st
 from onthedot.clock import MILLISECOND, SECOND
 from onthedot.cluster.offset import DRIFT, StoreClock, clock_of
 from onthedot.stores.memory import MemoryStore
-
-
-class Machine:
-    """A store and a node: the node's wall clock is off, its steady clock goes wrong."""
-
-    def __init__(self, ppm: int = 0, off: int = 0) -> None:
-        self.store_now = 1_000_000 * SECOND
-        self.elapsed = 0
-        self.ppm = ppm
-        self.off = off
-
-    def now(self) -> int:
-        return self.store_now + self.off
-
-    def steady(self) -> int:
-        return 77 * SECOND + self.elapsed + self.elapsed * self.ppm // 1_000_000
-
-    def passes(self, length: int) -> None:
-        self.store_now += length
-        self.elapsed += length
+from tests.cluster.elsewhere import Elsewhere, Machine
 
 
 def call(machine: Machine, clock: StoreClock, there: int, back: int) -> None:
@@ -93,21 +74,6 @@ def test_a_clock_that_was_set_is_believed_at_once():
         machine.store_now += step
         call(machine, clock, 5 * MILLISECOND, 5 * MILLISECOND)
         assert abs(machine.store_now - clock.now()) <= 11 * MILLISECOND
-
-
-class Elsewhere(MemoryStore):
-    """A store with a clock of its own, which answers after 20 ms."""
-
-    def __init__(self, machine: Machine) -> None:
-        super().__init__()
-        self.clock = None  # type: ignore[assignment]
-        self._machine = machine
-
-    async def tell_time(self) -> int:
-        self._machine.passes(10 * MILLISECOND)
-        told = self._machine.store_now
-        self._machine.passes(10 * MILLISECOND)
-        return told
 
 
 async def test_who_is_no_node_asks_a_store_elsewhere_for_its_time():

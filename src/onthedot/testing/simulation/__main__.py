@@ -20,6 +20,9 @@ from onthedot.testing.simulation.cluster import Outcome, Scenario, simulate
 from onthedot.testing.simulation.faults import CALM, from_json, to_json
 from onthedot.testing.simulation.shrink import shrink
 
+_TELL_EVERY = 25
+"""After how many seeds of a long run one is told how far it is."""
+
 
 def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m onthedot.testing.simulation", description=__doc__)
@@ -110,6 +113,8 @@ def main(argv: list[str]) -> int:
                 shrunk(outcome)
         if given.seed or (outcome.violations and not given.keep_going):
             break
+        if number % _TELL_EVERY == 0:
+            print(f"{hours:.0f} of {given.hours:.0f} cluster-hours, {failed:.0f} seeds failed", file=sys.stderr)
     spent = time.process_time() - began
     print(
         f"{hours:.1f} cluster-hours in {spent:.1f} CPU s ({hours / spent:.2f} per CPU s): "

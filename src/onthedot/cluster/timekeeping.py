@@ -1,0 +1,35 @@
+"""Ask a store elsewhere what time it is, often enough to start on the dot.
+
+Beats and other calls bring the time along, but they are rare, or take several round trips. In between the clocks may
+drift apart, and a node waits that doubt out before each start. One short question a second keeps it below a
+millisecond.
+"""
+
+from __future__ import annotations
+
+from onthedot.clock import Clock, Micros
+from onthedot.cluster.members import Membership
+from onthedot.cluster.offset import StoreClock
+from onthedot.settings import Settings
+from onthedot.stores.base import Store
+
+
+class Timekeeping:
+    """Keeps this node's doubt about the store's clock small. Nothing to do where both have the same clock."""
+
+    name = "clock"
+
+    def __init__(self, store: Store, membership: Membership, clock: Clock, settings: Settings) -> None:
+        self._store = store
+        self._membership = membership
+        self._clock = clock
+        self._every = settings.clock_every
+
+    async def tick(self, now: Micros) -> Micros | None:
+        """Ask, and let the membership judge the answer."""
+        del now
+        if not isinstance(self._clock, StoreClock):
+            return None
+        sent = self._clock.steady()
+        self._membership.heard(sent, await self._store.tell_time())
+        return self._every

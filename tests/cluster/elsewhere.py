@@ -1,0 +1,44 @@
+"""A store on another machine, whose clock goes by itself."""
+
+from __future__ import annotations
+
+from onthedot.clock import MILLISECOND, SECOND
+from onthedot.stores.memory import MemoryStore
+
+
+class Machine:
+    """A store and a node: the node's wall clock is off, its steady clock goes wrong."""
+
+    def __init__(self, ppm: int = 0, off: int = 0) -> None:
+        self.store_now = 1_000_000 * SECOND
+        self.elapsed = 0
+        self.ppm = ppm
+        self.off = off
+
+    def now(self) -> int:
+        return self.store_now + self.off
+
+    def steady(self) -> int:
+        return 77 * SECOND + self.elapsed + self.elapsed * self.ppm // 1_000_000
+
+    def passes(self, length: int) -> None:
+        self.store_now += length
+        self.elapsed += length
+
+
+class Elsewhere(MemoryStore):
+    """A store with a clock of its own; each way takes so long."""
+
+    def __init__(self, machine: Machine, way: int = 10 * MILLISECOND) -> None:
+        super().__init__()
+        self.clock = None  # type: ignore[assignment]
+        self._machine = machine
+        self._way = way
+        self.asked = 0
+
+    async def tell_time(self) -> int:
+        self.asked += 1
+        self._machine.passes(self._way)
+        told = self._machine.store_now
+        self._machine.passes(self._way)
+        return told

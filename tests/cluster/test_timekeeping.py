@@ -1,0 +1,50 @@
+"""A node asks a store elsewhere for its time, and waits no longer before a start than it has to."""
+
+from __future__ import annotations
+
+from onthedot.clock import MILLISECOND, SECOND, SystemClock
+from onthedot.cluster.members import Membership
+from onthedot.cluster.offset import StoreClock
+from onthedot.cluster.timekeeping import Timekeeping
+from onthedot.events import ClockOff, Events
+from onthedot.ids import SeededIds
+from onthedot.settings import Settings
+from onthedot.stores.memory import MemoryStore
+from tests.cluster.elsewhere import Elsewhere, Machine
+
+SETTINGS = Settings()
+WAY = 200
+
+
+def keeper(store: MemoryStore, clock: StoreClock | SystemClock, events: Events) -> Timekeeping:
+    return Timekeeping(store, Membership(store, clock, SeededIds(1), SETTINGS, events), clock, SETTINGS)
+
+
+async def test_the_doubt_stays_below_a_millisecond():
+    machine = Machine(off=-300 * SECOND)
+    store, clock = Elsewhere(machine, WAY), StoreClock(machine)
+    keeping = keeper(store, clock, Events())
+    for _ in range(20):
+        again_in = await keeping.tick(0)
+        assert again_in == SECOND
+        machine.passes(again_in)
+        assert machine.store_now - clock.now() <= MILLISECOND
+    assert store.asked == 20
+
+
+async def test_a_clock_that_is_minutes_off_is_told_once():
+    told: list[object] = []
+    events = Events([told.append])
+    machine = Machine(off=-300 * SECOND)
+    keeping = keeper(Elsewhere(machine, WAY), StoreClock(machine), events)
+    for _ in range(3):
+        await keeping.tick(0)
+    [off] = told
+    assert isinstance(off, ClockOff)
+    assert off.offset == -300 * SECOND
+
+
+async def test_where_both_have_one_clock_there_is_nothing_to_ask():
+    store = Elsewhere(Machine())
+    assert await keeper(store, SystemClock(), Events()).tick(0) is None
+    assert store.asked == 0
