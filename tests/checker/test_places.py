@@ -25,6 +25,17 @@ def placed(at: float, inc: str = "A", term: int = 3, until: int = 66) -> Story:
     return story.add(at, "place", run=1, inc=inc, term=term, shard=0).lease(59.9, "arm")
 
 
+def taken_again(*, edited: bool, placed: bool) -> Story:
+    """A run is reserved, and reserved once more before that lapses, by another lease."""
+    story = beginning(assignment="leader").lease(58.5, "reserve", fence=0, until=round(60.5 * S))
+    if edited:
+        text = definition(assignment="leader", priority="high")
+        story.add(58.6, "edit", job="job", job_id=1, rev=2, change="changed", definition=text, marks={})
+    if placed:
+        story.add(58.7, "place", run=1, inc="A", term=3, shard=0)
+    return story.lease(59, "reserve", fence=0, lease="l2", rev=1 + edited, until=61 * S)
+
+
 def everywhere(targets: list[str], at: float = 140, beats: int = 140) -> Story:
     """A slot of a job that runs on every node; `a` is the only one, and lives from the beginning."""
     story = served(beginning(on="all"))
@@ -82,6 +93,7 @@ GOOD = {
     ("S22", "armed where it was placed"): placed(58),
     ("S22", "placed anew"): without(placed(58, inc="B"), "arm").add(59, "place", run=1, inc="A", term=3, shard=0)
     .lease(59.9, "arm"),
+    ("S5", "placed anew after an edit"): taken_again(edited=True, placed=True),
     ("S23", "every node"): everywhere(["a"]),
     ("S23", "a node that has just died"): everywhere(["a"], beats=110),
     ("S23", "a node that drains"): drained(),
@@ -100,6 +112,8 @@ BAD = {
     ("S22", "armed elsewhere"): placed(58, inc="B"),
     ("S22", "placed under another's term"): placed(58, term=2),
     ("S22", "placed under a term that is over"): placed(58, until=57),
+    ("S5", "placed anew without an edit"): taken_again(edited=False, placed=True),
+    ("S5", "edited, and taken without a place"): taken_again(edited=True, placed=False),
     ("S23", "a node left out"): everywhere([]),
     ("S23", "a node that is not there"): everywhere(["a", "z"]),
     ("S23", "armed by another node"): targeted("b"),

@@ -38,11 +38,18 @@ def s5_one_holder(history: History) -> Iterator[tuple[int, str]]:
 
 
 def _is_free(history: History, state: State, event: Event) -> bool:
-    """Whether a reservation has lapsed, or its holder has left."""
+    """Whether a reservation has lapsed, or its holder has left; or whether an edit has made it worthless (it will not
+    be armed any more), and a leader has placed the run anew."""
     if event["t_store"] >= state.until:
         return True
     ended = history.incarnations[state.inc].ended
-    return ended is not None and ended[0] < event["seq"]
+    if ended is not None and ended[0] < event["seq"]:
+        return True
+    known = history.job(event["job_id"], event["seq"])
+    edited = known is not None and known[0] > state.rev
+    return edited and any(
+        place["run"] == event["run"] and state.since < place["seq"] < event["seq"] for place in history.by["place"]
+    )
 
 
 def s6_order(history: History) -> Iterator[tuple[int, str]]:

@@ -33,6 +33,8 @@ class State:
     lease: str = ""
     inc: str = ""
     until: int = 0  # of a reservation
+    since: int = 0  # the line at which it was made
+    rev: int = 0  # and the revision of the job under which
     attempt: int = 0
     failures: int = 0
     recoveries: int = 0
@@ -76,7 +78,10 @@ def follow(state: State, event: Event) -> State:
         return state
     match event["ev"]:
         case "reserve":
-            return replace(state, name=RunState.RESERVED, lease=event["lease"], inc=event["inc"], until=event["until"])
+            return replace(
+                state, name=RunState.RESERVED, lease=event["lease"], inc=event["inc"], until=event["until"],
+                since=event["seq"], rev=event.get("rev", 0),
+            )  # fmt: skip
         case "arm":
             if state.name == RunState.RUNNING and state.lease == event["lease"]:
                 return state  # asked again
