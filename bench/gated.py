@@ -12,11 +12,11 @@ import asyncio
 import json
 from collections import Counter as Tally
 from collections.abc import Callable
-from pathlib import Path
 
 import onthedot as otd
 from bench import drain
-from bench.nodes import JOB, Counter, open_store, wall
+from bench.nodes import JOB, Counter, Where, open_store, wall
+from bench.places import STORES, places
 from bench.results import BenchFailed, Result, ratio
 from bench.rounds import Plan, alternate
 from onthedot.ids import SeededIds
@@ -33,8 +33,8 @@ _FILL_BATCH = 5_000
 
 
 def run(plan: Plan) -> list[Result]:
-    """Memory and SQLite, each with every kind of gates."""
-    return [_on(plan, store, kind) for store in ("memory", "sqlite") for kind in RUNS]
+    """Every store, each with every kind of gates."""
+    return [_on(plan, store, kind) for store in STORES for kind in RUNS]
 
 
 def _on(plan: Plan, store: str, kind: str) -> Result:
@@ -42,12 +42,13 @@ def _on(plan: Plan, store: str, kind: str) -> Result:
 
     def side(name: str, closed: bool) -> Callable[[int], float]:
         def measure(number: int) -> float:
-            path = None if store == "memory" else plan.folder / f"{kind} {name}{number}.db"
-            return asyncio.run(_drain(f"{what}, {name}", path, kind, closed, count, plan.seed + number))
+            where = place(f"{kind} {name}{number}")
+            return asyncio.run(_drain(f"{what}, {name}", where, kind, closed, count, plan.seed + number))
 
         return measure
 
-    pairs = alternate(plan, side("bare", closed=False), side("ours", closed=True))
+    with places(plan, store) as place:
+        pairs = alternate(plan, side("bare", closed=False), side("ours", closed=True))
     return ratio(what, pairs, unit="runs/s", note=f"{_WORDS[kind]}; bare = no gates")
 
 
@@ -58,11 +59,11 @@ _WORDS = {
 }
 
 
-async def _drain(what: str, path: Path | None, kind: str, closed: bool, count: int, seed: int) -> float:
-    store = await open_store(path)
+async def _drain(what: str, where: Where, kind: str, closed: bool, count: int, seed: int) -> float:
+    store = await open_store(where)
     run_ids = await _fill(store, kind, closed, count, seed)
     await store.close()
-    store = store if path is None else await open_store(path)
+    store = store if where is None else await open_store(where)
     counter = GatedCounter(count)
     drained = await drain.drain(what, store, run_ids, counter=counter)
     await store.close()

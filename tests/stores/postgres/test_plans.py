@@ -10,7 +10,18 @@ import psycopg
 import pytest
 
 from onthedot.clock import NEVER
-from onthedot.stores.postgres import PostgresStore, finish, nodes, plan, reserve, runs, submitting, upkeep
+from onthedot.stores.postgres import (
+    PostgresStore,
+    arming,
+    finish,
+    gates,
+    nodes,
+    passing,
+    plan,
+    reserve,
+    submitting,
+    upkeep,
+)
 from onthedot.stores.postgres.arrays import numbers, words
 from tests.servers.shared import SharedPostgres
 
@@ -43,7 +54,13 @@ HOT = {
     "lines": (reserve.LIST_LINES, (["default", "@one"], ["default\n", "@one\n"])),
     "later": (reserve.LIST_LATER, (["default"], [1], 0, 10, "one", ["call:work"], [])),
     "arm now": (reserve.ARM_NOW, (numbers(IDS), words(LEASES), ONES, "one", 0)),
-    "arm": (runs.LOCK_ARMABLE, (IDS,)),
+    "arm": (arming.LOCK_ARMABLE, (IDS,)),
+    "armed": (arming.ARM, (IDS, 0)),
+    "gates": (arming.LOOK_AT_GATES, (LEASES, IDS, IDS)),
+    "heirs": (gates.LIST_HEIRS, (LEASES,)),
+    "take gates": (gates.TAKE_GATES, (LEASES, IDS, [True] * 500)),
+    "leave gates": (gates.LEAVE_GATES, (LEASES, IDS)),
+    "block": (passing.BLOCK, (IDS, LEASES, NEVER, LEASES, [1] * 500, [True] * 500, LEASES)),
     "finish": (finish.FINISH, VERDICTS),
     "lock": (finish.LOCK_RUNS, (IDS,)),
     "submit": (submitting.LIST_LIVE, ([1] * 500, IDS, LEASES)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from onthedot.clock import Micros
 from onthedot.stores.base import Hint
 from onthedot.stores.postgres.transaction import Transaction, striped
 
@@ -28,16 +29,28 @@ UNION SELECT blocked_on FROM runs WHERE queue = $1 AND blocked_on IS NOT NULL
 
 LIST_HELD_GATES = "SELECT run_id, key FROM gate_holders WHERE run_id = ANY($1) AND ($2 OR NOT until_end)"
 
-TAKE_GATE = "INSERT INTO gate_holders (key, run_id, until_end) VALUES ($1, $2, $3)"
+TAKE_GATES = """
+INSERT INTO gate_holders (key, run_id, until_end) SELECT * FROM unnest($1::text[], $2::bigint[], $3::boolean[])
+"""
 
-LEAVE_GATE = "DELETE FROM gate_holders WHERE key = $1 AND run_id = $2"
+LEAVE_GATES = """
+DELETE FROM gate_holders held USING unnest($1::text[], $2::bigint[]) given (key, run_id)
+WHERE held.key = given.key AND held.run_id = given.run_id
+"""
 
-COUNT_HOLDERS = "SELECT count(*) FROM gate_holders WHERE key = $1"
-
-# Who has waited longest of those for whom there is room.
-FIND_HEIR = """
-SELECT id, due_at, blocked_until_end FROM runs
-WHERE blocked_on = $1 AND blocked_capacity > $2 ORDER BY due_at, id LIMIT 1 FOR UPDATE
+# Those who have waited longest at each gate, of those for whom there is room by their own capacity; no more than there
+# could be room for.
+LIST_HEIRS = """
+SELECT gate.key, gate.holders, heir.id, heir.due_at, heir.blocked_until_end, heir.blocked_capacity
+FROM (SELECT given.key, (SELECT count(*) FROM gate_holders g WHERE g.key = given.key) AS holders,
+             (SELECT max(r.blocked_capacity) FROM runs r WHERE r.blocked_on = given.key) AS most
+      FROM unnest($1::text[]) given (key)) gate
+CROSS JOIN LATERAL (
+    SELECT r.id, r.due_at, r.blocked_until_end, r.blocked_capacity FROM runs r
+    WHERE r.blocked_on = gate.key AND r.blocked_capacity > gate.holders
+    ORDER BY r.due_at, r.id LIMIT greatest(gate.most - gate.holders, 0) FOR UPDATE
+) heir
+ORDER BY gate.key, heir.due_at, heir.id
 """
 
 FORGET_GONE = "DELETE FROM gate_holders g WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = g.run_id)"
@@ -48,7 +61,7 @@ SELECT r.blocked_on FROM runs r WHERE r.blocked_on IS NOT NULL GROUP BY r.blocke
 HAVING max(r.blocked_capacity) > (SELECT count(*) FROM gate_holders g WHERE g.key = r.blocked_on)
 """
 
-UNBLOCK = "UPDATE runs SET blocked_on = NULL, reason = '', ready_at = due_at WHERE id = $1"
+UNBLOCK = "UPDATE runs SET blocked_on = NULL, reason = '', ready_at = due_at WHERE id = ANY($1)"
 
 UNBLOCK_JOB = """
 UPDATE runs SET blocked_on = NULL, reason = '', ready_at = due_at WHERE job_id = $1 AND blocked_on IS NOT NULL
@@ -90,30 +103,57 @@ async def open_gates(tx: Transaction, run_ids: Sequence[int], *, ended: bool) ->
     """
     if not run_ids:
         return
-    held = await tx.rows(LIST_HELD_GATES, run_ids, ended)
-    await lock_gates(tx, (key for _, key in held), late=True)
-    for run_id, key in held:
-        await leave_gate(tx, key, run_id)
+    await leave_gates(tx, await tx.rows(LIST_HELD_GATES, run_ids, ended))
 
 
-async def leave_gate(tx: Transaction, key: str, run_id: int) -> None:
-    """Give up one gate, which is locked; it passes to who has waited longest."""
-    await tx.do(LEAVE_GATE, key, run_id)
-    await pass_on(tx, key)
+async def take_gates(tx: Transaction, places: Sequence[tuple[str, int, bool]]) -> None:
+    """Hold gates, which are locked and have room: each by its key, the run, and whether it is kept until the end."""
+    if places:
+        keys, run_ids, until_end = zip(*places, strict=True)
+        await tx.do(TAKE_GATES, keys, run_ids, until_end)
 
 
-async def pass_on(tx: Transaction, key: str) -> int:
-    """An open gate passes to those who have waited longest, as far as there is room by their own capacity: they hold
-    it from now on, and are ready. How many."""
-    holders = await tx.value(COUNT_HOLDERS, key)
-    passed = 0
-    while (heir := await tx.row(FIND_HEIR, key, holders + passed)) is not None:
-        run_id, due_at, until_end = heir
-        await tx.do(TAKE_GATE, key, run_id, until_end)
-        await tx.do(UNBLOCK, run_id)
-        tx.hints.append(Hint("runs", due_at))
-        passed += 1
+async def leave_gates(tx: Transaction, places: Sequence[tuple[int, str]]) -> None:
+    """Runs give up gates; each passes to who has waited longest."""
+    if not places:
+        return
+    run_ids, keys = zip(*places, strict=True)
+    await lock_gates(tx, keys, late=True)
+    await tx.do(LEAVE_GATES, keys, run_ids)
+    await pass_on(tx, keys)
+
+
+async def pass_on(tx: Transaction, keys: Iterable[str]) -> int:
+    """Open gates, which are locked, pass to those who have waited longest, as far as there is room by their own
+    capacity: they hold them from now on, and are ready. How many."""
+    passed, open_keys = 0, sorted(set(keys))
+    while open_keys:
+        heirs = await tx.rows(LIST_HEIRS, open_keys)
+        chosen = _choose(heirs)
+        if not chosen:
+            break
+        await take_gates(tx, [(key, run_id, until_end) for key, run_id, _, until_end in chosen])
+        await tx.do(UNBLOCK, [run_id for _, run_id, _, _ in chosen])
+        tx.hints += [Hint("runs", due_at) for _, _, due_at, _ in chosen]
+        passed += len(chosen)
+        open_keys = [] if len(chosen) == len(heirs) else sorted({key for key, *_ in chosen})
     return passed
+
+
+def _choose(heirs: Iterable[tuple[str, int, int, Micros, bool, int]]) -> list[tuple[str, int, Micros, bool]]:
+    """Whom each gate passes to: with everyone who takes it, there is less room for those behind.
+
+    >>> _choose([("a", 1, 7, 10, True, 3), ("a", 1, 8, 11, True, 2), ("a", 1, 9, 12, True, 3)])
+    [('a', 7, 10, True), ('a', 9, 12, True)]
+    """
+    holders: dict[str, int] = {}
+    chosen = []
+    for key, before, run_id, due_at, until_end, capacity in heirs:
+        count = holders.setdefault(key, before)
+        if capacity > count:
+            holders[key] = count + 1
+            chosen.append((key, run_id, due_at, until_end))
+    return chosen
 
 
 async def stand_aside(tx: Transaction, job_id: int) -> None:
@@ -121,20 +161,14 @@ async def stand_aside(tx: Transaction, job_id: int) -> None:
     may hold, and where they have to wait, is decided anew when they are armed."""
     await lock_gates_of_job(tx, job_id)
     await tx.do(UNBLOCK_JOB, job_id)
-    await _leave_places(tx, await tx.rows(LIST_UNUSED_PLACES, job_id))
+    await leave_gates(tx, await tx.rows(LIST_UNUSED_PLACES, job_id))
 
 
 async def stand_aside_in(tx: Transaction, queue: str) -> None:
     """The same for all runs of a queue."""
     await lock_gates(tx, [key for (key,) in await tx.rows(LIST_GATES_OF_QUEUE, queue)])
     await tx.do(UNBLOCK_QUEUE, queue)
-    await _leave_places(tx, await tx.rows(LIST_UNUSED_PLACES_IN_QUEUE, queue))
-
-
-async def _leave_places(tx: Transaction, places: Iterable[tuple[int, str]]) -> None:
-    for run_id, key in places:
-        await lock_gates(tx, [key], late=True)
-        await leave_gate(tx, key, run_id)
+    await leave_gates(tx, await tx.rows(LIST_UNUSED_PLACES_IN_QUEUE, queue))
 
 
 async def recount(tx: Transaction) -> int:
@@ -142,4 +176,4 @@ async def recount(tx: Transaction) -> int:
     await tx.do(FORGET_GONE)
     keys = [key for (key,) in await tx.rows(LIST_LEFT_CLOSED)]
     await lock_gates(tx, keys)
-    return sum([await pass_on(tx, key) for key in sorted(keys)])
+    return await pass_on(tx, keys)

@@ -5,11 +5,13 @@ The keys of all gates that are asked for are locked before, and so are the jobs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onthedot.clock import NEVER, Micros
 from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, RunState, Skipped
 from onthedot.stores.base import Hint
 from onthedot.stores.postgres.finish import end_waiting
-from onthedot.stores.postgres.gates import LEAVE_GATE, TAKE_GATE, leave_gate, lock_gates
+from onthedot.stores.postgres.gates import LEAVE_GATES, leave_gates, take_gates
 from onthedot.stores.postgres.rates import INHERIT_GRANT, keep_rate
 from onthedot.stores.postgres.transaction import Transaction, plain
 from onthedot.stores.postgres.triggers import with_slots
@@ -30,19 +32,22 @@ LIST_WAITING_SLOTS = with_slots("SELECT id FROM runs WHERE blocked_on = $1 AND {
 
 # A run of the same job that is due before this one, and has not begun: it is first at their gate.
 FIND_EARLIER = """
-SELECT other.id FROM runs mine JOIN runs other
-  ON other.job_id = mine.job_id AND other.due_at < mine.due_at AND other.target = mine.target
+SELECT other.id FROM runs this JOIN runs other
+  ON other.job_id = this.job_id AND other.due_at < this.due_at AND other.target = this.target
  AND other.state <> 'running'
-WHERE mine.id = $1 ORDER BY other.due_at, other.id LIMIT 1
+WHERE this.id = {run} ORDER BY other.due_at, other.id LIMIT 1
 """
 
 # A slot that waits at a gate is not missed, and does not expire any more. It is never ready: only an open gate helps.
 BLOCK = with_slots("""
 UPDATE runs
-SET state = 'scheduled', ready_at = $3, blocked_on = $4, blocked_capacity = $5, blocked_until_end = $6, reason = $7,
+SET state = 'scheduled', ready_at = $3, blocked_on = given.key, blocked_capacity = given.capacity,
+    blocked_until_end = given.until_end, reason = given.reason,
     expires_at = CASE WHEN {is_slot} THEN NULL ELSE expires_at END,
     lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
-WHERE id = $1 AND lease_id = $2 AND state = 'reserved'
+FROM unnest($1::bigint[], $2::text[], $4::text[], $5::integer[], $6::boolean[], $7::text[])
+    given (id, lease_id, key, capacity, until_end, reason)
+WHERE runs.id = given.id AND runs.id = ANY($1) AND runs.lease_id = given.lease_id AND state = 'reserved'
 """)
 
 
@@ -54,7 +59,7 @@ async def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -
         if lease.run_id in holders:
             continue
         if gate.until_end and ask.on_busy is None:
-            earlier = await tx.row(FIND_EARLIER, lease.run_id)
+            earlier = await tx.row(FIND_EARLIER.format(run="$1"), lease.run_id)
             if earlier is not None:
                 await _give_back(tx, lease, taken)
                 return Busy(gate.key, earlier[0])
@@ -62,7 +67,7 @@ async def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -
             await _clear_the_way(tx, lease, gate, now)
             holders = await _holders(tx, gate)
         if len(holders) < gate.capacity:
-            await tx.do(TAKE_GATE, gate.key, lease.run_id, gate.until_end)
+            await take_gates(tx, [(gate.key, lease.run_id, gate.until_end)])
             taken.append(gate)
         elif ask.on_busy is None:
             await _give_back(tx, lease, taken)
@@ -78,17 +83,16 @@ async def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -
 
 
 async def _give_back(tx: Transaction, lease: Lease, taken: list[Gate]) -> None:
-    for gate in taken:
-        await tx.do(LEAVE_GATE, gate.key, lease.run_id)
+    """Nobody else could wait there meanwhile: there is nobody to pass them on to."""
+    if taken:
+        await tx.do(LEAVE_GATES, [gate.key for gate in taken], [lease.run_id] * len(taken))
 
 
 async def _keep_only(tx: Transaction, run_id: int, gates: tuple[Gate, ...]) -> None:
     """Give up what the run was passed under another definition: gates are held in one order, or none."""
     kept = {gate.key for gate in gates}
-    for (key,) in await tx.rows(LIST_KEYS_OF, run_id):
-        if key not in kept:
-            await lock_gates(tx, [key], late=True)
-            await leave_gate(tx, key, run_id)
+    held = await tx.rows(LIST_KEYS_OF, run_id)
+    await leave_gates(tx, [(run_id, key) for (key,) in held if key not in kept])
 
 
 async def _holders(tx: Transaction, gate: Gate) -> list[int]:
@@ -128,7 +132,17 @@ async def _wait_or_skip(tx: Transaction, lease: Lease, ask: GateAsk, place: int,
             await end_waiting(tx, lease.run_id, RunState.SKIPPED, "overlap", now)
             return Skipped(gate.key, holder)
     await _keep_only(tx, lease.run_id, ask.gates[:place])
-    await tx.do(
-        BLOCK, lease.run_id, lease.lease_id, NEVER, gate.key, gate.capacity, gate.until_end, f"waits for run {holder}"
-    )
+    await block(tx, [(lease, gate, holder)])
     return Blocked(gate.key, holder)
+
+
+async def block(tx: Transaction, waiting: Sequence[tuple[Lease, Gate, int]]) -> None:
+    """Let runs wait at gates, behind those who hold them."""
+    if not waiting:
+        return
+    leases, gates, holders = zip(*waiting, strict=True)
+    await tx.do(
+        BLOCK, [lease.run_id for lease in leases], [lease.lease_id for lease in leases], NEVER,
+        [gate.key for gate in gates], [gate.capacity for gate in gates], [gate.until_end for gate in gates],
+        [f"waits for run {holder}" for holder in holders],
+    )  # fmt: skip

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable
 from onthedot.job import is_gated
-from onthedot.run import TERMINAL, ArmAnswer, Armed, Delayed, GateAsk, Gone, Lease, NewRun
+from onthedot.run import TERMINAL, ArmAnswer, Armed, GateAsk, Lease, NewRun
 from onthedot.stores.base import Hint
-from onthedot.stores.postgres.finish import FINISH, HOLD_JOBS, check_moves, columns, hold, move_runs
-from onthedot.stores.postgres.gates import lock_gates
+from onthedot.stores.postgres.arming import arm_runs
+from onthedot.stores.postgres.finish import FINISH, check_moves, columns, hold, move_runs
 from onthedot.stores.postgres.partitions import month_of
-from onthedot.stores.postgres.passing import pass_gates
-from onthedot.stores.postgres.reserve import Reserve, hold_node
+from onthedot.stores.postgres.reserve import Reserve
 from onthedot.stores.postgres.submitting import submit_runs
 from onthedot.stores.postgres.tables import find_checkpoints
 from onthedot.stores.postgres.transaction import Transaction
@@ -33,21 +32,6 @@ LIST_HELD = LEASES.format(wanted="r.incarnation = $1")
 
 VOID = "UPDATE nodes SET void_below = greatest(void_below, $1) WHERE incarnation = $2"
 
-# With their jobs: nobody edits or pauses those before the end of the transaction.
-LOCK_ARMABLE = """
-SELECT r.id, r.lease_id, r.state, r.fence, r.attempt, r.armed_at, j.revision,
-       j.state = 'active' AND NOT EXISTS (SELECT 1 FROM queues q WHERE q.name = r.queue AND q.paused_at IS NOT NULL),
-       r.granted_by, r.granted_at
-FROM runs r JOIN jobs j ON j.id = r.job_id WHERE r.id = ANY($1) ORDER BY r.id
-FOR KEY SHARE OF j FOR UPDATE OF r
-"""
-
-ARM = """
-UPDATE runs
-SET state = 'running', fence = nextval('fences'), armed_at = $2, attempt = attempt + 1, expires_at = NULL
-WHERE id = ANY($1) RETURNING id, fence
-"""
-
 RELEASE = """
 UPDATE runs
 SET state = 'scheduled', ready_at = due_at, lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
@@ -60,20 +44,6 @@ WHERE runs.id = mine.id RETURNING runs.id
 FIND_ATTEMPTS = """
 SELECT run_id, lease_id, outcome FROM attempts WHERE run_id = ANY($1) AND lease_id = ANY($2)
 """
-
-
-class Stored(NamedTuple):
-    """What the store has of a run that is to be armed; the revision is the job's current one."""
-
-    lease_id: str | None
-    state: str
-    fence: int
-    attempt: int
-    armed_at: Micros
-    revision: int
-    active: bool = True
-    granted_by: str | None = None
-    granted_at: Micros | None = None
 
 
 class Runs(Reserve):
@@ -106,7 +76,7 @@ class Runs(Reserve):
     async def arm(
         self, leases: Sequence[Lease], *, gates: Mapping[str, GateAsk] | None = None, now: Micros | None = None
     ) -> list[ArmAnswer]:
-        answers = await self.write(lambda tx: _arm(tx, leases, gates or {}, now))
+        answers = await self.write(lambda tx: arm_runs(tx, leases, gates or {}, now))
         for lease, answer in zip(leases, answers, strict=True):
             if isinstance(answer, Armed):  # the lease goes into history as the holder has it
                 lease.fence, lease.armed_at = answer.fence, answer.armed_at
@@ -154,69 +124,6 @@ def _is_simple(finish: Finish) -> bool:
     if finish.verdict.state not in TERMINAL or finish.lease.slot_at > finish.ended_at:
         return False
     return not is_gated(finish.lease.record.job)  # else it holds gates, most likely
-
-
-async def _arm(
-    tx: Transaction, leases: Sequence[Lease], gates: Mapping[str, GateAsk], now: Micros | None
-) -> list[ArmAnswer]:
-    """All locks first, in order: nodes, queues, jobs, gates, runs."""
-    at: Micros = 0
-    for incarnation in sorted({lease.incarnation for lease in leases}):
-        at = (await hold_node(tx, incarnation, now)).now
-    if not gates:
-        return await _arm_together(tx, leases, at)
-    await tx.rows(HOLD_JOBS, list({lease.record.id for lease in leases}))
-    asks = [ask for lease in leases if (ask := gates.get(lease.lease_id)) is not None]
-    keys = {gate.key for ask in asks for gate in ask.gates} | {ask.rate.key for ask in asks if ask.rate is not None}
-    await lock_gates(tx, keys)
-    return [await _arm_one(tx, lease, gates.get(lease.lease_id), at) for lease in leases]
-
-
-async def _arm_one(tx: Transaction, lease: Lease, ask: GateAsk | None, now: Micros) -> ArmAnswer:
-    """One after the other: what is decided at a gate for one run changes what the next one finds there."""
-    stored = await _lock_stored(tx, [lease])
-    closed = None
-    if ask is not None and _may_arm(lease, stored.get(lease.run_id)):
-        closed = await pass_gates(tx, lease, ask, now)
-    return closed or (await _arm_stored(tx, [lease], stored, now))[0]
-
-
-async def _arm_together(tx: Transaction, leases: Sequence[Lease], now: Micros) -> list[ArmAnswer]:
-    """Arm what may be armed, whatever its gates."""
-    return await _arm_stored(tx, leases, await _lock_stored(tx, leases), now)
-
-
-async def _arm_stored(
-    tx: Transaction, leases: Sequence[Lease], stored: dict[int, Stored], now: Micros
-) -> list[ArmAnswer]:
-    """The same for runs that are locked."""
-    ready = {lease.run_id: lease for lease in leases if _may_arm(lease, stored.get(lease.run_id))}
-    rows = await tx.rows(ARM, list(ready), now) if ready else []
-    for run_id, fence in rows:
-        lease = ready[run_id]
-        stored[run_id] = Stored(lease.lease_id, "running", fence, lease.attempt, now, lease.record.revision)
-    return [_arm_answer(lease, stored.get(lease.run_id)) for lease in leases]
-
-
-async def _lock_stored(tx: Transaction, leases: Sequence[Lease]) -> dict[int, Stored]:
-    rows = await tx.rows(LOCK_ARMABLE, [lease.run_id for lease in leases])
-    return {run_id: Stored(*rest) for run_id, *rest in rows}
-
-
-def _may_arm(lease: Lease, stored: Stored | None) -> bool:
-    if stored is None or stored.lease_id != lease.lease_id or stored.state != "reserved":
-        return False
-    return stored.revision == lease.record.revision and stored.active
-
-
-def _arm_answer(lease: Lease, stored: Stored | None) -> ArmAnswer:
-    if stored is None or stored.lease_id != lease.lease_id:
-        return Gone("taken or withdrawn")
-    if stored.state == "scheduled" and stored.granted_by is not None and stored.granted_at is not None:
-        return Delayed(stored.granted_by, stored.granted_at)
-    if stored.state != "running":
-        return Gone("edited" if stored.active else "paused")
-    return Armed(stored.fence, stored.attempt, stored.armed_at)
 
 
 async def _finish(tx: Transaction, finishes: Sequence[Finish]) -> list[bool]:

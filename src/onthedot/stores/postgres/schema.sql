@@ -229,6 +229,7 @@ CREATE TABLE runs (
     args text
 ) WITH {autovacuum_vacuum_scale_factor=0.05,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_insert_scale_factor=0.2};
 CREATE INDEX runs_blocked ON runs USING btree (blocked_on, due_at, id) WHERE (blocked_on IS NOT NULL);
+CREATE INDEX runs_blocked_most ON runs USING btree (blocked_on, blocked_capacity) WHERE (blocked_on IS NOT NULL);
 CREATE INDEX runs_expiring ON runs USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 CREATE UNIQUE INDEX runs_key ON runs USING btree (job_id, slot_at, trigger, target);
 CREATE UNIQUE INDEX runs_pkey ON runs USING btree (id);

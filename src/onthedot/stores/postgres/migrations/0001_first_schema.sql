@@ -141,6 +141,8 @@ CREATE INDEX runs_ranked ON runs (route, rank, id) WHERE rank IS NOT NULL;
 CREATE INDEX runs_expiring ON runs (expires_at) WHERE expires_at IS NOT NULL;
 -- gates: who waits at one, in the order in which it will pass to them.
 CREATE INDEX runs_blocked ON runs (blocked_on, due_at, id) WHERE blocked_on IS NOT NULL;
+-- … and how many could pass at the most: a gate that is full need not look at those who wait.
+CREATE INDEX runs_blocked_most ON runs (blocked_on, blocked_capacity) WHERE blocked_on IS NOT NULL;
 -- beat: which attempts are asked to stop.
 CREATE INDEX runs_unwanted ON runs (incarnation) WHERE cancel_wanted IS NOT NULL;
 
