@@ -3,7 +3,7 @@
 import random
 from itertools import combinations, permutations
 
-from onthedot.testing.checker import match
+from onthedot.testing.checker.matching import match
 
 
 def best(targets, points) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from onthedot.errors import DefinitionError
 from onthedot.testing.checker import RULES, check, read, write
 from tests.checker.made_up import SCHEDULE, TRIGGER, S, Story, beginning, changed, definition, good, without
 
@@ -252,3 +253,8 @@ def test_a_history_can_be_kept_and_checked_by_command(tmp_path):
     done = subprocess.run([sys.executable, "-m", "onthedot.testing.checker", path], capture_output=True, text=True)
     assert done.returncode == 1
     assert "S3 at line" in done.stdout
+
+
+def test_a_rule_that_does_not_exist_is_said_with_what_was_meant():
+    with pytest.raises(DefinitionError, match="expected names of RULES, got 'no bug', did you mean 'no bugs'"):
+        check([], only=["S1", "no bug"])

@@ -6,6 +6,7 @@ import importlib
 import inspect
 from collections.abc import Iterator
 from enum import Enum
+from functools import cached_property
 from typing import Any, NamedTuple
 
 MODULES = (
@@ -15,6 +16,8 @@ MODULES = (
     "onthedot.testing.contract",
     "onthedot.testing.simulation",
 )
+
+PROPERTIES = (property, cached_property)
 
 
 class Public(NamedTuple):
@@ -52,7 +55,7 @@ def _with_members(path: str, value: Any) -> Iterator[Public]:
 
 
 def _is_member(member: Any) -> bool:
-    return inspect.isfunction(member) or inspect.ismethod(member) or isinstance(member, property)
+    return inspect.isfunction(member) or inspect.ismethod(member) or isinstance(member, PROPERTIES)
 
 
 def _is_ours(owner: type, name: str) -> bool:

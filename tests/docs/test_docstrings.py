@@ -10,16 +10,17 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+from functools import cached_property
 from typing import Any
 
 import pytest
 
 import onthedot as otd
-from tests.docs.public import Public, public_names
+from tests.docs.public import PROPERTIES, Public, public_names
 from tests.docs.running import Names, examples_of, run_examples
 
 PUBLIC = {public.path: public for public in public_names()}
-FOR_DRIVERS = ("onthedot.testing.checker.", "onthedot.testing.contract.", "onthedot.testing.simulation.")
+FOR_DRIVERS = ("onthedot.testing.simulation.",)
 SAME_VERBS = ("onthedot.Verbs.", "onthedot.BlockingScheduler.")
 
 
@@ -31,7 +32,7 @@ def is_shown(public: Public) -> bool:
     """By an example of its own; for a property one of its class that uses it is enough."""
     owner = owner_of(public.path)
     name = public.path.rpartition(".")[2]
-    if isinstance(public.value, property) and owner is not None:
+    if isinstance(public.value, PROPERTIES) and owner is not None:
         return any(f".{name}" in example.source for doc in (owner.doc, public.doc) for example in examples_of(doc))
     for prefix in SAME_VERBS:
         if public.path.startswith(prefix) and hasattr(otd.Scheduler, name):
@@ -55,6 +56,8 @@ def names_for(public: Public) -> Names:
 
 
 def _function(value: Any) -> Any:
+    if isinstance(value, cached_property):
+        return value.func
     return value.fget if isinstance(value, property) else value
 
 

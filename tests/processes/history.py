@@ -13,7 +13,8 @@ from onthedot.run import TERMINAL, AttemptRecord, RunRecord
 from onthedot.settings import Settings
 from onthedot.stores.definitions import encode
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.testing.checker import Event, Violation, check
+from onthedot.testing.checker import Violation, check
+from onthedot.testing.checker.history import Event
 from onthedot.testing.simulation.node import lengths
 from tests.processes.kit import Cluster
 from tests.processes.node import settings

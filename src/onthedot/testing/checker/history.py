@@ -68,7 +68,17 @@ Event = dict[str, Any]
 
 
 class Journal:
-    """Collects events in order. `where` answers (store clock, steady clock, node) for each."""
+    """Collects events in order. `where` answers (store clock, steady clock, node) for each.
+
+    >>> from onthedot.testing.checker import Journal
+    >>> now = 0
+    >>> journal = Journal(lambda: (now, now, "a#1"))
+    >>> journal.add("store", "join", inc="A", ttl=15_000_000)
+    >>> now = 4_000_000
+    >>> journal.add("store", "beat", inc="A", ttl=15_000_000, cancels=[])
+    >>> [(event["seq"], event["t_store"], event["ev"]) for event in journal.events]
+    [(1, 0, 'join'), (2, 4000000, 'beat')]
+    """
 
     def __init__(self, where: Callable[[], tuple[int, int, str]]) -> None:
         self._where = where
@@ -76,11 +86,22 @@ class Journal:
         self._closed = False
 
     def close(self) -> None:
-        """Nothing more is noted: what is cleaned up afterwards did not happen."""
+        """Nothing more is noted: what is cleaned up afterwards did not happen.
+
+        >>> journal.close()
+        >>> journal.add("store", "leave", inc="A")
+        >>> journal.events[-1]["ev"]
+        'beat'
+        """
         self._closed = True
 
     def add(self, src: str, ev: str, **facts: Any) -> None:
-        """Note that something happened just now."""
+        """Note that something happened just now: who tells it, what it is, and the facts that its row above lists.
+
+        >>> journal.add("job", "start", run=7, job="mail", slot=0, attempt=1, fence=1, mark=0)
+        >>> journal.events[-1]["node"], journal.events[-1]["run"]
+        ('a#1', 7)
+        """
         if self._closed:
             return
         t_store, t_mono, node = self._where()
@@ -94,7 +115,13 @@ def to_lines(events: Iterable[Event]) -> Iterator[str]:
 
 
 def digest(events: Iterable[Event]) -> str:
-    """SHA-256 of a history: two runs that are the same have the same."""
+    """SHA-256 of a history: two runs that are the same have the same.
+
+    >>> from onthedot.testing.checker import digest
+    >>> first, second = [{"seq": 1, "ev": "heal"}], [{"ev": "heal", "seq": 1}]
+    >>> digest(first) == digest(second), digest(first) == digest([])
+    (True, False)
+    """
     summed = hashlib.sha256()
     for line in to_lines(events):
         summed.update(line.encode() + b"\n")
@@ -102,10 +129,27 @@ def digest(events: Iterable[Event]) -> str:
 
 
 def write(path: Path, events: Iterable[Event]) -> None:
-    """Keep a history."""
+    """Keep a history, as a file of JSON lines; `python -m onthedot.testing.checker` reads it, and so does `read`.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from onthedot.testing.checker import read, write
+    >>> with TemporaryDirectory() as folder:
+    ...     write(Path(folder, "history.jsonl"), [{"seq": 1, "ev": "heal"}])
+    ...     print(Path(folder, "history.jsonl").read_text(), end="")
+    {"ev":"heal","seq":1}
+    """
     path.write_text("".join(f"{line}\n" for line in to_lines(events)))
 
 
 def read(path: Path) -> list[Event]:
-    """A history that was kept, in the order of `seq`."""
+    """A history that was kept, in the order of `seq`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from onthedot.testing.checker import read, write
+    >>> with TemporaryDirectory() as folder:
+    ...     write(Path(folder, "history.jsonl"), [{"seq": 2, "ev": "over"}, {"seq": 1, "ev": "heal"}])
+    ...     print([event["ev"] for event in read(Path(folder, "history.jsonl"))])
+    ['heal', 'over']
+    """
     return sorted((json.loads(line) for line in path.read_text().splitlines() if line), key=lambda e: e["seq"])

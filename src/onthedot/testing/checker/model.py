@@ -146,7 +146,30 @@ class Pause:
 
 
 class History:
-    """All of it."""
+    """All of it, sorted by what rules ask for. A rule is a function of it that yields (line, what is wrong).
+
+    `events` has every line, `by` those of a kind, `runs` each run with its events, by id. A run's key is found with
+    the first event that names one. Lines are counted from 1; "just before `seq`" is what the writer of that line saw.
+
+    >>> from onthedot.job import Call, Job
+    >>> from onthedot.stores.definitions import encode
+    >>> from onthedot.testing.checker import History, Journal
+    >>> now = 0
+    >>> journal = Journal(lambda: (now, now, "a#1"))
+    >>> journal.add("store", "edit", job_id=1, rev=1, definition=encode(Job(name="mail", task=Call(handler="mail"))))
+    >>> journal.add("store", "submit", run=7, job_id=1, trigger="submit:x", slot=0)
+    >>> journal.add("store", "pause", job_id=1)
+    >>> journal.add("store", "stop_queue", queue="default")
+    >>> now = 5_000_000
+    >>> journal.add("store", "resume", job_id=1)
+    >>> journal.add("store", "open_queue", queue="default")
+    >>> history = History(journal.events)
+    >>> def mail_is_never_paused(history):
+    ...     for event in history.by["pause"]:
+    ...         yield event["seq"], f"job {event['job_id']} was paused"
+    >>> list(mail_is_never_paused(history))
+    [(3, 'job 1 was paused')]
+    """
 
     def __init__(self, events: list[Event]) -> None:
         self.events = events
@@ -224,66 +247,115 @@ class History:
 
     @cached_property
     def settings(self) -> dict[str, int]:
-        """The lengths of time that the cluster ran with."""
+        """The lengths of time that the cluster ran with.
+
+        >>> history.settings.get("node_ttl", 0)  # nobody has told them
+        0
+        """
         begin = self.by["begin"]
         return dict(begin[0]["settings"]) if begin else {}
 
     @cached_property
     def stepped(self) -> bool:
-        """Whether the store's clock was set: then instants of the store, from before and after, cannot be compared."""
+        """Whether the store's clock was set: then instants of the store, from before and after, cannot be compared.
+
+        >>> history.stepped
+        False
+        """
         return any(is_step(event) for event in self.by["nemesis"])
 
     @cached_property
     def healed(self) -> int | None:
-        """When the faults were over, by the store's clock."""
+        """When the faults were over, by the store's clock; None: never. What must come about counts from there.
+
+        >>> history.healed is None
+        True
+        """
         return self.by["heal"][0]["t_store"] if self.by["heal"] else None
 
     @cached_property
     def end(self) -> int:
-        """The store time of the last line."""
+        """The store time of the last line.
+
+        >>> history.end
+        5000000
+        """
         return int(self.events[-1]["t_store"]) if self.events else 0
 
     @cached_property
     def busy(self) -> set[int]:
-        """Runs that were told, a little before their instant, that their gate is closed."""
+        """Runs that were told, a little before their instant, that their gate is closed.
+
+        >>> 7 in history.busy
+        False
+        """
         return {event["run"] for event in self.by["busy"]}
 
     def job(self, job_id: int, seq: int) -> tuple[int, Job] | None:
-        """The revision and the definition that were current just before `seq`."""
+        """The revision and the definition that were current just before `seq`.
+
+        >>> revision, job = history.job(1, seq=2)
+        >>> revision, job.name, history.job(1, seq=1)
+        (1, 'mail', None)
+        """
         for at, revision, job in reversed(self.revisions[job_id]):
             if at < seq:
                 return revision, job
         return None
 
     def job_of(self, run: Run) -> Job | None:
-        """The newest definition of a run's job."""
+        """The newest definition of a run's job.
+
+        >>> history.job_of(history.runs[7]).queue
+        'default'
+        """
         found = None if run.key is None else self.revisions.get(run.key[0])
         return found[-1][2] if found else None
 
     def at_most_once(self, run: Run) -> bool:
-        """Whether the run's job has promised at most one start all along."""
+        """Whether the run's job has promised at most one start all along.
+
+        >>> history.at_most_once(history.runs[7])  # at least one is what jobs promise if they do not say otherwise
+        False
+        """
         jobs = [] if run.key is None else [job for _, _, job in self.revisions.get(run.key[0], [])]
         return bool(jobs) and all(job.guarantee is Guarantee.AT_MOST_ONCE for job in jobs)
 
     def paused(self, job_id: int, seq: int) -> bool:
-        """Whether a job was paused just before `seq`."""
+        """Whether a job was paused just before `seq`.
+
+        >>> [event["ev"] for event in history.events if history.paused(1, event["seq"])]
+        ['stop_queue', 'resume']
+        """
         return any(
             pause.began[0] < seq and (pause.ended is None or pause.ended[0] >= seq) for pause in self.pauses[job_id]
         )
 
     def resumed_at(self, job_id: int, seq: int) -> int:
-        """When a job was last resumed before `seq`, by the store's clock; 0: never."""
+        """When a job was last resumed before `seq`, by the store's clock; 0: never.
+
+        >>> history.resumed_at(1, seq=5), history.resumed_at(1, seq=6)
+        (0, 5000000)
+        """
         ends = [pause.ended[1] for pause in self.pauses[job_id] if pause.ended is not None and pause.ended[0] < seq]
         return max(ends, default=0)
 
     def stopped(self, queue: str, seq: int) -> bool:
-        """Whether a queue was paused just before `seq`."""
+        """Whether a queue was paused just before `seq`.
+
+        >>> history.stopped("default", seq=5), history.stopped("mail", seq=5)
+        (True, False)
+        """
         stops = self.stops.get(queue, ())
         return any(stop.began[0] < seq and (stop.ended is None or stop.ended[0] >= seq) for stop in stops)
 
     def opened_at(self, run: Run, seq: int) -> int:
         """When, before `seq`, the run's queue was last resumed, or its own node undrained; 0: never. A node learns of
-        that with a beat, and looks for work with its next poll."""
+        that with a beat, and looks for work with its next poll.
+
+        >>> history.opened_at(history.runs[7], seq=6), history.opened_at(history.runs[7], seq=7)
+        (0, 5000000)
+        """
         job = self.job_of(run)
         ends = [stop.ended for stop in self.stops.get(job.queue, ())] if job is not None else []
         found = [end[1] for end in ends if end is not None and end[0] < seq]
@@ -295,7 +367,11 @@ class History:
         return max(found, default=0)
 
     def is_kept(self, run: Run, seq: int) -> bool:
-        """Whether, just before `seq`, a run could go to nobody: its job or queue is paused, or its own node drains."""
+        """Whether, just before `seq`, a run could go to nobody: its job or queue is paused, or its own node drains.
+
+        >>> [history.is_kept(history.runs[7], seq) for seq in (3, 4, 6, 7)]
+        [False, True, True, False]
+        """
         job = self.job_of(run)
         if run.key is None or job is None:
             return False
@@ -305,13 +381,21 @@ class History:
 
     @cached_property
     def moves(self) -> list[tuple[Event, Run, State, State]]:
-        """Every event of every run with the state before and after it, in the order in which they happened."""
+        """Every event of every run with the state before and after it, in the order in which they happened.
+
+        >>> [(event["seq"], run.id) for event, run, before, after in history.moves]
+        [(2, 7)]
+        """
         found = [(event, run, before, after) for run, event, before, after in self.steps()]
         found.sort(key=lambda move: move[0]["seq"])
         return found
 
     def steps(self) -> Iterator[tuple[Run, Event, State, State]]:
-        """Every event of every run with the state before and after it."""
+        """Every event of every run with the state before and after it.
+
+        >>> [f"run {run.id}: {event['ev']}, then {after.name}" for run, event, before, after in history.steps()]
+        ['run 7: submit, then scheduled']
+        """
         for run in self.runs.values():
             for event, before, after in run.steps():
                 yield run, event, before, after

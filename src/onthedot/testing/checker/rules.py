@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from onthedot.errors import DefinitionError, did_you_mean
 from onthedot.testing.checker import (
     control,
     dependencies,
@@ -28,7 +29,12 @@ Rule = Callable[[History], Iterator[Finding]]
 
 
 class Violation(NamedTuple):
-    """A promise that was broken."""
+    """A promise that was broken: which rule says so, and at which line of the history it shows.
+
+    >>> from onthedot.testing.checker import Violation
+    >>> print(Violation("S9", 42, "run 7 started twice"))
+    S9 at line 42: run 7 started twice
+    """
 
     rule: str
     seq: int
@@ -92,7 +98,20 @@ by `tests/processes`."""
 
 
 def check(events: list[Event], *, only: Iterable[str] | None = None) -> list[Violation]:
-    """Every violation of the rules (default: all of them) in a history."""
+    """Every violation of the rules (default: all of them) in a history.
+
+    >>> from onthedot.testing.checker import Journal, check
+    >>> journal = Journal(lambda: (0, 0, "a#1"))
+    >>> journal.add("worker", "broken", error="ValueError: the planner has ended")
+    >>> check(journal.events, only=["S1", "S9"])
+    []
+    >>> for violation in check(journal.events):
+    ...     print(violation)
+    no bugs at line 1: a service of a#1 broke: ValueError: the planner has ended
+    """
     history = History(events)
-    names = RULES if only is None else only
+    names = list(RULES if only is None else only)
+    for name in names:
+        if name not in RULES:
+            raise DefinitionError(f"only: expected names of RULES, got {name!r}{did_you_mean(name, RULES)}")
     return [Violation(name, seq, what) for name in names for seq, what in RULES[name](history)]

@@ -43,8 +43,9 @@ from onthedot.testing.contract import (
     transactions,
     upkeep,
 )
+from onthedot.testing.contract.capabilities import Capabilities, Effects
 from onthedot.testing.contract.register import Check, registered
-from onthedot.testing.contract.workbench import Capabilities, Effects, Workbench
+from onthedot.testing.contract.workbench import Workbench
 
 _SLICES = (
     jobs,
@@ -78,7 +79,26 @@ _SLICES = (
 
 
 def checks() -> list[Check]:
-    """Every check of the contract, in the order of a run's life."""
+    """Every check of the contract, in the order of a run's life.
+
+    A driver that is not ready yet sees what it keeps so far, slice by slice:
+
+    >>> from onthedot.stores.memory import MemoryStore
+    >>> from onthedot.testing.contract import Workbench, checks
+    >>> class WithoutTerms(MemoryStore):
+    ...     async def campaign(self, *args, **options):
+    ...         return None
+    >>> async def keeps(check):
+    ...     try:
+    ...         await check(Workbench(WithoutTerms()))
+    ...     except AssertionError:
+    ...         return False
+    ...     return True
+    >>> [await keeps(check) for check in checks() if check.slice == "submit"].count(False)
+    0
+    >>> [await keeps(check) for check in checks() if check.slice == "terms"].count(True)
+    0
+    """
     order = [module.__name__.rpartition(".")[2] for module in _SLICES]
     return sorted(registered, key=lambda one: order.index(one.slice))
 

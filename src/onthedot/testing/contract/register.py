@@ -12,7 +12,20 @@ CheckFunction = Callable[[Workbench], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One rule that every store keeps. Call it with a workbench over a store that holds nothing yet."""
+    """One rule that every store keeps. Call it with a workbench over a store that holds nothing yet.
+
+    >>> from onthedot.stores.memory import MemoryStore
+    >>> from onthedot.testing.contract import Check, Workbench
+    >>> async def a_run_that_ended_stays_ended(bench: Workbench) -> None:
+    ...     run = await bench.submit(await bench.define("mail"))
+    ...     [lease] = await bench.take(await bench.node())
+    ...     assert await bench.finish(lease)
+    ...     assert await bench.state(run) == "succeeded"
+    >>> check = Check("mine", "a_run_that_ended_stays_ended", a_run_that_ended_stays_ended)
+    >>> print(check)
+    mine.a_run_that_ended_stays_ended
+    >>> await check(Workbench(MemoryStore()))  # and nothing is said: it is kept
+    """
 
     slice: str
     name: str

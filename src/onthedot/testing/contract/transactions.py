@@ -10,11 +10,11 @@ from onthedot.errors import LeaseLost, StateError
 from onthedot.job import Guarantee, Limit
 from onthedot.run import ArmAnswer, Armed, Blocked, Checkpoint, Gate, GateAsk, Lease, OnBusy, RunState
 from onthedot.stores.base import Transaction, Transactions
+from onthedot.testing.contract.capabilities import Effects
 from onthedot.testing.contract.register import check
 from onthedot.testing.contract.workbench import (
     DEAD,
     SUCCESS,
-    Effects,
     Workbench,
     at,
     fixed_delay,

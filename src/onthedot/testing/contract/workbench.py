@@ -8,40 +8,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.ids import SeededIds
 from onthedot.job import At, Call, Every, FixedDelay, Job, JobRecord, Overlap, Schedule
 from onthedot.run import ArmAnswer, Armed, Lease, NewRun, RunRecord, RunState, slot_trigger, submit_trigger
 from onthedot.stores.base import Ask, Node, PutJob, Reserved, ScheduleState, SkipRange, Slot, Store, Term, Window
+from onthedot.testing.contract.capabilities import Capabilities
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 E = TypeVar("E", bound=Exception)
 
 START: Micros = 1_767_225_600 * SECOND  # 2026-01-01 00:00 UTC: the clock's zero in every check
 TASK = "call:work"  # what jobs of the workbench ask for, and what its workers can do
-
-
-class Effects(Protocol):
-    """How a check writes something through a transaction's connection, and sees what is committed of it."""
-
-    async def write(self, connection: Any, text: str) -> None:
-        """Write a text, by this connection."""
-        ...
-
-    async def read(self) -> list[str]:
-        """Every text that is committed, in the order of the commits; not by any transaction's connection."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a driver declares that it can do, where drivers differ."""
-
-    effects: Effects | None = None  # of a store that has `transactions`
 
 
 @contextmanager
@@ -117,7 +99,19 @@ def recover(due: float) -> Verdict:
 
 
 class Workbench:
-    """One store under test."""
+    """One store under test.
+
+    >>> from onthedot.stores.memory import MemoryStore
+    >>> from onthedot.testing.contract import Workbench
+    >>> from onthedot.testing.contract.workbench import LOST, at, every, retry, window
+    >>> bench = Workbench(MemoryStore())
+    >>> mail = await bench.define("mail")
+    >>> node = await bench.node("a")
+    >>> first = await bench.submit(mail)
+    >>> [lease] = await bench.take(node)
+    >>> await bench.finish(lease)
+    True
+    """
 
     def __init__(self, store: Store, capabilities: Capabilities | None = None, *, seed: int = 0) -> None:
         self.store = store
@@ -126,22 +120,45 @@ class Workbench:
         self.now = START
 
     def turn(self, seconds: float) -> None:
-        """Set the clock to so many seconds after the start, forward or back."""
+        """Set the clock to so many seconds after the start, forward or back.
+
+        >>> run = await bench.submit(mail, due=30)
+        >>> await bench.take(node)
+        []
+        >>> bench.turn(30)
+        >>> len(await bench.take(node))
+        1
+        """
         self.now = at(seconds)
 
     # ── jobs and plans ───────────────────────────────────────────────────────────────────────────────────────
 
     def job(self, *schedules: Schedule, name: str = "job", **fields: Any) -> Job:
-        """A job without gates, unless it asks for some."""
+        """A job without gates, unless it asks for some.
+
+        >>> bench.job(every(60), name="report", queue="night").queue
+        'night'
+        """
         fields = {"task": Call(handler="work"), "overlap": Overlap("allow"), **fields}
         return Job(name=name, schedules=schedules, **fields)
 
     async def put(self, job: Job, *windows: Window, expected: int | None = None) -> PutJob:
-        """Store a definition, with its windows."""
+        """Store a definition, with its windows.
+
+        >>> report = bench.job(every(10), name="report")
+        >>> stored = await bench.put(report, window(0, 30, [10, 20, 30], next_at=40))
+        >>> stored.record.revision, await bench.slots(stored.record)
+        (1, [10.0, 20.0, 30.0])
+        """
         return await self.store.put_job(job, windows, expected=expected, now=self.now)
 
     async def define(self, name: str = "job", slots: Iterable[float] = (), **options: Any) -> JobRecord:
-        """A job; with `slots`, one that has a schedule and these planned in (0, 60]."""
+        """A job; with `slots`, one that has a schedule and these planned in (0, 60].
+
+        >>> report = await bench.define("report", slots=[10, 20], late=5)  # each expires five seconds after its instant
+        >>> [(state.schedule_id, state.watermark == at(60)) for state in await bench.store.schedules_of(report.id)]
+        [('s', True)]
+        """
         late = options.pop("late", None)
         if not slots:
             return (await self.put(self.job(name=name, **options))).record
@@ -149,28 +166,52 @@ class Workbench:
         return (await self.put(self.job(every(), name=name, **options), plan)).record
 
     async def schedule(self, record: JobRecord, name: str = "s") -> ScheduleState:
-        """The state of a schedule of a job."""
+        """The state of a schedule of a job.
+
+        >>> report = await bench.define("report", slots=[10])
+        >>> (await bench.schedule(report)).next_at == at(70)
+        True
+        """
         states = {state.schedule_id: state for state in await self.store.schedules_of(record.id)}
         return states[name]
 
     async def plan(self, term: Term, record: JobRecord, *windows: Window) -> list[bool]:
-        """Plan windows of a job, as somebody who has just read its schedules."""
+        """Plan windows of a job, as somebody who has just read its schedules.
+
+        >>> report = await bench.define("report", slots=[10])
+        >>> await bench.plan(await bench.term(node), report, window(60, 90, [70, 80], next_at=100))
+        [True]
+        """
         pairs = [(await self.schedule(record, one.schedule_id), one) for one in windows]
         return await self.store.plan(term, pairs, now=self.now)
 
     async def due(self, until: float, limit: int = 100) -> list[str]:
-        """The schedules that are due, as `job/schedule`."""
+        """The schedules that are due, as `job/schedule`.
+
+        >>> report = await bench.define("report", slots=[10])
+        >>> await bench.due(until=69), await bench.due(until=70)
+        ([], ['report/s'])
+        """
         found = await self.store.due_schedules(until=at(until), limit=limit)
         return [f"{state.record.job.name}/{state.schedule_id}" for state in found.schedules]
 
     async def slots(self, record: JobRecord, name: str = "s") -> list[float]:
-        """The slots of a schedule that have a run, live or ended, in order."""
+        """The slots of a schedule that have a run, live or ended, in order.
+
+        >>> await bench.slots(await bench.define("report", slots=[10, 20]))
+        [10.0, 20.0]
+        """
         runs = await self.runs(record.job.name)
         mine = [run.slot_at for run in runs if run.trigger == slot_trigger(name)]
         return sorted((slot - START) / SECOND for slot in mine)
 
     async def slot_run(self, record: JobRecord, slot: float, name: str = "s") -> RunRecord:
-        """The one run of a slot."""
+        """The one run of a slot.
+
+        >>> report = await bench.define("report", slots=[10, 20])
+        >>> (await bench.slot_run(report, 20)).trigger
+        'schedule:s'
+        """
         runs = await self.runs(record.job.name)
         [run] = [run for run in runs if (run.trigger, run.slot_at) == (slot_trigger(name), at(slot))]
         return run
@@ -178,13 +219,23 @@ class Workbench:
     # ── nodes and terms ──────────────────────────────────────────────────────────────────────────────────────
 
     async def node(self, name: str = "node", *, ttl: float = 10_000) -> str:
-        """Register a node; its incarnation."""
+        """Register a node; its incarnation.
+
+        >>> second = await bench.node("b", ttl=15)
+        >>> sorted(found.id for found in await bench.store.list_nodes())
+        ['a', 'b']
+        """
         node = Node(id=name, incarnation=f"{name}-{self.ids.token()}")
         await self.store.register(node, ttl=round(ttl * SECOND), now=self.now)
         return node.incarnation
 
     async def term(self, incarnation: str, *, ttl: float = 10_000) -> Term:
-        """Win a term that is free."""
+        """Win a term that is free.
+
+        >>> term = await bench.term(node, ttl=10)
+        >>> term.until == at(10)
+        True
+        """
         term = await self.store.campaign(incarnation, ttl=round(ttl * SECOND), now=self.now)
         assert term is not None
         return term
@@ -192,7 +243,12 @@ class Workbench:
     # ── the way of a run ─────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(self, record: JobRecord, due: float = 0, *, key: str = "", args: str | None = None) -> int:
-        """Ask for a run; its id."""
+        """Ask for a run; its id.
+
+        >>> run = await bench.submit(mail, key="order 7", args='{"order": 7}')
+        >>> run == await bench.submit(mail, key="order 7", args='{"order": 7}')
+        True
+        """
         new = NewRun(record.id, submit_trigger(key or self.ids.token()), at(due), args)
         [run_id] = await self.store.submit([new], now=self.now)
         return run_id
@@ -200,7 +256,13 @@ class Workbench:
     async def reserve(
         self, incarnation: str, *, seats: int = 0, ahead: int = 0, extra: int = 0, lapse: float = 0.5, **options: Any
     ) -> Reserved:
-        """Ask for work, as a worker does; the leases are copies, so that no store can change them behind our back."""
+        """Ask for work, as a worker does; the leases are copies, so that no store can change them behind our back.
+
+        >>> now, later = await bench.submit(mail), await bench.submit(mail, due=1)
+        >>> got = await bench.reserve(node, seats=5, ahead=5, horizon=2)
+        >>> [lease.run_id for lease in got.armed] == [now], [lease.run_id for lease in got.held] == [later]
+        (True, True)
+        """
         horizon = round(options.pop("horizon", 0) * SECOND)
         tasks = options.pop("tasks", frozenset({TASK}))
         lease_ids = self.ids.leases(seats + ahead + extra)
@@ -212,67 +274,147 @@ class Workbench:
         return replace(got, armed=list(map(replace, got.armed)), held=list(map(replace, got.held)))
 
     async def take(self, incarnation: str, seats: int = 1) -> list[Lease]:
-        """Reserve and arm what is due."""
+        """Reserve and arm what is due.
+
+        >>> runs = [await bench.submit(mail) for _ in range(3)]
+        >>> [lease.run_id for lease in await bench.take(node, seats=2)] == runs[:2]
+        True
+        """
         return (await self.reserve(incarnation, seats=seats)).armed
 
     async def hold(self, incarnation: str, ahead: int = 1, *, lapse: float = 0.5) -> list[Lease]:
-        """Reserve what comes next."""
+        """Reserve what comes next.
+
+        >>> run = await bench.submit(mail, due=30)
+        >>> [lease] = await bench.hold(node)
+        >>> lease.run_id == run, lease.fence
+        (True, 0)
+        """
         return (await self.reserve(incarnation, ahead=ahead, horizon=10_000, lapse=lapse)).held
 
     async def arm(self, *leases: Lease) -> list[ArmAnswer]:
-        """Arm reservations, without gates."""
+        """Arm reservations, without gates.
+
+        >>> run = await bench.submit(mail, due=1)
+        >>> [lease] = await bench.hold(node)
+        >>> [answer] = await bench.arm(lease)
+        >>> answer.fence > 0
+        True
+        """
         return await self.store.arm(list(map(replace, leases)), now=self.now)
 
     async def armed(self, lease: Lease) -> Lease:
-        """Arm a reservation; the lease with what the answer said."""
+        """Arm a reservation; the lease with what the answer said.
+
+        >>> run = await bench.submit(mail, due=1)
+        >>> [held] = await bench.hold(node)
+        >>> lease = await bench.armed(held)
+        >>> await bench.finish(lease)
+        True
+        """
         [answer] = await self.arm(lease)
         assert isinstance(answer, Armed), answer
         return replace(lease, fence=answer.fence, armed_at=answer.armed_at, attempt=answer.attempt)
 
     async def release(self, *leases: Lease) -> list[bool]:
-        """Give reservations back."""
+        """Give reservations back.
+
+        >>> run = await bench.submit(mail, due=1)
+        >>> leases = await bench.hold(node)
+        >>> await bench.release(*leases), await bench.release(*leases)
+        ([True], [False])
+        """
         return await self.store.release(list(map(replace, leases)), now=self.now)
 
     def finished(self, lease: Lease, verdict: Verdict = SUCCESS) -> Finish:
-        """What a worker sends when an attempt has ended just now."""
+        """What a worker sends when an attempt has ended just now.
+
+        >>> runs = [await bench.submit(mail) for _ in range(2)]
+        >>> batch = [bench.finished(lease) for lease in await bench.take(node, seats=2)]
+        >>> await bench.store.finish(batch, now=bench.now)
+        [True, True]
+        """
         return Finish(replace(lease), verdict, started_at=self.now, ended_at=self.now)
 
     async def finish(self, lease: Lease, verdict: Verdict = SUCCESS) -> bool:
-        """End an attempt just now; whether that was accepted."""
+        """End an attempt just now; whether that was accepted.
+
+        >>> run = await bench.submit(mail)
+        >>> [lease] = await bench.take(node)
+        >>> await bench.finish(lease, retry(due=20)), str(await bench.state(run))
+        (True, 'scheduled')
+        """
         [accepted] = await self.store.finish([self.finished(lease, verdict)], now=self.now)
         return accepted
 
     async def reap(self, lease: Lease, verdict: Verdict = LOST) -> bool:
-        """Take a run from a dead node; whether that was accepted."""
+        """Take a run from a dead node; whether that was accepted.
+
+        >>> run = await bench.submit(mail)
+        >>> [lease] = await bench.take(await bench.node("b", ttl=15))
+        >>> bench.turn(16)
+        >>> await bench.reap(lease, LOST), await bench.finish(lease)  # who comes back from the dead is too late
+        (True, False)
+        """
         [accepted] = await self.store.reap([(replace(lease), verdict)], now=self.now)
         return accepted
 
     async def orphans(self, limit: int = 100) -> list[int]:
-        """The runs whose node is dead, by id."""
+        """The runs whose node is dead, by id.
+
+        >>> run = await bench.submit(mail)
+        >>> leases = await bench.take(await bench.node("b", ttl=15))
+        >>> bench.turn(16)
+        >>> await bench.orphans() == [run]
+        True
+        """
         return sorted(lease.run_id for lease in await self.store.orphans(limit=limit, now=self.now))
 
     async def expire(self, limit: int = 100) -> list[int]:
-        """Skip what has expired; which runs, by id."""
+        """Skip what has expired; which runs, by id.
+
+        >>> report = await bench.define("report", slots=[10, 20], late=5)
+        >>> bench.turn(16)
+        >>> await bench.expire() == [(await bench.slot_run(report, 10)).id]
+        True
+        """
         return sorted(run.id for run in await self.store.expire(limit=limit, now=self.now))
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def run(self, run_id: int) -> RunRecord:
-        """A run that must be there."""
+        """A run that must be there.
+
+        >>> (await bench.run(first)).attempts
+        1
+        """
         run = await self.store.get_run(run_id)
         assert run is not None, f"run {run_id} is gone"
         return run
 
     async def state(self, run_id: int) -> RunState:
-        """Where a run stands."""
+        """Where a run stands.
+
+        >>> str(await bench.state(first))
+        'succeeded'
+        """
         return (await self.run(run_id)).state
 
     async def runs(self, job: str | None = None) -> list[RunRecord]:
-        """All runs, or those of a job."""
+        """All runs, or those of a job.
+
+        >>> [run.id for run in await bench.runs("mail")] == [first]
+        True
+        """
         return await self.store.list_runs(job=job, limit=100_000)
 
     async def everything(self) -> dict[str, object]:
-        """All that can be seen of the store from outside."""
+        """All that can be seen of the store from outside.
+
+        >>> seen = await bench.everything()
+        >>> len(seen["jobs"]), len(seen["runs"]), len(seen["nodes"])
+        (1, 1, 1)
+        """
         store = self.store
         jobs = await store.list_jobs()
         runs = sorted(await self.runs(), key=lambda run: run.id)
@@ -292,7 +434,12 @@ class Workbench:
 
     @asynccontextmanager
     async def nothing_written(self) -> AsyncIterator[None]:
-        """Whatever the body does, nothing that can be seen of the store changes."""
+        """Whatever the body does, nothing that can be seen of the store changes.
+
+        >>> async with bench.nothing_written():
+        ...     await bench.finish(lease)  # said twice, because the answer was lost
+        True
+        """
         before = await self.everything()
         yield
         after = await self.everything()

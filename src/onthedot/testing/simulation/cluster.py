@@ -21,7 +21,8 @@ from onthedot.settings import Settings
 from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.tasks.registry import Registry
-from onthedot.testing.checker import Event, Journal, Violation, check, digest
+from onthedot.testing.checker import Journal, Violation, check, digest
+from onthedot.testing.checker.history import Event
 from onthedot.testing.clock import VirtualClock
 from onthedot.testing.simulation import faults as fault_schedules
 from onthedot.testing.simulation import workload as workloads
