@@ -10,17 +10,17 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 import pytest
 
 import onthedot as otd
-from tests.docs.public import PROPERTIES, Public, public_names
+from tests.docs.public import MODULES, PROPERTIES, Public, public_names
 from tests.docs.running import Names, examples_of, run_examples
 
 PUBLIC = {public.path: public for public in public_names()}
-FOR_DRIVERS = ("onthedot.testing.simulation.",)
 SAME_VERBS = ("onthedot.Verbs.", "onthedot.BlockingScheduler.")
 
 
@@ -66,7 +66,7 @@ def test_a_public_name_has_a_docstring(path):
     assert PUBLIC[path].doc, f"{path} has no docstring: say what it promises"
 
 
-@pytest.mark.parametrize("path", [path for path in PUBLIC if not path.startswith(FOR_DRIVERS)])
+@pytest.mark.parametrize("path", PUBLIC)
 def test_a_public_name_has_an_example(path):
     assert is_shown(PUBLIC[path]), f"{path} has no example: show a newcomer how it is used"
 
@@ -77,23 +77,26 @@ def test_an_example_does_what_it_says(path):
     assert problems == []
 
 
-def test_the_examples_of_inner_functions_are_true_as_well():
-    """In the modules that public names come from, and where handlers' words are kept."""
+def inner_examples() -> Iterator[tuple[str, str | None]]:
+    """What modules show without its being public: the module, and the words."""
     known = {public.doc for public in PUBLIC.values()}
-    modules = {inspect.unwrap(_function(public.value)).__module__ for public in PUBLIC.values()}
-    tried = 0
-    for module in sorted({*modules, "onthedot.tasks.notes", "onthedot.tasks.importable", "onthedot.route"}):
-        loaded = importlib.import_module(module)
-        for found in doctest.DocTestFinder(exclude_empty=True).find(loaded):
-            if found.examples and inspect.cleandoc(found.docstring or "") not in known:
-                tried += 1
-                assert run_examples(found.docstring, dict(vars(loaded))) == [], found.name
-    assert tried > 10
+    for found in pkgutil.walk_packages(otd.__path__, "onthedot."):
+        if not found.name.endswith("__main__"):
+            for test in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(found.name)):
+                if test.examples and inspect.cleandoc(test.docstring or "") not in known:
+                    yield found.name, test.docstring
 
 
-def test_what_is_for_drivers_is_shown_by_its_package():
-    for prefix in FOR_DRIVERS:
-        assert "\n    " in (pkgutil.resolve_name(prefix.rstrip(".")).__doc__ or ""), f"{prefix}* shows no use"
+def test_the_examples_of_inner_functions_are_true_as_well():
+    inner = list(inner_examples())
+    for module, doc in inner:
+        assert run_examples(doc, dict(vars(importlib.import_module(module)))) == [], module
+    assert len(inner) > 60
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module.startswith("onthedot.testing.")])
+def test_a_package_shows_its_use(module):
+    assert "\n    " in (importlib.import_module(module).__doc__ or ""), f"{module} shows no use"
 
 
 # ── the check itself can fail ────────────────────────────────────────────────────────────────────────────────

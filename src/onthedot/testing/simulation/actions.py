@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onthedot.clock import SECOND, Clock
-from onthedot.errors import KeyConflict, StoreUnavailable, UnknownJob
+from onthedot.errors import DefinitionError, KeyConflict, StoreUnavailable, UnknownJob, did_you_mean
 from onthedot.job import JobRecord
 from onthedot.plan.controls import resume_job
 from onthedot.plan.windows import Missed
@@ -21,6 +21,10 @@ from onthedot.testing.simulation.chance import Chance
 
 _MISSED: tuple[Missed, ...] = ("none", "last", "all")
 _TENANTS = ("t1", "t2")
+KINDS = (
+    *("submit", "trigger", "put", "read", "cancel", "pause", "resume", "delete", "layout"),
+    *("stop_queue", "open_queue", "share", "unshare", "drain", "undrain"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,13 @@ class Action:
     | drain, undrain | the node of that name |
 
     `luck`, in [0, 1), chooses among what is there.
+
+    >>> from onthedot.testing.simulation import Action
+    >>> asked = Action(at=30, kind="submit", node=0, job="mail", key="order 7")
+    >>> again = Action(at=31, kind="submit", node=1, job="mail", key="order 7")  # elsewhere: still one run
+    >>> Action(at=30, kind="stop", node=0, job="mail")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.errors.DefinitionError: kind of an action: expected one that is known, got 'stop'...
     """
 
     at: float
@@ -53,6 +64,12 @@ class Action:
     missed: Missed = "none"
     preview: bool = False
     luck: float = 0.0
+
+    def __post_init__(self) -> None:
+        """A slip would be something that nobody asks for, and a test that always passes."""
+        if self.kind not in KINDS:
+            hint = did_you_mean(self.kind, KINDS)
+            raise DefinitionError(f"kind of an action: expected one that is known, got {self.kind!r}{hint}")
 
 
 # ── drawing ──────────────────────────────────────────────────────────────────────────────────────────────────

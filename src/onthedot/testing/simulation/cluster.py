@@ -66,7 +66,12 @@ OpenStore = Callable[[Clock], Store | Awaitable[Store]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """Everything that a run depends on. Without faults given, the seed draws them."""
+    """Everything that a run depends on. Without faults given, the seed draws them.
+
+    >>> from onthedot.testing.simulation import CALM, Fault, Scenario
+    >>> drawn = Scenario(seed="7", minutes=10)
+    >>> mine = Scenario(minutes=10, weather=CALM, faults=(Fault(at=30, kind="freeze", node=0, length=20),))
+    """
 
     seed: str = "1"
     minutes: float = 60.0
@@ -83,11 +88,20 @@ class Scenario:
 
     @property
     def faulty_seconds(self) -> float:
-        """How long faults are about."""
+        """How long faults are about. The last seven minutes are without: what was broken has to mend itself.
+
+        >>> drawn.faulty_seconds
+        180.0
+        """
         return max(60.0, self.minutes * 60 - SETTLE)
 
     def filled(self) -> Scenario:
-        """The same, with faults and workload drawn."""
+        """The same, with faults and workload drawn: what the seed stands for, to read it, or to change a part of it.
+
+        >>> filled = drawn.filled()
+        >>> len(filled.faults) > 3, filled == drawn.filled(), mine.filled().faults == mine.faults
+        (True, True, True)
+        """
         seconds = self.faulty_seconds
         drawn = self.faults
         if drawn is None:
@@ -109,7 +123,16 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run."""
+    """What came of a run: its history, the promises that it broke, and how much was done for it.
+
+    >>> from onthedot.testing.simulation import CALM, Fault, Scenario, simulate
+    >>> crash = Fault(at=30, kind="crash", node=0, length=5)
+    >>> outcome = simulate(Scenario(minutes=8, nodes=2, jobs=2, weather=CALM, faults=(crash,)))
+    >>> outcome.violations, f"{outcome.hours:.2f} hours", len(outcome.digest)
+    ([], '0.13 hours', 64)
+    >>> outcome.counts["nemesis"], outcome.counts["boot"]  # two nodes, one of them twice
+    (1, 3)
+    """
 
     scenario: Scenario
     events: list[Event]
@@ -135,7 +158,20 @@ class Outcome:
 
 
 def simulate(scenario: Scenario, *, store: OpenStore = MemoryStore, build: Build = Engine) -> Outcome:
-    """Run a scenario to its end and check its history."""
+    """Run a scenario to its end and check its history.
+
+    `store` opens the store of a driver under test, with the clock that all of it goes by. `build` makes each node's
+    engine: give one with a bug, and see that a rule finds it.
+
+    >>> from onthedot.stores.memory import MemoryStore
+    >>> from onthedot.testing.simulation import Scenario, simulate
+    >>> class Forgetful(MemoryStore):  # it says that the run has ended, and does not write it down
+    ...     async def finish(self, batch, **options):
+    ...         return [True for _ in batch]
+    >>> outcome = simulate(Scenario(seed="7", minutes=8, jobs=2), store=Forgetful)
+    >>> "S18" in {violation.rule for violation in outcome.violations}
+    True
+    """
     loop = ClusterLoop(Chance(f"{scenario.seed} order"))
     cluster = Cluster(scenario.filled(), loop, store, build)
     collects = gc.isenabled()

@@ -24,8 +24,11 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from onthedot.errors import DefinitionError, did_you_mean
+from onthedot.stores.base import Store
 from onthedot.testing.simulation.chance import Chance
 
+_CALLS = (*(name for name in dir(Store) if not name.startswith("_")), "begin", "commit")
 KINDS = ("crash", "freeze", "stop", "cut", "deaf", "flaky", "slow", "skew", "drift", "late", "step")
 OPS = (
     *("finish", "finish", "finish", "arm", "arm", "reserve", "reserve", "plan", "plan", "reap", "reap"),
@@ -52,7 +55,14 @@ LATE_OPS = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong, `at` seconds after the beginning."""
+    """One thing that goes wrong, `at` seconds after the beginning. The kinds are in the table above.
+
+    >>> from onthedot.testing.simulation import Fault
+    >>> dies_with_a_verdict = Fault(at=30, kind="crash", node=0, length=5, op="finish", when="after")
+    >>> Fault(at=30, kind="crahs", node=0, length=5)
+    Traceback (most recent call last):
+    onthedot.errors.DefinitionError: kind of a fault: expected one that is known, got 'crahs', did you mean 'crash'?
+    """
 
     at: float
     kind: str
@@ -63,10 +73,28 @@ class Fault:
     when: str = "before"
     delay: float = 0.0
 
+    def __post_init__(self) -> None:
+        """A slip would be a fault that never strikes, and a test that always passes."""
+        known = {"kind": KINDS, "when": ("before", "after"), "op": ("", *_CALLS)}
+        for field, values in known.items():
+            value = getattr(self, field)
+            if value not in values:
+                hint = did_you_mean(value, values)
+                raise DefinitionError(f"{field} of a fault: expected one that is known, got {value!r}{hint}")
+
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """What goes wrong all the time while faults are about: lost calls, lost hints, and calls that take a while."""
+    """What goes wrong all the time while faults are about: lost calls, lost hints, and calls that take a while.
+
+    The part of calls that is lost, of hints that are lost, and of calls that are slow; and how slow, in seconds.
+    `CALM` loses nothing.
+
+    >>> from onthedot.testing.simulation import Scenario, Weather
+    >>> storm = Scenario(seed="7", weather=Weather(lost=0.1, hints_lost=1.0, latency=0.5))
+    >>> storm.weather.lost > Scenario().weather.lost
+    True
+    """
 
     lost: float = 0.01
     hints_lost: float = 0.2
@@ -79,8 +107,9 @@ CALM = Weather(lost=0.0, hints_lost=0.0, slow=0.1, latency=0.005)
 
 def to_json(faults: list[Fault]) -> str:
     """As text, one fault per line."""
-    default = asdict(Fault(0, "", 0, 0))
-    rows = [{k: v for k, v in asdict(fault).items() if k in ("at", "node") or v != default[k]} for fault in faults]
+    default = asdict(Fault(0, "crash", 0, 0))
+    always = ("at", "kind", "node")
+    rows = [{k: v for k, v in asdict(fault).items() if k in always or v != default[k]} for fault in faults]
     return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in rows) + "\n]\n"
 
 

@@ -25,7 +25,11 @@ LONGEST = 20.0  # seconds: how long a handler runs at the most
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How a job's handler behaves: how long it takes, and how often it fails. In seconds, and in parts of one."""
+    """How a job's handler behaves: how long it takes, and how often it fails. In seconds, and in parts of one.
+
+    >>> from onthedot.testing.simulation import Behaviour
+    >>> behaviours = {"mail": Behaviour(longest=0.2), "report": Behaviour(shortest=5, longest=20, failing=0.3)}
+    """
 
     shortest: float = 0.0
     longest: float = 1.0
@@ -34,7 +38,24 @@ class Behaviour:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The program that every node runs, its later versions, and what is asked of it."""
+    """The program that every node runs, its later versions, and what is asked of it.
+
+    The simulator brings the handlers, one for each behaviour, under the job's name. They take an argument `mark`, by
+    which the history tells the versions of a job apart. A later version is there for a node that boots then; an action
+    `put` deploys it.
+
+    >>> from dataclasses import replace
+    >>> import onthedot as otd
+    >>> from onthedot.job import Call, Job
+    >>> from onthedot.testing.simulation import Action, Behaviour, Workload
+    >>> mail = Job(name="mail", task=Call(handler="mail"), schedules=(otd.every("10s"),), args={"mark": 0})
+    >>> workload = Workload(
+    ...     jobs={"mail": mail},
+    ...     behaviours={"mail": Behaviour(longest=2.0)},
+    ...     edits=((30.0, replace(mail, args={"mark": 1})),),
+    ...     actions=(Action(at=31, kind="put", node=0, job="mail"),),
+    ... )
+    """
 
     jobs: dict[str, Job]
     behaviours: dict[str, Behaviour]
@@ -43,7 +64,11 @@ class Workload:
     serves: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)  # node → its queues and labels
 
     def version(self, seconds: float) -> dict[str, Job]:
-        """The program's definitions at some moment."""
+        """The program's definitions at some moment.
+
+        >>> workload.version(29)["mail"].args, workload.version(30)["mail"].args
+        ({'mark': 0}, {'mark': 1})
+        """
         return self.jobs | {job.name: job for at, job in self.edits if at <= seconds}
 
 
