@@ -16,10 +16,11 @@ A slot run in the future that was never armed may also be *withdrawn* (its row d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
-from onthedot.clock import Micros
+from onthedot.clock import Micros, to_datetime
 from onthedot.job import JobRecord
 from onthedot.rate import RateGate
 from onthedot.route import DEFAULT_QUEUE as DEFAULT_QUEUE
@@ -260,7 +261,8 @@ ArmAnswer = Armed | Gone | Busy | Blocked | Delayed | Skipped
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run as it is shown to people: live or finished."""
+    """A run as it is shown to people: live or finished. Its instants are microseconds; `slot`, `due`, `started` and
+    `ended` are the same for people, in UTC."""
 
     id: int
     job: str
@@ -283,6 +285,26 @@ class RunRecord:
     priority: Priority = "normal"
     target: str = ""
     progress: Progress | None = None  # the newest that an attempt has told
+
+    @property
+    def slot(self) -> datetime:
+        """The instant that it is for."""
+        return to_datetime(self.slot_at)
+
+    @property
+    def due(self) -> datetime:
+        """When it is due: a retry later than its slot."""
+        return to_datetime(self.due_at)
+
+    @property
+    def started(self) -> datetime | None:
+        """When its handler was called, in the attempt that ended it; None: it has not ended, or never began."""
+        return None if self.started_at is None else to_datetime(self.started_at)
+
+    @property
+    def ended(self) -> datetime | None:
+        """When it ended; None: it has not."""
+        return None if self.ended_at is None else to_datetime(self.ended_at)
 
 
 @dataclass(frozen=True, slots=True)
