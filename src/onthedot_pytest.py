@@ -7,7 +7,7 @@ CPU, measured); that is why it lies beside the package and not in it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -45,6 +45,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     harnesses.run(test, arguments)
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that failed shows what its node did, and where handlers failed: their errors are not the test's."""
+    report = yield
+    harnesses: Any = getattr(item, "funcargs", {}).get("otd_harness")
+    if report.when == "call" and report.failed and harnesses is not None and (told := harnesses.report()):
+        report.sections.append(("otd_harness", told))
+    return report
 
 
 def _coroutine_of(function: Any) -> Callable[..., Any] | None:

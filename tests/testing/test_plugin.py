@@ -82,6 +82,37 @@ class TestSecond:
     assert ended.stderr == ""
 
 
+def test_a_test_that_fails_shows_what_happened_and_where_the_handler_failed(tmp_path):
+    folder = write(
+        tmp_path,
+        """
+@sched.job
+async def count() -> None:
+    orders = {}
+    orders["all"] += 1
+
+async def test_it_counts(otd_harness):
+    h = await otd_harness(sched, at="2026-06-01T12:00Z")
+    await sched.submit(count)
+    [run] = await h.work_once()
+    assert run.state == "succeeded"
+
+async def test_without_a_harness_there_is_nothing_to_show(otd_harness):
+    assert not otd_harness.report()
+    assert 1 == 2
+
+async def test_what_passes_says_nothing(otd_harness):
+    h = await otd_harness(sched, at="2026-07-01T12:00Z")
+""",
+    )
+    ended = run_pytest(cwd=folder)
+    assert "2 failed, 1 passed" in ended.stdout
+    assert ended.stdout.count("- otd_harness -") == 1
+    assert "2026-06-01 12:00:00.000  dead       count           run 1 " in ended.stdout
+    assert 'orders["all"] += 1' in ended.stdout
+    assert "2026-07-01" not in ended.stdout
+
+
 def test_other_tests_are_left_to_other_plugins(tmp_path):
     folder = write(
         tmp_path,

@@ -9,8 +9,9 @@ from typing import Any
 
 from onthedot.errors import StateError
 from onthedot.scheduler import Scheduler
+from onthedot.testing.asking import JobLike
 from onthedot.testing.clock import VirtualLoop, run_virtual
-from onthedot.testing.harness import Harness, JobLike
+from onthedot.testing.harness import Harness
 
 MIDNIGHT = "2026-01-01T00:00+00:00"
 
@@ -71,6 +72,16 @@ class Harnesses:
         >>> otd_harness.run(test_it_runs_at_three_also_when_clocks_change, {"otd_harness": otd_harness})
         """
         run_virtual(self._run(test, arguments))
+
+    def report(self) -> str:
+        """What happened in the harnesses of this test; empty if there was none. A test that fails shows it.
+
+        >>> otd_harness = Harnesses()
+        >>> otd_harness.run(test_it_runs_at_three_also_when_clocks_change, {"otd_harness": otd_harness})
+        >>> "2026-03-29 01:00:00.000  finished   nightly" in otd_harness.report()
+        True
+        """
+        return "\n\n".join(harness.witness.report() for harness in self._open)
 
     async def _run(self, test: Callable[..., Coroutine[Any, Any, None]], arguments: Mapping[str, Any]) -> None:
         try:

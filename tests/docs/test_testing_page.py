@@ -1,0 +1,37 @@
+"""What docs/testing.md says is what happens: its test passes beside the example that it names."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onthedot.testing import Harness
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "testing.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_test_passes_word_for_word(tmp_path):
+    shutil.copy(ROOT / "examples" / "testing" / "shop.py", tmp_path)
+    [test] = re.findall(r"```py\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "test_page.py").write_text(test)
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "onthedot_pytest", "-p", "no:asyncio", "-p", "no:cacheprovider"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
+
+
+def test_what_a_harness_can_do_is_there_and_all_of_it_is_listed():
+    listed = set(re.findall(r"\bh\.(\w+)", PAGE))
+    can = {name for name in dir(Harness) if not name.startswith("_")}
+    made_for_it = {"start", "close"}  # by the fixture
+    inner = {"engine", "store"}
+    assert listed - {"events"} <= can
+    assert can - made_for_it - inner <= listed
