@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def otd_harness() -> Harnesses:
+def otd_harness() -> Generator[Harnesses, None, None]:
     """Your scheduler's own jobs, on a memory store and a virtual clock: days pass in seconds.
 
     async def test_the_night_of_the_change(otd_harness):
@@ -30,7 +30,34 @@ def otd_harness() -> Harnesses:
     """
     from onthedot.testing.fixture import Harnesses
 
-    return Harnesses()
+    harnesses = Harnesses()
+    yield harnesses
+    harnesses.close()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Generator[None, object, object]:
+    """A coroutine that is a fixture, and uses ours or one that does, runs in the virtual time of its test."""
+    function = fixturedef.func
+    is_generator = inspect.isasyncgenfunction(function)
+    if not (is_generator or inspect.iscoroutinefunction(function)) or "otd_harness" not in request.fixturenames:
+        return (yield)
+    harnesses: Any = request.getfixturevalue("otd_harness")
+    if not harnesses.makes(fixturedef.argname, fixturedef.argnames):
+        return (yield)
+    if request.instance is not None and hasattr(function, "__func__"):
+        function = function.__func__.__get__(request.instance)
+
+    def make(**arguments: object) -> object:
+        if not is_generator:
+            return harnesses.wait(function(**arguments))
+        steps = function(**arguments)
+        request.addfinalizer(lambda: harnesses.wait(anext(steps, None)))
+        return harnesses.wait(anext(steps))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fixturedef, "func", make)
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -137,6 +137,94 @@ async def test_by_a_fixture_of_the_user(started):
     assert "2 passed" in ended.stdout, ended.stdout
 
 
+FIXTURES = """
+import asyncio
+import pytest
+
+seen = []
+
+@sched.job(schedule=otd.every("1m"))
+async def tick() -> None: ...
+
+@pytest.fixture
+async def h(otd_harness):
+    return await otd_harness(sched, at="2026-06-01T12:00Z")
+
+@pytest.fixture
+async def later(h):
+    await h.advance("1h")
+    yield h
+    await asyncio.sleep(3_600)
+    seen.append(f"{h.now:%H:%M}")
+
+async def test_a_coroutine(h):
+    await h.advance("1m")
+    assert [run.state for run in await h.runs(tick)] == ["succeeded"]
+
+async def test_a_generator_that_needs_a_coroutine(later):
+    assert len(await later.runs(tick)) == 60
+
+def test_what_comes_after_the_test_was_done():
+    assert seen == ["14:00"]
+
+class TestMethods:
+    @pytest.fixture
+    async def mine(self, h):
+        self.found = h
+        return h
+
+    async def test_the_fixture_has_the_same_self(self, mine):
+        assert self.found is mine
+"""
+
+
+@pytest.mark.parametrize("others", [[], [*ASYNCIO, "-o", "asyncio_mode=auto"]], ids=["alone", "asyncio auto"])
+def test_fixtures_that_use_it_may_be_coroutines(others, tmp_path):
+    ended = run_pytest(*others, cwd=write(tmp_path, FIXTURES))
+    assert "4 passed" in ended.stdout, ended.stdout
+
+
+def test_a_fixture_without_a_harness_is_left_to_other_plugins(tmp_path):
+    folder = write(
+        tmp_path,
+        """
+import asyncio
+import pytest
+
+@pytest.fixture
+async def database():
+    return type(asyncio.get_running_loop()).__name__
+
+async def test_both(otd_harness, database):
+    await otd_harness(sched)
+    assert database != "VirtualLoop"
+    assert type(asyncio.get_running_loop()).__name__ == "VirtualLoop"
+""",
+    )
+    ended = run_pytest(*ASYNCIO, "-o", "asyncio_mode=auto", cwd=folder)
+    assert "1 passed" in ended.stdout, ended.stdout
+
+
+def test_a_fixture_that_fails_says_so_and_leaves_nothing(tmp_path):
+    folder = write(
+        tmp_path,
+        """
+import pytest
+
+@pytest.fixture
+async def h(otd_harness):
+    await otd_harness(sched)
+    raise LookupError("no such order")
+
+async def test_it(h): ...
+""",
+    )
+    ended = run_pytest(cwd=folder)
+    assert "1 error" in ended.stdout
+    assert "LookupError: no such order" in ended.stdout
+    assert ended.stderr == ""
+
+
 def test_a_test_that_is_no_coroutine_is_told_what_to_write(tmp_path):
     folder = write(tmp_path, "def test_plain(otd_harness):\n    otd_harness(sched)\n")
     ended = run_pytest(cwd=folder)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from onthedot.errors import StateError
 from onthedot.scheduler import Scheduler
 from onthedot.testing.asking import JobLike
 from onthedot.testing.clock import VirtualLoop, run_virtual
 from onthedot.testing.harness import Harness
+
+T = TypeVar("T")
 
 MIDNIGHT = "2026-01-01T00:00+00:00"
 
@@ -31,6 +33,8 @@ class Harnesses:
 
     def __init__(self) -> None:
         self._open: list[Harness] = []
+        self._loop: VirtualLoop | None = None  # once there is something to do before the test, or after it
+        self._fixtures = {"otd_harness"}
 
     def __call__(
         self,
@@ -71,7 +75,49 @@ class Harnesses:
         >>> otd_harness = Harnesses()
         >>> otd_harness.run(test_it_runs_at_three_also_when_clocks_change, {"otd_harness": otd_harness})
         """
-        run_virtual(self._run(test, arguments))
+        if self._loop is None:
+            run_virtual(self._run(test, arguments))
+        else:
+            self._loop.run_until_complete(self._run(test, arguments))
+
+    def makes(self, fixture: str, needs: Iterable[str]) -> bool:
+        """Whether a coroutine that is a fixture belongs here: it needs a harness, or another one that does.
+
+        >>> otd_harness = Harnesses()
+        >>> otd_harness.makes("database", ["tmp_path"])
+        False
+        >>> otd_harness.makes("shop", ["otd_harness"]), otd_harness.makes("order", ["shop"])
+        (True, True)
+        """
+        if self._fixtures.isdisjoint(needs):
+            return False
+        self._fixtures.add(fixture)
+        return True
+
+    def wait(self, part: Awaitable[T]) -> T:
+        """Do something before the test, or after it, in its virtual time.
+
+        >>> otd_harness = Harnesses()
+        >>> otd_harness.wait(asyncio.sleep(3_600, "an hour later"))
+        'an hour later'
+        >>> otd_harness.close()
+        """
+        if self._loop is None:
+            self._loop = VirtualLoop()
+        return self._loop.run_until_complete(_finish(part))
+
+    def close(self) -> None:
+        """The test is over, and what was there for it: nothing is left behind.
+
+        >>> otd_harness = Harnesses()
+        >>> async def shop(otd_harness):  # a fixture
+        ...     return await otd_harness(sched, at="2026-06-01T12:00Z")
+        >>> harness = otd_harness.wait(shop(otd_harness))
+        >>> otd_harness.close()
+        """
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            run_virtual(self._close(), loop)
 
     def report(self) -> str:
         """What happened in the harnesses of this test; empty if there was none. A test that fails shows it.
@@ -87,5 +133,12 @@ class Harnesses:
         try:
             await test(**arguments)
         finally:
-            for harness in reversed(self._open):
-                harness.close()
+            await self._close()
+
+    async def _close(self) -> None:
+        for harness in reversed(self._open):
+            harness.close()
+
+
+async def _finish(part: Awaitable[T]) -> T:
+    return await part
