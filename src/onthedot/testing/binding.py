@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from onthedot.clock import Clock
 from onthedot.engine import Engine
 from onthedot.engine_thread import EngineThread
+from onthedot.job import Job
 from onthedot.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ class BoundEngine(EngineThread):
         self._loop = asyncio.get_running_loop()
         self._stop = stop
         self.ended = self._loop.create_future()
+        self._jobs: dict[str, Job] = {}
 
     async def on_engine(self, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
         """Here and now; from another loop (a thread of the application) as in production."""
@@ -38,11 +40,14 @@ class BoundEngine(EngineThread):
 
     def bind(self, scheduler: Scheduler) -> None:
         """From here on the scheduler counts as running."""
+        self._jobs = dict(scheduler.jobs)
         scheduler._thread = self
 
     def unbind(self, scheduler: Scheduler) -> None:
         """The scheduler is as it was before."""
         if scheduler._thread is self:
             scheduler._thread = None
+            scheduler.jobs.clear()  # what was put meanwhile is in the harness's store, as a program would find it
+            scheduler.jobs.update(self._jobs)
         if not self.ended.done():
             self.ended.set_result(None)

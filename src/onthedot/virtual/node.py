@@ -13,6 +13,7 @@ from onthedot.ids import SeededIds
 from onthedot.job import Job
 from onthedot.retention import Retention
 from onthedot.settings import Settings
+from onthedot.stores.base import PutJob
 from onthedot.virtual.loop import VirtualLoop
 from onthedot.work.attempt import Attempt
 from onthedot.work.runners.threads import ThreadRunner
@@ -94,6 +95,17 @@ class VirtualEngine(Engine):
     """The engine on a virtual loop, with what a test may do to it."""
 
     plain_functions = OneThread
+
+    async def put_job(self, job: Job) -> PutJob:
+        """As in production; but this node stands for the whole cluster, so it can do whatever the job needs, and there
+        are no child processes in virtual time."""
+        worker = self._worker
+        if job.queue not in worker.queues:
+            worker.queues = self._membership.queues = (*worker.queues, job.queue)
+        if not job.labels.issubset(worker.settings.labels):
+            labels = dict.fromkeys([*worker.settings.labels, *job.labels])
+            worker.settings = replace(worker.settings, labels=tuple(labels))
+        return await super().put_job(replace(job, isolation="none"))
 
     def wake(self, service: str) -> None:
         """Let a service tick now, and not at its time."""
