@@ -18,7 +18,6 @@ from typing import Any
 from bench.nodes import JOB, wall
 from onthedot.clock import Micros
 from onthedot.ids import SeededIds
-from onthedot.job import Call, task_name
 from onthedot.run import Lease, RunState
 from onthedot.settings import Settings
 from onthedot.stores.base import Ask, Node, Store
@@ -26,6 +25,7 @@ from onthedot.stores.sqlite.connection import begin, commit, connect
 from onthedot.stores.sqlite.finish import END_RUN, INSERT_ATTEMPT, INSERT_HISTORY
 from onthedot.stores.sqlite.reserve import ARM_NOW, LIST_DUE_RUNS
 from onthedot.stores.sqlite.tables import take_numbers
+from onthedot.task import Call, task_name
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 BATCH = Settings().batch

@@ -25,7 +25,7 @@ from onthedot.clock import Micros, SystemClock, to_datetime, to_micros
 from onthedot.define.options import build_job
 from onthedot.duration import micros
 from onthedot.ids import RandomIds
-from onthedot.job import Call, JobState, task_name
+from onthedot.job import Call, JobState, ability_of
 from onthedot.job import Schedule as Rule
 from onthedot.plan.asking import find_job
 from onthedot.plan.controls import put_job, resume_job
@@ -211,7 +211,7 @@ class BackendProvider:
         """A run of the lock's job, reserved and armed under this holder's lease; None if the lock is held."""
         record = (await self.store.put_job(lock_job(key))).record
         await self.store.submit([NewRun(record.id, submit_trigger(self._ids.token()), now, expires_at=until)])
-        tasks = frozenset({task_name(record.job.task)})
+        tasks = frozenset({ability_of(record.job)})
         ask = Ask(incarnation, self._ids.leases(1), seats=1, queues=(LOCKS,), tasks=tasks)
         for lease in (await self.store.reserve(ask)).held:
             gates = {lease.lease_id: GateAsk(gates_of(lease.record, target="", arguments={}))}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Literal, TypeGuard
+from typing import Literal, TypeGuard
 
 from onthedot.after import After
 from onthedot.policies import Backoff as Backoff
@@ -26,8 +26,10 @@ from onthedot.policies import Retry as Retry
 from onthedot.policies import Rule as Rule
 from onthedot.policies import When as When
 from onthedot.route import DEFAULT_QUEUE, Priority, for_leader, on_node, route_name
-
-Json = Any  # None, bool, int, float, str, lists and string-keyed dicts of these; checked in `define/arguments.py`
+from onthedot.task import Bounds, Level, Param, Task, task_name
+from onthedot.task import Call as Call
+from onthedot.task import Json as Json
+from onthedot.task import Sleep as Sleep
 
 
 class JobState(StrEnum):
@@ -137,41 +139,7 @@ class In:
 Schedule = Cron | Every | FixedDelay | At | In
 
 
-# ── tasks: what is to be done ────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A Python function that the program has registered under this name."""
-
-    handler: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sleep:
-    """Nothing for a while: execution simulated, for trying schedules out.
-
-    >>> task_name(Sleep(duration=timedelta(seconds=5)))
-    'sleep'
-    """
-
-    duration: timedelta
-
-
-Task = Call | Sleep
-
-
-def task_name(task: Task) -> str:
-    """What a worker must be able to do to run this task: a worker reserves only what it has a name for.
-
-    >>> task_name(Call(handler="report"))
-    'call:report'
-    """
-    match task:
-        case Call(handler=handler):
-            return f"call:{handler}"
-        case Sleep():
-            return "sleep"
+# ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,8 +170,10 @@ class Job:
     labels: frozenset[str] = frozenset()  # what a worker must offer
     on: Literal["any", "all"] = "any"  # all: each slot runs once on every worker that serves the queue
     share: str = ""  # the argument by whose value its queue is shared, if that is shared fairly
-    isolation: Literal["none", "process"] = "none"  # process: in a child process of the worker, which can be killed
+    isolation: Level = "none"  # process: a handler in a child process; user, sandbox: how a program is kept apart
     assignment: Literal["worker", "leader"] = "worker"  # who finds a place for a run: workers take, or the leader gives
+    bounds: Bounds = Bounds()  # noqa: RUF009 - frozen; of programs: what one attempt may take
+    params: tuple[Param, ...] = ()  # of tasks that are no handlers: the arguments that a run may bring
 
     def __post_init__(self) -> None:
         """`H` in its cron expressions is spread by what the job is called: every `Job` says so to its own schedules."""
@@ -218,6 +188,19 @@ _SPREAD = re.compile(r"(?<![A-Za-z])[Hh](?![A-Za-z])")
 
 def _has_spread(schedule: Schedule) -> TypeGuard[Cron]:
     return isinstance(schedule, Cron) and bool(_SPREAD.search(str(schedule.expression)))
+
+
+def ability_of(job: Job) -> str:
+    """What a worker must be able to do to run this job: it reserves only what it has a name for.
+
+    >>> ability_of(Job(name="j", task=Call(handler="report")))
+    'call:report'
+    >>> from onthedot.task import Command
+    >>> ability_of(Job(name="j", task=Command(script="make"), isolation="sandbox"))
+    'command@sandbox'
+    """
+    apart = "" if job.isolation in ("none", "process") else f"@{job.isolation}"
+    return task_name(job.task) + apart
 
 
 def job_name(job: Job) -> str:

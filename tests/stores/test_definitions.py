@@ -26,6 +26,7 @@ from onthedot.job import (
     Sleep,
 )
 from onthedot.stores.definitions import BUCKETS, Unreadable, bucket_of, decode, encode, hash_of
+from onthedot.task import Bounds, Param
 
 PLAIN = Job(name="job", task=Call(handler="work"))
 
@@ -78,6 +79,8 @@ FULL = Job(
     queue="mail",
     priority="critical",
     labels=frozenset({"gpu", "region=eu"}),
+    bounds=Bounds(cpu=None, memory=1 << 20, processes=7, files=8, file_bytes=None, output=9),
+    params=(Param(name="n", kind="whole", default=3, choices=(1, 3), required=True),),
     on="all",
     share="tenant",
     assignment="leader",

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from onthedot.ids import SeededIds
-from onthedot.job import Call, Job, Limit, task_name
+from onthedot.job import Call, Job, Limit, ability_of
 from onthedot.run import Armed, Gate, GateAsk, NewRun, OnBusy, RunState
 from onthedot.stores.base import Ask, Node
 from onthedot.stores.memory import MemoryStore
@@ -35,7 +35,7 @@ async def test_passing_a_gate_on_costs_the_same_however_many_wait(waiting):
     put = await store.put_job(job)
     await store.submit([NewRun(put.record.id, f"submit:{n}", n) for n in range(waiting + 1)])
     await store.register(Node("n", "inc"), ttl=60 * SECOND)
-    ask = Ask("inc", ids.leases(waiting + 1), waiting + 1, lapse=60 * SECOND, tasks=frozenset({task_name(job.task)}))
+    ask = Ask("inc", ids.leases(waiting + 1), waiting + 1, lapse=60 * SECOND, tasks=frozenset({ability_of(job)}))
     leases = (await store.reserve(ask)).held
     gates = {lease.lease_id: GateAsk((Gate("gate", 1),), OnBusy("wait")) for lease in leases}
     first, *_ = answers = await store.arm(leases, gates=gates)

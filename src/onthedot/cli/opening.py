@@ -15,7 +15,7 @@ from onthedot.cli.table import table
 from onthedot.cli.words import in_words, local_time, relative, zone_of
 from onthedot.clock import Micros
 from onthedot.events import Event, JobPut, NodeJoined, TermWon
-from onthedot.job import Job, Schedule, task_name
+from onthedot.job import Job, Schedule, ability_of
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import count, iso, plain
 from onthedot.scheduler import Scheduler
@@ -54,7 +54,7 @@ class Opening:
                     pass
         stored = [record.job for record in found.jobs] if found else []
         plans, works = scheduler.settings.plans, scheduler.settings.works
-        unrunnable = [job for job in stored if works and scheduler.registry.unknown([job.task])]
+        unrunnable = [job for job in stored if works and scheduler.registry.unknown([job])]
         jobs = list(scheduler.jobs.values())
         return cls(url, found, jobs, node_id, term, changes, unrunnable, now, plans, works)
 
@@ -119,7 +119,7 @@ class Opening:
 
     def _unrunnable(self, job: Job) -> str:
         return (
-            f"stored job {plain(job.name)!r} needs {plain(task_name(job.task))!r}, which this program does not have: "
+            f"stored job {plain(job.name)!r} needs {plain(ability_of(job))!r}, which this program does not have: "
             "its runs wait for a program that has it"
         )
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime, timedelta, tzinfo
 
 from onthedot.clock import MILLISECOND, Micros, to_datetime
 from onthedot.duration import format_duration
-from onthedot.job import Call, Cron, Job, Schedule, Sleep
+from onthedot.job import Cron, Job, Schedule
 from onthedot.observe.text import length
 from onthedot.schedules import describe
 from onthedot.schedules.zones import zone
+from onthedot.task import Call, Command, Container, Http, Noop, Sleep, Steps
 
 _DEFAULT_ANCHOR = ", counted from 1970-01-01 00:00 UTC"
 
@@ -26,6 +28,16 @@ def task_in_words(job: Job) -> str:
             return f"call {handler}"
         case Sleep(duration=duration):
             return f"sleep {format_duration(duration)}"
+        case Noop():
+            return "nothing"
+        case Command(argv=argv, script=script):
+            return script.strip().partition("\n")[0] if script else shlex.join(argv)
+        case Steps(steps=steps):
+            return "steps " + ", ".join(step.name for step in steps)
+        case Http(method=method, url=url):
+            return f"{method} {url}"
+        case Container(image=image):
+            return f"container {image}"
 
 
 def zone_of(schedule: Schedule) -> tzinfo | None:

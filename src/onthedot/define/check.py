@@ -16,6 +16,7 @@ from onthedot.job import Call, FixedDelay, Guarantee, Job, Sleep
 from onthedot.route import PRIORITIES
 from onthedot.schedules import check as check_schedule
 from onthedot.schedules import schedule_id
+from onthedot.task import Command, Level, Steps
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
 _MOST_SCHEDULES = 100
@@ -153,7 +154,7 @@ def _placement_problems(job: Job) -> list[str]:
             ("priority", job.priority, PRIORITIES),
             ("on", job.on, ("any", "all")),
             ("assignment", job.assignment, ("worker", "leader")),
-            ("isolation", job.isolation, ("none", "process")),
+            ("isolation", job.isolation, _levels(job)),
         )
         if value not in choices
     ]
@@ -169,6 +170,17 @@ def _placement_problems(job: Job) -> list[str]:
     if job.on == "all" and job.assignment == "leader":
         problems.append("assignment: expected 'worker' with on='all', got 'leader'; each node has its own run already")
     return problems
+
+
+def _levels(job: Job) -> tuple[Level, ...]:
+    """How a job of this kind can be kept apart."""
+    match job.task:
+        case Call():
+            return ("none", "process")
+        case Command() | Steps():
+            return ("none", "user", "sandbox")
+        case _:
+            return ("none",)
 
 
 def _length_problems(what: str, length: timedelta | None) -> list[str]:

@@ -10,8 +10,9 @@ from onthedot.after import After
 from onthedot.define.check import check_job
 from onthedot.duration import parse_duration
 from onthedot.errors import DefinitionError, did_you_mean
-from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, Schedule, Task
+from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, Schedule
 from onthedot.schedules import parse
+from onthedot.task import Task
 
 OPTIONS = (
     "after",

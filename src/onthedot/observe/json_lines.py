@@ -23,7 +23,7 @@ from onthedot.events import (
     RunSkipped,
     ZombieHandler,
 )
-from onthedot.job import task_name
+from onthedot.job import ability_of
 from onthedot.observe.text import iso
 from onthedot.run import Lease, RunRecord
 from onthedot.verdict import Finish, Verdict
@@ -46,7 +46,7 @@ def _fields(event: Event) -> dict[str, Any]:
         case AttemptEnded(finish):
             return _finish(finish)
         case LeaseLost(finish):
-            return {**_finish(finish), "task": task_name(finish.lease.record.job.task)}
+            return {**_finish(finish), "task": ability_of(finish.lease.record.job)}
         case RunRecovered(lease, verdict):
             return {**_lease(lease), **_verdict(verdict)}
         case RunBlocked(lease, gate, holder) | RunSkipped(lease, gate, holder):
@@ -54,7 +54,7 @@ def _fields(event: Event) -> dict[str, Any]:
         case RunDelayed(lease, gate, until):
             return {**_lease(lease), "gate": gate, "until_at": iso(until)}
         case ZombieHandler(lease, zombies):
-            return {**_lease(lease), "task": task_name(lease.record.job.task), "zombies": zombies}
+            return {**_lease(lease), "task": ability_of(lease.record.job), "zombies": zombies}
         case CommittedBefore(lease, said):
             return {**_lease(lease), "said": said}
         case RunMissed(run):

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from onthedot.job import Job, task_name
+from onthedot.job import Job, ability_of
 
 
 class Place(NamedTuple):
@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
 def can_run(place: Place, job: Job) -> bool:
     """Whether this worker may run this job at all."""
-    return job.queue in place.queues and job.labels <= place.labels and task_name(job.task) in place.tasks
+    return job.queue in place.queues and job.labels <= place.labels and ability_of(job) in place.tasks
 
 
 def targets(job: Job, places: Iterable[Place]) -> tuple[str, ...]:

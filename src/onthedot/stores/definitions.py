@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Literal
 
 from onthedot.after import After
 from onthedot.duration import micros
-from onthedot.job import Call, CatchUp, Guarantee, Job, Json, Limit, Overlap, Rate, Retry, Sleep, Task
+from onthedot.job import CatchUp, Guarantee, Job, Json, Limit, Overlap, Rate, Retry
 from onthedot.route import DEFAULT_QUEUE, PRIORITIES
 from onthedot.schedules import from_json, to_json
+from onthedot.stores.tasks import (
+    bounds_from_json,
+    bounds_to_json,
+    param_from_json,
+    param_to_json,
+    task_from_json,
+    task_to_json,
+)
 
 BUCKETS = 1024
 
@@ -43,7 +50,7 @@ def encode(job: Job) -> str:
     """A definition as canonical JSON."""
     data: dict[str, Json] = {
         "name": job.name,
-        "task": _task_to_json(job.task),
+        "task": task_to_json(job.task),
         "schedules": [to_json(schedule) for schedule in job.schedules],
         "after": _after_to_json(job.after),
         "args": dict(job.args),
@@ -64,6 +71,8 @@ def encode(job: Job) -> str:
         "share": job.share,
         "assignment": job.assignment,
         "isolation": job.isolation,
+        "bounds": bounds_to_json(job.bounds),
+        "params": [param_to_json(param) for param in job.params],
     }
     return json.dumps(
         _changed(data, _DEFAULTS), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
@@ -76,7 +85,7 @@ def decode(definition: str) -> Job:
         data = _DEFAULTS | _mapping(json.loads(definition))
         return Job(
             name=data.pop("name"),
-            task=_task_from_json(data.pop("task")),
+            task=task_from_json(data.pop("task")),
             schedules=tuple(from_json(schedule) for schedule in data.pop("schedules")),
             after=_after_from_json(data.pop("after")),
             args=_mapping(data.pop("args")),
@@ -97,27 +106,12 @@ def decode(definition: str) -> Job:
             share=data.pop("share"),
             assignment=data.pop("assignment"),
             isolation=data.pop("isolation"),
+            bounds=bounds_from_json(data.pop("bounds")),
+            params=tuple(param_from_json(param) for param in data.pop("params")),
             **data,  # nothing is left, or an unknown key is refused here
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Unreadable(f"expected a job definition, got {definition[:200]!r} ({error})") from error
-
-
-def _task_to_json(task: Task) -> dict[str, Json]:
-    match task:
-        case Call(handler=handler):
-            return {"kind": "call", "handler": handler}
-        case Sleep(duration=duration):
-            return {"kind": "sleep", "duration_us": micros(duration)}
-
-
-def _task_from_json(data: Mapping[str, Any]) -> Task:
-    match data:
-        case {"kind": "call", "handler": str(handler)}:
-            return Call(handler=handler)
-        case {"kind": "sleep", "duration_us": int(duration)}:
-            return Sleep(duration=timedelta(microseconds=duration))
-    raise ValueError(f"task: expected a call or a sleep, got {data!r}")
 
 
 def _after_to_json(after: After | None) -> dict[str, Json] | None:
@@ -234,4 +228,6 @@ _DEFAULTS: dict[str, Json] = {
     "share": "",
     "assignment": "worker",
     "isolation": "none",
+    "bounds": {},
+    "params": [],
 }

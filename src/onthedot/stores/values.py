@@ -161,7 +161,7 @@ class Ask:
     lapse: Micros = 500_000
     queues: Sequence[str] = ("default",)
     labels: frozenset[str] = frozenset()  # what this worker offers
-    tasks: frozenset[str] = frozenset()  # the names of what this worker can do, as `task_name` gives them
+    tasks: frozenset[str] = frozenset()  # the names of what this worker can do, as `ability_of` gives them
     number: int = 0  # of this ask, growing with each one of its incarnation; see `held`
 
 

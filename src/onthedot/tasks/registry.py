@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from onthedot.errors import DefinitionError, DuplicateJob, UnknownHandler, did_you_mean
-from onthedot.job import Call, Guarantee, Job, Rule, Task, When, task_name
+from onthedot.job import Call, Guarantee, Job, Rule, When, ability_of
 from onthedot.run import Lease
+from onthedot.task import task_name
 from onthedot.tasks.context import Context
 from onthedot.tasks.hooks import Hooks
 from onthedot.tasks.importable import importable, is_found
@@ -130,8 +131,8 @@ class Registry:
 
     def task_names(self) -> frozenset[str]:
         """What this program can do, in the names that `reserve` filters by."""
-        return frozenset({*(task_name(Call(handler=name)) for name in self._handlers), "sleep"})
+        return frozenset({*(task_name(Call(handler=name)) for name in self._handlers), "sleep", "noop"})
 
-    def unknown(self, tasks: Iterable[Task]) -> set[str]:
-        """The names among these tasks that this program cannot do."""
-        return {task_name(task) for task in tasks} - self.task_names()
+    def unknown(self, jobs: Iterable[Job]) -> set[str]:
+        """What these jobs need that this program cannot do."""
+        return {ability_of(job) for job in jobs} - self.task_names()

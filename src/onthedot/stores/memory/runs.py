@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from onthedot.clock import Micros
 from onthedot.errors import KeyConflict, UnknownJob
-from onthedot.job import JobState, is_gated, task_name
+from onthedot.job import JobState, ability_of, is_gated
 from onthedot.route import BONUS, RANK_AT_ONCE, is_shared, lines_of, read_route
 from onthedot.run import ArmAnswer, Armed, Delayed, GateAsk, Gone, Lease, NewRun, RunKey, RunState
 from onthedot.stores.base import Ask, Hint, Reserved
@@ -173,7 +173,7 @@ class Runs(Gates):
             return False  # missed: `expire` will say so
         if self.is_paused(run.queue):
             return False
-        return task_name(record.job.task) in ask.tasks
+        return ability_of(record.job) in ask.tasks
 
     def _look_again(self, found: Micros | None, run: Run, ask: Ask, lead: Micros, now: Micros) -> Micros | None:
         """The earlier of what was found and when this run may be had: as another's reservation lapses, as it

@@ -11,7 +11,7 @@ from onthedot import faults
 from onthedot.after import check_cycle
 from onthedot.clock import Micros
 from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
-from onthedot.job import Job, JobRecord, JobState, is_gated, route_of, task_name
+from onthedot.job import Job, JobRecord, JobState, ability_of, is_gated, route_of
 from onthedot.route import level_of
 from onthedot.run import slot_trigger
 from onthedot.schedules import schedule_id
@@ -212,7 +212,7 @@ async def _store(tx: Transaction, statement: str, record: JobRecord, definition:
     job, level, route = record.job, level_of(record.job.priority), route_of(record.job)
     await tx.do(
         statement, record.id, job.namespace, job.name, job.owner, record.state.value, record.revision,
-        task_name(job.task), job.queue, route, level, job.share, is_gated(job), hash_of(definition), record.updated_at,
+        ability_of(job), job.queue, route, level, job.share, is_gated(job), hash_of(definition), record.updated_at,
     )  # fmt: skip
     await tx.do(INSERT_REVISION, record.id, record.revision, definition, record.updated_at)
     if record.revision > 1:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from onthedot.errors import StateError
-from onthedot.job import Call, Job, JobRecord, is_gated, route_of, share_of, task_name
+from onthedot.job import Call, Job, JobRecord, ability_of, is_gated, route_of, share_of
 from onthedot.route import PRIORITIES, level_of
 from onthedot.run import MOVES, Checkpoint, GateAsk, Lease, NewRun, Progress, RunRecord, RunState
 from onthedot.stores.base import FateAhead, ScheduleState, Term, Window
@@ -33,7 +33,7 @@ def job_asked(job: Job) -> dict[str, Any]:
         level=level_of(job.priority),
         queue=job.queue,
         gated=is_gated(job) or None,
-        task=task_name(job.task),
+        task=ability_of(job),
         share_by=job.share or None,
         share=share_of(job, None) or None,
         zoned=sorted(zoned_ids(job)),

@@ -11,7 +11,7 @@ from onthedot import faults
 from onthedot.after import check_cycle
 from onthedot.clock import Micros
 from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
-from onthedot.job import Job, JobRecord, JobState, is_gated, route_of, task_name
+from onthedot.job import Job, JobRecord, JobState, ability_of, is_gated, route_of
 from onthedot.route import level_of
 from onthedot.run import slot_trigger
 from onthedot.schedules import schedule_id
@@ -216,7 +216,7 @@ def _store(db: sqlite3.Connection, statement: str, record: JobRecord, definition
     job = record.job
     values = {
         "id": record.id, "namespace": job.namespace, "name": job.name, "owner": job.owner, "state": record.state.value,
-        "revision": record.revision, "task": task_name(job.task), "hash": hash_of(definition), "now": record.updated_at,
+        "revision": record.revision, "task": ability_of(job), "hash": hash_of(definition), "now": record.updated_at,
         "definition": definition, "gated": int(is_gated(job)), "queue": job.queue, "route": route_of(job),
         "priority": level_of(job.priority), "share": job.share,
     }  # fmt: skip

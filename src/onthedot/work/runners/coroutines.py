@@ -13,7 +13,7 @@ from collections import deque
 
 from onthedot import faults
 from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
-from onthedot.job import Call, Sleep
+from onthedot.task import Call, Noop, Sleep
 from onthedot.tasks.registry import Registry
 from onthedot.verdict import Outcome, OutcomeKind
 from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, succeeded, timed_out
@@ -112,6 +112,10 @@ class CoroutineRunner:
             case Sleep(duration=duration):
                 await asyncio.sleep(duration.total_seconds())
                 return None
+            case Noop():
+                return None
+            case _:
+                raise AssertionError(f"a task for another runner: {task!r}")
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         attempt.handle = None
