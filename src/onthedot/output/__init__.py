@@ -1,0 +1,1 @@
+"""What attempts leave behind: their records, artifacts, and where both are kept."""
