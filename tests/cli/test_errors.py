@@ -51,6 +51,13 @@ Call = Callable[..., Result]
         ),
         (["jobs", "--store", "sqlite://gone.db"], "store URL: expected 'sqlite:///file.db'"),
         (["jobs", "--store", "memory:", "--db", "x.db"], "expected --store or --db, got both"),
+        (
+            ["jobs", "--store", "redis://ann:secret@db/0", "--db", "x.db"],
+            "expected --store or --db, got both ('redis://ann:***@db/0' and 'x.db'); leave one out",
+        ),
+        (["jobs", "--store", "redis://ann:secret@db:port/0"], "expected 'host' or 'host:port' with a port up to 65535"),
+        (["jobs", "--store", "postgresql://db:port/shop"], "expected 'host' or 'host:port' with a port up to 65535"),
+        (["jobs", "--store", "redis://db/0?unknown=1"], "expected options that the library for Redis knows"),
         (["jobs", "--db", "empty.db"], "expected a database at 'empty.db', found none"),
         (["jobs", "--db", "text.db"], "the file is not an SQLite database"),
         (["runs", "--db", "folder"], "expected a file, got a folder"),

@@ -47,8 +47,8 @@ def test_a_first_start(in_berlin: None):
 def test_a_server_is_named_without_its_password():
     sched = otd.Scheduler("postgresql://ann:secret@db/shop")
     said = Opening.of("postgresql://ann:secret@db/shop", None, sched, EVENTS, NOW)
-    assert said.in_words()[1] == "store     postgresql://ann:…@db/shop"
-    assert json.loads(said.as_json())["store"] == "postgresql://ann:…@db/shop"
+    assert said.in_words()[1] == "store     postgresql://ann:***@db/shop"
+    assert json.loads(said.as_json())["store"] == "postgresql://ann:***@db/shop"
 
 
 def test_a_follower_says_so():

@@ -11,7 +11,6 @@ from pathlib import Path
 from click.testing import Result
 
 from onthedot.cli import processes
-from onthedot.cli.options import shown_url
 
 Call = Callable[..., Result]
 
@@ -70,12 +69,6 @@ def test_check_names_what_is_wrong(call: Call, cluster: Path, stand):
     found = json.loads(result.output)
     assert (found["nodes"], found["leads"]) == (0, "")
     assert found["problems"] == ["5 runs due for more than a minute, and not started"]
-
-
-def test_a_password_is_not_shown():
-    assert shown_url("postgresql://ann:secret@db:5432/shop") == "postgresql://ann:…@db:5432/shop"
-    assert shown_url("postgresql://ann:a@b:c@db/shop") == "postgresql://ann:…@db/shop"
-    assert shown_url("postgresql://ann@db/shop") == "postgresql://ann@db/shop"
 
 
 def test_the_worst_exit_code_counts():

@@ -10,7 +10,6 @@ from typing import Any
 
 import onthedot
 from onthedot.cli.found import Found
-from onthedot.cli.options import shown_url
 from onthedot.cli.table import table
 from onthedot.cli.words import in_words, local_time, relative, zone_of
 from onthedot.clock import Micros
@@ -20,6 +19,7 @@ from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import count, iso, plain
 from onthedot.scheduler import Scheduler
 from onthedot.schedules import describe, next_after
+from onthedot.stores.addresses import shown_url
 from onthedot.stores.opening import sqlite_path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ import click
 from onthedot.cli.errors import remember_debug
 from onthedot.duration import micros, parse_duration
 from onthedot.errors import DefinitionError
+from onthedot.stores.addresses import shown_url
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -52,16 +52,7 @@ def with_debug(command: F) -> F:
 def store_url(store: str | None, db: str | None) -> str:
     """The store that was asked for."""
     if store is not None and db is not None:
-        raise click.UsageError(f"expected --store or --db, got both ({store!r} and {db!r}); leave one out")
+        raise click.UsageError(f"expected --store or --db, got both ({shown_url(store)!r} and {db!r}); leave one out")
     if db == "":
         raise click.UsageError("--db: expected the name of a file, got ''")
     return f"sqlite:///{db}" if db is not None else store or DEFAULT_STORE
-
-
-def shown_url(url: str) -> str:
-    """A store's URL as it may be shown: without the password.
-
-    >>> shown_url("postgresql://ann:secret@db:5432/shop")
-    'postgresql://ann:…@db:5432/shop'
-    """
-    return re.sub(r"(//[^/@:]*):[^/]*@", r"\1:…@", url)

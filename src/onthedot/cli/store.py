@@ -10,7 +10,8 @@ import click
 
 from onthedot.cli.errors import Command
 from onthedot.cli.groups import Group
-from onthedot.cli.options import shown_url, store_url, with_debug, with_json, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.stores.addresses import shown_url
 
 if TYPE_CHECKING:
     from onthedot.stores.base import Store

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from onthedot.cli.errors import BROKEN, CUT_SHORT, Command, Failure
-from onthedot.cli.options import read_length, shown_url, with_debug, with_json, with_store
+from onthedot.cli.options import read_length, with_debug, with_json, with_store
+from onthedot.stores.addresses import shown_url
 
 if TYPE_CHECKING:
     from onthedot.cli.outbox import Outbox, Printer

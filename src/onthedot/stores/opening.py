@@ -6,6 +6,7 @@ from pathlib import Path
 
 from onthedot.clock import Clock
 from onthedot.errors import DefinitionError, did_you_mean
+from onthedot.stores.addresses import refuse_url, shown_url
 from onthedot.stores.base import Store
 
 SCHEMES = ("memory", "sqlite", "postgresql", "postgres", "redis", "rediss")
@@ -25,8 +26,10 @@ def sqlite_path(url: str) -> Path | None:
     if scheme != "sqlite":
         return None
     if not rest.startswith("///") or len(rest) == len("///"):
-        raise DefinitionError(
-            f"store URL: expected 'sqlite:///file.db' (or 'sqlite:////absolute/file.db'), got {url!r}"
+        refuse_url(
+            url,
+            "'sqlite:///file.db' (or 'sqlite:////absolute/file.db')",
+            todo="write three slashes and the file's name",
         )
     return Path(rest.removeprefix("///"))
 
@@ -39,7 +42,7 @@ async def open_store(url: str, *, clock: Clock | None = None, read_only: bool = 
     if scheme not in SCHEMES or not colon:
         raise DefinitionError(
             "store URL: expected 'memory:', 'sqlite:///file.db', 'postgresql://host/database' or 'redis://host/0', "
-            f"got {url!r}{did_you_mean(scheme, SCHEMES)}"
+            f"got {shown_url(url)!r}{did_you_mean(scheme, SCHEMES)}"
         )
     if scheme in ("postgresql", "postgres"):
         return await _open_postgres(url, read_only=read_only)
@@ -48,7 +51,7 @@ async def open_store(url: str, *, clock: Clock | None = None, read_only: bool = 
     path = sqlite_path(url)
     if path is None:
         if rest:
-            raise DefinitionError(f"store URL: expected 'memory:' and nothing after it, got {url!r}")
+            refuse_url(url, "'memory:' and nothing after it", todo="leave out what follows")
         from onthedot.stores.memory import MemoryStore
 
         return MemoryStore(clock)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 from onthedot.clock import SECOND, Micros, SystemClock
-from onthedot.errors import StateError, StoreUnavailable
+from onthedot.errors import DefinitionError, StateError, StoreUnavailable
 from onthedot.ids import RandomIds
 from onthedot.stores.postgres.failures import TROUBLE, is_broken
 from onthedot.stores.postgres.url import Address
@@ -147,14 +147,22 @@ async def connect(dsn: str, address: Address, *, patient: bool = False) -> Conne
     settings = {} if address.pooled else settings_of(address)
     if patient and settings:
         settings |= {"statement_timeout": "0", "lock_timeout": "0"}
-    db: Connection = await asyncpg.connect(
-        dsn,
-        timeout=CONNECT_TIMEOUT,
-        command_timeout=None if patient else address.timeout,
-        statement_cache_size=0 if address.pooled else 512,
-        max_cached_statement_lifetime=0,
-        server_settings={"application_name": "onthedot", **settings},
-    )
+    try:
+        db: Connection = await asyncpg.connect(
+            dsn,
+            timeout=CONNECT_TIMEOUT,
+            command_timeout=None if patient else address.timeout,
+            statement_cache_size=0 if address.pooled else 512,
+            max_cached_statement_lifetime=0,
+            server_settings={"application_name": "onthedot", **settings},
+        )
+    except ValueError as error:
+        if isinstance(error, TROUBLE):
+            raise
+        raise DefinitionError(
+            f"{address.shown}: expected a host and options that the library for PostgreSQL can read, but it says: "
+            f"{error}; look at the URL"
+        ) from error
     return db
 
 

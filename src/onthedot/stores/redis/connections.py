@@ -14,7 +14,7 @@ from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.exceptions import RedisError
 
 from onthedot.clock import SECOND, Micros, SystemClock
-from onthedot.errors import StateError, StoreUnavailable
+from onthedot.errors import DefinitionError, StateError, StoreUnavailable
 from onthedot.ids import RandomIds
 from onthedot.stores.redis.failures import is_broken
 from onthedot.stores.redis.url import Address
@@ -26,16 +26,23 @@ Connection = AbstractConnection
 
 
 def maker(address: Address) -> Callable[[], Connection]:
-    """What makes connections to this address, not connected yet."""
-    pool = ConnectionPool.from_url(
-        address.dsn,
-        decode_responses=True,
-        protocol=2,
-        socket_timeout=address.timeout,
-        socket_connect_timeout=min(CONNECT_TIMEOUT, address.timeout),
-        client_name="onthedot",
-    )
-    make: Callable[[], Connection] = pool.make_connection
+    """What makes connections to this address, not connected yet. `DefinitionError` for what the library cannot use."""
+    try:
+        pool = ConnectionPool.from_url(
+            address.dsn,
+            decode_responses=True,
+            protocol=2,
+            socket_timeout=address.timeout,
+            socket_connect_timeout=min(CONNECT_TIMEOUT, address.timeout),
+            client_name="onthedot",
+        )
+        make: Callable[[], Connection] = pool.make_connection
+        make()  # it looks at its options only now
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(
+            f"{address.shown}: expected options that the library for Redis knows, but it says: {error}; "
+            "look at what stands behind the question mark"
+        ) from error
     return make
 
 

@@ -1,0 +1,113 @@
+"""The address of a store: what the URLs of all drivers have in common.
+
+    scheme://user:password@host:port/path?ours=…&theirs=…
+
+Some options behind the question mark are ours; a driver says which. All others go to its library. A URL is printed
+only as `shown_url` gives it: wherever a password stands in it, nobody reads it in a log or in an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from onthedot.errors import DefinitionError
+
+HIDDEN = "***"
+
+HIGHEST_PORT = 65_535
+HIGHEST_NUMBER = 1_000
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_OPTIONS = re.compile(r"\?(?=\w+=|$)")  # a question mark that begins options; another may be part of a password
+_HOST = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::([0-9]{0,5}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """A server, and how to speak with it: what is the same for every driver."""
+
+    dsn: str = field(repr=False)  # for the driver's library: without our own options, with the password
+    shown: str  # for people: without the password
+    connections: int = 10  # at most, for each event loop
+    timeout: float = 8.0  # seconds for one call: less than a node's lease
+
+
+def shown_url(url: str) -> str:
+    """The URL as it may be printed: without the password, and without what stands behind the question mark.
+
+    A password that should have been percent-encoded, and was not, is hidden as well.
+
+    >>> shown_url("postgresql://ann:secret@db:5432/shop?password=secret")
+    'postgresql://ann:***@db:5432/shop'
+    """
+    if url.startswith("sqlite:///"):
+        return url  # a file may have any name
+    scheme = _SCHEME.match(url)
+    begins = scheme.end() if scheme else 0
+    who, at, place = _OPTIONS.split(url[begins:], maxsplit=1)[0].rpartition("@")
+    place = place.partition("?")[0]
+    if at:
+        name, colon, _ = who.partition(":")
+        return f"{url[:begins]}{name}{f':{HIDDEN}' if colon else ''}@{place}"
+    hosts, slash, path = place.partition("/")
+    if scheme:  # without an @, what stands in a port's place and is none may be a password
+        hosts = ",".join(map(_shown_host, hosts.split(",")))
+    return f"{url[:begins]}{hosts}{slash}{path}"
+
+
+def _shown_host(host: str) -> str:
+    return host if _HOST.fullmatch(host) else f"{host.partition(':')[0]}:{HIDDEN}"
+
+
+def split_options(url: str, ours: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """The URL for the driver's library, without the options that are ours; and those."""
+    _check_hosts(url)
+    place, _, query = url.partition("?")
+    given = parse_qsl(query, keep_blank_values=True)
+    theirs = urlencode([pair for pair in given if pair[0] not in ours], quote_via=quote)
+    return f"{place}?{theirs}" if theirs else place, {name: value for name, value in given if name in ours}
+
+
+def _check_hosts(url: str) -> None:
+    """Refuse what the libraries would stumble over."""
+    try:
+        hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")
+    except ValueError:
+        refuse_url(url, "a host, or an IPv6 address in brackets")
+    found = [_HOST.fullmatch(host) for host in hosts]
+    if not all(host and int(host[1] or 0) <= HIGHEST_PORT for host in found):
+        refuse_url(
+            url,
+            f"'host' or 'host:port' with a port up to {HIGHEST_PORT}",
+            todo="mend the port; in a password write / ? # @ as %2F %3F %23 %40",
+        )
+
+
+def read_number(own: Mapping[str, str], name: str, default: float, *, least: float) -> float:
+    """The number that one of our options says, or the default."""
+    text = own.get(name)
+    if text is None:
+        return default
+    try:
+        number = float(text)
+    except ValueError:
+        refuse_option(name, f"a number from {least} on", text)
+    if not least <= number <= HIGHEST_NUMBER:
+        refuse_option(name, f"a number from {least} to {HIGHEST_NUMBER}", text)
+    return number
+
+
+def refuse_option(name: str, expected: str, got: str) -> NoReturn:
+    """`DefinitionError` for one of our options."""
+    raise DefinitionError(
+        f"store URL, option {name}: expected {expected}, got {got!r}; change it, or leave it out for the default"
+    )
+
+
+def refuse_url(url: str, expected: str, *, todo: str = "mend it") -> NoReturn:
+    """`DefinitionError` for a whole URL, which is shown without its password."""
+    raise DefinitionError(f"store URL: expected {expected}, got {shown_url(url)!r}; {todo}")
