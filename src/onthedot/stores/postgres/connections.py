@@ -1,19 +1,16 @@
-"""The connections of one event loop: opened when needed, lent to one call at a time, ended when in doubt.
+"""Connections to PostgreSQL: how they are made, and when they are in doubt. Lent as in `stores/pooling.py`.
 
-A call that is cancelled, times out or loses its server leaves a connection in an unknown state: it is ended, and
-nobody else ever reads the answer that was meant for that call. The server undoes what was not committed.
+The server undoes what was not committed on a connection that is ended.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import asyncpg
 
-from onthedot.clock import SECOND, Micros, SystemClock
-from onthedot.errors import DefinitionError, StateError, StoreUnavailable
-from onthedot.ids import RandomIds
+from onthedot.errors import DefinitionError
+from onthedot.stores.pooling import CONNECT_TIMEOUT, Pool
 from onthedot.stores.postgres.failures import TROUBLE, is_broken
 from onthedot.stores.postgres.url import Address
 
@@ -22,9 +19,7 @@ if TYPE_CHECKING:
 else:
     Connection = asyncpg.Connection
 
-CONNECT_TIMEOUT = 5.0
 LOCK_TIMEOUT_MS = 3_000  # somebody who waits longer for a lock starts over
-LONGEST_PAUSE: Micros = 5 * SECOND
 
 
 def settings_of(address: Address) -> dict[str, str]:
@@ -48,87 +43,33 @@ def begin_statement(address: Address, *, reading: bool) -> str:
     return "; ".join([begin, *(f"SET LOCAL {name} = '{value}'" for name, value in settings_of(address).items())])
 
 
-class Connections:
-    """Used on one event loop only."""
+class Connections(Pool[Connection]):
+    """Used on one event loop only. With `effects` they are for what handlers write."""
+
+    trouble = TROUBLE
 
     def __init__(self, address: Address, *, effects: bool = False) -> None:
-        self._address = address
+        super().__init__(address)
+        self._to = address
         self._effects = effects
-        self._idle: list[Connection] = []
-        self._lent: set[Connection] = set()
-        self._room = asyncio.Semaphore(address.connections)
-        self._clock = SystemClock()  # real time: the server is real
-        self._ids = RandomIds()
-        self._failures = 0
-        self._connect_at: Micros = 0
-        self._closed = False
 
-    async def take(self) -> Connection:
-        """A connection that nobody else uses: one that was given back, or a new one."""
-        try:
-            async with asyncio.timeout(self._address.timeout):
-                await self._room.acquire()
-        except TimeoutError as error:
-            raise StoreUnavailable(
-                f"{self._address.shown}: expected one of {self._address.connections} connections to be free, "
-                "all are in use; ask again, or raise the option 'connections' of the URL"
-            ) from error
-        try:
-            if self._closed:
-                raise StateError(f"{self._address.shown}: expected an open store, but it was closed; open it again")
-            db = self._take_idle() or await self._connect()
-        except BaseException:
-            self._room.release()
-            raise
-        self._lent.add(db)
-        return db
+    async def open(self) -> Connection:
+        return await (connect_for_effects if self._effects else connect)(self._to.dsn, self._to)
 
-    def _take_idle(self) -> Connection | None:
-        while self._idle:
-            db = self._idle.pop()  # the last used first: the others may be let go by a server that is restarted
-            if not db.is_closed():
-                return db
-        return None
+    async def end(self, db: Connection) -> None:
+        db.terminate()
 
-    async def _connect(self) -> Connection:
-        """Connect; after a failure not at once again, and not all nodes at the same time."""
-        wait = self._connect_at - self._clock.steady()
-        if wait > 0:
-            await asyncio.sleep(wait / SECOND)
-        try:
-            db = await (connect_for_effects if self._effects else connect)(self._address.dsn, self._address)
-        except TROUBLE:
-            self._failures += 1
-            longest = min(LONGEST_PAUSE, SECOND // 10 << min(self._failures, 10))
-            self._connect_at = self._clock.steady() + round(longest * self._ids.fraction())
-            raise
-        self._failures = 0
-        return db
+    async def part(self, db: Connection) -> None:
+        await end(db)
 
-    def give_back(self, db: Connection, error: BaseException | None = None, *, doubt: bool = False) -> None:
-        """Return a connection outside of any transaction; in `doubt`, or after an error that leaves some, end it."""
-        self._lent.discard(db)
-        if error is not None and is_broken(error):
-            db.terminate()
-            if isinstance(error, TimeoutError | OSError):
-                self._end_idle()  # they lead to the same place
-        elif doubt or db.is_closed() or self._closed or db.is_in_transaction():
-            db.terminate()
-        else:
-            self._idle.append(db)
-        self._room.release()
+    def is_fit(self, db: Connection) -> bool:
+        return not db.is_closed() and not db.is_in_transaction()
 
-    def _end_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().terminate()
+    def is_broken(self, error: BaseException) -> bool:
+        return is_broken(error)
 
-    async def close(self) -> None:
-        """End them all: politely those that nobody uses."""
-        self._closed = True
-        for db in list(self._lent):
-            db.terminate()
-        while self._idle:
-            await end(self._idle.pop())
+    def leads_nowhere(self, error: BaseException) -> bool:
+        return isinstance(error, TimeoutError | OSError)
 
 
 async def end(db: Connection) -> None:

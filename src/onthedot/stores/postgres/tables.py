@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from onthedot.clock import MILLISECOND, SECOND, Micros
-from onthedot.errors import NodeExpired, StateError, StoreUnusable
+from onthedot.errors import NodeExpired, StoreUnusable
 from onthedot.ids import RandomIds
 from onthedot.job import JobRecord, JobState
 from onthedot.run import Checkpoint
 from onthedot.stores.base import Hint, Hints
 from onthedot.stores.definitions import Unreadable, decode
+from onthedot.stores.homes import Home, Homes
 from onthedot.stores.postgres.connections import Connection, Connections, begin_statement
 from onthedot.stores.postgres.failures import TROUBLE, is_broken, is_missing_partition, may_try_again, translate
 from onthedot.stores.postgres.schema import check_current, prepare
@@ -32,9 +32,6 @@ KEPT_RECORDS = 10_000
 SHOW_TIMEOUT = 60.0
 """How long a listing for people may take, in seconds: counting ten million finished runs takes some."""
 
-CLOSE_PATIENCE = 2.0
-"""How long a store that is closed waits for the loops of handlers to close their connections, in seconds."""
-
 TAKE_NUMBERS = "SELECT nextval($1::regclass) FROM generate_series(1, $2)"
 
 # Until the end of the transaction nobody ends, drains or voids this incarnation.
@@ -50,29 +47,19 @@ JOIN jobs j ON j.id = v.job_id
 """
 
 
-class Home:
+class PostgresHome(Home):
     """What belongs to one event loop: its connections, and what tells other processes of its commits."""
 
     def __init__(self, address: Address, sender: str) -> None:
+        super().__init__()
         self.connections = Connections(address)
         self.effects = Connections(address, effects=True)  # for what handlers write
         self.notifier = Notifier(self.connections, address, sender)
-        self._end = self._last()
 
-    async def enter(self) -> None:
-        """Be closed with the loop, at the latest: it ends its generators before it is closed itself."""
-        await anext(self._end)
-
-    async def _last(self) -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            await self.notifier.close()
-            await self.effects.close()
-            await self.connections.close()
-
-    async def close(self) -> None:
-        await self._end.aclose()
+    async def leave(self) -> None:
+        await self.notifier.close()
+        await self.effects.close()
+        await self.connections.close()
 
 
 class Tables:
@@ -88,9 +75,8 @@ class Tables:
         self._read_only = read_only
         self._ids = RandomIds()
         self._sender = self._ids.token()[:16]
-        self._homes: dict[asyncio.AbstractEventLoop, Home] = {}
+        self._homes = Homes(lambda: PostgresHome(address, self._sender), address.shown)
         self.listener: Listener | None = None
-        self._closed = False
 
     @property
     def clock(self) -> None:
@@ -179,16 +165,10 @@ class Tables:
         self.tell(home, [hint] if rows else [])
         return rows
 
-    async def _alone(self, home: Home, statement: str, *values: object) -> list[Any]:
+    async def _alone(self, home: PostgresHome, statement: str, *values: object) -> list[Any]:
         """One statement, without BEGIN and COMMIT around it."""
-        db = await home.connections.take()
-        try:
-            rows = await db.fetch(statement, *values)
-        except BaseException as error:  # a cancelled call, too: its answer is not for the next one
-            home.connections.give_back(db, error)
-            raise
-        home.connections.give_back(db)
-        return rows
+        async with home.connections.lend() as db:
+            return await db.fetch(statement, *values)
 
     async def _transact(
         self, work: Callable[[Transaction], Awaitable[T]], begin: str, *, timeout: float | None = None
@@ -204,13 +184,13 @@ class Tables:
             self.records.forget()  # what was read in it may never have been written
             await _undo(home.connections, db, error)
             raise
-        home.connections.give_back(db)
+        await home.connections.give_back(db)
         self.commits += 1
         self.months |= tx.months
         self.tell(home, tx.hints)
         return answer
 
-    def committed(self, home: Home, tx: Transaction) -> None:
+    def committed(self, home: PostgresHome, tx: Transaction) -> None:
         """A handler's transaction is committed, on the handler's loop. Whoever listens here does so on the engine's,
         and is told with its next call, which is the repetition of this finish; other processes are told now."""
         self.commits += 1
@@ -218,7 +198,7 @@ class Tables:
         self._left.extend(tx.hints)
         home.notifier.tell(hint.kind for hint in tx.hints)
 
-    def tell(self, home: Home, hints: Sequence[Hint]) -> None:
+    def tell(self, home: PostgresHome, hints: Sequence[Hint]) -> None:
         """Send the hints of what was committed: here, and to other processes."""
         while self._left:
             self.hints.send(self._left.popleft())
@@ -227,34 +207,16 @@ class Tables:
         if hints:
             home.notifier.tell(hint.kind for hint in hints)
 
-    async def home(self) -> Home:
+    async def home(self) -> PostgresHome:
         """What belongs to the loop that this is called on."""
-        loop = asyncio.get_running_loop()
-        home = self._homes.get(loop)
-        if home is not None:
-            return home
-        if self._closed:
-            raise StateError(f"{self.address.shown}: expected an open store, but it was closed; open it again")
-        for old in [one for one in self._homes if one.is_closed()]:
-            del self._homes[old]
-        home = self._homes[loop] = Home(self.address, self._sender)
-        await home.enter()
-        return home
+        return await self._homes.here()
 
     async def close(self) -> None:
         """Send the last hints and let go of the connections. Whatever was acknowledged stays. Twice is fine."""
-        self._closed = True
         if self.listener is not None:
             await self.listener.close()
             self.listener = None
-        homes, self._homes = self._homes, {}
-        for loop, home in homes.items():
-            if loop is asyncio.get_running_loop():
-                await home.close()
-            elif loop.is_running():  # else it closes what is its own when it is closed
-                closing = asyncio.run_coroutine_threadsafe(home.close(), loop)
-                with suppress(TimeoutError, asyncio.CancelledError):
-                    await asyncio.wait_for(asyncio.wrap_future(closing), CLOSE_PATIENCE)
+        await self._homes.close()
 
 
 async def _undo(connections: Connections, db: Connection, error: BaseException) -> None:
@@ -265,7 +227,7 @@ async def _undo(connections: Connections, db: Connection, error: BaseException) 
             await db.execute("ROLLBACK")
         except BaseException as second:  # noqa: BLE001 - the first error is raised by the caller
             trouble = second
-    connections.give_back(db, trouble)
+    await connections.give_back(db, trouble)
 
 
 async def take_numbers(tx: Transaction, name: str, count: int) -> list[int]:

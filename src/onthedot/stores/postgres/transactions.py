@@ -21,7 +21,7 @@ from onthedot.run import Lease, RunState
 from onthedot.stores.postgres.connections import Connection, Connections, settings_of
 from onthedot.stores.postgres.failures import LOST, TROUBLE, Contended, translate
 from onthedot.stores.postgres.finish import hold, move_runs
-from onthedot.stores.postgres.tables import TRIES, Home, Tables
+from onthedot.stores.postgres.tables import TRIES, PostgresHome, Tables
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.verdict import Finish
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 class PostgresTransaction:
     """See `Transaction`. Used on the loop that has begun it."""
 
-    def __init__(self, store: Tables, home: Home, db: Connection, outer: Any, lease: Lease) -> None:
+    def __init__(self, store: Tables, home: PostgresHome, db: Connection, outer: Any, lease: Lease) -> None:
         self.connection = db
         self._store = store
         self._home = home
@@ -154,7 +154,7 @@ class PostgresTransaction:
                 await self.connection.reset(timeout=self._store.address.timeout)
             except TROUBLE as second:
                 error = second
-        self._home.effects.give_back(self.connection, error, doubt=doubt or error is not None)
+        await self._home.effects.give_back(self.connection, error, doubt=doubt or error is not None)
 
 
 class PostgresTransactions:
@@ -175,7 +175,7 @@ class PostgresTransactions:
                 async with asyncio.timeout(2 * self._store.address.timeout):
                     outer = await self._begin(db, lease)
             except BaseException as error:
-                pool.give_back(db, error)
+                await pool.give_back(db, error)
                 raise
         except TROUBLE as error:
             raise translate(error, self._store.address.shown) from error

@@ -2,8 +2,7 @@
 
     commit ─▶ hints here ─▶ Notifier: one NOTIFY for all that came meanwhile ─▶ server ─▶ Listener of each process
 
-Not in the transaction itself: a commit that notifies takes a lock of the whole server. A hint that is lost costs
-latency only, because everybody who sleeps looks again by itself.
+Not in the transaction itself: a commit that notifies takes a lock of the whole server.
 """
 
 from __future__ import annotations
@@ -11,23 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import get_args
 
-from onthedot.clock import SystemClock
 from onthedot.errors import StateError, StoreError
-from onthedot.ids import RandomIds
-from onthedot.stores.hints import Hint, HintKind, Hints
+from onthedot.stores.hints import HintKind, Hints
+from onthedot.stores.listening import ALIVE_EVERY, BaseListener
 from onthedot.stores.postgres.connections import Connections, connect
 from onthedot.stores.postgres.failures import TROUBLE
 from onthedot.stores.postgres.url import Address
 
-KINDS: tuple[HintKind, ...] = get_args(HintKind)
-
 APART = 0.02
 """Seconds between two NOTIFYs of a process: what comes meanwhile goes with the next one."""
-
-ALIVE_EVERY = 5.0
-"""How often a listener sees whether its server is still there, in seconds."""
 
 # A hint may be lost: nobody waits until it is on the disk.
 NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
@@ -66,13 +58,8 @@ class Notifier:
 
     async def _notify(self) -> None:
         kinds, self._pending = self._pending, set()
-        db = await self._connections.take()
-        try:
+        async with self._connections.lend() as db:
             await db.fetchval(NOTIFY, self._channel, f"{self._sender} {','.join(sorted(kinds))}")
-        except BaseException as error:
-            self._connections.give_back(db, error)
-            raise
-        self._connections.give_back(db)
 
     async def close(self) -> None:
         """Send what is left."""
@@ -82,42 +69,22 @@ class Notifier:
                 await self._task
 
 
-class Listener:
-    """Passes on the hints of other processes, on the loop that has started it. Connects anew when it has to."""
+class Listener(BaseListener):
+    """Listens to the channel of one store."""
+
+    trouble = _TROUBLE
 
     def __init__(self, address: Address, sender: str, hints: Hints) -> None:
+        super().__init__(sender, hints)
         self._address = address
-        self._sender = sender
-        self._hints = hints
-        self._ids = RandomIds()
-        self._clock = SystemClock()
-        self._task: asyncio.Task[None] | None = None
-        self.listening = asyncio.Event()
-
-    def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._listen())
-
-    async def _listen(self) -> None:
-        pause, again = 0.1, False
-        while True:
-            with suppress(*_TROUBLE):
-                await self._listen_once(missed=again)
-                pause = 0.1
-            self.listening.clear()
-            again = True
-            await asyncio.sleep(pause * (0.5 + self._ids.fraction()))
-            pause = min(5.0, pause * 2)
 
     async def _listen_once(self, *, missed: bool) -> None:
-        """Until the connection is lost. What came before it was made is missed: then everybody looks once."""
         db = await connect(self._address.listen_dsn or self._address.dsn, self._address)
         lost = asyncio.Event()
         try:
             db.add_termination_listener(lambda _: lost.set())
-            await db.add_listener(channel_of(self._address), self._heard)
-            self.listening.set()
-            if missed:
-                self._send(KINDS)
+            await db.add_listener(channel_of(self._address), self._notified)
+            self._is_listening(missed=missed)
             while not lost.is_set():
                 with suppress(TimeoutError):
                     await asyncio.wait_for(lost.wait(), ALIVE_EVERY)
@@ -125,20 +92,7 @@ class Listener:
         finally:
             db.terminate()
 
-    def _heard(self, db: object, pid: int, channel: str, payload: object) -> None:
+    def _notified(self, db: object, pid: int, channel: str, payload: object) -> None:
         del db, pid, channel
         sender, _, kinds = str(payload).partition(" ")
-        if sender != self._sender:
-            told = kinds.split(",")
-            self._send([kind for kind in KINDS if kind in told])
-
-    def _send(self, kinds: Iterable[HintKind]) -> None:
-        for kind in kinds:
-            self._hints.send(Hint(kind, 0))
-
-    async def close(self) -> None:
-        if self._task is None:
-            return
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        self._heard(sender, kinds.split(","))

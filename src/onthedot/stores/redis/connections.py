@@ -1,26 +1,16 @@
-"""The connections of one event loop: opened when needed, lent to one call at a time, ended when in doubt.
-
-A call that is cancelled, times out or loses its server leaves an answer on its way: its connection is ended, and nobody
-else ever reads the answer that was meant for that call.
-"""
+"""Connections to Redis: how they are made, and when they are in doubt. Lent as in `stores/pooling.py`."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
-from redis.exceptions import RedisError
 
-from onthedot.clock import SECOND, Micros, SystemClock
-from onthedot.errors import DefinitionError, StateError, StoreUnavailable
-from onthedot.ids import RandomIds
-from onthedot.stores.redis.failures import is_broken
+from onthedot.errors import DefinitionError
+from onthedot.stores.pooling import CONNECT_TIMEOUT, Pool
+from onthedot.stores.redis.failures import TROUBLE, is_broken
 from onthedot.stores.redis.url import Address
-
-CONNECT_TIMEOUT = 5.0
-LONGEST_PAUSE: Micros = 5 * SECOND
 
 Connection = AbstractConnection
 
@@ -57,92 +47,39 @@ async def talk(db: Connection, *words: str | int) -> Any:
     return await db.read_response()
 
 
-class Connections:
+class Connections(Pool[Connection]):
     """Used on one event loop only. `greet` is called with each new connection before anybody uses it."""
 
+    trouble = TROUBLE
+
     def __init__(self, address: Address, greet: Callable[[Connection], Awaitable[None]]) -> None:
-        self._address = address
+        super().__init__(address)
         self._make = maker(address)
         self._greet = greet
-        self._idle: list[Connection] = []
-        self._lent: set[Connection] = set()
-        self._room = asyncio.Semaphore(address.connections)
-        self._clock = SystemClock()  # real time: the server is real
-        self._ids = RandomIds()
-        self._failures = 0
-        self._connect_at: Micros = 0
-        self._closed = False
 
     async def call(self, *words: str | int) -> Any:
         """One command, and its answer."""
-        db = await self._take()
-        try:
-            answer = await talk(db, *words)
-        except BaseException as error:
-            await self._give_back(db, error)
-            raise
-        await self._give_back(db)
-        return answer
+        async with self.lend() as db:
+            return await talk(db, *words)
 
-    async def _take(self) -> Connection:
-        """A connection that nobody else uses: one that was given back, or a new one."""
-        try:
-            async with asyncio.timeout(self._address.timeout):
-                await self._room.acquire()
-        except TimeoutError as error:
-            raise StoreUnavailable(
-                f"{self._address.shown}: expected one of {self._address.connections} connections to be free, "
-                "all are in use; ask again, or raise the option 'connections' of the URL"
-            ) from error
-        try:
-            if self._closed:
-                raise StateError(f"{self._address.shown}: expected an open store, but it was closed; open it again")
-            db = self._idle.pop() if self._idle else await self._connect()  # the last used first
-        except BaseException:
-            self._room.release()
-            raise
-        self._lent.add(db)
-        return db
-
-    async def _connect(self) -> Connection:
-        """Connect; after a failure not at once again, and not all nodes at the same time."""
-        wait = self._connect_at - self._clock.steady()
-        if wait > 0:
-            await asyncio.sleep(wait / SECOND)
+    async def open(self) -> Connection:
         db = self._make()
         try:
             await open_connection(db)
             await self._greet(db)
-        except BaseException as error:
-            await db.disconnect(nowait=True)
-            if isinstance(error, RedisError | OSError | TimeoutError):
-                self._failures += 1
-                longest = min(LONGEST_PAUSE, SECOND // 10 << min(self._failures, 10))
-                self._connect_at = self._clock.steady() + round(longest * self._ids.fraction())
+        except BaseException:  # nobody else has it: whatever the reason, it would stay open
+            await self.end(db)
             raise
-        self._failures = 0
         return db
 
-    async def _give_back(self, db: Connection, error: BaseException | None = None) -> None:
-        """Return a connection that has nothing on its way; after an `error` that leaves it in doubt, end it."""
-        self._lent.discard(db)
-        try:
-            if self._closed or (error is not None and is_broken(error)):
-                await db.disconnect(nowait=True)
-                if isinstance(error, RedisError | OSError | TimeoutError):
-                    await self._end_idle()  # they lead to the same place
-            else:
-                self._idle.append(db)
-        finally:
-            self._room.release()
+    async def end(self, db: Connection) -> None:
+        await db.disconnect(nowait=True)
 
-    async def _end_idle(self) -> None:
-        while self._idle:
-            await self._idle.pop().disconnect(nowait=True)
+    def is_fit(self, db: Connection) -> bool:
+        return bool(db.is_connected)
 
-    async def close(self) -> None:
-        """End them all."""
-        self._closed = True
-        for db in list(self._lent):
-            await db.disconnect(nowait=True)
-        await self._end_idle()
+    def is_broken(self, error: BaseException) -> bool:
+        return is_broken(error)
+
+    def leads_nowhere(self, error: BaseException) -> bool:
+        return isinstance(error, TROUBLE)

@@ -22,6 +22,9 @@ from onthedot.errors import (
     WindowStale,
 )
 
+TROUBLE = (exceptions.RedisError, OSError, TimeoutError)
+"""All that a server and the way to it can answer with."""
+
 REFUSED = "OTD "
 """What the errors of our own scripts begin with; then a JSON list: which one, and what it says."""
 

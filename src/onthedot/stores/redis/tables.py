@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, ResponseError
 
 from onthedot.clock import Micros
-from onthedot.errors import StateError, StoreUnusable
+from onthedot.errors import StoreUnusable
 from onthedot.ids import RandomIds
 from onthedot.job import Job, JobRecord, JobState
 from onthedot.stores.base import Hint, Hints
 from onthedot.stores.definitions import Unreadable, decode
+from onthedot.stores.homes import Home, Homes
 from onthedot.stores.redis.connections import Connection, Connections, talk
-from onthedot.stores.redis.failures import translate
+from onthedot.stores.redis.failures import TROUBLE, translate
 from onthedot.stores.redis.persistence import Persistence, check_server, read_info, read_persistence
 from onthedot.stores.redis.scripts import Script, script
 from onthedot.stores.redis.url import Address
@@ -36,25 +36,15 @@ def told(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-class Home:
+class RedisHome(Home):
     """What belongs to one event loop: its connections."""
 
     def __init__(self, connections: Connections) -> None:
+        super().__init__()
         self.connections = connections
-        self._end = self._last()
 
-    async def enter(self) -> None:
-        """Be closed with the loop, at the latest: it ends its generators before it is closed itself."""
-        await anext(self._end)
-
-    async def _last(self) -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            await self.connections.close()
-
-    async def close(self) -> None:
-        await self._end.aclose()
+    async def leave(self) -> None:
+        await self.connections.close()
 
 
 class Tables:
@@ -70,9 +60,8 @@ class Tables:
         self._acknowledged = 0  # the newest write that we have had an answer of
         self._read_only = read_only
         self._sender = RandomIds().token()[:16]
-        self._homes: dict[asyncio.AbstractEventLoop, Home] = {}
+        self._homes = Homes(lambda: RedisHome(Connections(address, self._greet)), address.shown)
         self._definitions: dict[tuple[int, int], tuple[Job, Micros]] = {}
-        self._closed = False
 
     @property
     def clock(self) -> None:
@@ -90,11 +79,11 @@ class Tables:
 
     async def connect(self) -> None:
         """See that the server is there and fit for us. Hints of other processes come on this loop."""
-        home = await self._home()
+        home = await self._homes.here()
         try:
             info = read_info(await home.connections.call("INFO"))
             settings = await self._settings(home)
-        except (RedisError, OSError, TimeoutError) as error:
+        except TROUBLE as error:
             raise translate(error, self.address.shown) from error
         check_server(info, self.address.shown)
         self.persistence = read_persistence(info, settings)
@@ -104,7 +93,7 @@ class Tables:
             self.listener = Listener(self.address, self._sender, self.hints)
             self.listener.start()
 
-    async def _settings(self, home: Home) -> dict[str, str]:
+    async def _settings(self, home: RedisHome) -> dict[str, str]:
         """What the server is set to; nothing where we may not ask."""
         try:
             found = await home.connections.call("CONFIG", "GET", "appendfsync", "save")
@@ -135,12 +124,12 @@ class Tables:
         return await self._run("EVAL_RO", name, told(now=now, **fields))
 
     async def _run(self, how: str, name: str, question: dict[str, Any]) -> tuple[Micros, Any]:
-        home = await self._home()
+        home = await self._homes.here()
         text = json.dumps(question, ensure_ascii=False, separators=(",", ":"))
         called = script(name)
         try:
             answer = await self._evaluate(home, how, called, text)
-        except (RedisError, OSError, TimeoutError, UnicodeEncodeError) as error:
+        except (*TROUBLE, UnicodeEncodeError) as error:
             raise translate(error, self.address.shown) from error
         now, hints, said, writes = answer
         self.calls += 1
@@ -149,7 +138,7 @@ class Tables:
             self.hints.send(Hint(kind, at))
         return now, said
 
-    async def _evaluate(self, home: Home, how: str, called: Script, text: str) -> Any:
+    async def _evaluate(self, home: RedisHome, how: str, called: Script, text: str) -> Any:
         sha = how.replace("EVAL", "EVALSHA")
         try:
             return await home.connections.call(sha, called.sha, 1, self.address.tag, text)
@@ -173,31 +162,12 @@ class Tables:
             self._acknowledged = writes
         self.epoch = epoch
 
-    async def _home(self) -> Home:
-        loop = asyncio.get_running_loop()
-        home = self._homes.get(loop)
-        if home is not None:
-            return home
-        if self._closed:
-            raise StateError(f"{self.address.shown}: expected an open store, but it was closed; open it again")
-        for old in [one for one in self._homes if one.is_closed()]:
-            del self._homes[old]
-        home = self._homes[loop] = Home(Connections(self.address, self._greet))
-        await home.enter()
-        return home
-
     async def close(self) -> None:
         """Let go of the connections. Whatever was acknowledged stays. Twice is fine."""
-        self._closed = True
         if self.listener is not None:
             await self.listener.close()
             self.listener = None
-        homes, self._homes = self._homes, {}
-        for loop, home in homes.items():
-            if loop is asyncio.get_running_loop():
-                await home.close()
-            elif not loop.is_closed():
-                asyncio.run_coroutine_threadsafe(home.close(), loop)
+        await self._homes.close()
 
     # ── definitions ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -220,11 +190,11 @@ class Tables:
         return JobRecord(job_id, revision, job, JobState(state), created, updated or written, reason or "", until)
 
     async def _read_definitions(self, wanted: list[tuple[int, int]]) -> None:
-        home = await self._home()
+        home = await self._homes.here()
         fields = [f"{job_id}:{revision}" for job_id, revision in wanted]
         try:
             found = await home.connections.call("HMGET", f"{self.address.tag}:definitions", *fields)
-        except (RedisError, OSError, TimeoutError) as error:
+        except TROUBLE as error:
             raise translate(error, self.address.shown) from error
         if len(self._definitions) > KEPT_DEFINITIONS:
             self._definitions.clear()

@@ -1,0 +1,192 @@
+"""What a store has for each event loop, and how all of it is closed: alone, and with every driver that has it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import psycopg
+import pytest
+import redis
+
+from onthedot.errors import StateError
+from onthedot.stores import homes
+from onthedot.stores.base import Store
+from onthedot.stores.homes import Home, Homes
+from onthedot.stores.opening import open_store
+from tests.stores.loops import OtherLoop, until
+
+CLOSED = "expected an open store, but it was closed; open it again"
+
+
+class House(Home):
+    """Notes which loop it was left on, after a few turns of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: list[asyncio.AbstractEventLoop] = []
+
+    async def leave(self) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        self.left.append(asyncio.get_running_loop())
+
+
+def made() -> tuple[Homes[House], list[House]]:
+    built: list[House] = []
+
+    def make() -> House:
+        built.append(House())
+        return built[-1]
+
+    return Homes(make, "store"), built
+
+
+async def test_each_loop_has_one():
+    all_of_them, built = made()
+    async with OtherLoop() as other:
+        assert await all_of_them.here() is await all_of_them.here() is built[0]
+        assert await other.run(all_of_them.here()) is await other.run(all_of_them.here()) is built[1]
+        await all_of_them.close()
+
+
+async def test_all_are_closed_each_on_its_own_loop_and_waited_for():
+    all_of_them, built = made()
+    async with OtherLoop() as one, OtherLoop() as two:
+        await all_of_them.here()
+        await one.run(all_of_them.here())
+        await two.run(all_of_them.here())
+        await all_of_them.close()
+        assert [house.left for house in built] == [[asyncio.get_running_loop()], [one.loop], [two.loop]]
+        await all_of_them.close()
+        with pytest.raises(StateError, match=f"^store: {CLOSED}"):
+            await one.run(all_of_them.here())
+    assert [len(house.left) for house in built] == [1, 1, 1]
+
+
+async def test_a_loop_that_does_not_run_is_not_asked_and_closes_its_own():
+    all_of_them, built = made()
+    async with OtherLoop() as other:
+        await other.run(all_of_them.here())
+        await other.stop()
+        await asyncio.wait_for(all_of_them.close(), homes.CLOSE_PATIENCE / 2)
+        assert built[0].left == []
+        await asyncio.to_thread(other.end)
+        assert built[0].left == [other.loop]
+
+
+async def test_a_loop_that_has_no_time_is_not_waited_for_and_closes_its_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(homes, "CLOSE_PATIENCE", 0.02)
+    all_of_them, built = made()
+    release = threading.Event()
+    async with OtherLoop() as other:
+        await other.run(all_of_them.here())
+        await other.block(release)
+        await all_of_them.close()
+        assert built[0].left == []
+        release.set()
+        await until(lambda: built[0].left, "the other loop to close what is its own")
+    assert len(built[0].left) == 1
+
+
+async def test_the_end_of_a_loop_closes_its_own_and_the_next_asker_forgets_it():
+    all_of_them, built = made()
+    async with OtherLoop() as other:
+        await other.run(all_of_them.here())
+    assert built[0].left == [other.loop]
+    await all_of_them.here()
+    await all_of_them.close()
+    assert [len(house.left) for house in built] == [1, 1]
+
+
+async def test_what_goes_wrong_elsewhere_is_told_when_all_are_closed():
+    class Broken(House):
+        async def leave(self) -> None:
+            await super().leave()
+            if len(built) > 1 and self is built[1]:
+                raise RuntimeError("a bug")
+
+    built: list[Broken] = []
+
+    def make() -> Broken:
+        built.append(Broken())
+        return built[-1]
+
+    all_of_them = Homes(make, "store")
+    async with OtherLoop() as other:
+        await all_of_them.here()
+        await other.run(all_of_them.here())
+        with pytest.raises(RuntimeError, match="a bug"):
+            await all_of_them.close()
+        assert [len(house.left) for house in built] == [1, 1]
+
+
+# ── every driver ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+Count = Callable[[], int]
+SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'onthedot' AND datname = current_database()"
+
+
+@pytest.fixture(params=["postgres", "redis"])
+def server(request: pytest.FixtureRequest) -> tuple[str, Count]:
+    """A store's URL, and how many connections of ours its server has."""
+    url: str = request.getfixturevalue("empty_url" if request.param == "postgres" else "valkey_url")
+
+    def in_postgres() -> int:
+        with psycopg.connect(url, autocommit=True) as db:
+            [[count]] = db.execute(SESSIONS)
+        return int(count)
+
+    def in_redis() -> int:
+        with redis.Redis.from_url(url) as db:
+            return sum(client["name"] == "onthedot" for client in db.client_list())
+
+    return url, in_postgres if request.param == "postgres" else in_redis
+
+
+async def opened(url: str) -> Store:
+    """Open, and heard by nobody: only connections that calls have made are counted."""
+    store = await open_store(url, read_only=True)
+    assert await store.list_jobs() == []
+    return store
+
+
+async def test_a_store_closes_the_connections_of_every_loop(server: tuple[str, Count]):
+    url, count = server
+    store = await opened(url)
+    async with OtherLoop() as other:
+        assert await other.run(store.list_jobs()) == []
+        assert count() == 2
+        await store.close()
+        await until(lambda: count() == 0, "the server to have no connection of ours")
+        for asking in (store.list_jobs(), other.run(store.list_jobs())):
+            with pytest.raises(StateError, match=CLOSED):
+                await asking
+
+
+async def test_a_store_is_closed_though_a_loop_no_longer_runs(server: tuple[str, Count]):
+    url, count = server
+    store = await opened(url)
+    async with OtherLoop() as other:
+        assert await other.run(store.list_jobs()) == []
+        await other.stop()
+        await asyncio.wait_for(store.close(), homes.CLOSE_PATIENCE / 2)
+        await until(lambda: count() == 1, "the server to have that loop's connection only")
+        await asyncio.to_thread(other.end)
+        await until(lambda: count() == 0, "the server to have no connection of ours")
+
+
+async def test_a_store_does_not_wait_for_ever_for_a_loop_that_has_no_time(
+    server: tuple[str, Count], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(homes, "CLOSE_PATIENCE", 0.02)
+    url, count = server
+    store = await opened(url)
+    release = threading.Event()
+    async with OtherLoop() as other:
+        assert await other.run(store.list_jobs()) == []
+        await other.block(release)
+        await store.close()
+        release.set()
+        await until(lambda: count() == 0, "the server to have no connection of ours")
