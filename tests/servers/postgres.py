@@ -3,8 +3,8 @@
     with PostgresServer() as server:
         url = server.create_database()
 
-It needs no root, and if we are root it runs as nobody. Nothing is kept: its folder goes with it. `fsync` is off unless
-asked for: what a kill of the server takes is decided by the write-ahead log, fsync only matters when the machine dies.
+`fsync` is off unless asked for: what a kill of the server takes is decided by the write-ahead log, fsync only matters
+when the machine dies.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 import psycopg
 from psycopg import sql
 
 from tests.servers import running
+from tests.servers.server import Server
 
 USER = "onthedot"
 SETTINGS = {
@@ -41,25 +41,21 @@ UNSAFE = {"fsync": "off", "full_page_writes": "off"}
 _numbers = itertools.count(1)
 
 
-class PostgresServer:
-    """One server, from its first start to the end of its folder. Its port stays the same when it is started again."""
+class PostgresServer(Server):
+    """See `Server`. Stopped by a fast shutdown: sessions are ended, what they had not committed is rolled back. Killed
+    by an immediate one: the next start recovers from the write-ahead log, as after `pg_ctl restart -m immediate`."""
+
+    what = "PostgreSQL"
+    stopped_by = signal.SIGINT
+    killed_by = signal.SIGQUIT
 
     def __init__(self, *, fsync: bool = False) -> None:
-        self.folder = running.make_folder("postgres")
-        self.port = running.free_port()
         self.password = secrets.token_hex(8)
-        self.log = self.folder / "log"
         self._settings = SETTINGS | ({} if fsync else UNSAFE)
-        self._popen: subprocess.Popen[bytes] | None = None
-        self._paused: list[int] = []
-        try:
-            self._bin = _binaries(self.folder)
-            self._initdb()
-        except BaseException:
-            self.close()
-            raise
+        super().__init__()
 
-    def _initdb(self) -> None:
+    def _prepare(self) -> None:
+        self._bin = _binaries(self.folder)
         secret = self.folder / "password"
         secret.touch(0o600)
         secret.write_text(self.password)
@@ -79,87 +75,17 @@ class PostgresServer:
         if done.returncode:
             raise running.ServerTrouble(f"initdb ended with {done.returncode}:\n{done.stderr}{done.stdout}")
 
-    # ── start and stop ───────────────────────────────────────────────────────────────────────────────────────
-
-    def start(self) -> PostgresServer:
-        """Start it, and wait until it answers a query."""
-        assert self._popen is None, "this server is running already"
+    def _command(self) -> list[str | Path]:
         command: list[str | Path] = [self._bin / "postgres", "-D", self.folder / "data", "-p", str(self.port)]
         for name, value in self._settings.items():
             command += ["-c", f"{name}={value}"]
-        self._popen = running.start(command, log=self.log)
-        try:
-            running.wait_answers(self._answers, self._popen, self.log, "PostgreSQL")
-        except running.ServerTrouble:
-            self.kill()
-            raise
-        return self
+        return command
 
     def _answers(self) -> bool:
-        try:
-            with psycopg.connect(self.url(), connect_timeout=5) as db:
-                db.execute("SELECT 1")
-        except psycopg.OperationalError:
-            return False
-        return True
+        return answers(self.url())
 
-    @property
-    def pid(self) -> int:
-        assert self._popen is not None, "this server is not running"
-        return self._popen.pid
-
-    def stop(self) -> None:
-        """SIGINT, a fast shutdown: sessions are ended, what they had not committed is rolled back."""
-        self._end(signal.SIGINT)
-
-    def kill(self) -> None:
-        """SIGQUIT, an immediate shutdown: the next start recovers from the write-ahead log."""
-        self._end(signal.SIGQUIT)
-
-    def restart_immediately(self) -> None:
-        """What `pg_ctl restart -m immediate` does."""
-        self.kill()
-        self.start()
-
-    def _end(self, how: signal.Signals) -> None:
-        if self._popen is None:
-            return
-        self.resume()
-        if self._popen.poll() is None:
-            self._popen.send_signal(how)
-        popen, self._popen = self._popen, None
-        running.wait_ended(popen, "PostgreSQL")
-
-    def pause(self) -> list[int]:
-        """SIGSTOP to the server and to every process it has: connections stay, nothing answers. Who was stopped."""
-        os.kill(self.pid, signal.SIGSTOP)  # first, so that it cannot start another while we look
-        self._paused = [self.pid, *_children(self.pid)]
-        for pid in self._paused[1:]:
-            _signal(pid, signal.SIGSTOP)
-        # The signal is sent, not delivered: a process on another core may still answer for a moment.
-        running.wait_until(lambda: all(running.state_of(pid) in "TZ" for pid in self._paused), "PostgreSQL to pause")
-        return self._paused
-
-    def resume(self) -> None:
-        """SIGCONT to whom `pause` has stopped."""
-        for pid in reversed(self._paused):
-            _signal(pid, signal.SIGCONT)
-        self._paused = []
-
-    def close(self) -> None:
-        """Stop it if it runs, and remove its folder."""
-        try:
-            self.stop()
-        finally:
-            running.remove_folder(self.folder)
-
-    def __enter__(self) -> PostgresServer:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _helpers(self) -> list[int]:
+        return _children(self.pid)
 
     # ── databases ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -174,6 +100,16 @@ class PostgresServer:
 
 def url(port: int, password: str, database: str) -> str:
     return f"postgresql://{USER}:{password}@127.0.0.1:{port}/{database}"
+
+
+def answers(database_url: str) -> bool:
+    """Whether a server answers a query there."""
+    try:
+        with psycopg.connect(database_url, connect_timeout=5) as db:
+            db.execute("SELECT 1")
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 def name_of(database_url: str) -> str:
@@ -224,10 +160,3 @@ def _children(pid: int) -> list[int]:
     found = subprocess.run(["ps", "-A", "-o", "ppid=,pid="], capture_output=True, text=True, check=True)  # macOS
     pairs = (line.split() for line in found.stdout.splitlines())
     return [int(child) for parent, child in pairs if int(parent) == pid]
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return  # it has ended since

@@ -3,8 +3,7 @@
     with ValkeyServer() as server:
         url = server.url()
 
-It needs no root, and if we are root it runs as nobody. Nothing is kept: its folder goes with it. It writes an
-append-only file, so that what a kill takes is what the file does not have; `settings` override that.
+It writes an append-only file, so that what a kill takes is what the file does not have; `settings` override that.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ import importlib.util
 import os
 import secrets
 import shutil
-import signal
-import subprocess
 from pathlib import Path
-from types import TracebackType
 
 import redis
 
 from tests.servers import running
+from tests.servers.server import Server
 
 SETTINGS = {
     "bind": "127.0.0.1",
@@ -33,32 +30,25 @@ SETTINGS = {
 }
 
 
-class ValkeyServer:
-    """One server, from its first start to the end of its folder. Its port stays the same when it is started again."""
+class ValkeyServer(Server):
+    """See `Server`. After a kill, what the system has of its file is there at the next start."""
+
+    what = "Valkey"
 
     def __init__(self, **settings: str) -> None:
-        self.folder = running.make_folder("valkey")
-        self.port = running.free_port()
         self.password = settings.get("requirepass") or secrets.token_hex(8)
-        self.log = self.folder / "log"
-        given = {name.replace("_", "-"): value for name, value in settings.items()}
-        self._settings = SETTINGS | {"requirepass": self.password, "dir": str(self.folder)} | given
-        self._popen: subprocess.Popen[bytes] | None = None
+        self._given = {name.replace("_", "-"): value for name, value in settings.items()}
+        super().__init__()
+
+    def _prepare(self) -> None:
         self._binary = _binary(self.folder)
 
-    def start(self) -> ValkeyServer:
-        """Start it, and wait until it answers."""
-        assert self._popen is None, "this server is running already"
+    def _command(self) -> list[str | Path]:
         command: list[str | Path] = [self._binary, "--port", str(self.port)]
-        for name, value in self._settings.items():
+        settings = SETTINGS | {"requirepass": self.password, "dir": str(self.folder)} | self._given
+        for name, value in settings.items():
             command += [f"--{name}", value]
-        self._popen = running.start(command, log=self.log)
-        try:
-            running.wait_answers(self._answers, self._popen, self.log, "Valkey")
-        except running.ServerTrouble:
-            self.kill()
-            raise
-        return self
+        return command
 
     def _answers(self) -> bool:
         try:
@@ -68,61 +58,10 @@ class ValkeyServer:
             return False
 
     @property
-    def pid(self) -> int:
-        assert self._popen is not None, "this server is not running"
-        return self._popen.pid
-
-    def stop(self) -> None:
-        """SIGTERM: it writes its file to the end."""
-        self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """SIGKILL: what the system has of its file is there at the next start."""
-        self._end(signal.SIGKILL)
-
-    def restart_immediately(self) -> None:
-        """SIGKILL, and a start that reads the file."""
-        self.kill()
-        self.start()
-
-    def _end(self, how: signal.Signals) -> None:
-        if self._popen is None:
-            return
-        if self._popen.poll() is None:
-            self._popen.send_signal(signal.SIGCONT)
-            self._popen.send_signal(how)
-        popen, self._popen = self._popen, None
-        running.wait_ended(popen, "Valkey")
-
-    def pause(self) -> None:
-        """SIGSTOP: connections stay, nothing answers."""
-        os.kill(self.pid, signal.SIGSTOP)
-        running.wait_until(lambda: running.state_of(self.pid) == "T", "Valkey to pause")
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        os.kill(self.pid, signal.SIGCONT)
-
-    @property
     def aof(self) -> Path:
         """The append-only file that it writes now."""
         [found] = (self.folder / "appendonlydir").glob("*.incr.aof")
         return found
-
-    def close(self) -> None:
-        """Stop it if it runs, and remove its folder."""
-        try:
-            self.kill()
-        finally:
-            running.remove_folder(self.folder)
-
-    def __enter__(self) -> ValkeyServer:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def url(self, *, user: str = "", password: str | None = None, port: int | None = None) -> str:
         """Where it is; `port` is that of something in between."""
