@@ -65,7 +65,7 @@ class OtherLoop:
             await self.close()
 
 
-async def until(found: Callable[[], object], what: str) -> None:
+async def look_until(found: Callable[[], object], what: str) -> None:
     """Look again and again: for what a server notices in its own time."""
     for _ in range(2_000):
         if found():

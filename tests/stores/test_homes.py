@@ -15,7 +15,7 @@ from onthedot.stores import homes
 from onthedot.stores.base import Store
 from onthedot.stores.homes import Home, Homes
 from onthedot.stores.opening import open_store
-from tests.stores.loops import OtherLoop, until
+from tests.stores.loops import OtherLoop, look_until
 
 CLOSED = "expected an open store, but it was closed; open it again"
 
@@ -86,7 +86,7 @@ async def test_a_loop_that_has_no_time_is_not_waited_for_and_closes_its_own(monk
         await all_of_them.close()
         assert built[0].left == []
         release.set()
-        await until(lambda: built[0].left, "the other loop to close what is its own")
+        await look_until(lambda: built[0].left, "the other loop to close what is its own")
     assert len(built[0].left) == 1
 
 
@@ -159,7 +159,7 @@ async def test_a_store_closes_the_connections_of_every_loop(server: tuple[str, C
         assert await other.run(store.list_jobs()) == []
         assert count() == 2
         await store.close()
-        await until(lambda: count() == 0, "the server to have no connection of ours")
+        await look_until(lambda: count() == 0, "the server to have no connection of ours")
         for asking in (store.list_jobs(), other.run(store.list_jobs())):
             with pytest.raises(StateError, match=CLOSED):
                 await asking
@@ -172,9 +172,9 @@ async def test_a_store_is_closed_though_a_loop_no_longer_runs(server: tuple[str,
         assert await other.run(store.list_jobs()) == []
         await other.stop()
         await asyncio.wait_for(store.close(), homes.CLOSE_PATIENCE / 2)
-        await until(lambda: count() == 1, "the server to have that loop's connection only")
+        await look_until(lambda: count() == 1, "the server to have that loop's connection only")
         await asyncio.to_thread(other.end)
-        await until(lambda: count() == 0, "the server to have no connection of ours")
+        await look_until(lambda: count() == 0, "the server to have no connection of ours")
 
 
 async def test_a_store_does_not_wait_for_ever_for_a_loop_that_has_no_time(
@@ -189,4 +189,4 @@ async def test_a_store_does_not_wait_for_ever_for_a_loop_that_has_no_time(
         await other.block(release)
         await store.close()
         release.set()
-        await until(lambda: count() == 0, "the server to have no connection of ours")
+        await look_until(lambda: count() == 0, "the server to have no connection of ours")

@@ -10,7 +10,7 @@ import pytest
 from onthedot.stores import listening
 from onthedot.stores.hints import Hints
 from onthedot.stores.listening import KINDS, BaseListener
-from tests.stores.loops import until
+from tests.stores.loops import look_until
 
 
 class Listener(BaseListener):
@@ -39,7 +39,7 @@ class Listener(BaseListener):
 
 async def started(listener: Listener, connections: int = 1) -> Listener:
     listener.start()
-    await until(lambda: listener.connected >= connections, "it to listen")
+    await look_until(lambda: listener.connected >= connections, "it to listen")
     return listener
 
 

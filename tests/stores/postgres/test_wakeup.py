@@ -12,32 +12,13 @@ from onthedot.stores.base import Hint, Node
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.wakeup import Listener
 from tests.servers.postgres import PostgresServer
+from tests.stores.hearing import heard_by, listening, until
 
 TTL = 10_000_000
 END_LISTENERS = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE query LIKE '%LISTEN%' AND datname = current_database() AND pid <> pg_backend_pid()
 """
-
-
-def heard_by(store: PostgresStore) -> list[str]:
-    heard: list[str] = []
-    store.hints.listen(lambda hint: heard.append(hint.kind))
-    return heard
-
-
-async def until(heard: list[str], kind: str) -> None:
-    for _ in range(2_000):
-        if kind in heard:
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError(f"expected to hear {kind}, heard {heard}")
-
-
-async def listening(*stores: PostgresStore) -> None:
-    for store in stores:
-        assert store.listener is not None
-        await asyncio.wait_for(store.listener.listening.wait(), 10)
 
 
 async def test_what_one_commits_another_hears(stores: list[PostgresStore]):

@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from onthedot.stores.base import Node
 from onthedot.stores.redis import RedisStore
 from tests.servers.valkey import ValkeyServer
+from tests.stores.hearing import heard_by, listening, until
 
 TTL = 10_000_000
-
-
-def heard_by(store: RedisStore) -> list[str]:
-    heard: list[str] = []
-    store.hints.listen(lambda hint: heard.append(hint.kind))
-    return heard
-
-
-async def until(heard: list[str], kind: str) -> None:
-    for _ in range(2_000):
-        if kind in heard:
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError(f"expected to hear {kind}, heard {heard}")
-
-
-async def listening(*stores: RedisStore) -> None:
-    for store in stores:
-        assert store.listener is not None
-        await asyncio.wait_for(store.listener.listening.wait(), 10)
 
 
 async def test_what_one_writes_another_hears_and_itself_once(stores: list[RedisStore]):
