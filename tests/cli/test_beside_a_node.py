@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tests.cli.test_up import up
+from tests.cli.started import started
 
 Call = Callable[..., Result]
 
@@ -25,7 +25,7 @@ def test_a_node_does_what_the_commands_ask_for(tmp_path: Path, call: Call):
         assert result.exit_code == 0, result.output
         return json.loads(result.output)
 
-    with up(tmp_path, "--node-id", "one", "--json", "--lease", "3s") as node:
+    with started(tmp_path, "up", "--node-id", "one", "--json", "--lease", "3s") as node:
         node.until('"NodeJoined"')
         run = told("trigger", "nap")["run_id"]
         node.until('"AttemptStarted"', f'"run_id": {run},')

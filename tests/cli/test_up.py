@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,61 +18,15 @@ from click.testing import Result
 import onthedot as otd
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
+from tests.cli.started import started
 
 Call = Callable[..., Result]
 
 pytestmark = pytest.mark.slow
 
 
-class Up:
-    """A running `onthedot up`."""
-
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self.seen: list[str] = []
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "onthedot", "up", *arguments],
-            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "TZ": "UTC"},
-        )  # fmt: skip
-
-    def until(self, *words: str) -> str:
-        """Read on to the first line that has all these words."""
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self.seen.append(line.rstrip("\n"))
-            if all(word in line for word in words):
-                return self.seen[-1]
-        raise AssertionError(f"it ended without a line with {words}; it said:\n" + "\n".join(self.seen))
-
-    def signal(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-
-    def end(self) -> int:
-        """Read to the end; the exit code."""
-        assert self._process.stdout is not None
-        self.seen += [line.rstrip("\n") for line in self._process.stdout]
-        return self._process.wait()
-
-    def has(self, *words: str) -> bool:
-        return any(all(word in line for word in words) for line in self.seen)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-
-@contextmanager
-def up(folder: Path, *arguments: str) -> Iterator[Up]:
-    process = Up(folder, *arguments)
-    try:
-        yield process
-    finally:
-        process.kill()
-
-
 def test_it_says_what_it_does_and_ends_by_itself(tmp_path: Path, call: Call):
-    with up(tmp_path, "--node-id", "one", "--for", "6s") as node:
+    with started(tmp_path, "up", "--node-id", "one", "--for", "6s") as node:
         assert node.until("store").endswith(f"{tmp_path}/onthedot.db (new)")
         node.until("node", "one, leads (term 1)")
         node.until("jobs", "heartbeat", "every 5s", "next")
@@ -91,23 +43,23 @@ def test_it_says_what_it_does_and_ends_by_itself(tmp_path: Path, call: Call):
 
 
 def test_json_lines(tmp_path: Path):
-    with up(tmp_path, "--json", "--for", "6s") as node:
+    with started(tmp_path, "up", "--json", "--for", "6s") as node:
         assert node.end() == 0
     events: list[dict[str, Any]] = [json.loads(line) for line in node.seen]
     assert events[0]["event"] == "Opening"
     assert events[-1]["event"] == "NodeLeft"
-    [started, *_] = [e for e in events if e["event"] == "AttemptStarted" and e["job"] == "heartbeat"]
+    [began, *_] = [e for e in events if e["event"] == "AttemptStarted" and e["job"] == "heartbeat"]
     [ended, *_] = [e for e in events if e["event"] == "AttemptEnded" and e["job"] == "heartbeat"]
-    assert started["late_ms"] >= 0
-    assert (ended["run_id"], ended["state"]) == (started["run_id"], "succeeded")
+    assert began["late_ms"] >= 0
+    assert (ended["run_id"], ended["state"]) == (began["run_id"], "succeeded")
 
 
 def test_killed_started_again_cut_short_and_drained(tmp_path: Path):
     """One nap: its first node is killed, its second is told twice to stop, and its third drains."""
-    with up(tmp_path, "--node-id", "one", "--lease", "2s") as first:
+    with started(tmp_path, "up", "--node-id", "one", "--lease", "2s") as first:
         run = first.until("started", "nap").partition("run ")[2].split()[0]
         first.kill()
-    with up(tmp_path, "--node-id", "two", "--lease", "2s") as second:
+    with started(tmp_path, "up", "--node-id", "two", "--lease", "2s") as second:
         second.until("found", "4 jobs", "running")
         second.until("node one vanished (process")
         second.until("recovered", "nap", f"run {run} ", "its node is gone; runs again now (recovery 1 of 3)")
@@ -118,7 +70,7 @@ def test_killed_started_again_cut_short_and_drained(tmp_path: Path):
         second.until("cut short", "nap", f"run {run} ")
         assert second.end() == 130
         assert second.has("left", "node two")
-    with up(tmp_path, "--node-id", "three", "--lease", "2s") as third:
+    with started(tmp_path, "up", "--node-id", "three", "--lease", "2s") as third:
         third.until("node two stopped in order")
         third.until("started", "nap", f"run {run} ")
         third.signal(signal.SIGINT)
@@ -128,7 +80,7 @@ def test_killed_started_again_cut_short_and_drained(tmp_path: Path):
 
 
 def test_an_attempt_that_outlasts_the_grace_is_exit_code_1(tmp_path: Path):
-    with up(tmp_path, "--grace", "100ms") as node:
+    with started(tmp_path, "up", "--grace", "100ms") as node:
         node.until("started", "nap")
         node.signal(signal.SIGINT)
         node.until("cut short", "nap")
@@ -140,7 +92,7 @@ def test_after_an_outage_it_says_what_is_caught_up_and_what_is_not(tmp_path: Pat
     path = tmp_path / "onthedot.db"
     died = datetime.fromtimestamp(time.time(), UTC) - timedelta(minutes=10)
     run_virtual(_live_and_die(path, died))
-    with up(tmp_path) as node:
+    with started(tmp_path, "up") as node:
         node.until("found", "2 jobs")
         node.until("vanished: its lease ended at")
         node.until("warning", "stored job 'gone' needs 'call:gone'")
