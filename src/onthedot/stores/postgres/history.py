@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from onthedot.clock import Micros
-from onthedot.route import PRIORITIES
-from onthedot.run import LIVE, TERMINAL, AttemptRecord, Progress, RunRecord, RunState, SkipRecord
+from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.postgres.tables import Tables
 from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.showing import by_id, counted, newest_end_first, shown, states_wanted
 
 _PROGRESS_OF = """
 (SELECT n.progress FROM notes n WHERE n.run_id = {id} AND n.progress IS NOT NULL ORDER BY n.attempt DESC LIMIT 1)
@@ -74,8 +73,6 @@ FROM skips s JOIN jobs j ON j.id = s.job_id
 WHERE j.namespace = $1 AND ($2::text IS NULL OR j.name = $2) ORDER BY s.id DESC LIMIT $3
 """
 
-_STATE, _ENDED_AT, _PRIORITY, _PROGRESS = 6, 14, 18, 20  # where they stand in a run's row
-
 COUNT_RUNS = """
 SELECT state, count(*) FROM runs GROUP BY state UNION ALL SELECT state, count(*) FROM history GROUP BY state
 """
@@ -92,8 +89,7 @@ class History(Tables):
         states: Iterable[RunState] | None = None,
         limit: int = 100,
     ) -> list[RunRecord]:
-        wanted = frozenset(RunState if states is None else states)
-        live, ended = ([state.value for state in possible & wanted] for possible in (LIVE, TERMINAL))
+        live, ended = states_wanted(states)
 
         async def work(tx: Transaction) -> list[RunRecord]:
             if job is None:
@@ -115,7 +111,7 @@ class History(Tables):
 
         async def work(tx: Transaction) -> list[RunRecord]:
             rows = [*await tx.rows(SHOW_THESE_LIVE, wanted), *await tx.rows(SHOW_THESE_FINISHED, wanted)]
-            return [shown(row) for row in sorted(rows, key=lambda row: int(row[0]))]
+            return by_id(rows)
 
         return await self.show(work)
 
@@ -136,7 +132,7 @@ class History(Tables):
 
     async def count_runs(self) -> dict[RunState, int]:
         rows = dict(await self.show(lambda tx: tx.rows(COUNT_RUNS)))
-        return {state: rows[state.value] for state in RunState if state.value in rows}
+        return counted(rows)
 
 
 async def _finished_of(tx: Transaction, job: str, namespace: str, states: list[str], limit: int) -> list[Any]:
@@ -144,13 +140,4 @@ async def _finished_of(tx: Transaction, job: str, namespace: str, states: list[s
     rows: list[Any] = []
     for (job_id,) in await tx.rows(LIST_JOB_IDS, namespace, job):
         rows += await tx.rows(LIST_FINISHED_OF_JOB, states, job_id, limit)
-    return sorted(rows, key=lambda row: (row[_ENDED_AT], row[0]), reverse=True)
-
-
-def shown(row: Sequence[Any]) -> RunRecord:
-    """A run for people, from a row of this file's statements."""
-    run = list(row)
-    run[_STATE] = RunState(run[_STATE])
-    run[_PRIORITY] = PRIORITIES[run[_PRIORITY]]
-    run[_PROGRESS] = None if run[_PROGRESS] is None else Progress(*json.loads(run[_PROGRESS]))
-    return RunRecord(*run)
+    return newest_end_first(rows)

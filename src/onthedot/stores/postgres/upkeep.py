@@ -10,11 +10,12 @@ from onthedot.clock import Micros
 from onthedot.run import Lease, RunRecord, RunState
 from onthedot.stores.postgres.finish import Held, check_moves, end_waiting, hold, move_runs
 from onthedot.stores.postgres.gates import recount
-from onthedot.stores.postgres.history import SHOW_THESE_FINISHED, shown
+from onthedot.stores.postgres.history import SHOW_THESE_FINISHED
 from onthedot.stores.postgres.rates import FORGET_IDLE
 from onthedot.stores.postgres.runs import LEASES, Runs
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.postgres.triggers import with_slots
+from onthedot.stores.showing import shown
 from onthedot.verdict import Finish, Verdict
 
 # Incarnations whose lease has ended, and of which nobody knows yet that they run nothing. A lease that has ended gets

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from onthedot.clock import Micros
-from onthedot.route import PRIORITIES
-from onthedot.run import LIVE, TERMINAL, AttemptRecord, Progress, RunRecord, RunState, SkipRecord
+from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.stores.showing import by_id, counted, newest_end_first, shown, states_wanted
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables
 
@@ -91,8 +91,6 @@ FROM skips s JOIN jobs j ON j.id = s.job_id
 WHERE j.namespace = :namespace AND (:job IS NULL OR j.name = :job) ORDER BY s.id DESC LIMIT :limit
 """
 
-_STATE, _ENDED_AT, _PRIORITY, _PROGRESS = 6, 14, 18, 20  # where they stand in a run's row
-
 COUNT_RUNS = """
 SELECT state, count(*) FROM runs GROUP BY state UNION ALL SELECT state, count(*) FROM history GROUP BY state
 """
@@ -109,8 +107,7 @@ class History(Tables):
         states: Iterable[RunState] | None = None,
         limit: int = 100,
     ) -> list[RunRecord]:
-        wanted = frozenset(RunState if states is None else states)
-        live, ended = (json.dumps([state.value for state in possible & wanted]) for possible in (LIVE, TERMINAL))
+        live, ended = map(json.dumps, states_wanted(states))
         values = {"job": job, "namespace": namespace, "limit": limit}
 
         def work(tx: Transaction) -> list[RunRecord]:
@@ -133,7 +130,7 @@ class History(Tables):
 
         def work(tx: Transaction) -> list[RunRecord]:
             rows = [*tx.db.execute(SHOW_THESE_LIVE, values), *tx.db.execute(SHOW_THESE_FINISHED, values)]
-            return [shown(row) for row in sorted(rows)]
+            return by_id(rows)
 
         return await self.read(work)
 
@@ -155,7 +152,7 @@ class History(Tables):
 
     async def count_runs(self) -> dict[RunState, int]:
         rows = dict(await self.read(lambda tx: tx.db.execute(COUNT_RUNS).fetchall()))
-        return {state: rows[state.value] for state in RunState if state.value in rows}
+        return counted(rows)
 
 
 def _finished(tx: Transaction, values: dict[str, Any]) -> list[Any]:
@@ -164,13 +161,4 @@ def _finished(tx: Transaction, values: dict[str, Any]) -> list[Any]:
         return tx.db.execute(LIST_FINISHED, values).fetchall()
     ids = [job_id for (job_id,) in tx.db.execute(LIST_JOB_IDS, values)]
     rows = [row for job_id in ids for row in tx.db.execute(LIST_FINISHED_OF_JOB, values | {"job_id": job_id})]
-    return sorted(rows, key=lambda row: (row[_ENDED_AT], row[0]), reverse=True)
-
-
-def shown(row: Sequence[Any]) -> RunRecord:
-    """A run for people, from a row of this file's statements."""
-    run = list(row)
-    run[_STATE] = RunState(run[_STATE])
-    run[_PRIORITY] = PRIORITIES[run[_PRIORITY]]
-    run[_PROGRESS] = None if run[_PROGRESS] is None else Progress(*json.loads(run[_PROGRESS]))
-    return RunRecord(*run)
+    return newest_end_first(rows)

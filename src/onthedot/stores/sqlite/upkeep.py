@@ -9,9 +9,10 @@ from onthedot import faults
 from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable
 from onthedot.run import Lease, RunRecord, RunState
+from onthedot.stores.showing import shown
 from onthedot.stores.sqlite.finish import check_moves, end_waiting, move_runs, record_attempts
 from onthedot.stores.sqlite.gates import recount
-from onthedot.stores.sqlite.history import SHOW_FINISHED, shown
+from onthedot.stores.sqlite.history import SHOW_FINISHED
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.rates import FORGET_IDLE
 from onthedot.stores.sqlite.runs import LEASES, Runs, completed
