@@ -10,6 +10,7 @@ from onthedot.errors import RevisionConflict, UnknownJob, WindowStale
 from onthedot.job import JobRecord, JobState
 from onthedot.run import RunState, slot_trigger
 from onthedot.stores.base import CancelAnswer, Hint, Paused, Resumed, Window
+from onthedot.stores.planned import Planned
 from onthedot.stores.postgres.dependencies import DELETE_DEPENDENCIES, lock_sets
 from onthedot.stores.postgres.exceptions import DELETE_EXCEPTIONS_OF_JOB, Ahead, except_ahead
 from onthedot.stores.postgres.finish import end_waiting
@@ -24,7 +25,7 @@ from onthedot.stores.postgres.jobs import (
     withdraw,
 )
 from onthedot.stores.postgres.passing import ask_to_stop
-from onthedot.stores.postgres.plan import Planned, write_windows
+from onthedot.stores.postgres.plan import write_windows
 from onthedot.stores.postgres.transaction import Transaction, plain
 from onthedot.stores.postgres.triggers import with_slots
 from onthedot.stores.staleness import check_past

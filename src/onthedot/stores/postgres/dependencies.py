@@ -16,7 +16,8 @@ from onthedot.clock import Micros
 from onthedot.job import Job
 from onthedot.run import after_trigger
 from onthedot.stores.base import Hint, Parent
-from onthedot.stores.postgres.inserting import Insert, insert_runs
+from onthedot.stores.planned import Insert
+from onthedot.stores.postgres.inserting import insert_runs
 from onthedot.stores.postgres.transaction import Transaction
 
 LIST_CHILDREN = """

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from onthedot.clock import NEVER, Micros
-from onthedot.route import is_shared, on_node, ranked
+from onthedot.stores.lines import Line, give_turns, line_of, places_of_turns, share_of
+from onthedot.stores.planned import Insert
 from onthedot.stores.postgres.transaction import NOW, Transaction
 from onthedot.stores.postgres.turns import Fair, fair_queues, take_turns
 
@@ -40,29 +40,6 @@ ORDER BY job_id, slot_at, trigger COLLATE "C", target COLLATE "C"
 ON CONFLICT (job_id, slot_at, trigger, target) DO NOTHING
 RETURNING id
 """
-
-
-class Insert(NamedTuple):
-    """A run that is to be inserted."""
-
-    job_id: int
-    trigger: str
-    due_at: Micros
-    expires_at: Micros | None
-    args: str | None
-    delayed: bool
-    target: str
-    slot_at: Micros
-
-
-class Line(NamedTuple):
-    """Where a run waits, and in what order."""
-
-    route: str
-    priority: int
-    rank: int | None
-    queue: str
-    share: str
 
 
 Jobs = dict[int, Sequence[Any]]
@@ -123,16 +100,10 @@ async def _lines(tx: Transaction, runs: Sequence[Insert], jobs: Jobs, now: Micro
     lines = []
     for run in runs:
         _, _, queue, route, priority, share, *_ = jobs[run.job_id]
-        where = on_node(run.target) if run.target else route
-        of = _share(run.args or args.get(run.job_id), str(share)) if share else ""
-        lines.append(Line(where, priority, None, queue, of))
+        of = share_of(run.args or args.get(run.job_id), str(share)) if share else ""
+        lines.append(line_of(run, queue, route, priority, of))
     fair = await fair_queues(tx) if any(job[6] for job in jobs.values()) else {}
     return await _ranked(tx, runs, lines, fair, now) if fair else lines
-
-
-def _share(args: str | None, name: str) -> str:
-    value = json.loads(args or "{}").get(name)
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 async def _ranked(
@@ -140,12 +111,7 @@ async def _ranked(
 ) -> list[Line]:
     """In queues that are shared fairly, runs that are due already get their turns."""
     for name, queue in fair.items():
-        places = [
-            place
-            for place, (run, line) in enumerate(zip(runs, lines, strict=True))
-            if line.queue == name and run.due_at <= now and is_shared(line.route)
-        ]
+        places = places_of_turns(runs, lines, name, now)
         ranks = await take_turns(tx, name, queue, [(lines[place].share, lines[place].priority) for place in places])
-        for place, rank in zip(places, ranks, strict=True):
-            lines[place] = lines[place]._replace(rank=rank, route=ranked(lines[place].route))
+        give_turns(lines, places, ranks)
     return lines

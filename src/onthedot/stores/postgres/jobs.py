@@ -18,10 +18,11 @@ from onthedot.schedules import schedule_id
 from onthedot.stores.base import Hint, Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import bucket_of, encode, hash_of
 from onthedot.stores.exceptions import runs_over, settle
+from onthedot.stores.planned import Planned, behind
 from onthedot.stores.postgres.dependencies import list_arrows, list_parents, put_after
 from onthedot.stores.postgres.exceptions import DELETE_EXCEPTIONS, Ahead
 from onthedot.stores.postgres.gates import open_gates, stand_aside
-from onthedot.stores.postgres.plan import Plan, Planned, record_skips, write_windows
+from onthedot.stores.postgres.plan import Plan, record_skips, write_windows
 from onthedot.stores.postgres.tables import take_numbers
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.postgres.triggers import with_slots
@@ -315,10 +316,7 @@ async def _continue(
         return 0
     if watermark < edge and next_at is not None and next_at <= edge:
         return 0  # the planner is behind: it catches up from here under the new rule
-    slots = [slot for slot in window.slots if slot.slot_at > edge]
-    skips = [skip for skip in window.skips if skip.first > edge]
-    rest = replace(window, end=max(window.end, edge), slots=slots, skips=skips)
-    return await write_windows(tx, [Planned.settled(ahead, job_id, rest)], now)
+    return await write_windows(tx, [Planned.settled(ahead, job_id, behind(window, edge))], now)
 
 
 async def withdraw(tx: Transaction, job_id: int, name: str, edge: Micros) -> int:

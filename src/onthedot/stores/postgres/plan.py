@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from onthedot import faults
 from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable
-from onthedot.run import slot_trigger
-from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, Term, Window
-from onthedot.stores.exceptions import runs_over, settle
+from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, SkipRange, Term, Window
+from onthedot.stores.planned import Planned, Stand, choose_windows, inserts_of, lengthened, slots_with_fates
 from onthedot.stores.postgres.exceptions import Ahead, keep_exceptions
-from onthedot.stores.postgres.inserting import Insert, insert_runs
+from onthedot.stores.postgres.inserting import insert_runs
 from onthedot.stores.postgres.nodes import check_layout, check_term
 from onthedot.stores.postgres.tables import Tables
 from onthedot.stores.postgres.transaction import Row, Transaction
@@ -58,21 +56,6 @@ INSERT INTO skips (job_id, schedule_id, first, last, count, reason, recorded_at)
 """
 
 
-class Planned(NamedTuple):
-    """A window that is to be written, and the exceptions that it was settled with."""
-
-    job_id: int
-    window: Window
-    delayed: bool  # of a fixed delay
-    exceptions: tuple[FateAhead, ...] = ()
-
-    @classmethod
-    def settled(cls, ahead: Ahead, job_id: int, window: Window, *, delayed: bool = False) -> Planned:
-        """A window as it is to be written: what was given ahead is no run."""
-        exceptions = ahead.of(job_id, window.schedule_id)
-        return cls(job_id, settle(window, exceptions), delayed, exceptions)
-
-
 class Plan(Tables):
     """See `PlanSlice`."""
 
@@ -114,8 +97,9 @@ class Plan(Tables):
             await check_term(tx, term, at)
             keys = [(seen.record.id, window.schedule_id) for seen, window in windows]
             rows = await tx.rows(LOCK_PLANNABLE, [key[0] for key in keys], [key[1] for key in keys])
-            found = {(row[0], row[1]): row for row in rows}
-            return await _set(tx, windows, found, at)
+            found = {(job_id, schedule_id, revision): Stand(*stand) for job_id, schedule_id, *stand, revision in rows}
+            stands = [found.get((*key, seen.record.revision)) for key, (seen, _) in zip(keys, windows, strict=True)]
+            return await _set(tx, windows, stands, at)
 
         return await self.write(work)
 
@@ -123,24 +107,12 @@ class Plan(Tables):
 async def _set(
     tx: Transaction,
     windows: Sequence[tuple[ScheduleState, Window]],
-    found: dict[tuple[int, str], Row],
+    stands: Sequence[Stand | None],
     now: Micros,
 ) -> list[bool]:
     """Write the windows that continue their schedule's watermark; which those were."""
-    moved: dict[tuple[int, str], Micros] = {}  # by earlier windows of the same batch
-    taken: list[Planned] = []
-    answers = []
     ahead = await Ahead.of_jobs(tx, (seen.record.id for seen, _ in windows))
-    for seen, window in windows:
-        key = (seen.record.id, window.schedule_id)
-        stored = found.get(key)
-        accepted = stored is not None and stored[4] == seen.record.revision
-        accepted = accepted and stored is not None and moved.get(key, stored[2]) == window.start
-        accepted = accepted and not runs_over(window, ahead.of(*key))
-        answers.append(accepted)
-        if accepted and stored is not None:
-            moved[key] = window.end
-            taken.append(Planned.settled(ahead, seen.record.id, window, delayed=stored[3]))
+    answers, taken = choose_windows(windows, stands, ahead)
     await _insert_windows(tx, taken, now)
     faults.point("plan.in_transaction")
     await _move_watermarks(tx, taken)
@@ -155,22 +127,7 @@ async def write_windows(tx: Transaction, windows: Sequence[Planned], now: Micros
 
 
 async def _insert_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> int:
-    runs = [
-        Insert(
-            job_id,
-            slot_trigger(window.schedule_id),
-            slot.due,
-            slot.expires_at,
-            slot.args,
-            delayed,
-            target,
-            slot.slot_at,
-        )
-        for job_id, window, delayed, _ in windows
-        for slot in window.slots
-        for target in window.targets
-    ]
-    runs.sort(key=lambda run: run.due_at)  # ids in the order of their instants
+    runs = inserts_of(windows)
     for job_id, window, _, exceptions in windows:
         await record_skips(tx, job_id, window, now, exceptions)
         if exceptions:
@@ -198,13 +155,12 @@ async def record_skips(
 ) -> None:
     """Record ranges; one that continues the schedule's last range, with nothing between, makes it longer."""
     edge = window.start
-    fated = [*(slot.slot_at for slot in window.slots), *(one.slot_at for one in exceptions)]
+    fated = slots_with_fates(window, exceptions)
     for skip in window.skips:
-        first, count = skip.first, skip.count
-        before = await tx.row(FIND_LAST_SKIP, job_id, window.schedule_id)
-        apart = any(edge < slot < skip.first for slot in fated)
-        if before is not None and (before[2], before[4]) == (edge, skip.reason) and not apart:
-            await tx.do(DELETE_SKIP, before[0])  # written anew: the longer range is the newest entry
-            first, count = before[1], before[3] + skip.count
-        await tx.do(INSERT_SKIP, job_id, window.schedule_id, first, skip.last, count, skip.reason, now)
+        last_id, *last = await tx.row(FIND_LAST_SKIP, job_id, window.schedule_id) or (None,)
+        longer = lengthened(skip, SkipRange(*last) if last else None, edge, fated)
+        if longer is not None:
+            await tx.do(DELETE_SKIP, last_id)  # written anew: the longer range is the newest entry
+        entry = longer or skip
+        await tx.do(INSERT_SKIP, job_id, window.schedule_id, entry.first, entry.last, entry.count, entry.reason, now)
         edge = skip.last

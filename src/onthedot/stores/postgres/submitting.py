@@ -9,8 +9,9 @@ from onthedot.clock import Micros
 from onthedot.errors import KeyConflict, UnknownJob
 from onthedot.run import NewRun
 from onthedot.stores.base import Hint
+from onthedot.stores.planned import Insert
 from onthedot.stores.postgres.failures import Contended
-from onthedot.stores.postgres.inserting import Insert, Jobs, hold_routes, insert_runs
+from onthedot.stores.postgres.inserting import Jobs, hold_routes, insert_runs
 from onthedot.stores.postgres.transaction import Transaction, striped
 from onthedot.stores.postgres.triggers import with_slots
 

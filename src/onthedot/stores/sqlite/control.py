@@ -10,6 +10,7 @@ from onthedot.errors import RevisionConflict, UnknownJob, WindowStale
 from onthedot.job import JobRecord, JobState
 from onthedot.run import RunState, slot_trigger
 from onthedot.stores.base import CancelAnswer, Hint, Paused, Resumed, Window
+from onthedot.stores.planned import Planned
 from onthedot.stores.sqlite.dependencies import DELETE_DEPENDENCIES
 from onthedot.stores.sqlite.exceptions import DELETE_EXCEPTIONS_OF_JOB, Ahead, except_ahead
 from onthedot.stores.sqlite.finish import end_waiting
@@ -25,7 +26,7 @@ from onthedot.stores.sqlite.jobs import (
 )
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.passing import ask_to_stop
-from onthedot.stores.sqlite.plan import Planned, write_windows
+from onthedot.stores.sqlite.plan import write_windows
 from onthedot.stores.sqlite.triggers import with_slots
 from onthedot.stores.staleness import check_past
 

@@ -17,8 +17,9 @@ from onthedot.clock import NEVER, Micros
 from onthedot.job import Job
 from onthedot.run import after_trigger
 from onthedot.stores.base import Hint, Parent
+from onthedot.stores.planned import Insert
 from onthedot.stores.sqlite.lane import Transaction
-from onthedot.stores.sqlite.plan import HOLD_NEW, Insert, insert_runs
+from onthedot.stores.sqlite.plan import HOLD_NEW, insert_runs
 
 ARE_THERE_ANY = "SELECT EXISTS (SELECT 1 FROM dependencies)"
 
@@ -111,7 +112,7 @@ def _completes(db: sqlite3.Connection, child_id: int, run: Ended) -> bool:
 def _insert(tx: Transaction, children: Sequence[Child], run: Ended) -> None:
     trigger = after_trigger(run.run_id)
     at = run.ended_at
-    insert_runs(tx.db, [Insert(child.id, trigger, at, None, None, 0, "", at) for child in children], at)
+    insert_runs(tx.db, [Insert(child.id, trigger, at, None, None, False, "", at) for child in children], at)
     tx.db.executemany(HOLD_NEW, [(NEVER, child.id) for child in children if child.paused])
     tx.hints.append(Hint("runs", run.ended_at))
 

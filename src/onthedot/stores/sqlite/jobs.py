@@ -18,12 +18,13 @@ from onthedot.schedules import schedule_id
 from onthedot.stores.base import Hint, Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import bucket_of, encode, hash_of
 from onthedot.stores.exceptions import runs_over, settle
+from onthedot.stores.planned import Planned, behind
 from onthedot.stores.shards import zoned_ids
 from onthedot.stores.sqlite.dependencies import list_parents, parent_names, put_after
 from onthedot.stores.sqlite.exceptions import DELETE_EXCEPTIONS, Ahead
 from onthedot.stores.sqlite.gates import open_gates, stand_aside
 from onthedot.stores.sqlite.lane import Transaction
-from onthedot.stores.sqlite.plan import Plan, Planned, record_skips, write_windows
+from onthedot.stores.sqlite.plan import Plan, record_skips, write_windows
 from onthedot.stores.sqlite.tables import take_numbers
 from onthedot.stores.sqlite.triggers import with_slots
 from onthedot.stores.staleness import check_dropped, check_past
@@ -298,7 +299,7 @@ def _create(tx: Transaction, record: JobRecord, window: Window, now: Micros) -> 
         tx.db.execute(SET_NEXT, (first, job_id, window.schedule_id))
         return 0
     # New, or back again: slots that were cancelled ahead before it was dropped stay so.
-    planned = Planned.settled(Ahead(tx.db), job_id, window, int(window.delay is not None))
+    planned = Planned.settled(Ahead(tx.db), job_id, window, delayed=window.delay is not None)
     return write_windows(tx, [planned], now)
 
 
@@ -322,10 +323,7 @@ def _continue(
         return 0
     if watermark < edge and next_at is not None and next_at <= edge:
         return 0  # the planner is behind: it catches up from here under the new rule
-    slots = [slot for slot in window.slots if slot.slot_at > edge]
-    skips = [skip for skip in window.skips if skip.first > edge]
-    rest = replace(window, end=max(window.end, edge), slots=slots, skips=skips)
-    return write_windows(tx, [Planned.settled(Ahead(tx.db), job_id, rest)], now)
+    return write_windows(tx, [Planned.settled(Ahead(tx.db), job_id, behind(window, edge))], now)
 
 
 def withdraw(tx: Transaction, values: dict[str, object]) -> int:

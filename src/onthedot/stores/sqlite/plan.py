@@ -6,15 +6,13 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
 
 from onthedot import faults
 from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable
-from onthedot.route import is_shared, on_node, ranked
-from onthedot.run import slot_trigger
-from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, Term, Window
-from onthedot.stores.exceptions import runs_over, settle
+from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, SkipRange, Term, Window
+from onthedot.stores.lines import Line, give_turns, line_of, places_of_turns, share_of
+from onthedot.stores.planned import Insert, Planned, Stand, choose_windows, inserts_of, lengthened, slots_with_fates
 from onthedot.stores.sqlite.exceptions import Ahead, keep_exceptions
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.nodes import check_layout, check_term
@@ -91,34 +89,6 @@ VALUES (:job_id, :schedule_id, :first, :last, :count, :reason, :now)
 """
 
 
-class Insert(NamedTuple):
-    """A run that is to be inserted."""
-
-    job_id: int
-    trigger: str
-    due_at: Micros
-    expires_at: Micros | None
-    args: str | None
-    delayed: int
-    target: str
-    slot_at: Micros
-
-
-class Planned(NamedTuple):
-    """A window that is to be written, and the exceptions that it was settled with."""
-
-    job_id: int
-    window: Window
-    delayed: int  # 1: of a fixed delay
-    exceptions: tuple[FateAhead, ...] = ()
-
-    @classmethod
-    def settled(cls, ahead: Ahead, job_id: int, window: Window, delayed: int = 0) -> Planned:
-        """A window as it is to be written: what was given ahead is no run."""
-        exceptions = ahead.of(job_id, window.schedule_id)
-        return cls(job_id, settle(window, exceptions), delayed, exceptions)
-
-
 class Plan(Tables):
     """See `PlanSlice`."""
 
@@ -156,32 +126,21 @@ class Plan(Tables):
         return _set(tx, windows, found, now)
 
 
-def _compare(db: sqlite3.Connection, seen: ScheduleState, window: Window) -> tuple[Micros, int] | None:
-    """(watermark, whether it is a fixed delay) of a schedule whose job is still as the planner saw it."""
+def _compare(db: sqlite3.Connection, seen: ScheduleState, window: Window) -> Stand | None:
+    """Where a schedule stands whose job is still as the planner saw it."""
     values = {"job_id": seen.record.id, "schedule_id": window.schedule_id, "revision": seen.record.revision}
-    found: tuple[Micros, int] | None = db.execute(FIND_PLANNABLE, values).fetchone()
-    return found
+    found = db.execute(FIND_PLANNABLE, values).fetchone()
+    return None if found is None else Stand(found[0], bool(found[1]))
 
 
 def _set(
     tx: Transaction,
     windows: Sequence[tuple[ScheduleState, Window]],
-    found: Sequence[tuple[Micros, int] | None],
+    stands: Sequence[Stand | None],
     now: Micros,
 ) -> list[bool]:
     """Write the windows that continue their schedule's watermark; which those were."""
-    moved: dict[tuple[int, str], Micros] = {}  # by earlier windows of the same batch
-    taken: list[Planned] = []
-    answers = []
-    ahead = Ahead(tx.db)
-    for (seen, window), stored in zip(windows, found, strict=True):
-        key = (seen.record.id, window.schedule_id)
-        accepted = stored is not None and moved.get(key, stored[0]) == window.start
-        accepted = accepted and not runs_over(window, ahead.of(*key))
-        answers.append(accepted)
-        if accepted and stored is not None:
-            moved[key] = window.end
-            taken.append(Planned.settled(ahead, seen.record.id, window, stored[1]))
+    answers, taken = choose_windows(windows, stands, Ahead(tx.db))
     _insert_windows(tx, taken, now)
     faults.point("plan.in_transaction")
     _move_watermarks(tx.db, taken)
@@ -196,23 +155,8 @@ def write_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> i
 
 
 def _insert_windows(tx: Transaction, windows: Sequence[Planned], now: Micros) -> int:
-    runs = [
-        Insert(
-            job_id,
-            slot_trigger(window.schedule_id),
-            slot.due,
-            slot.expires_at,
-            slot.args,
-            delayed,
-            target,
-            slot.slot_at,
-        )
-        for job_id, window, delayed, _ in windows
-        for slot in window.slots
-        for target in window.targets
-    ]
     # In the order of their instants: what is due together lies together, which triples the rate of a drain.
-    runs.sort(key=lambda run: run.due_at)
+    runs = inserts_of(windows)
     for job_id, window, _, exceptions in windows:
         record_skips(tx.db, job_id, window, now, exceptions)
         if exceptions:
@@ -242,16 +186,6 @@ def insert_runs(db: sqlite3.Connection, runs: Sequence[Insert], now: Micros) -> 
     return ids, db.executemany(INSERT_RUN, rows).rowcount
 
 
-class Line(NamedTuple):
-    """Where a run waits, and in what order."""
-
-    route: str
-    priority: int
-    rank: int | None
-    queue: str
-    share: str
-
-
 def _lines(db: sqlite3.Connection, runs: Sequence[Insert], now: Micros) -> list[Line]:
     """Where these runs are to wait."""
     ids = json.dumps(list({run.job_id for run in runs}))
@@ -259,9 +193,7 @@ def _lines(db: sqlite3.Connection, runs: Sequence[Insert], now: Micros) -> list[
     lines = []
     for run in runs:
         queue, route, priority, share = jobs[run.job_id]
-        if run.target:
-            route = on_node(run.target)
-        lines.append(Line(route, priority, None, queue, _share(db, run, share) if share else ""))
+        lines.append(line_of(run, queue, route, priority, _share(db, run, share) if share else ""))
     fair = fair_queues(db)
     return _ranked(db, runs, lines, fair, now) if fair else lines
 
@@ -270,8 +202,7 @@ def _share(db: sqlite3.Connection, run: Insert, name: str) -> str:
     args = run.args
     if args is None:
         [args] = db.execute(FIND_DEFAULT_SHARE, (run.job_id,)).fetchone()
-    value = json.loads(args or "{}").get(name)
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return share_of(args, name)
 
 
 def _ranked(
@@ -279,14 +210,9 @@ def _ranked(
 ) -> list[Line]:
     """In queues that are shared fairly, runs that are due already get their turns."""
     for name, queue in fair.items():
-        places = [
-            place
-            for place, (run, line) in enumerate(zip(runs, lines, strict=True))
-            if line.queue == name and run.due_at <= now and is_shared(line.route)
-        ]
+        places = places_of_turns(runs, lines, name, now)
         ranks = take_turns(db, name, queue, [(lines[place].share, lines[place].priority) for place in places])
-        for place, rank in zip(places, ranks, strict=True):
-            lines[place] = lines[place]._replace(rank=rank, route=ranked(lines[place].route))
+        give_turns(lines, places, ranks)
     return lines
 
 
@@ -295,16 +221,16 @@ def record_skips(
 ) -> None:
     """Record ranges; one that continues the schedule's last range, with nothing between, makes it longer."""
     edge = window.start
-    fated = [*(slot.slot_at for slot in window.slots), *(one.slot_at for one in exceptions)]
+    fated = slots_with_fates(window, exceptions)
     for skip in window.skips:
         values = {
             "job_id": job_id, "schedule_id": window.schedule_id, "now": now,
             "first": skip.first, "last": skip.last, "count": skip.count, "reason": skip.reason,
         }  # fmt: skip
-        before = db.execute(FIND_LAST_SKIP, values).fetchone()
-        apart = any(edge < slot < skip.first for slot in fated)
-        if before is not None and (before[2], before[4]) == (edge, skip.reason) and not apart:
-            db.execute(DELETE_SKIP, (before[0],))  # written anew: the longer range is the newest entry
-            values |= {"first": before[1], "count": before[3] + skip.count}
+        last_id, *last = db.execute(FIND_LAST_SKIP, values).fetchone() or (None,)
+        longer = lengthened(skip, SkipRange(*last) if last else None, edge, fated)
+        if longer is not None:
+            db.execute(DELETE_SKIP, (last_id,))  # written anew: the longer range is the newest entry
+            values |= {"first": longer.first, "count": longer.count}
         db.execute(INSERT_SKIP, values)
         edge = skip.last

@@ -13,10 +13,11 @@ from onthedot.clock import NEVER, Micros
 from onthedot.errors import KeyConflict, StoreUnusable, UnknownJob
 from onthedot.run import ArmAnswer, Armed, Delayed, GateAsk, Gone, Lease, NewRun
 from onthedot.stores.base import Hint
+from onthedot.stores.planned import Insert
 from onthedot.stores.sqlite.finish import check_moves, move_runs, record_attempts
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.passing import pass_gates
-from onthedot.stores.sqlite.plan import HOLD_NEW, Insert, insert_runs
+from onthedot.stores.sqlite.plan import HOLD_NEW, insert_runs
 from onthedot.stores.sqlite.reserve import Reserve
 from onthedot.stores.sqlite.tables import check_lease, find_checkpoint, take_numbers
 from onthedot.stores.sqlite.triggers import with_slots
@@ -178,7 +179,9 @@ def _submit_keyed(tx: Transaction, run: NewRun, now: Micros) -> int:
 def _insert(db: sqlite3.Connection, runs: Sequence[NewRun], now: Micros) -> Sequence[int]:
     if not runs:
         return []
-    rows = [Insert(run.job_id, run.trigger, run.due_at, run.expires_at, run.args, 0, "", run.instant) for run in runs]
+    rows = [
+        Insert(run.job_id, run.trigger, run.due_at, run.expires_at, run.args, False, "", run.instant) for run in runs
+    ]
     ids, inserted = insert_runs(db, rows, now)
     if inserted == len(rows):
         return ids
