@@ -1,10 +1,13 @@
-"""Windows that were computed at another time than they are recorded at: by a clock that is wrong, or long ago."""
+"""What was read or computed at another time than it is recorded at: long ago, or by a clock that is wrong."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onthedot.clock import Micros
-from onthedot.errors import WindowStale
-from onthedot.stores.values import Window
+from onthedot.errors import RevisionConflict, WindowStale
+from onthedot.stores.exceptions import runs_over
+from onthedot.stores.values import FateAhead, Window
 
 _OF_THE_PAST = frozenset({"missed", "paused", "edited"})
 
@@ -31,3 +34,30 @@ def check_dropped(name: str, watermark: Micros, next_at: Micros | None, closing:
             watermark=watermark,
             now=now,
         )
+
+
+def check_edge(window: Window, edge: Micros, now: Micros) -> None:
+    """`WindowStale` if the window of a schedule that survives an edit leaves slots out behind the edge."""
+    if window.start > edge:
+        raise WindowStale(
+            f"schedule {window.schedule_id!r}: the window starts at {window.start}, after {edge}; "
+            "read the store's clock and compute it again",
+            watermark=edge,
+            now=now,
+        )
+
+
+def check_exceptions(window: Window, exceptions: Sequence[FateAhead], now: Micros) -> None:
+    """`WindowStale` if the window was computed without an exception that its schedule has."""
+    if runs_over(window, exceptions):
+        raise WindowStale(
+            f"schedule {window.schedule_id!r}: a range of skips runs over an exception; read it again",
+            watermark=window.start,
+            now=now,
+        )
+
+
+def check_revision(job: object, expected: int | None, found: int) -> None:
+    """`RevisionConflict` if the caller has read another revision than is stored. `job` is how the caller calls it."""
+    if expected not in (None, found):
+        raise RevisionConflict(f"job {job!r}: expected revision {expected}, found {found}; read it again")

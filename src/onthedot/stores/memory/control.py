@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from onthedot.clock import NEVER, Micros
-from onthedot.errors import RevisionConflict, UnknownJob, WindowStale
+from onthedot.errors import UnknownJob, WindowStale
 from onthedot.job import JobRecord, JobState
 from onthedot.run import RunKey, RunState, is_slot, slot_trigger
 from onthedot.stores.base import CancelAnswer, FateAhead, Hint, Paused, Resumed, Window
 from onthedot.stores.exceptions import settle
 from onthedot.stores.memory.jobs import Jobs
 from onthedot.stores.memory.tables import Run
-from onthedot.stores.staleness import check_past
+from onthedot.stores.staleness import check_past, check_revision
 
 
 class Control(Jobs):
@@ -79,10 +79,7 @@ class Control(Jobs):
         record = self._known(job_id)
         if record.state is not JobState.PAUSED or (overdue and not _is_over(record, now)):
             return Resumed(record)
-        if expected not in (None, record.revision):
-            raise RevisionConflict(
-                f"job {job_id}: expected revision {expected}, found {record.revision}; read it again"
-            )
+        check_revision(job_id, expected, record.revision)
         states = self.schedules[job_id]
         for window in windows:
             state = states.get(window.schedule_id)

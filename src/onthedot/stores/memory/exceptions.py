@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from onthedot.clock import Micros
-from onthedot.errors import RevisionConflict, SlotSettled, UnknownSlot
+from onthedot.errors import SlotSettled, UnknownSlot
 from onthedot.run import NewRun, RunKey, slot_trigger
 from onthedot.stores.base import Excepted, ExceptReason, FateAhead, Hint, ScheduleState, SkipRange, Window
 from onthedot.stores.exceptions import check_ahead, check_same, check_waits, counts_from
 from onthedot.stores.memory.control import Control
+from onthedot.stores.staleness import check_revision
 
 
 class Exceptions(Control):
@@ -32,10 +33,7 @@ class Exceptions(Control):
             asked = None if run is None else self.keys.get(RunKey(run.job_id, run.trigger, run.instant), 0)
             check_same(given[0], reason, asked)
             return Excepted(schedule_id, slot_at, reason, given[0].run_id)
-        if expected not in (None, record.revision):
-            raise RevisionConflict(
-                f"job {job_id}: expected revision {expected}, found {record.revision}; read it again"
-            )
+        check_revision(job_id, expected, record.revision)
         if state is None:
             raise UnknownSlot(f"job {job_id} has no schedule {schedule_id!r}")
         recorded = self._clear_slot(state, slot_at, reason, None if run is None else run.due_at, now)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from onthedot.after import check_cycle
 from onthedot.clock import Micros
-from onthedot.errors import RevisionConflict, WindowStale
+from onthedot.errors import WindowStale
 from onthedot.job import Job, JobRecord, JobState
 from onthedot.run import slot_trigger
 from onthedot.schedules import schedule_id
@@ -15,7 +15,7 @@ from onthedot.stores.base import Hint, Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import encode
 from onthedot.stores.exceptions import runs_over, settle
 from onthedot.stores.memory.plan import Plan
-from onthedot.stores.staleness import check_dropped, check_past
+from onthedot.stores.staleness import check_dropped, check_edge, check_past, check_revision
 
 
 class Jobs(Plan):
@@ -30,8 +30,7 @@ class Jobs(Plan):
         found = 0 if old is None else old.revision
         if old is not None and encode(old.job) == encode(job):  # by meaning: 1 and True are equal, and not the same
             return PutJob(old, "unchanged")
-        if expected is not None and expected != found:
-            raise RevisionConflict(f"job {job.name!r}: expected revision {expected}, found {found}; read it again")
+        check_revision(job.name, expected, found)
         check_cycle(job.name, job.after, lambda name: self._parent_names(job.namespace, name))
         if old is None:
             for window in windows:
@@ -68,13 +67,8 @@ class Jobs(Plan):
             check_past(window, now)
             self.check_exceptions(job_id, window, now)
             edge = self._edge(job_id, window.schedule_id, now)
-            if window.schedule_id in surviving and window.start > edge:
-                raise WindowStale(
-                    f"schedule {window.schedule_id!r}: the window starts at {window.start}, after {edge}; "
-                    "read the store's clock and compute it again",
-                    watermark=edge,
-                    now=now,
-                )
+            if window.schedule_id in surviving:
+                check_edge(window, edge, now)
 
     def check_exceptions(self, job_id: int, window: Window, now: Micros) -> None:
         """`WindowStale` if the window was computed without an exception that its schedule has."""

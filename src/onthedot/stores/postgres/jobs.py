@@ -10,14 +10,14 @@ from typing import Any
 from onthedot import faults
 from onthedot.after import check_cycle
 from onthedot.clock import Micros
-from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
+from onthedot.errors import StoreUnusable
 from onthedot.job import Job, JobRecord, JobState, ability_of, is_gated, route_of
 from onthedot.route import level_of
 from onthedot.run import slot_trigger
 from onthedot.schedules import schedule_id
 from onthedot.stores.base import Hint, Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import bucket_of, encode, hash_of
-from onthedot.stores.exceptions import runs_over, settle
+from onthedot.stores.exceptions import settle
 from onthedot.stores.planned import Planned, behind
 from onthedot.stores.postgres.dependencies import list_arrows, list_parents, put_after
 from onthedot.stores.postgres.exceptions import DELETE_EXCEPTIONS, Ahead
@@ -27,7 +27,7 @@ from onthedot.stores.postgres.tables import take_numbers
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.postgres.triggers import with_slots
 from onthedot.stores.shards import zoned_ids
-from onthedot.stores.staleness import check_dropped, check_past
+from onthedot.stores.staleness import check_dropped, check_edge, check_exceptions, check_past, check_revision
 
 # Whoever changes a job holds its row: nobody plans, submits or arms anything of it meanwhile.
 LOCK_JOB = """
@@ -135,8 +135,7 @@ class Jobs(Plan):
         definition = encode(job)
         if found is not None and (same := await self._if_same(tx, definition, job_id, revision, state)) is not None:
             return PutJob(same, "unchanged")
-        if expected is not None and expected != revision:
-            raise RevisionConflict(f"job {job.name!r}: expected revision {expected}, found {revision}; read it again")
+        check_revision(job.name, expected, revision)
         if job.after is not None:
             arrows = await list_arrows(tx, job.namespace)
             check_cycle(job.name, job.after, lambda name: arrows.get(name, []))
@@ -233,25 +232,10 @@ async def _check_windows(
             check_dropped(name, row[3], row[4], closing, now)
     for window in windows:
         check_past(window, now)
-        check_exceptions(ahead, job_id, window, now)
+        check_exceptions(window, ahead.of(job_id, window.schedule_id), now)
         edge = await find_edge(tx, job_id, window.schedule_id, now)
-        if window.schedule_id in surviving and window.start > edge:
-            raise WindowStale(
-                f"schedule {window.schedule_id!r}: the window starts at {window.start}, after {edge}; "
-                "read the store's clock and compute it again",
-                watermark=edge,
-                now=now,
-            )
-
-
-def check_exceptions(ahead: Ahead, job_id: int, window: Window, now: Micros) -> None:
-    """`WindowStale` if the window was computed without an exception that its schedule has."""
-    if runs_over(window, ahead.of(job_id, window.schedule_id)):
-        raise WindowStale(
-            f"schedule {window.schedule_id!r}: a range of skips runs over an exception; read it again",
-            watermark=window.start,
-            now=now,
-        )
+        if window.schedule_id in surviving:
+            check_edge(window, edge, now)
 
 
 async def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], now: Micros) -> None:

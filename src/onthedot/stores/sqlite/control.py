@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from onthedot.clock import NEVER, Micros
-from onthedot.errors import RevisionConflict, UnknownJob, WindowStale
+from onthedot.errors import UnknownJob, WindowStale
 from onthedot.job import JobRecord, JobState
 from onthedot.run import RunState, slot_trigger
 from onthedot.stores.base import CancelAnswer, Hint, Paused, Resumed, Window
@@ -20,7 +20,6 @@ from onthedot.stores.sqlite.jobs import (
     PULL_BACK,
     WAIT_FOR_END,
     Jobs,
-    check_exceptions,
     find_edge,
     withdraw,
 )
@@ -28,7 +27,7 @@ from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.passing import ask_to_stop
 from onthedot.stores.sqlite.plan import write_windows
 from onthedot.stores.sqlite.triggers import with_slots
-from onthedot.stores.staleness import check_past
+from onthedot.stores.staleness import check_exceptions, check_past, check_revision
 
 FIND_LIVING = "SELECT revision, state, pause_reason, paused_until FROM jobs WHERE id = ? AND state <> 'deleted'"
 
@@ -103,9 +102,7 @@ class Control(Jobs):
             record = self._living(tx, job_id)
             if record.state is not JobState.PAUSED or (overdue and not _is_over(record, at)):
                 return Resumed(record)
-            if expected not in (None, record.revision):
-                found = record.revision
-                raise RevisionConflict(f"job {job_id}: expected revision {expected}, found {found}; read it again")
+            check_revision(job_id, expected, record.revision)
             _check_watermarks(tx, job_id, windows, at)
             planned = _settled(tx, job_id, windows, at)
             [held] = tx.db.execute(COUNT_HELD, (job_id,)).fetchone()
@@ -189,7 +186,7 @@ def _check_watermarks(tx: Transaction, job_id: int, windows: Sequence[Window], n
 def _settled(tx: Transaction, job_id: int, windows: Sequence[Window], now: Micros) -> list[Planned]:
     ahead = Ahead(tx.db)
     for window in windows:
-        check_exceptions(ahead, job_id, window, now)
+        check_exceptions(window, ahead.of(job_id, window.schedule_id), now)
     return [Planned.settled(ahead, job_id, window) for window in windows]
 
 

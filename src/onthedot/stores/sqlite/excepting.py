@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onthedot.clock import Micros
-from onthedot.errors import RevisionConflict, SlotSettled, UnknownSlot
+from onthedot.errors import SlotSettled, UnknownSlot
 from onthedot.run import NewRun, RunState, slot_trigger
 from onthedot.stores.base import Excepted, ExceptReason, FateAhead, Hint, SkipRange, Window
 from onthedot.stores.exceptions import check_ahead, check_same, check_waits, counts_from
@@ -16,6 +16,7 @@ from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.plan import record_skips
 from onthedot.stores.sqlite.runs import submit_runs
 from onthedot.stores.sqlite.triggers import with_slots
+from onthedot.stores.staleness import check_revision
 
 FIND_SCHEDULE = "SELECT watermark, delay FROM schedules WHERE job_id = ? AND schedule_id = ?"
 
@@ -58,10 +59,7 @@ class Excepting(Control):
             if given:
                 check_same(given[0], reason, _find_asked(tx, run))
                 return Excepted(schedule_id, slot_at, reason, given[0].run_id)
-            if expected not in (None, record.revision):
-                raise RevisionConflict(
-                    f"job {job_id}: expected revision {expected}, found {record.revision}; read it again"
-                )
+            check_revision(job_id, expected, record.revision)
             recorded = _clear_slot(tx, job_id, schedule_id, slot_at, reason, run, at)
             run_id = None if run is None else submit_runs(tx, [replace(run, key="")], at)[0]
             put_exception(tx.db, job_id, schedule_id, FateAhead(slot_at, reason, recorded, run_id))
