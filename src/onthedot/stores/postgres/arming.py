@@ -8,10 +8,10 @@ held under another definition) goes through `passing.py`, one after the other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.run import ArmAnswer, Armed, Blocked, Busy, Delayed, Gate, GateAsk, Gone, Lease
+from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease
+from onthedot.stores.arming import Stored, arm_answer, may_arm
 from onthedot.stores.postgres.finish import HOLD_JOBS
 from onthedot.stores.postgres.gates import lock_gates, take_gates
 from onthedot.stores.postgres.passing import FIND_EARLIER, block, pass_gates
@@ -44,20 +44,6 @@ SELECT 'held', g.key, g.run_id, 0 FROM gate_holders g WHERE g.run_id = ANY($2) A
 UNION ALL
 SELECT 'behind', '', mine.id, earlier.id FROM unnest($3::bigint[]) mine (id) CROSS JOIN LATERAL ({earlier}) earlier
 """.format(earlier=FIND_EARLIER.format(run="mine.id"))
-
-
-class Stored(NamedTuple):
-    """What the store has of a run that is to be armed; the revision is the job's current one."""
-
-    lease_id: str | None
-    state: str
-    fence: int
-    attempt: int
-    armed_at: Micros
-    revision: int
-    active: bool = True
-    granted_by: str | None = None
-    granted_at: Micros | None = None
 
 
 class Gates:
@@ -146,7 +132,7 @@ async def arm_runs(
     answers: dict[str, ArmAnswer] = {}
     for lease in leases:
         ask = asks.get(lease.lease_id)
-        if ask is not None and _may_arm(lease, stored.get(lease.run_id)):
+        if ask is not None and may_arm(lease, stored.get(lease.run_id)):
             answer = gates.decide(lease, ask)
             if answer is not None:
                 answers[lease.lease_id] = answer
@@ -172,7 +158,7 @@ async def _arm_one(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> 
     """One after the other: what is decided at a gate for one run changes what the next one finds there."""
     stored = await _lock_stored(tx, [lease])
     closed = None
-    if _may_arm(lease, stored.get(lease.run_id)):
+    if may_arm(lease, stored.get(lease.run_id)):
         closed = await pass_gates(tx, lease, ask, now)
     return closed or (await _arm_stored(tx, [lease], stored, now))[0]
 
@@ -181,30 +167,14 @@ async def _arm_stored(
     tx: Transaction, leases: Sequence[Lease], stored: dict[int, Stored], now: Micros
 ) -> list[ArmAnswer]:
     """Arm what may be armed, whatever its gates; all are locked."""
-    ready = {lease.run_id: lease for lease in leases if _may_arm(lease, stored.get(lease.run_id))}
+    ready = {lease.run_id: lease for lease in leases if may_arm(lease, stored.get(lease.run_id))}
     rows = await tx.rows(ARM, list(ready), now) if ready else []
     for run_id, fence in rows:
         lease = ready[run_id]
-        stored[run_id] = Stored(lease.lease_id, "running", fence, lease.attempt, now, lease.record.revision)
-    return [_arm_answer(lease, stored.get(lease.run_id)) for lease in leases]
+        stored[run_id] = Stored.armed(lease, fence, now)
+    return [arm_answer(lease, stored.get(lease.run_id)) for lease in leases]
 
 
 async def _lock_stored(tx: Transaction, leases: Sequence[Lease]) -> dict[int, Stored]:
     rows = await tx.rows(LOCK_ARMABLE, [lease.run_id for lease in leases])
     return {run_id: Stored(*rest) for run_id, *rest in rows}
-
-
-def _may_arm(lease: Lease, stored: Stored | None) -> bool:
-    if stored is None or stored.lease_id != lease.lease_id or stored.state != "reserved":
-        return False
-    return stored.revision == lease.record.revision and stored.active
-
-
-def _arm_answer(lease: Lease, stored: Stored | None) -> ArmAnswer:
-    if stored is None or stored.lease_id != lease.lease_id:
-        return Gone("taken or withdrawn")
-    if stored.state == "scheduled" and stored.granted_by is not None and stored.granted_at is not None:
-        return Delayed(stored.granted_by, stored.granted_at)
-    if stored.state != "running":
-        return Gone("edited" if stored.active else "paused")
-    return Armed(stored.fence, stored.attempt, stored.armed_at)

@@ -24,10 +24,23 @@ from onthedot.stores.postgres.queues import QUEUES
 from onthedot.stores.postgres.tables import Tables, find_checkpoints
 from onthedot.stores.postgres.transaction import NOW, Transaction
 from onthedot.stores.postgres.turns import fair_queues, pass_time, rank_due
+from onthedot.stores.taking import (
+    ATTEMPT,
+    GATED,
+    JOB,
+    QUEUE,
+    RANK,
+    REVISION,
+    RUN,
+    STATE,
+    Candidate,
+    Lines,
+    choose_due,
+    is_served,
+    lease_of,
+)
 
-Row = Sequence[Any]
-_RUN, _JOB, _REVISION, _STATE, _ATTEMPT = 1, 2, 3, 4, 9  # where they stand in a candidate's row
-_QUEUE, _RANK, _GATED, _LINE = -5, -3, -2, -1
+_LINE = -1  # where it stands in a candidate's row
 
 _AGE = itemgetter(0, 1)  # by rank, then by id
 
@@ -152,14 +165,6 @@ SELECT EXISTS (
 """  # noqa: S608 - a constant
 
 
-class Lines(NamedTuple):
-    """What a worker may look into: lines (route and level) in which runs wait, and routes in which they have ranks."""
-
-    plain: list[tuple[str, int]]
-    ranked: list[str]
-    paused: list[str]
-
-
 class HeldNode(NamedTuple):
     """A node whose lease is alive, and the time."""
 
@@ -195,12 +200,12 @@ class Reserve(Tables):
         due, more = await _find_due(tx, lines, ask, at)
         ahead = await _ahead(tx, lines, ask, at) if ask.ahead else []
         lease_ids = iter(ask.lease_ids)
-        reserved.armed = await self._leases(tx, [row for row in due if not row[_GATED]], lease_ids, ask, at)
-        held = [*(row for row in due if row[_GATED]), *ahead]
+        reserved.armed = await self._leases(tx, [row for row in due if not row[GATED]], lease_ids, ask, at)
+        held = [*(row for row in due if row[GATED]), *ahead]
         reserved.held = await self._leases(tx, held, lease_ids, ask, at)
         await _write_armed(tx, reserved.armed, at)
         await _write_held(tx, reserved.held, ask, at)
-        await pass_time(tx, [(row[_QUEUE], row[_RANK]) for row in due if row[_RANK] is not None])
+        await pass_time(tx, [(row[QUEUE], row[RANK]) for row in due if row[RANK] is not None])
         faults.point("reserve.in_transaction")
         full = len(ahead) >= ask.ahead
         is_short = len(due) < ask.seats
@@ -208,28 +213,22 @@ class Reserve(Tables):
         return reserved
 
     async def _leases(
-        self, tx: Transaction, rows: Sequence[Row], lease_ids: Iterator[str], ask: Ask, now: Micros
+        self, tx: Transaction, rows: Sequence[Candidate], lease_ids: Iterator[str], ask: Ask, now: Micros
     ) -> list[Lease]:
         if not rows:
             return []
-        checkpoints = await find_checkpoints(tx, (row[_RUN] for row in rows if row[_ATTEMPT]))
-        await self.records.load(tx, [(row[_JOB], row[_REVISION], row[_STATE]) for row in rows])
+        checkpoints = await find_checkpoints(tx, (row[RUN] for row in rows if row[ATTEMPT]))
+        await self.records.load(tx, [(row[JOB], row[REVISION], row[STATE]) for row in rows])
         leases = []
         for row in rows:
-            (_, run_id, job_id, revision, _, trigger, slot_at, due_at, args, attempt, failures, recoveries,
-             created_at, target, queue, level, _, _, _) = row  # fmt: skip
+            run_id = row[RUN]
             try:
-                record = self.records.find(job_id, revision)
+                record = self.records.find(row[JOB], row[REVISION])
             except StoreUnusable:
                 # Nobody can run it: it goes to the dead-letter box, so that the others can proceed.
                 await end_waiting(tx, run_id, RunState.DEAD, "unreadable", now)
                 continue
-            leases.append(
-                Lease(
-                    next(lease_ids), run_id, record, trigger, slot_at, due_at, args, attempt + 1, failures, recoveries,
-                    ask.incarnation, created_at, now, 0, 0, target, queue, level, checkpoints.get(run_id),
-                )
-            )  # fmt: skip
+            leases.append(lease_of(row, next(lease_ids), record, ask, now, checkpoints.get(run_id)))
         return leases
 
 
@@ -238,12 +237,7 @@ async def _find_lines(tx: Transaction, ask: Ask, node_id: str, now: Micros) -> L
     rows = await tx.rows(LIST_LINES, [start for start, _ in ranges], [end for _, end in ranges])
     found = [(route, level) for route, level, is_paused, is_fair in rows if not is_paused and not is_fair]
     paused = [name for name, _, is_paused, _ in rows if is_paused]
-
-    def serves(route: str) -> bool:
-        queue, labels = read_route(route)
-        return labels <= ask.labels and queue not in paused
-
-    plain = [line for line in found if serves(line[0])]
+    plain = [line for line in found if is_served(line[0], ask, paused)]
     if not any(is_fair and name in ask.queues for name, _, _, is_fair in rows):
         return Lines(plain, [], paused)
     fair = {name: queue for name, queue in (await fair_queues(tx)).items() if name in ask.queues}
@@ -254,10 +248,10 @@ async def _find_lines(tx: Transaction, ask: Ask, node_id: str, now: Micros) -> L
     routes: list[str] = []
     for name in fair:
         routes += [route for (route,) in await tx.rows(LIST_RANKED_ROUTES, ranked(name), ranked(name) + END)]
-    return Lines(plain, [route for route in routes if serves(route)], paused)
+    return Lines(plain, [route for route in routes if is_served(route, ask, paused)], paused)
 
 
-async def _find_due(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> tuple[list[Row], bool]:
+async def _find_due(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> tuple[list[Candidate], bool]:
     """What is taken of what is due, and whether there is more.
 
     Most of the time all that is due is of quick jobs, or nothing is: then no more is looked at, and locked, than can be
@@ -267,16 +261,16 @@ async def _find_due(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> tup
     if not room:
         return [], False
     rows = await _due(tx, lines, ask, now, room + 1)  # one more: then we know that there is more
-    due, more = _choose_due(merge(*rows, key=_AGE), ask)
+    due, more = choose_due(merge(*rows, key=_AGE), ask)
     if more and len(due) < room and any(len(line) > room for line in rows):
-        due, more = _choose_due(merge(*await _due(tx, lines, ask, now, room + len(ask.lease_ids) + 1), key=_AGE), ask)
+        due, more = choose_due(merge(*await _due(tx, lines, ask, now, room + len(ask.lease_ids) + 1), key=_AGE), ask)
     return due, more
 
 
-async def _due(tx: Transaction, lines: Lines, ask: Ask, now: Micros, most: int) -> list[list[Row]]:
+async def _due(tx: Transaction, lines: Lines, ask: Ask, now: Micros, most: int) -> list[list[Candidate]]:
     """What is due and this worker may take, by line, each in the order of its age; each locked by us."""
     values = (now, sorted(ask.tasks), lines.paused, most)
-    scans: list[list[Row]] = []
+    scans: list[list[Candidate]] = []
     if lines.plain:
         routes, levels = zip(*lines.plain, strict=True)
         bonuses = [BONUS[level] for level in levels]
@@ -286,7 +280,7 @@ async def _due(tx: Transaction, lines: Lines, ask: Ask, now: Micros, most: int) 
     return scans
 
 
-async def _ahead(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> list[Row]:
+async def _ahead(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> list[Candidate]:
     """What will be due within the horizon, earliest first."""
     if not lines.plain:
         return []
@@ -295,27 +289,12 @@ async def _ahead(tx: Transaction, lines: Lines, ask: Ask, now: Micros) -> list[R
     return list(islice(merge(*_apart(await tx.rows(LIST_AHEAD, *values)), key=_AGE), ask.ahead))
 
 
-def _apart(rows: Iterable[Any]) -> list[list[Row]]:
+def _apart(rows: Iterable[Any]) -> list[list[Candidate]]:
     """The candidates of each line, in its order."""
-    scans: dict[int, list[Row]] = {}
+    scans: dict[int, list[Candidate]] = {}
     for row in rows:
         scans.setdefault(row[_LINE], []).append(row)
     return list(scans.values())
-
-
-def _choose_due(rows: Iterator[Row], ask: Ask) -> tuple[list[Row], bool]:
-    """One run for each seat, then the quick ones; and whether more is due than there was room for."""
-    chosen = list(islice(rows, ask.seats))
-    extra, more = ask.extra, 0
-    for row in rows:
-        if extra and row[_JOB] in ask.quick and not row[_GATED]:
-            extra -= 1
-            chosen.append(row)
-            continue
-        more += 1
-        if not extra or more >= len(ask.lease_ids):
-            break  # far enough: the quick ones may be anywhere behind a backlog
-    return chosen, more > 0
 
 
 async def _write_armed(tx: Transaction, leases: Sequence[Lease], now: Micros) -> None:

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from onthedot import faults
 from onthedot.clock import NEVER, Micros
@@ -22,9 +22,21 @@ from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables, check_lease, find_checkpoint, take_numbers
 from onthedot.stores.sqlite.turns import fair_queues, pass_time, rank_due
-
-Row = tuple[Any, ...]
-_JOB, _QUEUE, _RANK, _GATED = 2, -4, -2, -1  # where they stand in a candidate's row
+from onthedot.stores.taking import (
+    ATTEMPT,
+    GATED,
+    JOB,
+    QUEUE,
+    RANK,
+    REVISION,
+    RUN,
+    STATE,
+    Candidate,
+    Lines,
+    choose_due,
+    is_served,
+    lease_of,
+)
 
 # Candidates of one line, read only as far as they are taken. Scheduled, or reserved and lapsed: both are ready. The
 # order is the index's own; CROSS JOIN keeps it the outer loop.
@@ -107,61 +119,42 @@ class Reserve(Tables):
         if ask.number < void_below or draining:
             return reserved
         lines = _find_lines(tx.db, ask, node_id, now)
-        due, more = _choose_due(_due(tx.db, lines, ask, now), ask)
+        due, more = choose_due(_due(tx.db, lines, ask, now), ask)
         ahead = list(islice(_ahead(tx.db, lines, ask, now), ask.ahead)) if ask.ahead else []
         lease_ids = iter(ask.lease_ids)
-        reserved.armed = self._leases(tx, [row for row in due if not row[_GATED]], lease_ids, ask, now)
-        reserved.held = self._leases(tx, [*(row for row in due if row[_GATED]), *ahead], lease_ids, ask, now)
+        reserved.armed = self._leases(tx, [row for row in due if not row[GATED]], lease_ids, ask, now)
+        reserved.held = self._leases(tx, [*(row for row in due if row[GATED]), *ahead], lease_ids, ask, now)
         _write_armed(tx.db, reserved.armed, now)
         _write_held(tx.db, reserved.held, ask, now)
-        pass_time(tx.db, [(row[_QUEUE], row[_RANK]) for row in due if row[_RANK] is not None])
+        pass_time(tx.db, [(row[QUEUE], row[RANK]) for row in due if row[RANK] is not None])
         faults.point("reserve.in_transaction")
         reserved.look_again_at = now if more else _next_free(tx.db, lines, ask, now, full=len(ahead) >= ask.ahead)
         return reserved
 
     def _leases(
-        self, tx: Transaction, rows: Iterable[Row], lease_ids: Iterator[str], ask: Ask, now: Micros
+        self, tx: Transaction, rows: Iterable[Candidate], lease_ids: Iterator[str], ask: Ask, now: Micros
     ) -> list[Lease]:
         leases = []
         for row in rows:
-            (_, run_id, job_id, revision, state, trigger, slot_at, due_at, args, attempt, failures, recoveries,
-             created_at, target, queue, level, _, _) = row  # fmt: skip
+            run_id = row[RUN]
             try:
-                record = self.records.find(tx.db, job_id, revision, state)
+                record = self.records.find(tx.db, row[JOB], row[REVISION], row[STATE])
             except StoreUnusable:
                 # Nobody can run it: it goes to the dead-letter box, so that the others can proceed.
                 end_waiting(tx, run_id, RunState.DEAD, "unreadable", now)
                 continue
-            leases.append(
-                Lease(
-                    next(lease_ids), run_id, record, trigger, slot_at, due_at, args, attempt + 1, failures, recoveries,
-                    ask.incarnation, created_at, now, 0, 0, target, queue, level,
-                    find_checkpoint(tx.db, run_id) if attempt else None,
-                )
-            )  # fmt: skip
+            checkpoint = find_checkpoint(tx.db, run_id) if row[ATTEMPT] else None
+            leases.append(lease_of(row, next(lease_ids), record, ask, now, checkpoint))
         return leases
-
-
-class Lines(NamedTuple):
-    """What a worker may look into: lines (route and level) in which runs wait, and routes in which they have ranks."""
-
-    plain: list[tuple[str, int]]
-    ranked: list[str]
-    paused: frozenset[str]
 
 
 def _find_lines(db: sqlite3.Connection, ask: Ask, node_id: str, now: Micros) -> Lines:
     paused = frozenset(name for (name,) in db.execute(LIST_PAUSED))
-
-    def serves(route: str) -> bool:
-        queue, labels = read_route(route)
-        return labels <= ask.labels and queue not in paused
-
     plain = []
     for start, end in lines_of(ask.queues, node_id, ask.incarnation):
         line = db.execute(NEXT_LINE, {"route": start, "priority": -1, "end": end}).fetchone()
         while line is not None:
-            plain += [line] if serves(line[0]) else []
+            plain += [line] if is_served(line[0], ask, paused) else []
             line = db.execute(NEXT_LINE, {"route": line[0], "priority": line[1], "end": end}).fetchone()
     fair = {name: queue for name, queue in fair_queues(db).items() if name in ask.queues}
     for route, level in plain if fair else ():
@@ -169,7 +162,7 @@ def _find_lines(db: sqlite3.Connection, ask: Ask, node_id: str, now: Micros) -> 
         if name in fair and is_shared(route):
             rank_due(db, name, fair[name], route, level, now)
     routes = [route for name in fair for route in _ranked_routes(db, name)]
-    return Lines(plain, [route for route in routes if serves(route)], paused)
+    return Lines(plain, [route for route in routes if is_served(route, ask, paused)], paused)
 
 
 def _ranked_routes(db: sqlite3.Connection, queue: str) -> Iterator[str]:
@@ -181,7 +174,7 @@ def _ranked_routes(db: sqlite3.Connection, queue: str) -> Iterator[str]:
         yield found[0]
 
 
-def _due(db: sqlite3.Connection, lines: Lines, ask: Ask, now: Micros) -> Iterator[Row]:
+def _due(db: sqlite3.Connection, lines: Lines, ask: Ask, now: Micros) -> Iterator[Candidate]:
     """What is due and this worker may take, in the order of age and priority."""
     values = {"now": now, "tasks": json.dumps(sorted(ask.tasks))}
     scans = [
@@ -192,35 +185,20 @@ def _due(db: sqlite3.Connection, lines: Lines, ask: Ask, now: Micros) -> Iterato
     return _unless_paused(_merged(scans), lines)
 
 
-def _ahead(db: sqlite3.Connection, lines: Lines, ask: Ask, now: Micros) -> Iterator[Row]:
+def _ahead(db: sqlite3.Connection, lines: Lines, ask: Ask, now: Micros) -> Iterator[Candidate]:
     """What will be due within the horizon, earliest first."""
     values = {"now": now, "until": now + ask.horizon, "tasks": json.dumps(sorted(ask.tasks)), "bonus": 0}
     scans = [db.execute(LIST_AHEAD, values | {"route": route, "priority": level}) for route, level in lines.plain]
     return _unless_paused(_merged(scans), lines)
 
 
-def _merged(scans: Sequence[Iterator[Row]]) -> Iterator[Row]:
+def _merged(scans: Sequence[Iterator[Any]]) -> Iterator[Candidate]:
     return scans[0] if len(scans) == 1 else merge(*scans)
 
 
-def _unless_paused(rows: Iterator[Row], lines: Lines) -> Iterator[Row]:
+def _unless_paused(rows: Iterator[Candidate], lines: Lines) -> Iterator[Candidate]:
     """Runs that are meant for one node are in no route of their queue, which may be paused all the same."""
-    return (row for row in rows if row[_QUEUE] not in lines.paused) if lines.paused else rows
-
-
-def _choose_due(rows: Iterator[Row], ask: Ask) -> tuple[list[Row], bool]:
-    """One run for each seat, then the quick ones; and whether more is due than there was room for."""
-    chosen = list(islice(rows, ask.seats))
-    extra, more = ask.extra, 0
-    for row in rows:
-        if extra and row[_JOB] in ask.quick and not row[_GATED]:
-            extra -= 1
-            chosen.append(row)
-            continue
-        more += 1
-        if not extra or more >= len(ask.lease_ids):
-            break  # far enough: the quick ones may be anywhere behind a backlog
-    return chosen, more > 0
+    return (row for row in rows if row[QUEUE] not in lines.paused) if lines.paused else rows
 
 
 def _write_armed(db: sqlite3.Connection, leases: Sequence[Lease], now: Micros) -> None:

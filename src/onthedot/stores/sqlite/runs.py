@@ -7,11 +7,12 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from onthedot.clock import NEVER, Micros
 from onthedot.errors import KeyConflict, StoreUnusable, UnknownJob
-from onthedot.run import ArmAnswer, Armed, Delayed, GateAsk, Gone, Lease, NewRun
+from onthedot.run import ArmAnswer, Armed, GateAsk, Lease, NewRun
+from onthedot.stores.arming import Stored, arm_answer, may_arm
 from onthedot.stores.base import Hint
 from onthedot.stores.planned import Insert
 from onthedot.stores.sqlite.finish import check_moves, move_runs, record_attempts
@@ -81,20 +82,6 @@ WHERE id = ? AND lease_id = ? AND state = 'reserved'
 FIND_ARMED = "SELECT fence, armed_at FROM runs WHERE id = ? AND lease_id = ? AND state = 'running'"
 
 FIND_ATTEMPT = "SELECT 1 FROM attempts WHERE run_id = ? AND lease_id = ? AND outcome = ?"
-
-
-class Stored(NamedTuple):
-    """What the store has of a run that is to be armed; the revision is the job's current one."""
-
-    lease_id: str | None
-    state: str
-    fence: int
-    attempt: int
-    armed_at: Micros
-    revision: int
-    active: int = 1
-    granted_by: str | None = None
-    granted_at: Micros | None = None
 
 
 class Runs(Reserve):
@@ -199,7 +186,7 @@ def _arm(tx: Transaction, leases: Sequence[Lease], gates: Mapping[str, GateAsk],
 def _arm_one(tx: Transaction, lease: Lease, ask: GateAsk | None, now: Micros) -> ArmAnswer:
     """One after the other: what is decided at a gate for one run changes what the next one finds there."""
     closed = None
-    if ask is not None and _may_arm(lease, _find_stored(tx.db, [lease]).get(lease.run_id)):
+    if ask is not None and may_arm(lease, _find_stored(tx.db, [lease]).get(lease.run_id)):
         closed = pass_gates(tx, lease, ask, now)
     return closed or _arm_together(tx.db, [lease], now)[0]
 
@@ -207,33 +194,17 @@ def _arm_one(tx: Transaction, lease: Lease, ask: GateAsk | None, now: Micros) ->
 def _arm_together(db: sqlite3.Connection, leases: Sequence[Lease], now: Micros) -> list[ArmAnswer]:
     """Arm what may be armed, whatever its gates."""
     stored = _find_stored(db, leases)
-    ready = {lease.run_id: lease for lease in leases if _may_arm(lease, stored.get(lease.run_id))}
+    ready = {lease.run_id: lease for lease in leases if may_arm(lease, stored.get(lease.run_id))}
     fences = take_numbers(db, "fence", len(ready)) if ready else ()
     db.executemany(ARM, [(fence, now, *of) for fence, of in zip(fences, _keys(ready.values()), strict=True)])
     for fence, lease in zip(fences, ready.values(), strict=True):
-        stored[lease.run_id] = Stored(lease.lease_id, "running", fence, lease.attempt, now, lease.record.revision)
-    return [_arm_answer(lease, stored.get(lease.run_id)) for lease in leases]
+        stored[lease.run_id] = Stored.armed(lease, fence, now)
+    return [arm_answer(lease, stored.get(lease.run_id)) for lease in leases]
 
 
 def _find_stored(db: sqlite3.Connection, leases: Sequence[Lease]) -> dict[int, Stored]:
     ids = json.dumps([lease.run_id for lease in leases])
     return {row[0]: Stored(*row[1:]) for row in db.execute(FIND_ARMABLE, {"ids": ids})}
-
-
-def _may_arm(lease: Lease, stored: Stored | None) -> bool:
-    if stored is None or stored.lease_id != lease.lease_id or stored.state != "reserved":
-        return False
-    return stored.revision == lease.record.revision and bool(stored.active)
-
-
-def _arm_answer(lease: Lease, stored: Stored | None) -> ArmAnswer:
-    if stored is None or stored.lease_id != lease.lease_id:
-        return Gone("taken or withdrawn")
-    if stored.state == "scheduled" and stored.granted_by is not None and stored.granted_at is not None:
-        return Delayed(stored.granted_by, stored.granted_at)
-    if stored.state != "running":
-        return Gone("edited" if stored.active else "paused")
-    return Armed(stored.fence, stored.attempt, stored.armed_at)
 
 
 def _keys(leases: Iterable[Lease]) -> list[tuple[int, str]]:
