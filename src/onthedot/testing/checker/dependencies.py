@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -66,6 +67,11 @@ class _Books:
                     yield from self._follow(event)
             if event["seq"] in self._ends:
                 self._end(event, self._ends[event["seq"]])
+
+    def left_unpaid(self) -> list[_Debt]:
+        """Go through the whole history, and tell what is owed at its end; what is wrong on the way, S26 tells."""
+        deque(self.findings(), maxlen=0)
+        return [debt for debt in self.debts.values() if debt.paid is None]
 
     def _edit(self, event: Event) -> None:
         """What is noted of parents that stay is kept, unless other runs count from now on."""
@@ -137,9 +143,5 @@ def l8_followed(history: History) -> Iterator[Finding]:
     is then executed is asked by L1, as of every other."""
     if history.healed is None:
         return
-    books = _Books(history)
-    for _ in books.findings():
-        pass  # it is the debts that count here
-    for debt in books.debts.values():
-        if debt.paid is None:
-            yield history.events[-1]["seq"], f"{_told(history, debt)}, and never did"
+    for debt in _Books(history).left_unpaid():
+        yield history.events[-1]["seq"], f"{_told(history, debt)}, and never did"
