@@ -193,7 +193,7 @@ class Scheduler(SchedulerVerbs):
         self._thread = thread
         try:
             await thread.start(jobs)
-        except BaseException:
+        except BaseException:  # cancelled while it started, too: its thread must not stay, and `start` may come again
             self._thread = None
             thread.give_up()
             raise

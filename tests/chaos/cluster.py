@@ -160,7 +160,7 @@ def cluster(url: str, folder: Path, orders: Orders) -> Iterator[Cluster]:
     nodes = Cluster(url, folder, orders)
     try:
         yield nodes
-    except BaseException:
+    except BaseException:  # pytest's own failures are no Exceptions
         print(nodes.tell())
         nodes.draw()
         raise

@@ -246,7 +246,7 @@ def cluster(folder: Path, *, database: Path | None = None) -> Iterator[Cluster]:
     nodes = Cluster(folder, database=database)
     try:
         yield nodes
-    except BaseException:
+    except BaseException:  # pytest's own failures are no Exceptions
         for node in nodes.nodes:
             print(f"--- {node.name} ({node.popen.poll()})", *node.said[-40:], sep="\n    ")
         print("--- faults", *nodes.faults, sep="\n    ")

@@ -74,7 +74,7 @@ def _import(where: str, name: str) -> tuple[ModuleType, list[Scheduler]]:
             raise BadInput(f"{where}: {error}") from error
         except KeyboardInterrupt:
             raise
-        except BaseException as error:
+        except BaseException as error:  # our own stop is one, and a program may raise anything
             if stopped.module is None:
                 raise BadInput(_in_words(where, error)) from error
             sys.modules[name] = stopped.module  # it stays importable, as far as it came

@@ -80,7 +80,7 @@ class Counter:
         connection = asyncio.run_coroutine_threadsafe(block.__aenter__(), loop).result()
         try:
             yield BlockingConnection(connection, loop)
-        except BaseException as error:
+        except BaseException as error:  # a SystemExit of the handler, too, leaves the block: its effects are undone
             leaving = block.__aexit__(type(error), error, error.__traceback__)
             asyncio.run_coroutine_threadsafe(leaving, loop).result()
             raise
@@ -100,7 +100,7 @@ class Block:
         self._completion.begin()
         try:
             self._transaction = await self._begin(self._counter.transactions(self._lease))
-        except BaseException:
+        except BaseException:  # cancelled or refused: nothing was begun, and the attempt may try another block
             self._completion.rolled_back()
             raise
         return self._transaction.connection
@@ -118,7 +118,7 @@ class Block:
         try:
             with suppress(StoreUnavailable):  # what it has told is not worth its effects
                 await self._home(self._counter.last_words(self._lease.lease_id))
-        except BaseException as stopped:
+        except BaseException as stopped:  # cancelled while it told its last words: nobody else would roll back
             await self._give_up(transaction, stopped)
             raise
         await self._commit(transaction)
@@ -151,7 +151,7 @@ class Block:
         except StoreUnavailable:
             await self._look(stopped)
             return
-        except BaseException:
+        except BaseException:  # whatever the effects raised at the commit, a cancel of it among them: it is undone
             completion.rolled_back()
             raise
         if not accepted:

@@ -180,7 +180,7 @@ class Tables:
             await db.execute(begin)
             answer = await work(tx)
             await db.execute("COMMIT")
-        except BaseException as error:
+        except BaseException as error:  # a cancelled call, too, is undone, and its connection goes back or is ended
             self.records.forget()  # what was read in it may never have been written
             await _undo(home.connections, db, error)
             raise

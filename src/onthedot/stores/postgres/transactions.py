@@ -174,7 +174,7 @@ class PostgresTransactions:
             try:
                 async with asyncio.timeout(2 * self._store.address.timeout):
                     outer = await self._begin(db, lease)
-            except BaseException as error:
+            except BaseException as error:  # a cancel, too, leaves the connection in an unknown state
                 await pool.give_back(db, error)
                 raise
         except TROUBLE as error:
