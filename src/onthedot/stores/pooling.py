@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import ClassVar, Generic, TypeVar
 
 from onthedot.clock import SECOND, Micros, SystemClock
@@ -69,16 +68,9 @@ class Pool(ABC, Generic[C]):
 
     # ── lending ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    @asynccontextmanager
-    async def lend(self) -> AsyncIterator[C]:
-        """A connection for one call."""
-        db = await self.take()
-        try:
-            yield db
-        except BaseException as error:  # a cancel, too, leaves an answer on its way
-            await self.give_back(db, error)
-            raise
-        await self.give_back(db)
+    def lend(self) -> Loan[C]:
+        """A connection for one call: `async with pool.lend() as db`."""
+        return Loan(self)
 
     async def take(self) -> C:
         """A connection that nobody else uses: one that was given back, or a new one."""
@@ -148,3 +140,21 @@ class Pool(ABC, Generic[C]):
             await self.end(db)
         while self._idle:
             await self.part(self._idle.pop())
+
+
+class Loan(Generic[C]):
+    """A connection that is lent to one call. A class, because a generator costs every call some microseconds more."""
+
+    __slots__ = ("_db", "_pool")
+
+    def __init__(self, pool: Pool[C]) -> None:
+        self._pool = pool
+
+    async def __aenter__(self) -> C:
+        self._db = await self._pool.take()
+        return self._db
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._pool.give_back(self._db, error)  # a cancel is an error here: it leaves an answer on its way
