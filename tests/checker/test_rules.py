@@ -231,6 +231,15 @@ def test_a_backlog_that_a_resume_lets_go_is_not_asked_to_start_at_once(released,
     assert bool(check(renumbered(story).events, only=["L3"])) == judged
 
 
+@pytest.mark.parametrize(("seats", "judged"), [(1, True), (0, False)])
+def test_a_backlog_that_a_queue_lets_go_is_not_asked_to_start_at_once(seats, judged):
+    story = (
+        run_at(calm(), 120, 125, 126).add(110, "stop_queue", queue="default").add(122, "open_queue", queue="default")
+    )
+    story.events[0]["settings"] = story.events[0]["settings"] | {"seats": seats}
+    assert bool(check(renumbered(story).events, only=["L3"])) == judged
+
+
 def test_every_rule_has_something_to_catch():
     from tests.checker.test_dependencies import BAD as AFTER
     from tests.checker.test_effects import BAD as EFFECTS

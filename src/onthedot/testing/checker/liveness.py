@@ -85,6 +85,8 @@ def l3_on_time(history: History) -> Iterator[Finding]:
         if first["due"] <= resumed and _is_backlog(history, first["job_id"], resumed):
             continue
         opened = history.opened_at(run, run.starts[0]["seq"])
+        if first["due"] <= opened and _is_backlog_of_queue(history, run, opened):
+            continue
         allowed = max(first["due"], min(known, default=0), resumed, opened) + ON_TIME
         job = history.job_of(run)
         if job is not None and job.assignment == "leader":
@@ -99,6 +101,19 @@ def _is_backlog(history: History, job_id: int, resumed: int) -> bool:
     resumes = [event for event in history.by["resume"] if (event["job_id"], event["t_store"]) == (job_id, resumed)]
     seats = history.settings.get("seats")
     return seats is not None and any(event.get("released", 0) > seats for event in resumes)
+
+
+def _is_backlog_of_queue(history: History, run: Run, opened: int) -> bool:
+    """The same for a queue that goes on: whether more runs of it were due by then than a worker has seats."""
+    seats, job = history.settings.get("seats"), history.job_of(run)
+    if seats is None or job is None:
+        return False
+    waiting = 0
+    for other in history.runs.values():
+        mine = history.job_of(other)
+        if mine is not None and mine.queue == job.queue and other.starts and other.starts[0]["t_store"] >= opened:
+            waiting += min((event["due"] for event in other.events if event.get("due")), default=opened) <= opened
+    return waiting > seats
 
 
 def _was_blocked(history: History, run: Run) -> bool:
