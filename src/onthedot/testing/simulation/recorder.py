@@ -148,7 +148,7 @@ class Recorder(PlaceRecorder):
                 self._note_lease("arm", lease, answer.fence, answer.attempt, gates=taken, rate=rate)
                 continue
             await self._note_refusal(lease, answer, ask)
-            if isinstance(answer, Blocked) and lease.run_id in before:
+            if isinstance(answer, Blocked | Delayed) and lease.run_id in before:
                 waiting[lease.run_id] = before[lease.run_id]
         return answers
 
@@ -314,7 +314,7 @@ def _of(lease: Lease, runs: dict[int, RunRecord]) -> dict[int, RunRecord]:
 
 
 def _closed(answer: Any) -> bool:
-    return isinstance(answer, Blocked | Skipped)
+    return isinstance(answer, Blocked | Delayed | Skipped)
 
 
 def _replaces(ask: GateAsk | None) -> bool:
