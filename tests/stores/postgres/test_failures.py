@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 
+import asyncpg
 import psycopg
 import pytest
 
 from onthedot.errors import StateError, StoreUnavailable, StoreUnusable
 from onthedot.stores.base import Node
 from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.postgres.failures import translate
 from onthedot.stores.postgres.transaction import Transaction
 from tests.servers.postgres import PostgresServer
 
@@ -37,6 +39,20 @@ async def test_nobody_listens_there():
         port = taken.getsockname()[1]
     with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}/shop: expected a server that answers"):
         await PostgresStore.open(f"postgresql://me:secret@127.0.0.1:{port}/shop")
+
+
+@pytest.mark.parametrize("option", ["sslmode=bogus", "target_session_attrs=bogus"])
+async def test_an_option_that_makes_no_sense_will_not_get_better(option: str):
+    with pytest.raises(StoreUnusable, match=r"127.0.0.1/shop: expected options .* mend the URL"):
+        await PostgresStore.open(f"postgresql://me:secret@127.0.0.1/shop?{option}")
+
+
+def test_an_error_of_several_lines_is_told_in_one():
+    error = asyncpg.exceptions.InvalidCatalogNameError("no such thing")
+    error.detail = "more of it"
+    told = str(translate(error, "there"))
+    assert "more of it" in told
+    assert "\n" not in told
 
 
 async def test_a_wrong_password_and_a_missing_database_will_not_get_better(postgres_url: str):

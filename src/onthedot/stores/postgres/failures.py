@@ -64,7 +64,10 @@ def translate(error: Exception, shown: str) -> Exception:
         found = _WILL_NOT.get(code) or _WILL_NOT.get(code[:2])
         kind = StoreUnusable if found and code != "25006" else StoreUnavailable
         came, todo = found or _MAY_PASS
-        return kind(f"{shown}: expected a server that reads and writes, but {came} ({code}: {error}); {todo}")
+        said = " ".join(str(error).split())  # with its DETAIL and HINT it has several lines
+        return kind(f"{shown}: expected a server that reads and writes, but {came} ({code}: {said}); {todo}")
+    if isinstance(error, asyncpg.exceptions.ClientConfigurationError):
+        return StoreUnusable(f"{shown}: expected options that a connection can be made with, but {error}; mend the URL")
     if isinstance(error, Contended):
         return StoreUnavailable(f"{shown}: expected a lock within some seconds, others had it; ask again")
     if isinstance(error, TimeoutError):
