@@ -16,7 +16,7 @@ from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.scripts import names, script
 from tests.servers.valkey import ValkeyServer
 
-LIB = ("lines", "runs", "gates", "ends", "windows", "nodes", "rates", "taking", "passing", "shown", "queues")
+LIB = ("lines", "runs", "gates", "ends", "windows", "nodes", "rates", "taking", "passing", "shown", "queues", "sweeps")
 
 
 def read(name: str) -> str:

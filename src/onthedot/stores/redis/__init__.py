@@ -4,6 +4,7 @@
     scripts/     one Lua file per operation             tables       what all slices stand on: asking, definitions
     failures     the server's errors in our words       wakeup       hints from process to process
     persistence  what the server keeps when it dies     rows         what is asked and answered, as our values
+    sweeps       decisions about many runs, in steps
     jobs control plan runs checkpoints nodes queues upkeep history
 
 Every operation is one script, so each is atomic, and goes by the server's clock. What was acknowledged survives what

@@ -23,8 +23,10 @@ class Control(Jobs, Runs):
     async def pause(
         self, job_id: int, *, reason: str, until: Micros | None = None, now: Micros | None = None
     ) -> Paused:
-        row, *counts = await self.ask("pause", now=now, job_id=job_id, reason=reason, until_=until)
-        return Paused(await self.record(row), *counts)
+        row, withdrawn, *counts, left = await self.decide("pause", now=now, job_id=job_id, reason=reason, until_=until)
+        if left is not None:
+            counts = await self.sweep(left, now)
+        return Paused(await self.record(row), withdrawn, *counts)
 
     async def resume(
         self,
@@ -40,7 +42,11 @@ class Control(Jobs, Runs):
         row, *said = await self._resume(windows, expected, now, asked)
         if not said:
             return Resumed(await self.record(row))
-        slots, skips, released = said
+        slots, skips, released, left = said
+        if left is not None and dry_run:
+            released += await self._count_held(job_id, left)
+        elif left is not None:
+            released, _ = await self.sweep(left, now)
         return Resumed(await self.record(row), tuple(slots), tuple(SkipRange(*skip) for skip in skips), released)
 
     async def _resume(
@@ -52,10 +58,18 @@ class Control(Jobs, Runs):
             seen = record.revision if expected is None else expected
             slots = [window_asked(window, record.job) for window in windows]
             try:
-                return await self.ask("resume", now=now, expected=seen, windows=slots, **asked)
+                return await self.decide("resume", now=now, expected=seen, windows=slots, **asked)
             except RevisionConflict:
                 if expected is not None:
                     raise  # else somebody edited the job while we looked at it
+
+    async def _count_held(self, job_id: int, mark: Sequence[Any] | None) -> int:
+        """How many runs of a job are held behind this mark."""
+        count = 0
+        while mark is not None:
+            held, mark = await self.look("count_held", job_id=job_id, mark=list(mark), rows=self.rows)
+            count += held
+        return count
 
     async def except_slot(
         self,
@@ -85,7 +99,10 @@ class Control(Jobs, Runs):
         return Excepted(schedule_id, slot_at, reason, run_id)
 
     async def delete_job(self, job_id: int, *, now: Micros | None = None) -> int:
-        count: int = await self.ask("delete_job", now=now, job_id=job_id)
+        count: int
+        count, left = await self.decide("delete_job", now=now, job_id=job_id)
+        if left is not None:
+            count, _ = await self.sweep(left, now)
         return count
 
     async def cancel(self, run_ids: Sequence[int], *, why: str, now: Micros | None = None) -> list[CancelAnswer]:

@@ -10,10 +10,10 @@ from onthedot.schedules import schedule_id
 from onthedot.stores.base import Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import bucket_of
 from onthedot.stores.redis.rows import job_asked, read_schedule, window_asked
-from onthedot.stores.redis.tables import Tables
+from onthedot.stores.redis.sweeps import Sweeps
 
 
-class Jobs(Tables):
+class Jobs(Sweeps):
     """See `JobsSlice`."""
 
     _next_id = 1  # what the next job would get, as far as we know
@@ -28,13 +28,15 @@ class Jobs(Tables):
         }
         while True:  # until the id that a new job gets is the one that its bucket was computed for
             bucket = bucket_of(self._next_id)
-            said = await self.ask(
+            said = await self.decide(
                 "put_job", now=now, expected=expected, next_id=self._next_id, bucket=bucket, **question
             )
             if said[0] != "again":
                 break
             self._next_id = said[1]
-        change, row, planned, withdrawn = said
+        change, row, planned, withdrawn, left = said
+        if left is not None:
+            await self.sweep(left, now)
         if change == "created":
             self._next_id += 1
         return PutJob(await self.record(row), change, planned, withdrawn)

@@ -11,7 +11,7 @@ from onthedot.clock import Micros
 from onthedot.run import RunState
 from onthedot.stores.base import Held, Placement, Queue, Term, Unplaced
 from onthedot.stores.redis.rows import term_asked
-from onthedot.stores.redis.tables import Tables
+from onthedot.stores.redis.sweeps import Sweeps
 
 
 class Seen(NamedTuple):
@@ -25,18 +25,24 @@ class Seen(NamedTuple):
     is_held: int
 
 
-class Queues(Tables):
+class Queues(Sweeps):
     """See `QueuesSlice` and `PlacementSlice`."""
 
     async def pause_queue(self, name: str, *, reason: str, now: Micros | None = None) -> Queue:
-        return _read(await self.ask("pause_queue", now=now, name=name, reason=reason))
+        return await self._decide("pause_queue", now, name=name, reason=reason)
 
     async def resume_queue(self, name: str, *, now: Micros | None = None) -> Queue:
-        return _read(await self.ask("resume_queue", now=now, name=name))
+        return await self._decide("resume_queue", now, name=name)
 
     async def share_queue(self, name: str, weights: Mapping[str, int] | None, *, now: Micros | None = None) -> Queue:
         asked = None if weights is None else dict(weights)
-        return _read(await self.ask("share_queue", now=now, name=name, weights=asked))
+        return await self._decide("share_queue", now, name=name, weights=asked)
+
+    async def _decide(self, script: str, now: Micros | None, /, **fields: Any) -> Queue:
+        row, left = await self.decide(script, now=now, **fields)
+        if left is not None:
+            await self.sweep(left, now)
+        return _read(row)
 
     async def list_queues(self, *, now: Micros | None = None) -> list[Queue]:
         read_at, rows = await self.look_at("list_queues", now=now)

@@ -12,11 +12,12 @@ from onthedot.run import ArmAnswer, Armed, Blocked, Busy, Delayed, GateAsk, Gone
 from onthedot.stores.base import Ask, Reserved
 from onthedot.stores.redis.failures import Refusal
 from onthedot.stores.redis.rows import check_move, gates_asked, lease_asked, read_lease, run_asked, verdict_asked
-from onthedot.stores.redis.tables import Tables, told
+from onthedot.stores.redis.sweeps import Sweeps
+from onthedot.stores.redis.tables import told
 from onthedot.verdict import Finish
 
 TOGETHER = 200
-"""How many rows one script takes at the most: some milliseconds of everybody's time."""
+"""How many verdicts one script takes at the most: some milliseconds of everybody's time."""
 
 _ANSWERS: dict[str, Callable[..., ArmAnswer]] = {
     "armed": Armed,
@@ -28,7 +29,7 @@ _ANSWERS: dict[str, Callable[..., ArmAnswer]] = {
 }
 
 
-class Runs(Tables):
+class Runs(Sweeps):
     """See `RunsSlice`."""
 
     _shares: dict[int, str] | None = None

@@ -10,6 +10,7 @@ from onthedot.retention import Crowded, Cut, DailyCount, Mark, Pruned, PrunedNod
 from onthedot.run import Lease, RunRecord, RunState
 from onthedot.stores.redis.rows import check_move, read_run, verdict_asked
 from onthedot.stores.redis.runs import Runs
+from onthedot.stores.redis.sweeps import STEP
 from onthedot.verdict import Verdict
 
 
@@ -22,12 +23,21 @@ class Upkeep(Runs):
     async def reap(self, verdicts: Sequence[tuple[Lease, Verdict]], *, now: Micros | None = None) -> list[bool]:
         for _, verdict in verdicts:
             check_move(verdict)
-        asked = [verdict_asked(lease, verdict) for lease, verdict in verdicts]
-        return [bool(accepted) for accepted in await self.ask("reap", now=now, verdicts=asked)]
+        said: list[bool] = []
+        for first in range(0, len(verdicts), STEP):  # row by row: a batch may be taken apart
+            some = [verdict_asked(lease, verdict) for lease, verdict in verdicts[first : first + STEP]]
+            said += [bool(accepted) for accepted in await self.ask("reap", now=now, verdicts=some)]
+        return said
 
     async def recount_gates(self, *, now: Micros | None = None) -> int:
-        freed: int = await self.ask("recount_gates", now=now)
-        return freed
+        await self.sweep_after_others(now)
+        freed: int = 0
+        cursor = "0"
+        while True:
+            some, cursor = await self.ask("recount_gates", now=now, cursor=cursor, rows=STEP)
+            freed += int(some)
+            if cursor == "0":
+                return freed
 
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:
         return [read_run(row) for row in await self.ask("expire", now=now, limit=limit)]
@@ -44,7 +54,7 @@ class Upkeep(Runs):
             until_=list(cut.until),
             after=None if after is None else list(after),
             job_id=cut.job_id,
-            limit=limit,
+            limit=min(limit, STEP),
         )
         return Pruned(runs, None if passed is None else Mark(*passed), more=bool(more))
 
@@ -53,7 +63,13 @@ class Upkeep(Runs):
         return Crowded([(job_id, Mark(ended_at, run_id)) for job_id, ended_at, run_id in rows], passed)
 
     async def prune_skips(self, until: Micros, *, limit: int = 500) -> int:
-        count: int = await self.ask("prune_skips", until_=until, limit=limit)
+        count = 0
+        while count < limit:
+            some = min(STEP, limit - count)
+            gone = await self.ask("prune_skips", until_=until, limit=some)
+            count += gone
+            if gone < some:
+                break
         return count
 
     async def prune_nodes(self, until: Micros, *, limit: int = 500) -> PrunedNodes:

@@ -23,6 +23,7 @@ _ORDER = (
     "passing",
     "shown",
     "queues",
+    "sweeps",
 )
 """Of the files in `lib/`: each may use those before it."""
 

@@ -1,10 +1,12 @@
 -- End a job: `ControlSlice.delete_job`.
 --
--- ARGV     job_id
--- returns  how many waiting runs were cancelled
--- Uses: lines runs gates ends
+-- ARGV     job_id; rows: how many runs at the most
+-- returns  how many waiting runs were cancelled; the sweep that is left, or nothing
+-- Uses: lines runs gates ends sweeps
 
 local job = known_job(ask.job_id)
+local sweeping = 'job:' .. job.id
+check_settled(job, sweeping)
 job.state, job.updated = 'deleted', now
 keep('jobs', job.id, job)
 expect_all(job)
@@ -20,14 +22,7 @@ end
 local name = job.namespace .. '\t' .. job.name
 call('HDEL', P .. 'names', name)
 zrem(P .. 'names_in_order', name)
-local waiting = {}
-for _, run in ipairs(runs_of_job(job.id)) do
-  if run.state ~= 'running' then
-    waiting[#waiting + 1] = run
-  end
-end
-for _, run in ipairs(waiting) do
-  run.reason = 'deleted'
-  end_run(run, 'cancelled', now)
-end
-return #waiting
+local runs, last = page_of_job(job.id, nil, ask.rows)
+local cancelled = cancel_deleted(runs)
+local left = last and begin_sweep(job, sweeping, {kind = 'delete', mark = last, counted = {cancelled, 0}})
+return {cancelled, left or false}

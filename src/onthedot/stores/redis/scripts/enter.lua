@@ -12,7 +12,7 @@ if known ~= ask.server then
   call('HSET', P .. 'epoch', 'server', ask.server)
   call('HINCRBY', P .. 'epoch', 'number', 1)
   if known then
-    for _, name in ipairs({'run', 'fence', 'job', 'skip', 'node'}) do
+    for _, name in ipairs({'run', 'fence', 'job', 'skip', 'node', 'sweep'}) do
       call('HINCRBY', P .. 'sequences', name, JUMP) -- nothing is taken from them here
     end
   end

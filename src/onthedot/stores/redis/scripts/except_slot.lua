@@ -46,7 +46,7 @@ else
     fail('Ahead', state.watermark, now)
   end
   if state.delay then
-    if #runs_of(job.id, trigger) > 0 then
+    if is_open(job.id, ask.schedule_id) then
       fail('SlotSettled', "schedule '" .. ask.schedule_id
         .. "': its next slot follows the end of a run that is still open")
     end

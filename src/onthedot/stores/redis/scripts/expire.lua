@@ -19,17 +19,21 @@ local function why(run)
   return (not run.target or living[run.target]) and 'missed' or 'node_gone'
 end
 
+local function lies(run) -- of a job that was paused, or deleted, it is not judged: the sweep comes to it
+  return job_of(run.job).state == 'active'
+    and (run.state == 'scheduled' or (run.state == 'reserved' and run.ready <= now))
+end
+
 local missed, offset = {}, 0
 repeat
   local page = look('ZRANGEBYSCORE', P .. 'expiring', '-inf', now, 'LIMIT', offset, ask.limit)
   for _, run in ipairs(runs_behind(page)) do
-    local lies = run.state == 'scheduled' or (run.state == 'reserved' and run.ready <= now)
-    if lies and #missed < ask.limit then
+    if lies(run) and #missed < ask.limit then
       missed[#missed + 1] = run
     end
   end
   offset = offset + #page
-until #page < ask.limit or #missed >= ask.limit
+until #page < ask.limit or #missed >= ask.limit or offset >= 4 * ask.limit
 local said = {}
 for place, run in ipairs(missed) do
   said[place] = run_row(skip(run, why(run), now))

@@ -4,8 +4,10 @@
 -- returns  {job id, ended, run id} of the newest beyond those, by job; the last job looked at, or nothing: all were
 -- Uses:
 
+local JOBS = 1000 -- at the most: a script must end
 local found, counted, passed = {}, 0, false
-for _, job_id in ipairs(look('ZRANGEBYSCORE', P .. 'jobs_with_history', '(' .. ask.after, '+inf')) do
+local page = look('ZRANGEBYSCORE', P .. 'jobs_with_history', '(' .. ask.after, '+inf', 'LIMIT', 0, JOBS)
+for _, job_id in ipairs(page) do
   if counted >= ask.limit then
     return {found, passed}
   end
@@ -16,4 +18,4 @@ for _, job_id in ipairs(look('ZRANGEBYSCORE', P .. 'jobs_with_history', '(' .. a
   end
   counted, passed = counted + kept, tonumber(job_id)
 end
-return {found, false}
+return {found, #page == JOBS and passed}

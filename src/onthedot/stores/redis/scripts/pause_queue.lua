@@ -1,18 +1,16 @@
 -- Stop a queue: `QueuesSlice.pause_queue`.
 --
--- ARGV     name, reason
--- returns  the queue
--- Uses: lines runs gates nodes queues
+-- ARGV     name, reason; rows: how many runs at the most
+-- returns  the queue; the sweep that is left, or nothing
+-- Uses: lines runs gates ends nodes queues sweeps
 
-local queue = queue_of(ask.name) or {}
+local queue, left = queue_of(ask.name) or {}, nil
+check_settled(queue, 'queue:' .. ask.name)
 queue.paused_at, queue.reason = queue.paused_at or now, ask.reason
 keep('queues', ask.name, queue)
-local mine = {}
-for _, run in ipairs(runs_behind(look('SMEMBERS', P .. 'at_gates'))) do
-  if run.queue == ask.name then
-    mine[#mine + 1] = run
-  end
+if look('SCARD', P .. 'at_gates') <= ask.rows then
+  leave_gates(ask.name, look('SMEMBERS', P .. 'at_gates'))
+else
+  left = begin_sweep(queue, 'queue:' .. ask.name, {kind = 'pause', cursor = '0', counted = {0, 0}})
 end
-table.sort(mine, function(one, other) return one.id < other.id end)
-stand_aside(mine)
-return queue_row(ask.name, queue)
+return {queue_row(ask.name, queue), left or false}

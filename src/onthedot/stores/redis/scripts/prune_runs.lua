@@ -2,7 +2,7 @@
 --
 -- ARGV     states; until_ and after: {ended, run id}; job_id; limit
 -- returns  how many went, {ended, run id} of the last that was looked at or nothing, whether there may be more
--- Uses: lines runs
+-- Uses: lines runs gates ends sweeps
 
 local DAY = 86400000000
 local index = P .. (ask.job_id and 'ended:' .. ask.job_id or 'ended')
@@ -24,40 +24,35 @@ local function is_settled(run)
   return run.slot <= (state and math.min(now, state.watermark) or now)
 end
 
+local thinned, logs, keys, daily = {}, {}, {}, {}
 local function forget_run(run)
   forget('history', run.id)
   forget('checkpoints', run.id)
-  call('DEL', P .. 'logs:' .. run.id)
+  logs[#logs + 1] = P .. 'logs:' .. run.id
   zrem(P .. 'ended', member(run.id))
   zrem(P .. 'ended:' .. run.job, member(run.id))
-  if look('EXISTS', P .. 'ended:' .. run.job) == 0 then
-    zrem(P .. 'jobs_with_history', run.job)
-  end
+  thinned[run.job] = true
   count_ended(run.state, -1)
   forget_key(run)
   for _, key in ipairs(run.keys or {}) do
-    call('HDEL', P .. 'submit_keys', run.job .. '\t' .. key)
+    keys[#keys + 1] = run.job .. '\t' .. key
   end
-  call('HINCRBY', P .. 'daily', math.floor(run.ended / DAY) .. '\t' .. run.job .. '\t' .. run.state, 1)
+  local day = math.floor(run.ended / DAY) .. '\t' .. run.job .. '\t' .. run.state
+  daily[day] = (daily[day] or 0) + 1
 end
 
 -- The finished runs behind `after`, up to `until_`: those that ended in the same instant go by id.
-local from, offset, found = '-inf', 0, {}
+local first, found = 0, {}
 if ask.after then
-  from = text(ask.after[1])
+  first = place_behind(index, ask.after[1], member(ask.after[2]))
 end
-repeat
-  local page = look('ZRANGEBYSCORE', index, from, text(ask.until_[1]), 'WITHSCORES', 'LIMIT', offset, ask.limit)
-  for place = 1, #page, 2 do
-    local run_id, ended = tonumber(page[place]), tonumber(page[place + 1])
-    local behind = not ask.after or ended > ask.after[1] or run_id > ask.after[2]
-    local within = ended < ask.until_[1] or run_id <= ask.until_[2]
-    if behind and within and #found < ask.limit then
-      found[#found + 1] = {ended, run_id}
-    end
+local page = look('ZRANGE', index, first, first + ask.limit - 1, 'WITHSCORES')
+for place = 1, #page, 2 do
+  local run_id, ended = tonumber(page[place]), tonumber(page[place + 1])
+  if ended < ask.until_[1] or (ended == ask.until_[1] and run_id <= ask.until_[2]) then
+    found[#found + 1] = {ended, run_id}
   end
-  offset = offset + #page / 2
-until #page < 2 * ask.limit or #found >= ask.limit
+end
 
 local ids, gone = {}, 0
 for place, mark in ipairs(found) do
@@ -69,6 +64,18 @@ for _, run_id in ipairs(ids) do
   if wanted[run.state] and is_settled(run) then
     forget_run(run)
     gone = gone + 1
+  end
+end
+if #logs > 0 then
+  call('DEL', unpack(logs)) -- as many as are looked at, at the most
+end
+call_with('HDEL', P .. 'submit_keys', keys)
+for day, count in pairs(daily) do
+  call('HINCRBY', P .. 'daily', day, count)
+end
+for job_id in pairs(thinned) do
+  if look('EXISTS', P .. 'ended:' .. job_id) == 0 then
+    zrem(P .. 'jobs_with_history', job_id)
   end
 end
 return {gone, found[#found] or ask.after or false, #found == ask.limit and 1 or 0}

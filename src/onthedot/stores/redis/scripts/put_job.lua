@@ -1,9 +1,9 @@
 -- Create a job, or edit it: `JobsSlice.put_job`.
 --
 -- ARGV     job: definition and what follows from it (`stores/redis/jobs.py`); next_id and bucket for a new one;
---          schedule_ids; windows; expected, the revision that the caller has read
--- returns  change, job, planned, withdrawn; or "again" and the id that a new job would get
--- Uses: lines runs gates ends windows shown
+--          schedule_ids; windows; expected, the revision that the caller has read; rows: how many runs at the most
+-- returns  change, job, planned, withdrawn; the sweep that is left, or nothing; or "again" and the id that a new job would get
+-- Uses: lines runs gates ends windows shown sweeps
 
 local new = ask.job
 local name = new.namespace .. '\t' .. new.name
@@ -15,8 +15,9 @@ local function definition_of(job)
   return string.sub(kept, string.find(kept, '\n', 1, true) + 1)
 end
 
+check_settled(old, 'job:' .. (old_id or ''))
 if old and definition_of(old) == new.definition then
-  return {'unchanged', job_row(old), 0, 0}
+  return {'unchanged', job_row(old), 0, 0, false}
 end
 local found = old and old.revision or 0
 if ask.expected and ask.expected ~= found then
@@ -140,19 +141,11 @@ local function put_after()
 end
 put_after()
 
--- Its runs go on where and how it says now.
-local function reroute()
-  for _, run in ipairs(runs_of_job(job.id)) do
-    run.rank, run.route, run.level, run.queue = nil, route_of(job, run.target), job.level, job.queue
-    if run.state ~= 'running' and run.ready then
-      line_up(run)
-    end
-    keep('runs', run.id, run)
-  end
-end
+local left
 if old then
-  reroute()
-  stand_aside(runs_of_job(job.id))
+  local runs, last = page_of_job(job.id, nil, ask.rows)
+  reroute(job, runs)
+  left = last and begin_sweep(job, 'job:' .. job.id, {kind = 'edit', mark = last, counted = {0, 0}})
 end
 
 -- Which schedules hang on a time zone, in the order of job id and schedule id.
@@ -254,4 +247,4 @@ keep_schedules(job.id, states)
 note_zoned(old and old.zoned or {}, job.zoned)
 hint('schedules', now)
 hint('runs', now)
-return {old and 'changed' or 'created', job_row(job), planned, withdrawn}
+return {old and 'changed' or 'created', job_row(job), planned, withdrawn, left or false}

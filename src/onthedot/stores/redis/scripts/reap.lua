@@ -4,7 +4,11 @@
 -- returns  1 or 0 for each
 -- Uses: lines runs gates ends nodes
 
-local said = {}
+local said, ids = {}, {}
+for place, verdict in ipairs(ask.verdicts) do
+  ids[place] = verdict.run_id
+end
+fetch('runs', ids)
 for place, verdict in ipairs(ask.verdicts) do
   local run = find('runs', verdict.run_id)
   said[place] = 0

@@ -196,7 +196,14 @@ local function may_take(run)
   if run.expires and run.expires <= now then
     return false -- missed: `expire` will say so
   end
-  return not is_paused(run.queue) and tasks[job_of(run.job).task] or false
+  local job = job_of(run.job)
+  if job.state ~= 'active' then
+    return false -- a sweep is on its way to it
+  end
+  if job.sweep == 'edit' and (unranked(run.route) ~= route_of(job, run.target) or run.level ~= job.level) then
+    return false -- the same: it does not belong here any more
+  end
+  return not is_paused(run.queue) and tasks[job.task] or false
 end
 
 -- The earlier of what was found and when this run may be had.

@@ -1,10 +1,12 @@
 -- Let a paused job go on: `ControlSlice.resume`.
 --
--- ARGV     job_id, windows, expected, overdue, dry_run
--- returns  job, slots, skips, released; only the job if there was nothing to do
--- Uses: lines runs gates ends windows shown
+-- ARGV     job_id, windows, expected, overdue, dry_run; rows: how many held runs at the most
+-- returns  job, slots, skips, released; the sweep that is left, without writing where to count on, or nothing. Only
+--          the job if there was nothing to do
+-- Uses: lines runs gates ends windows shown sweeps
 
 local job = known_job(ask.job_id)
+check_settled(job, 'job:' .. job.id)
 local is_over = job.paused_until and job.paused_until <= now
 if job.state ~= 'paused' or (ask.overdue and not is_over) then
   return {job_row(job)}
@@ -23,7 +25,7 @@ for _, window in ipairs(ask.windows) do
   check_exceptions(state, window)
 end
 
-local slots, skips, held, settled = {}, {}, {}, {}
+local slots, skips, held, settled = {}, {}, 0, {}
 for place, window in ipairs(ask.windows) do
   settled[place] = settle(window, states[window.schedule_id].exceptions)
   for _, slot in ipairs(settled[place].slots) do
@@ -36,15 +38,13 @@ for place, window in ipairs(ask.windows) do
     skips[#skips + 1] = {skipped.first, skipped.last, skipped.count, skipped.reason}
   end
 end
-for _, run in ipairs(runs_of_job(job.id)) do
-  if run.state == 'scheduled' then
-    held[#held + 1] = run
-  end
+local runs, last = page_of_job(job.id, nil, ask.rows)
+for _, run in ipairs(runs) do
+  held = held + (run.state == 'scheduled' and 1 or 0)
 end
 job.state, job.pause_reason, job.paused_until = 'active', nil, nil
-local said = {job_row(job), slots, skips, #held}
 if ask.dry_run then
-  return said
+  return {job_row(job), slots, skips, held, last or false}
 end
 
 keep('jobs', job.id, job)
@@ -54,9 +54,8 @@ for place, window in ipairs(settled) do
   apply_window(job, states[window.schedule_id], settled[place])
 end
 keep_schedules(job.id, states)
-for _, run in ipairs(held) do
-  wait(run, run.due)
-end
+set_free(runs)
+local left = last and begin_sweep(job, 'job:' .. job.id, {kind = 'resume', mark = last, counted = {held, 0}})
 hint('schedules', now)
 hint('runs', now)
-return said
+return {job_row(job), slots, skips, held, left or false}

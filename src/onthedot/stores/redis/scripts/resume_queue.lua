@@ -1,11 +1,12 @@
 -- Let a queue go on: `QueuesSlice.resume_queue`.
 --
 -- ARGV     name
--- returns  the queue
--- Uses: lines nodes queues
+-- returns  the queue; nothing is left to do
+-- Uses: lines runs gates ends nodes queues sweeps
 
 local queue = queue_of(ask.name) or {}
+check_settled(queue, 'queue:' .. ask.name)
 queue.paused_at, queue.reason = nil, nil
 keep('queues', ask.name, queue)
 hint('runs', now)
-return queue_row(ask.name, queue)
+return {queue_row(ask.name, queue), false}

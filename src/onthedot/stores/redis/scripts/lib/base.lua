@@ -52,6 +52,12 @@ local function count_ended(state, change)
   counts[state] = (counts[state] or 0) + change
 end
 
+-- How many runs of a schedule are open: by job and trigger.
+local opened = {}
+local function count_open(field, change)
+  opened[field] = (opened[field] or 0) + change
+end
+
 local function starts_with(whole, start)
   return string.sub(whole, 1, #start) == start
 end
@@ -133,6 +139,16 @@ local function write_indexes()
     call_with('SADD', key, put)
   end
   sorted, plain, is_behind = {}, {}, false
+end
+
+-- Gates that somebody has left: if nobody waits there any more, `waited` forgets them (lib/gates.lua).
+local left_gates = {}
+local function forget_gates()
+  for key in pairs(left_gates) do
+    if call('EXISTS', P .. 'waiting:' .. key) == 0 then
+      call('HDEL', P .. 'waited', key)
+    end
+  end
 end
 
 local function look(...)
@@ -236,11 +252,17 @@ local function write_numbers()
   for state, change in pairs(counts) do
     call('HINCRBY', P .. 'counts', state, change)
   end
+  for field, change in pairs(opened) do
+    if change ~= 0 and call('HINCRBY', P .. 'open', field, change) == 0 then
+      call('HDEL', P .. 'open', field)
+    end
+  end
 end
 
 -- The end of every script: write what has changed, tell who listens, answer.
 local function answer(said)
   write_indexes()
+  forget_gates()
   write_records()
   write_numbers()
   local hints = {}

@@ -60,9 +60,7 @@ end
 local function unblock(run)
   local key = run.blocked.key
   zrem(P .. 'waiting:' .. key, member(run.id))
-  if look('EXISTS', P .. 'waiting:' .. key) == 0 then
-    call('HDEL', P .. 'waited', key)
-  end
+  left_gates[key] = true
   run.blocked = nil
   note_gates(run)
 end

@@ -33,21 +33,16 @@ local function runs_behind(members)
   return found
 end
 
--- By id: in the order in which they were made.
-local function runs_of_job(job_id)
-  local runs = runs_behind(look('ZRANGE', P .. 'job:' .. job_id, 0, -1))
-  table.sort(runs, function(one, other) return one.id < other.id end)
-  return runs
+-- Whether a run of this schedule is open.
+local function is_open(job_id, schedule_id)
+  local field = job_id .. '\tschedule:' .. schedule_id
+  return tonumber(call('HGET', P .. 'open', field) or 0) + (opened[field] or 0) > 0
 end
 
-local function runs_of(job_id, trigger)
-  local mine = {}
-  for _, run in ipairs(runs_of_job(job_id)) do
-    if run.trigger == trigger then
-      mine[#mine + 1] = run
-    end
+local function count_slot(run, change)
+  if is_slot(run.trigger) then
+    count_open(run.job .. '\t' .. run.trigger, change)
   end
-  return mine
 end
 
 -- A new run, or the one that has this key already, live or ended; and whether it is new.
@@ -71,6 +66,7 @@ local function insert(job, new, at)
   if is_planned(run.trigger) then
     zadd(P .. 'slots:' .. job.id .. ':' .. run.trigger, run.slot, member(run.id))
   end
+  count_slot(run, 1)
   set_due(run, new.due)
   keep('runs', run.id, run)
   if job.state ~= 'paused' then -- else held until the job is resumed, and not expiring
@@ -92,6 +88,7 @@ local function remove_live(run)
   zrem(P .. 'due', name)
   zrem(P .. 'job:' .. run.job, name)
   forget('runs', run.id)
+  count_slot(run, -1)
 end
 
 local function forget_key(run)

@@ -13,13 +13,8 @@ local function shown_job(job)
   if job.state ~= 'active' or not next(states) then
     return made
   end
-  for _, state in pairs(states) do
-    if state.next_at then
-      return made
-    end
-  end
-  for _, run in ipairs(runs_of_job(job.id)) do
-    if is_slot(run.trigger) and states[string.sub(run.trigger, #'schedule:' + 1)] then
+  for schedule_id, state in pairs(states) do
+    if state.next_at or is_open(job.id, schedule_id) then
       return made
     end
   end

@@ -184,9 +184,9 @@ local function edge_of(job_id, schedule_id)
 end
 
 local function withdraw_after(job_id, schedule_id, edge)
-  local count = 0
-  for _, run in ipairs(runs_of(job_id, 'schedule:' .. schedule_id)) do
-    if run.attempt == 0 and run.slot > edge then
+  local count, index = 0, P .. 'slots:' .. job_id .. ':schedule:' .. schedule_id
+  for _, run in ipairs(runs_behind(look('ZRANGEBYSCORE', index, '(' .. text(edge), '+inf'))) do
+    if run.attempt == 0 then
       withdraw(run)
       count = count + 1
     end
@@ -196,7 +196,7 @@ end
 
 -- The next slot of a fixed delay: after the open run's end, or after the last one's.
 local function await_end(job, schedule_id, state, delay, edge)
-  local open = #runs_of(job.id, 'schedule:' .. schedule_id) > 0
+  local open = is_open(job.id, schedule_id)
   local next_at = state.last_end and math.max(edge, state.last_end + delay) or edge
   state.watermark = math.min(state.watermark, edge)
   expect(job, schedule_id, state, not open and next_at or nil)

@@ -1,0 +1,260 @@
+"""However many runs a decision is about, no script keeps the server for more than some milliseconds.
+
+Judged by how many scripts there were, and by what the server notes of each (SLOWLOG). That is
+time on the wall, on a machine that may be busy with others, and all steps are alike: so a quarter of them is held to
+the bound, and the longest to ten times as much, where all in one script would be a hundred times as much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onthedot.clock import SECOND, Micros
+from onthedot.ids import SeededIds
+from onthedot.job import Call, Every, Job, JobRecord, JobState
+from onthedot.retention import Cut, Mark
+from onthedot.run import TERMINAL, Gate, GateAsk, Gone, NewRun, OnBusy, RunState, submit_trigger
+from onthedot.stores.base import Ask, Node, Window
+from onthedot.stores.redis import RedisStore
+from onthedot.stores.redis.sweeps import STEP
+from onthedot.verdict import OutcomeKind, Verdict
+from tests.servers.valkey import ValkeyServer
+
+MOST: Micros = 10_000  # of a script
+AT_ALL: Micros = 100_000  # with whatever the machine had to do besides
+FEW, MANY = 1_500, 100_000
+TTL = 100_000 * SECOND
+TASKS = frozenset({"call:work"})
+ALL = Cut(TERMINAL, Mark(2**53, 2**53))
+
+
+@dataclass
+class Watched:
+    """What one call has cost the server."""
+
+    answer: Any
+    calls: int
+    scripts: list[Micros]  # how long each took that took any time, the longest last
+
+    def check(self, runs: int) -> None:
+        """In as many steps as there must be, and none of them long."""
+        assert self.calls >= runs // STEP
+        usual, longest = self.scripts[len(self.scripts) // 4], self.scripts[-1]
+        assert usual <= MOST, f"{self.calls} calls, most {usual} µs, the longest {longest} µs"
+        assert longest <= AT_ALL, f"{self.calls} calls, most {usual} µs, the longest {longest} µs"
+
+
+async def watch(store: RedisStore, valkey: ValkeyServer, work: Callable[[], Awaitable[Any]]) -> Watched:
+    with valkey.client() as db:
+        db.config_set("slowlog-max-len", 100_000)
+        db.config_set("slowlog-log-slower-than", 200)
+        db.slowlog_reset()
+        before = store.calls
+        answer = await work()
+        db.config_set("slowlog-log-slower-than", 10_000)
+        found = db.slowlog_get(100_000)
+    scripts = sorted(one["duration"] for one in found if one["command"].upper().startswith(b"EVAL"))
+    return Watched(answer, store.calls - before, scripts or [0])
+
+
+def a_job(**options: Any) -> Job:
+    return Job(name="job", task=Call(handler="work"), **options)
+
+
+async def fill(store: RedisStore, record: JobRecord, count: int, *, due: Micros = 0) -> None:
+    ids = SeededIds(1)
+    for first in range(0, count, 500):
+        some = min(500, count - first)
+        await store.submit([NewRun(record.id, submit_trigger(ids.token()), due) for _ in range(some)])
+
+
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.timeout(240)])])
+async def test_a_job_with_many_waiting_runs(store: RedisStore, valkey: ValkeyServer, count: int):
+    """Paused, edited while paused, resumed, edited, deleted, forgotten: each in steps, and with the right answer."""
+    record = (await store.put_job(a_job())).record
+    await fill(store, record, count)
+    paused = await watch(store, valkey, lambda: store.pause(record.id, reason="test"))
+    paused.check(count)
+    assert (paused.answer.skipped, paused.answer.held) == (0, count)
+    assert (await store.resume(record.id, dry_run=True)).released == count
+    resumed = await watch(store, valkey, lambda: store.resume(record.id))
+    resumed.check(count)
+    assert resumed.answer.released == count
+    edited = await watch(store, valkey, lambda: store.put_job(a_job(queue="other")))
+    edited.check(count)
+    [queue] = [one for one in await store.list_queues() if one.waiting]
+    assert (queue.name, queue.waiting) == ("other", count)
+    deleted = await watch(store, valkey, lambda: store.delete_job(record.id))
+    deleted.check(count)
+    assert deleted.answer == count
+    assert await store.count_runs() == {RunState.CANCELLED: count}
+    pruned = await watch(store, valkey, lambda: prune_all(store))
+    pruned.check(count)
+    assert pruned.answer == count
+    assert await store.count_runs() == {}
+    longest = {name: one.scripts[-1] for name, one in locals().items() if isinstance(one, Watched)}
+    print(f"the longest script of each, in µs: {longest}")
+
+
+async def prune_all(store: RedisStore) -> int:
+    gone, after = 0, None
+    while True:
+        pruned = await store.prune_runs(ALL, after=after)
+        gone, after = gone + pruned.runs, pruned.passed
+        if not pruned.more:
+            return gone
+
+
+async def test_runs_that_ended_in_one_instant_are_pruned_in_steps(store: RedisStore):
+    """All have the same mark but for their ids: none is passed over, none read twice."""
+    record = (await store.put_job(a_job())).record
+    await fill(store, record, FEW)
+    await store.delete_job(record.id, now=5)
+    gone, after, calls = 0, None, 0
+    while True:
+        pruned = await store.prune_runs(ALL, after=after, limit=100)
+        gone, after, calls = gone + pruned.runs, pruned.passed, calls + 1
+        if not pruned.more:
+            break
+    assert (gone, calls) == (FEW, FEW // 100 + 1)
+
+
+async def test_a_dead_node_with_many_runs_is_reaped_in_steps(store: RedisStore, valkey: ValkeyServer):
+    record = (await store.put_job(a_job())).record
+    await fill(store, record, FEW)
+    await store.register(Node(id="node", incarnation="one"), ttl=TTL)
+    for number in range(FEW // 100):
+        await store.reserve(Ask("one", SeededIds(number).leases(100), 100, tasks=TASKS))
+    await store.leave("one")
+    orphans = await store.orphans(limit=FEW)
+    lost = Verdict(RunState.LOST, OutcomeKind.LOST)
+    reaped = await watch(store, valkey, lambda: store.reap([(lease, lost) for lease in orphans]))
+    reaped.check(FEW)
+    assert reaped.answer == [True] * FEW
+
+
+async def test_a_queue_with_many_runs_at_gates_is_paused_in_steps(store: RedisStore, valkey: ValkeyServer):
+    record = (await store.put_job(a_job())).record
+    now = await store.tell_time()
+    await fill(store, record, FEW, due=now + 100 * SECOND)
+    await store.register(Node(id="node", incarnation="one"), ttl=TTL)
+    asked = GateAsk((Gate("limit", 1),), OnBusy("wait"))
+    for number in range(FEW // 100):
+        ids = SeededIds(number).leases(100)
+        held = (await store.reserve(Ask("one", ids, 0, ahead=100, tasks=TASKS, horizon=TTL))).held
+        await store.arm(held, gates={lease.lease_id: asked for lease in held})
+    with valkey.client() as db:
+        assert db.scard("{onthedot}:at_gates") == FEW
+        paused = await watch(store, valkey, lambda: store.pause_queue("default", reason="test"))
+        paused.check(FEW // 2)
+        assert db.scard("{onthedot}:at_gates") == 1  # the one that runs
+
+
+async def test_a_queue_with_many_turns_is_shared_anew_in_steps(store: RedisStore, valkey: ValkeyServer):
+    record = (await store.put_job(a_job())).record
+    await store.share_queue("default", {})
+    await fill(store, record, FEW)
+    shared = await watch(store, valkey, lambda: store.share_queue("default", {"a": 2}))
+    shared.check(FEW)
+    ended = await watch(store, valkey, lambda: store.share_queue("default", None))
+    assert ended.calls == 1  # nobody has a turn by now
+    await store.register(Node(id="node", incarnation="one"), ttl=TTL)
+    got = await store.reserve(Ask("one", SeededIds(1).leases(FEW), FEW, tasks=TASKS))
+    assert len(got.armed) == FEW
+
+
+# ── between two steps ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Died(Exception):
+    """Of the process that was to go on."""
+
+
+async def decide_and_die(store: RedisStore, monkeypatch: pytest.MonkeyPatch, work: Awaitable[Any]) -> None:
+    """The decision is made, and nobody goes on with the sweep."""
+
+    async def die(*_: Any) -> list[int]:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "sweep", die)
+        with pytest.raises(Died):
+            await work
+
+
+async def reserve(store: RedisStore, count: int, *, queues: tuple[str, ...] = ("default",)) -> list[Any]:
+    ids = SeededIds(f"{queues} {count}").leases(count)
+    got = await store.reserve(Ask("one", ids, count, tasks=TASKS, queues=queues))
+    return got.armed + got.held
+
+
+async def test_what_is_paused_is_given_to_nobody_from_the_first_step_on(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+):
+    record = (await store.put_job(a_job())).record
+    await fill(store, record, 3 * STEP)
+    await store.register(Node(id="node", incarnation="one"), ttl=TTL)
+    ahead = Ask("one", SeededIds(2).leases(1), 0, ahead=1, tasks=TASKS, horizon=SECOND)
+    [held] = (await store.reserve(ahead, now=-1)).held
+    await decide_and_die(store, monkeypatch, store.pause(record.id, reason="test"))
+    assert await reserve(store, 10) == []
+    [answer] = await store.arm([held])
+    assert isinstance(answer, Gone)
+    assert await store.expire(limit=100) == []
+    [again] = await asyncio.gather(store.pause(record.id, reason="again"))  # the rest is done before
+    assert (again.record.pause_reason, again.held) == ("again", 0)
+    assert (await store.resume(record.id)).released == 3 * STEP
+
+
+async def test_an_edited_job_is_not_served_where_it_does_not_belong_any_more(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+):
+    record = (await store.put_job(a_job())).record
+    await fill(store, record, 3 * STEP)
+    await store.register(Node(id="node", incarnation="one"), ttl=TTL)
+    await decide_and_die(store, monkeypatch, store.put_job(a_job(queue="other")))
+    assert await reserve(store, 10) == []
+    assert len(await reserve(store, 10, queues=("other",))) == 10
+    assert (await store.put_job(a_job(queue="other"))).change == "unchanged"  # made again, it says when all is done
+    assert len(await reserve(store, 1_000, queues=("other",))) == 3 * STEP - 10
+
+
+async def test_upkeep_goes_on_with_the_sweep_of_who_has_died(store: RedisStore, monkeypatch: pytest.MonkeyPatch):
+    record = (await store.put_job(a_job())).record
+    await fill(store, record, 3 * STEP)
+    await decide_and_die(store, monkeypatch, store.delete_job(record.id))
+    assert (await store.count_runs())[RunState.SCHEDULED] == 2 * STEP
+    now = await store.tell_time()
+    await store.recount_gates(now=now)  # so soon it may still be alive
+    assert (await store.count_runs())[RunState.SCHEDULED] == 2 * STEP
+    await store.recount_gates(now=now + 3 * SECOND)
+    assert await store.count_runs() == {RunState.CANCELLED: 3 * STEP}
+
+
+async def test_two_who_go_on_with_one_sweep_count_every_run_once(stores: list[RedisStore]):
+    record = (await stores[0].put_job(a_job())).record
+    await fill(stores[0], record, 10 * STEP)
+    paused = asyncio.create_task(stores[0].pause(record.id, reason="test"))
+    others = [store.pause(record.id, reason="test") for store in stores[1:]]
+    first, *rest = [await paused, *await asyncio.gather(*others)]
+    counts = sorted(one.held for one in (first, *rest))
+    assert counts == [0, 0, 0, 10 * STEP]
+
+
+async def test_a_slot_of_a_job_with_many_runs_keeps_its_fate_through_an_edit(store: RedisStore):
+    """The slots ahead are planned anew in the first step, whatever waits behind."""
+    now = await store.tell_time()
+    every = Every(interval=timedelta(seconds=10), id="s")
+    window = Window("s", now, now, now + SECOND)
+    record = (await store.put_job(a_job(schedules=(every,)), [window])).record
+    await fill(store, record, 3 * STEP)
+    edited = await store.put_job(a_job(schedules=(every,), queue="other"), [window], expected=1)
+    assert (edited.change, edited.record.state) == ("changed", JobState.ACTIVE)
+    [state] = await store.schedules_of(record.id)
+    assert state.next_at == now + SECOND
