@@ -16,7 +16,21 @@ from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.scripts import names, script
 from tests.servers.valkey import ValkeyServer
 
-LIB = ("lines", "runs", "gates", "ends", "windows", "nodes", "rates", "taking", "passing", "shown", "queues", "sweeps")
+LIB = (
+    "lines",
+    "runs",
+    "gates",
+    "ends",
+    "windows",
+    "nodes",
+    "rates",
+    "taking",
+    "passing",
+    "shown",
+    "queues",
+    "sweeps",
+    "forgetting",
+)
 
 
 def read(name: str) -> str:

@@ -4,7 +4,7 @@
     scripts/     one Lua file per operation             tables       what all slices stand on: asking, definitions
     failures     the server's errors in our words       wakeup       hints from process to process
     persistence  what the server keeps when it dies     rows         what is asked and answered, as our values
-    sweeps       decisions about many runs, in steps
+    sweeps       decisions about many runs, in steps    capping      how many finished runs are kept
     jobs control plan runs checkpoints nodes queues upkeep history
 
 Every operation is one script, so each is atomic, and goes by the server's clock. What was acknowledged survives what
@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Self
 
 from onthedot.errors import OnTheDotError
+from onthedot.stores.redis.capping import take_history
 from onthedot.stores.redis.checkpoints import Checkpoints
 from onthedot.stores.redis.control import Control
 from onthedot.stores.redis.history import History
@@ -36,7 +37,9 @@ class RedisStore(Control, Plan, Checkpoints, Nodes, Upkeep, History):
         is too old, forgets keys to make room, or does not let the user in; `StoreUnavailable` for one that cannot be
         reached; either says what to do.
         """
+        url, most_finished = take_history(url)
         store = cls(read_url(url), read_only=read_only)
+        store.most_finished = most_finished
         try:
             await store.connect()
         except OnTheDotError:

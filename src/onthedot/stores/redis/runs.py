@@ -10,6 +10,7 @@ from onthedot.errors import KeyConflict, UnknownJob
 from onthedot.job import JobRecord
 from onthedot.run import ArmAnswer, Armed, Blocked, Busy, Delayed, GateAsk, Gone, Lease, NewRun, Skipped
 from onthedot.stores.base import Ask, Reserved
+from onthedot.stores.redis.capping import MOST_FINISHED
 from onthedot.stores.redis.failures import Refusal
 from onthedot.stores.redis.rows import check_move, gates_asked, lease_asked, read_lease, run_asked, verdict_asked
 from onthedot.stores.redis.sweeps import Sweeps
@@ -32,6 +33,7 @@ _ANSWERS: dict[str, Callable[..., ArmAnswer]] = {
 class Runs(Sweeps):
     """See `RunsSlice`."""
 
+    most_finished = MOST_FINISHED
     _shares: dict[int, str] | None = None
 
     def share_by(self, job_id: int) -> str:
@@ -121,7 +123,12 @@ class Runs(Sweeps):
         said: list[bool] = []
         for first in range(0, len(finishes), TOGETHER):  # row by row: a batch may be taken apart
             some = finishes[first : first + TOGETHER]
-            said += _each(await self.ask("finish", now=now, finishes=[verdict_asked(*_parts(one)) for one in some]))
+            said += _each(await self._finish(some, now))
+        return said
+
+    async def _finish(self, finishes: Sequence[Finish], now: Micros | None) -> list[int]:
+        asked = [verdict_asked(*_parts(finish)) for finish in finishes]
+        said: list[int] = await self.ask("finish", now=now, finishes=asked, most=self.most_finished)
         return said
 
 

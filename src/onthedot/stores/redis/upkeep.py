@@ -31,6 +31,7 @@ class Upkeep(Runs):
 
     async def recount_gates(self, *, now: Micros | None = None) -> int:
         await self.sweep_after_others(now)
+        await self.trim_history(now=now)
         freed: int = 0
         cursor = "0"
         while True:
@@ -57,6 +58,15 @@ class Upkeep(Runs):
             limit=min(limit, STEP),
         )
         return Pruned(runs, None if passed is None else Mark(*passed), more=bool(more))
+
+    async def trim_history(self, *, now: Micros | None = None) -> int:
+        """Forget the oldest finished runs beyond as many as are kept; how many went."""
+        count = 0
+        while True:
+            gone: int = await self.ask("trim_history", now=now, most=self.most_finished, rows=STEP)
+            count += gone
+            if gone < STEP:
+                return count
 
     async def find_crowded(self, keep: int, *, after: int = 0, limit: int = 100_000) -> Crowded:
         rows, passed = await self.look("find_crowded", keep=keep, after=after, limit=limit)

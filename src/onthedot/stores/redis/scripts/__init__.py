@@ -24,6 +24,7 @@ _ORDER = (
     "shown",
     "queues",
     "sweeps",
+    "forgetting",
 )
 """Of the files in `lib/`: each may use those before it."""
 

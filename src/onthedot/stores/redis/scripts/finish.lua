@@ -1,8 +1,8 @@
 -- Record verdicts: `RunsSlice.finish`.
 --
--- ARGV     finishes: run_id, lease, and the verdict (lib/ends.lua)
+-- ARGV     finishes: run_id, lease, and the verdict (lib/ends.lua); most: how many finished runs are kept
 -- returns  1 or 0 for each
--- Uses: lines runs gates ends
+-- Uses: lines runs gates ends forgetting
 
 local ids = {}
 for place, finish in ipairs(ask.finishes) do
@@ -32,4 +32,5 @@ for place, finish in ipairs(ask.finishes) do
     said[place] = was_recorded(finish) and 1 or 0
   end
 end
+trim_history(ask.most, 2 * #said)
 return said
