@@ -17,18 +17,23 @@ from pathlib import Path
 from bench import (
     drain,
     drain_postgres,
+    drain_redis,
     failover,
     gated,
     herd,
     history,
     history_postgres,
+    history_redis,
     imports,
     lateness,
+    memory_redis,
     schedules,
     schedules_postgres,
+    schedules_redis,
     sizing,
     submit,
     submitting_postgres,
+    submitting_redis,
 )
 from bench.results import BenchFailed, Result, exit_code, missed, table
 from bench.rounds import Plan
@@ -36,18 +41,19 @@ from bench.rounds import Plan
 Bench = Callable[[Plan], list[Result]]
 
 
-def _both(first: Bench, second: Bench) -> Bench:
-    return lambda plan: [*first(plan), *second(plan)]
+def _all(*benches: Bench) -> Bench:
+    return lambda plan: [line for bench in benches for line in bench(plan)]
 
 
 BENCHES: dict[str, Bench] = {
-    "drain": _both(drain.run, drain_postgres.run),
+    "drain": _all(drain.run, drain_postgres.run, drain_redis.run),
     "gated": gated.run,
     "lateness": lateness.run,
     "submit": submit.run,
-    "submitting": submitting_postgres.run,
-    "history": _both(history.run, history_postgres.run),
-    "schedules": _both(schedules.run, schedules_postgres.run),
+    "submitting": _all(submitting_postgres.run, submitting_redis.run),
+    "history": _all(history.run, history_postgres.run, history_redis.run),
+    "schedules": _all(schedules.run, schedules_postgres.run, schedules_redis.run),
+    "memory": memory_redis.run,
     "imports": imports.run,
     "herd": herd.run,
     "sizing": sizing.run,

@@ -14,14 +14,21 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from bench.results import BenchFailed
-from bench.server import Server
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 120.0
 
 _LONGEST_LINE = 1 << 24
+
+
+class Server(Protocol):
+    """Where the database is."""
+
+    def cpu_seconds(self) -> float:
+        """CPU time that it has used until now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One process of a crew that drains a PostgreSQL database: the whole scheduler, or a bare loop.
+"""One process of a crew that drains a database on PostgreSQL or Redis: the whole scheduler, or a bare loop.
 
 python -m bench.crew_node ours|bare <url> <seed> <number>
 """
@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-
-import asyncpg
+from collections.abc import Callable, Coroutine
 
 import onthedot as otd
-from bench import bare_postgres
-from bench.attending import Worker, attend
+from bench import bare_postgres, bare_redis
+from bench.attending import attend
 from bench.nodes import Counter, open_store
 
 
@@ -31,11 +30,11 @@ class Ours:
 
 
 class Bare:
-    """The loop of `bare_postgres`."""
+    """The loop of `bare_postgres` or `bare_redis`."""
 
-    def __init__(self, db: asyncpg.Connection, seed: int, name: str) -> None:
+    def __init__(self, loop: Callable[[list[int]], Coroutine[None, None, None]]) -> None:
         self.executed: list[int] = []
-        self._loop = bare_postgres.drain(db, self.executed, seed, name)
+        self._loop = loop(self.executed)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> asyncio.Task[None]:
@@ -49,10 +48,14 @@ class Bare:
 
 async def main(kind: str, url: str, seed: int, number: int) -> None:
     """Be one of the crew until told to stop."""
-    if kind == "bare":
+    name = f"bare-{number}"
+    if kind == "bare" and url.startswith("redis:"):
+        bare = await bare_redis.Bare.connect(url)
+        await attend(Bare(lambda executed: bare.drain(executed, seed + number, name)))
+        await bare.close()
+    elif kind == "bare":
         db = await bare_postgres.connect(url)
-        worker: Worker = Bare(db, seed + number, f"bare-{number}")
-        await attend(worker)
+        await attend(Bare(lambda executed: bare_postgres.drain(db, executed, seed + number, name)))
         await db.close()
     else:
         store = await open_store(url)

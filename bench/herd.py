@@ -31,7 +31,7 @@ SHORT_LEAD: Micros = 2 * SECOND  # for few runs
 
 
 def run(plan: Plan) -> list[Result]:
-    """Memory, SQLite and PostgreSQL."""
+    """Memory, SQLite, PostgreSQL and Redis."""
     return [_on(plan, store) for store in STORES]
 
 

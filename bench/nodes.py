@@ -17,12 +17,13 @@ from onthedot.run import NewRun, RunState, submit_trigger
 from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.redis import RedisStore
 from onthedot.stores.sqlite import SqliteStore
 
 T = TypeVar("T")
 
 Where = Path | str | None
-"""Where a store is: a SQLite file, the URL of a PostgreSQL database, or nowhere but in memory."""
+"""Where a store is: a SQLite file, the URL of a database on PostgreSQL or Redis, or nowhere but in memory."""
 
 JOB = "noop"
 PATIENCE = 120.0  # seconds until a bench must have done its work; a thousand times what it needs at size 1 %
@@ -39,9 +40,9 @@ def wall() -> Micros:
 
 
 async def open_store(where: Where) -> Store:
-    """The SQLite file, the PostgreSQL database at a URL, or a new store in memory."""
+    """The SQLite file, what is on PostgreSQL or Redis at a URL, or a new store in memory."""
     if isinstance(where, str):
-        return await PostgresStore.open(where)
+        return await (RedisStore if where.startswith("redis:") else PostgresStore).open(where)
     return MemoryStore() if where is None else await SqliteStore.open(where)
 
 

@@ -1,15 +1,15 @@
-"""Where the stores of a bench are: nowhere, in files of its folder, or on a PostgreSQL that runs meanwhile."""
+"""Where the stores of a bench are: nowhere, in files of its folder, or on a server that runs meanwhile."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from bench import server
+from bench import server, valkey
 from bench.nodes import Where
 from bench.rounds import Plan
 
-STORES = ("memory", "sqlite", "postgres")
+STORES = ("memory", "sqlite", "postgres", "redis")
 
 
 @contextmanager
@@ -19,6 +19,9 @@ def places(plan: Plan, store: str) -> Iterator[Callable[[str], Where]]:
         yield lambda name: None  # noqa: ARG005 - what is in memory has no name
     elif store == "sqlite":
         yield lambda name: plan.folder / f"{name}.db"
+    elif store == "redis":
+        with valkey.running() as redis:
+            yield lambda name: redis.create()  # noqa: ARG005 - a database has a number
     else:
         with server.running() as postgres:
             yield lambda name: postgres.create()  # noqa: ARG005 - a database has one of its own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,8 +29,13 @@ class Server:
             return 0.0
         main = self._server.pid
         children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
-        ticks = sum(_ticks(int(pid), ended=False) for pid in children) + _ticks(main, ended=True)
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return ticks_of([int(pid) for pid in children]) + ticks_of([main], ended=True)
+
+
+def ticks_of(pids: Sequence[int], *, ended: bool = False) -> float:
+    """CPU seconds of processes until now; with `ended` also of their children that are no more; 0 where the system does
+    not tell."""
+    return sum(_ticks(pid, ended=ended) for pid in pids) / os.sysconf("SC_CLK_TCK")
 
 
 def _ticks(pid: int, *, ended: bool) -> int:

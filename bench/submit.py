@@ -37,7 +37,7 @@ class Round:
 
 
 def run(plan: Plan) -> list[Result]:
-    """Memory, SQLite and PostgreSQL."""
+    """Memory, SQLite, PostgreSQL and Redis."""
     return [_on(plan, store) for store in STORES]
 
 

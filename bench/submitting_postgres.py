@@ -36,27 +36,28 @@ def _on(plan: Plan, postgres: server.Server, size: int) -> Result:
     pairs = alternate(
         plan,
         lambda number: asyncio.run(_bare(postgres.create(), count, size, plan.seed + number)),
-        lambda number: asyncio.run(_ours(postgres.create(), count, size, plan.seed + number)),
+        lambda number: asyncio.run(submit_all(postgres.create(), count, size, plan.seed + number)),
     )
     return ratio(f"submitting postgres, {size} at a time", pairs, unit="runs/s")
 
 
-async def _ours(url: str, count: int, size: int, seed: int) -> float:
+async def submit_all(url: str, count: int, size: int, seed: int) -> float:
+    """Through the store, so many at a time: runs a second."""
     store = await open_store(url)
-    job_id = await _job(store)
+    job_id = await put_job(store)
     ids = SeededIds(seed)
     began = time.perf_counter()
     for start in range(0, count, size):
         most = min(size, count - start)
         await store.submit([NewRun(job_id, submit_trigger(ids.token()), wall()) for _ in range(most)])
     seconds = time.perf_counter() - began
-    await _check(store, count)
+    await check(store, count)
     return count / seconds
 
 
 async def _bare(url: str, count: int, size: int, seed: int) -> float:
     store = await open_store(url)
-    job_id = await _job(store)
+    job_id = await put_job(store)
     ids = SeededIds(seed)
     db = await bare_postgres.connect(url)
     began = time.perf_counter()
@@ -64,7 +65,7 @@ async def _bare(url: str, count: int, size: int, seed: int) -> float:
         await _insert(db, job_id, [submit_trigger(ids.token()) for _ in range(min(size, count - start))])
     seconds = time.perf_counter() - began
     await db.close()
-    await _check(store, count)
+    await check(store, count)
     return count / seconds
 
 
@@ -80,11 +81,13 @@ async def _insert(db: asyncpg.Connection[asyncpg.Record], job_id: int, triggers:
         )  # fmt: skip
 
 
-async def _job(store: Store) -> int:
+async def put_job(store: Store) -> int:
+    """A job to submit runs of: its id."""
     return (await store.put_job(Job(name=JOB, task=Call(handler=JOB)))).record.id
 
 
-async def _check(store: Store, count: int) -> None:
+async def check(store: Store, count: int) -> None:
+    """They are all there."""
     found = await store.count_runs()
     if found != {RunState.SCHEDULED: count}:
         raise BenchFailed(f"submitting: expected {count} scheduled runs in the store, found {found}")

@@ -10,21 +10,27 @@ from pathlib import Path
 
 import pytest
 
-from bench import bare, bare_postgres, drain, drain_postgres
+from bench import bare, bare_postgres, bare_redis, drain, drain_postgres, drain_redis
 from bench.__main__ import BENCHES, main
 from bench.nodes import check_executions, check_history, fill, open_store
 from bench.results import BenchFailed
+from onthedot.stores.redis import RedisStore
+from tests.servers.valkey import ValkeyServer
 
 ROOT = Path(__file__).parents[2]
 
-STORES = ("memory", "sqlite", "postgres")
+STORES = ("memory", "sqlite", "postgres", "redis")
 LINES = {
-    "drain": ["drain memory", "drain sqlite", "drain postgres, 1 process", "drain postgres, 2 processes"],
+    "drain": [
+        "drain memory",
+        "drain sqlite",
+        *(f"drain {store}, {count}" for store in ("postgres", "redis") for count in ("1 process", "2 processes")),
+    ],
     "gated": [f"gated {store} {kind}" for store in ("memory", "sqlite") for kind in ("overlap", "limit", "one key")],
     "lateness": [f"lateness {store} {share}" for store in STORES for share in ("p50", "p99")],
     "submit": [f"submit {store}" for store in STORES],
-    "submitting": ["submitting postgres, 1 at a time", "submitting postgres, 500 at a time"],
-    "history": ["history sqlite drain", "history postgres drain"],
+    "submitting": [f"submitting {store}, {size} at a time" for store in ("postgres", "redis") for size in (1, 500)],
+    "history": ["history sqlite drain", "history postgres drain", "history redis drain"],
     "schedules": [
         "schedules sqlite RSS",
         "schedules sqlite idle CPU",
@@ -32,7 +38,11 @@ LINES = {
         "schedules postgres RSS",
         "schedules postgres idle CPU",
         "schedules postgres CPU in itself",
+        "schedules redis RSS",
+        "schedules redis idle CPU",
+        "schedules redis CPU in itself",
     ],
+    "memory": ["memory redis, waiting", "memory redis, finished"],
     "imports": ["import onthedot", "onthedot.Job, every", "onthedot.Scheduler", "onthedot --help"],
     "herd": [f"herd {store} last start" for store in STORES],
     "sizing": ["sizing sqlite p99", "sizing sqlite RSS", "sizing sqlite CPU", "sizing RSS by jobs"],
@@ -99,6 +109,31 @@ async def test_the_bare_loop_on_postgres_leaves_what_ours_leaves(postgres_url):
         db = await bare_postgres.connect(url)
         left.append([[tuple(row) for row in await db.fetch(statement)] for statement in LEFT])
         await db.close()
+    assert left[0] == left[1]
+
+
+async def test_the_bare_loop_on_redis_leaves_what_ours_leaves(valkey: ValkeyServer):
+    left = []
+    for prefix in ("bare", "ours"):
+        url = f"{valkey.url()}?prefix={prefix}"
+        run_ids = await drain_redis.filled(url, 700, 1)
+        if prefix == "bare":
+            loop = await bare_redis.Bare.connect(url)
+            executed: list[int] = []
+            await loop.drain(executed, 1, "bare")
+            await loop.close()
+            check_executions("bare", run_ids, executed)
+        else:
+            await drain.drain_file("ours", url, run_ids)
+        store = await RedisStore.open(url)
+        runs = sorted(await store.list_runs(limit=1_000), key=lambda run: run.id)
+        attempts = [(await store.list_attempts(run.id))[0] for run in runs[::50]]
+        await store.close()
+        left.append(
+            [(run.id, run.state, run.attempts, run.failures, run.queue, bool(run.started_at)) for run in runs]
+            + [(one.run_id, one.attempt, one.outcome, one.fence > 0, one.armed_at > 0) for one in attempts]
+        )
+    assert len(left[0]) > 700
     assert left[0] == left[1]
 
 

@@ -1,0 +1,54 @@
+"""Submitting, on Redis: how many runs a second one caller can ask for, one by one and 500 at a time.
+
+Beside a bare loop that sends as many to the driver's own script. There is no budget yet: the figures are printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from bench import valkey
+from bench.bare import BATCH
+from bench.bare_redis import Bare
+from bench.nodes import open_store, wall
+from bench.results import Result, ratio
+from bench.rounds import Plan, alternate
+from bench.submitting_postgres import check, put_job, submit_all
+from onthedot.ids import SeededIds
+from onthedot.run import submit_trigger
+
+RUNS = {1: 2_000, BATCH: 20_000}  # by how many at a time
+
+
+def run(plan: Plan) -> list[Result]:
+    """One by one, and in bulk."""
+    with valkey.running() as server:
+        return [_on(plan, server, size) for size in RUNS]
+
+
+def _on(plan: Plan, server: valkey.Server, size: int) -> Result:
+    count = plan.count(RUNS[size])
+    pairs = alternate(
+        plan,
+        lambda number: asyncio.run(_bare(server.create(), count, size, plan.seed + number)),
+        lambda number: asyncio.run(submit_all(server.create(), count, size, plan.seed + number)),
+    )
+    return ratio(f"submitting redis, {size} at a time", pairs, unit="runs/s")
+
+
+async def _bare(url: str, count: int, size: int, seed: int) -> float:
+    store = await open_store(url)
+    job_id = await put_job(store)
+    ids = SeededIds(seed)
+    bare = await Bare.connect(url)
+    began = time.perf_counter()
+    for start in range(0, count, size):
+        now, most = wall(), min(size, count - start)
+        triggers = [submit_trigger(ids.token()) for _ in range(most)]
+        runs = [{"job_id": job_id, "trigger": trigger, "slot": now, "due": now} for trigger in triggers]
+        await bare.ask("submit", runs=runs)
+    seconds = time.perf_counter() - began
+    await bare.close()
+    await check(store, count)
+    return count / seconds
