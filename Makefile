@@ -43,7 +43,7 @@ bench: $(VENV)/.dev ## measure against the budgets
 bench-large: $(VENV)/.dev ## the same over ten million finished runs, on PostgreSQL: takes a while, and 7 GB
 	$(BIN)/python -m bench --only history --large $(ARGS)
 
-bench-peers: $(VENV)/.dev $(PEERS_VENV)/.peers ## measure beside PgQueuer, on one PostgreSQL, in one run
+bench-peers: $(VENV)/.dev $(PEERS_VENV)/.peers ## measure beside PgQueuer on PostgreSQL and dramatiq on Valkey, each in one run
 	$(BIN)/python -m bench.peers --python $(PEERS_VENV)/bin/python $(ARGS)
 
 servers: $(VENV)/.dev ## install the servers for tests that come from Debian, if root allows it

@@ -1,4 +1,5 @@
-"""`python -m bench.peers`: our drain beside that of PgQueuer, on one PostgreSQL, in alternating rounds of one run.
+"""`python -m bench.peers`: our drain beside that of the fastest peer on that store, in alternating rounds of one run:
+PgQueuer on PostgreSQL, dramatiq on Redis (`bench.peers_redis`).
 
 Both sides have their tables in databases of their own on the same server, a full queue of no-op jobs, and one and two
 worker processes; every handler notes what it was called for. Ours keeps a lease, a fence, an attempt and a row of
@@ -9,16 +10,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
-from bench import crew, drain_postgres, server
-from bench.crew import ROOT, Done
+from bench import crew, drain_postgres, peers_redis, server
+from bench.asking import ask
+from bench.crew import Done
 from bench.nodes import check_executions
 from bench.results import BenchFailed, Result, exit_code, missed, ratio, table
 from bench.rounds import Plan, alternate
@@ -36,11 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     results: list[Result] = []
     failures: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="onthedot-bench-", dir=asked.dir) as folder, server.running() as postgres:
+    with tempfile.TemporaryDirectory(prefix="onthedot-bench-", dir=asked.dir) as folder:
         plan = Plan(folder=Path(folder), size=asked.size, rounds=asked.rounds, seed=asked.seed)
-        for processes in (1, 2):
+        for peer, processes in product(asked.only, (1, 2)):
             try:
-                results.append(beside(plan, postgres, python, processes))
+                results.append(PEERS[peer](plan, python, processes))
             except BenchFailed as failure:
                 failures.append(str(failure))
     print(table(results))
@@ -49,13 +50,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return exit_code(results, failures, size=plan.size)
 
 
+def run(plan: Plan, python: str, processes: int) -> Result:
+    """PgQueuer, on a server of its own."""
+    with server.running() as postgres:
+        return beside(plan, postgres, python, processes)
+
+
+PEERS = {"pgqueuer": run, "dramatiq": peers_redis.run}
+
+
 def beside(plan: Plan, postgres: server.Server, python: str, processes: int) -> Result:
     """Ours as a multiple of the peer's rate."""
     what = drain_postgres.name_of(processes)
     count = plan.count(drain_postgres.RUNS) * processes
     full, full_peer = postgres.create(), postgres.create()
     run_ids = asyncio.run(drain_postgres.filled(full, count, plan.seed))
-    job_ids = ask(python, "fill", full_peer, count)
+    job_ids = ask(python, NODE, "fill", full_peer, count)
     pairs = alternate(
         plan,
         lambda _: drain_peer(f"{what}, PgQueuer", postgres, python, full_peer, job_ids, processes),
@@ -72,25 +82,16 @@ def drain_peer(what: str, postgres: server.Server, python: str, full: str, job_i
     url = postgres.create(full)
     done = crew.drain(what, postgres, [python, "-m", NODE, "work", url], processes, len(job_ids))
     check_executions(what, job_ids, done.executed)
-    succeeded, left = ask(python, "count", url, 0)
+    succeeded, left = ask(python, NODE, "count", url, 0)
     if (succeeded, left) != (len(job_ids), 0):
         raise BenchFailed(f"{what}: expected {len(job_ids)} in its log, found {succeeded}, and {left} left")
     postgres.drop(url)
     return done
 
 
-def ask(python: str, verb: str, url: str, number: int) -> list[int]:
-    """What `bench.pgqueuer_node` prints."""
-    command = [python, "-m", NODE, verb, url, str(number)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=crew.PATIENCE, check=False)
-    if done.returncode:
-        raise BenchFailed(f"PgQueuer, {verb}: ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-    numbers: list[int] = json.loads(done.stdout)
-    return numbers
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.peers", description="Measure onthedot beside PgQueuer.")
+    parser = argparse.ArgumentParser(prog="python -m bench.peers", description="Measure onthedot beside others.")
+    parser.add_argument("--only", nargs="+", choices=list(PEERS), default=list(PEERS), help="beside these")
     parser.add_argument("--python", default=".venv-peers/bin/python", help="of the environment that has the peers")
     parser.add_argument("--size", type=float, default=1.0, help="scales counts; floors count at 1")
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds of which the median is taken")

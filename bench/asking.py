@@ -1,0 +1,19 @@
+"""Asking a module of a peer's side, in the peers' environment: one verb, one answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+from bench.crew import PATIENCE, ROOT
+from bench.results import BenchFailed
+
+
+def ask(python: str, node: str, verb: str, url: str, number: int) -> list[int]:
+    """What it prints: numbers, as JSON."""
+    command = [python, "-m", node, verb, url, str(number)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    if done.returncode:
+        raise BenchFailed(f"{node}, {verb}: ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+    numbers: list[int] = json.loads(done.stdout)
+    return numbers
