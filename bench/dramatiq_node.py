@@ -14,7 +14,7 @@ import json
 import os
 import sys
 
-os.environ["dramatiq_queue_prefetch"] = "500"  # read when it is imported
+os.environ["dramatiq_queue_prefetch"] = "500"  # noqa: SIM112 - its own name; read when it is imported
 
 import dramatiq  # type: ignore[import-not-found,unused-ignore]
 from dramatiq.brokers.redis import RedisBroker  # type: ignore[import-not-found,unused-ignore]
