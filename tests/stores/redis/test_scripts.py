@@ -64,6 +64,33 @@ def test_no_number_that_may_be_an_instant_becomes_text_by_accident(name: str):
             assert not re.search(instants + "$", joined), line
 
 
+def test_nothing_that_a_run_can_have_is_left_out_when_it_is_packed():
+    """What is not among the values in a fixed order is packed only if `is_rare_…` names it."""
+    base = read("lib/base")
+    values = {
+        name: set(text.split()) for name, text in re.findall(r"local (\w+) = set_of_names\(\[\[(.*?)\]\]\)", base, re.S)
+    }
+    rare = {
+        name: set(re.findall(r"one\.(\w+)", text))
+        for name, text in re.findall(r"function is_rare_(\w+)\(one\)(.*?)\nend", base, re.S)
+    }
+    everything = "\n".join(read(name) for name in [*names(), *(f"lib/{part}" for part in LIB)])
+    written = set(re.findall(r"\b(?:run|heir|holder)\.(\w+)(?:, [\w.]+)* = ", everything))
+    written |= {
+        name
+        for line in re.findall(r"^ *((?:run\.\w+, )+run\.\w+) = ", everything, re.M)
+        for name in re.findall(r"run\.(\w+)", line)
+    }
+    assert len(written) > 20
+    assert written <= values["RUN"] | rare["run"]
+    [over] = re.findall(r"local over = \{(.*?)\}", everything, re.S)
+    ended = set(re.findall(r"(\w+) = ", over)) | set(re.findall(r"\bover\.(\w+)(?=[^\n]* = last)", everything))
+    assert {"error", "result", "tries"} < ended
+    assert ended <= values["OVER"] | rare["over"]
+    assert not values["RUN"] & rare["run"]
+    assert not values["OVER"] & rare["over"]
+
+
 async def test_a_reserve_among_many_runs_takes_milliseconds(store: RedisStore, valkey: ValkeyServer):
     record = (await store.put_job(Job(name="job", task=Call(handler="work")))).record
     ids, now = SeededIds(1), await store.tell_time()

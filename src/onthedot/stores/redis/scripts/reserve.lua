@@ -98,12 +98,14 @@ end
 local PAGE = math.max(16, math.min(#ask.lease_ids + 1, 501)) -- one more: what is left tells when to look again
 local AT_ONCE = 32 -- of a page, so many runs are read together: of several lines each may give only a few
 
--- Read on, behind those that were seen: of these only the passed over are still there.
+-- Read on, behind those that were seen: of these only the passed over are still there. A page is two lists and a third
+-- one of the runs, as far as they have been read.
 local function next_page(line)
   local from, stayed = '-inf', 0
   if line.last then
     from = line.last
-    for _, run in ipairs(line.at_last) do
+    for place = 1, line.count do
+      local run = line.at_last[place]
       local score = run.rank or run.ready
       if run.line == line.key and score == line.last then
         stayed = stayed + 1
@@ -111,55 +113,57 @@ local function next_page(line)
     end
   end
   local found = look('ZRANGEBYSCORE', P .. line.key, from, '+inf', 'WITHSCORES', 'LIMIT', stayed, PAGE)
-  line.page, line.place = {}, 1
+  local ids, scores = {}, {}
   for place = 1, #found, 2 do
-    line.page[#line.page + 1] = {id = tonumber(found[place]), score = tonumber(found[place + 1])}
+    ids[#ids + 1], scores[#scores + 1] = tonumber(found[place]), tonumber(found[place + 1])
   end
+  line.ids, line.scores, line.runs, line.place = ids, scores, {}, 1
 end
 
 local function read_runs(line)
   local ids = {}
-  for place = line.place, math.min(line.place + AT_ONCE - 1, #line.page) do
-    ids[#ids + 1] = line.page[place].id
+  for place = line.place, math.min(line.place + AT_ONCE - 1, #line.ids) do
+    ids[#ids + 1] = line.ids[place]
   end
   fetch('runs', ids)
-  for place = line.place, line.place + #ids - 1 do
-    line.page[place].run = find('runs', line.page[place].id)
+  for place = 1, #ids do
+    line.runs[line.place + place - 1] = find('runs', ids[place])
   end
 end
 
 -- The first run of a line that was not looked at yet. In a fair line, the first that nobody has reserved.
 local function head_of(line)
   while true do
-    if not line.page or (line.page[line.place] == nil and #line.page == PAGE) then
+    if not line.ids or (line.place > #line.ids and #line.ids == PAGE) then
       next_page(line)
     end
-    local entry = line.page[line.place]
-    if not entry then
+    local place = line.place
+    if place > #line.ids then
       return nil
     end
-    if not entry.run then
+    if not line.runs[place] then
       read_runs(line)
     end
-    local run = entry.run
+    local run = line.runs[place]
     if not line.seen[run.id] and run.line == line.key and not (line.ranked and run.ready > now) then
-      return entry
+      return run
     end
-    line.place = line.place + 1
-    if entry.score ~= line.last then
-      line.last, line.at_last = entry.score, {}
+    line.place = place + 1
+    if line.scores[place] ~= line.last then
+      line.last, line.count = line.scores[place], 0
     end
-    line.at_last[#line.at_last + 1] = run
+    line.count = line.count + 1
+    line.at_last[line.count] = run
   end
 end
 
 -- The head of a line, and its place among those of the others; both are kept until the head is taken.
 local function look_at_head(line)
-  local entry = head_of(line)
-  line.head = entry and entry.run
-  if entry then
-    line.is_due = line.ranked or entry.run.ready <= now
-    line.order = line.is_due and entry.run.ready - BONUS[entry.run.level] or entry.run.ready
+  local run = head_of(line)
+  line.head = run
+  if run then
+    line.is_due = line.ranked or run.ready <= now
+    line.order = line.is_due and run.ready - BONUS[run.level] or run.ready
   end
   line.is_known = true
 end
@@ -255,7 +259,7 @@ for _, line in ipairs(fair_lines()) do
   lines[#lines + 1] = line
 end
 for _, line in ipairs(lines) do
-  line.seen = {}
+  line.seen, line.at_last, line.count = {}, {}, 0
 end
 
 local passed, looked = 0, 0

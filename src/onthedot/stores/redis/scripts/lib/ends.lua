@@ -58,6 +58,7 @@ local function reopen(job, run, ended)
   hint('schedules', ended + state.delay)
 end
 
+local with_history = {}
 -- Move a run to history: the one way into a terminal state. Its key stays taken, its gates open.
 -- last: armed, started, error and result of the attempt that ended it, if one did
 local function end_run(run, state, ended, last)
@@ -78,9 +79,13 @@ local function end_run(run, state, ended, last)
     over.started, over.error, over.result = last.started, last.error, last.result
   end
   keep('history', run.id, over)
-  zadd(P .. 'ended', ended, member(run.id))
-  zadd(P .. 'ended:' .. run.job, ended, member(run.id))
-  zadd(P .. 'jobs_with_history', run.job, run.job)
+  local name = member(run.id)
+  zadd(ENDED, ended, name)
+  zadd(ended_of(run.job), ended, name)
+  if not with_history[run.job] then
+    with_history[run.job] = true
+    zadd(P .. 'jobs_with_history', run.job, run.job)
+  end
   count_ended(state, 1)
   hint('ends', ended)
   reopen(job, run, ended)

@@ -23,9 +23,19 @@ local function is_paused(name)
   return queue ~= nil and queue.paused_at ~= nil
 end
 
+local line_names = {}
+local function key_of_line(name)
+  local made = line_names[name]
+  if not made then
+    made = P .. name
+    line_names[name] = made
+  end
+  return made
+end
+
 local function step_out(run)
   if run.line then
-    zrem(P .. run.line, member(run.id))
+    zrem(key_of_line(run.line), member(run.id))
     run.line = nil
   end
 end
@@ -41,7 +51,7 @@ local function line_up(run)
   if run.line ~= name then
     step_out(run)
   end
-  zadd(P .. name, score, member(run.id))
+  zadd(key_of_line(name), score, member(run.id))
   run.line = name
   if not lined[name] then
     lined[name] = true
@@ -92,26 +102,59 @@ local function give_rank(run)
   run.rank, run.route = start, '~' .. run.route
 end
 
+local DUE, ENDED, EXPIRING = P .. 'due', P .. 'ended', P .. 'expiring'
+
+-- The indexes of a job's live and finished runs.
+local live_names, ended_names = {}, {}
+local function live_of(job_id)
+  local made = live_names[job_id]
+  if not made then
+    made = P .. 'job:' .. job_id
+    live_names[job_id] = made
+  end
+  return made
+end
+
+local function ended_of(job_id)
+  local made = ended_names[job_id]
+  if not made then
+    made = P .. 'ended:' .. job_id
+    ended_names[job_id] = made
+  end
+  return made
+end
+
 -- Its due instant is where lists of runs, of all and of its job, have it.
 local function set_due(run, due)
   run.due = due
-  zadd(P .. 'due', due, member(run.id))
-  zadd(P .. 'job:' .. run.job, due, member(run.id))
+  local name = member(run.id)
+  zadd(DUE, due, name)
+  zadd(live_of(run.job), due, name)
 end
 
 local function set_expiry(run, expires)
   if run.expires and not expires then
-    zrem(P .. 'expiring', member(run.id))
+    zrem(EXPIRING, member(run.id))
   elseif expires then
-    zadd(P .. 'expiring', expires, member(run.id))
+    zadd(EXPIRING, expires, member(run.id))
   end
   run.expires = expires
+end
+
+local held_names = {}
+local function held_by(incarnation)
+  local made = held_names[incarnation]
+  if not made then
+    made = P .. 'held:' .. incarnation
+    held_names[incarnation] = made
+  end
+  return made
 end
 
 -- Whoever had it, has it no more.
 local function drop_lease(run)
   if run.inc then
-    srem(P .. 'held:' .. run.inc, run.id)
+    srem(held_by(run.inc), run.id)
   end
   run.lease, run.inc, run.reserved, run.armed, run.fence, run.revision = nil, nil, nil, nil, nil, nil
   keep('runs', run.id, run)

@@ -82,11 +82,13 @@ end
 -- Take a run out of everything that is about live ones.
 local function remove_live(run)
   step_out(run)
-  drop_lease(run)
+  if run.inc then
+    srem(held_by(run.inc), run.id)
+  end
   set_expiry(run, nil)
   local name = member(run.id)
-  zrem(P .. 'due', name)
-  zrem(P .. 'job:' .. run.job, name)
+  zrem(DUE, name)
+  zrem(live_of(run.job), name)
   forget('runs', run.id)
   count_slot(run, -1)
 end

@@ -17,7 +17,7 @@ end
 
 local function lease(run, lease_id, incarnation)
   if run.inc then
-    srem(P .. 'held:' .. run.inc, run.id)
+    srem(held_by(run.inc), run.id)
   end
   run.delayed_under = nil
   if run.rank then
@@ -28,6 +28,6 @@ local function lease(run, lease_id, incarnation)
   end
   run.lease, run.inc, run.reserved, run.armed, run.fence = lease_id, incarnation, now, nil, nil
   run.revision = job_of(run.job).revision
-  sadd(P .. 'held:' .. incarnation, run.id)
+  sadd(held_by(incarnation), run.id)
   keep('runs', run.id, run)
 end
