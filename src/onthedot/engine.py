@@ -20,7 +20,7 @@ from onthedot.cluster.offset import StoreClock
 from onthedot.cluster.probing import Probing
 from onthedot.cluster.timekeeping import Timekeeping
 from onthedot.errors import StoreUnavailable
-from onthedot.events import DrainBegun, Events, JobPut, NodeLeft, StoreTrouble
+from onthedot.events import DrainBegun, Events, JobPut, NodeLeft, StoreLost, StoreTrouble
 from onthedot.ids import Ids
 from onthedot.job import Job, JobRecord
 from onthedot.loop import Driver, Loop, Service
@@ -30,7 +30,7 @@ from onthedot.plan.controls import put_job
 from onthedot.plan.planner import Planner
 from onthedot.plan.resumer import Resumer
 from onthedot.settings import Settings
-from onthedot.stores.base import Hint, PutJob, Store
+from onthedot.stores.base import Hint, Loss, PutJob, Store
 from onthedot.tasks.registry import Registry
 from onthedot.upkeep.expiry import Expiry
 from onthedot.upkeep.gates import GateRecount
@@ -75,6 +75,7 @@ class Engine:
         self._worker = Worker(store, self._membership, self._finisher, registry, settings, events, clock, ids)
         self._loop = Loop(clock, ids, self._tell_trouble)
         self._idle = asyncio.Event()
+        self._home: asyncio.AbstractEventLoop | None = None
         self._courtesy: GiveWay | None = None
         self._runners: dict[str, Runner] = {}
         self._hooking: Hooking | None = None
@@ -127,10 +128,16 @@ class Engine:
                 drivers["leadership"].wake()
 
         self.store.hints.listen(heed)
+        self.store.hints.listen_for_loss(self._tell_loss)
         return drivers
 
     def _tell_trouble(self, service: str, error: Exception, again_in: int) -> None:
         self.events.emit(StoreTrouble(service, str(error), again_in))
+
+    def _tell_loss(self, loss: Loss) -> None:
+        """Whoever noticed it, on whatever thread: events are told on the engine's."""
+        if self._home is not None and not self._home.is_closed():
+            self._home.call_soon_threadsafe(self.events.emit, StoreLost(*loss))
 
     @property
     def node_id(self) -> str:
@@ -141,6 +148,7 @@ class Engine:
 
     async def start(self, jobs: Sequence[Job], application_loop: asyncio.AbstractEventLoop) -> None:
         """Join, store the program's jobs, and begin to tick. Handlers run on the application's loop."""
+        self._home = asyncio.get_running_loop()
         self._attach_runners(application_loop)
         self._worker.queues = self._membership.queues = self._settings.queues_for(jobs)
         self._desk.open(self._drivers["desk"].wake)

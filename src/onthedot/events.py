@@ -260,6 +260,15 @@ class StoreTrouble(NamedTuple):
     again_in: Micros
 
 
+class StoreLost(NamedTuple):
+    """The store's server was started again, or is another one, and has lost writes that it had acknowledged: `kept` of
+    them are there. Runs of the last moments may run again, or be gone. Told by every node that had seen them."""
+
+    kept: int
+    acknowledged: int
+    epoch: int
+
+
 class DrainBegun(NamedTuple):
     """The node takes no new work; so many attempts are still to end."""
 
@@ -305,6 +314,7 @@ Event = (
     | CommittedBefore
     | HookFailed
     | StoreTrouble
+    | StoreLost
     | DrainBegun
     | EventsLeftOut
 )

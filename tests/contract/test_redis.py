@@ -1,4 +1,4 @@
-"""The Redis store keeps the contract, on a Valkey server of its own.
+"""The Redis store keeps the contract, on a Valkey of its own; the parts that matter also on Debian's redis-server.
 
 Once more with steps of one run: what is decided about many must come out the same, however many steps it takes.
 """
@@ -9,6 +9,7 @@ import pytest
 
 from onthedot.stores.redis import RedisStore
 from onthedot.testing import contract
+from tests.servers.debian_redis import DebianRedis
 
 
 @pytest.mark.parametrize("check", contract.checks(), ids=str)
@@ -24,6 +25,19 @@ async def test_contract(check: contract.Check, valkey_url: str):
 async def test_contract_in_steps_of_one_run(check: contract.Check, valkey_url: str):
     store = await RedisStore.open(valkey_url)
     store.rows = 1
+    try:
+        await check(contract.Workbench(store))
+    finally:
+        await store.close()
+
+
+PARTS = ("reserve", "arm", "finish", "gates", "rates", "control", "edits", "queues", "retention", "upkeep", "leftovers")
+
+
+@pytest.mark.parametrize("check", [one for one in contract.checks() if str(one).startswith(PARTS)], ids=str)
+async def test_contract_on_redis(check: contract.Check, debian_redis: DebianRedis):
+    debian_redis.empty()
+    store = await RedisStore.open(debian_redis.url())
     try:
         await check(contract.Workbench(store))
     finally:

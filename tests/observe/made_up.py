@@ -38,6 +38,7 @@ from onthedot.events import (
     RunsPlaced,
     RunsPlanned,
     SlotsSkipped,
+    StoreLost,
     StoreTrouble,
     TermEnded,
     TermWon,
@@ -127,6 +128,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
     CommittedBefore(lease(), "OSError: no"),
     HookFailed("import", "on_dead", "OSError: no"),
     StoreTrouble("worker", "the disk is full", 300 * MILLISECOND),
+    StoreLost(40, 42, 3),
     DrainBegun(2),
     EventsLeftOut(3),
 )

@@ -78,6 +78,8 @@ LINES = [
     "after does not count: OSError: no",
     "12:00:00.000  hook       import          on_dead: OSError: no; what was recorded stays",
     "12:00:00.000  trouble    worker: the disk is full; trying again in 300.0 ms",
+    "12:00:00.000  lost       the store has lost acknowledged writes: 40 of 42 are there (epoch 3); runs of the last "
+    "moments may run again, or be gone",
     "12:00:00.000  draining   no new work is taken; waiting for 2 attempts to end, up to 30s; another Ctrl-C stops now",
     "12:00:00.000  left out   3 events: they were not read fast enough",
 ]

@@ -8,6 +8,7 @@
 | `valkey` | the process's own Valkey, for everybody who needs no more than keys of their own |
 | `valkey_url` | the same, with nothing in it |
 | `valkey_server` | a server of the test's own, to be stopped, restarted and paused |
+| `debian_redis` | the process's own redis-server of Debian |
 | `pgbouncer` | a pooler in transaction mode before the run's server |
 """
 
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers import setup
+from tests.servers.debian_redis import DebianRedis
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.servers.shared import SharedPostgres
@@ -65,6 +67,13 @@ def valkey() -> Iterator[ValkeyServer]:
 def valkey_url(valkey: ValkeyServer) -> str:
     valkey.empty()
     return valkey.url()
+
+
+@pytest.fixture(scope="session")
+def debian_redis() -> Iterator[DebianRedis]:
+    need(setup.REDIS)
+    with DebianRedis() as server:
+        yield server
 
 
 @pytest.fixture

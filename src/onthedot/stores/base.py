@@ -31,6 +31,7 @@ from onthedot.stores.dependencies import DependenciesSlice
 from onthedot.stores.dependencies import Parent as Parent
 from onthedot.stores.hints import Hint as Hint
 from onthedot.stores.hints import Hints as Hints
+from onthedot.stores.hints import Loss as Loss
 from onthedot.stores.queues import Placement as Placement
 from onthedot.stores.queues import PlacementSlice, QueuesSlice
 from onthedot.stores.queues import Queue as Queue

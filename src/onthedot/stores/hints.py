@@ -19,11 +19,21 @@ class Hint(NamedTuple):
     ready_at: Micros
 
 
+class Loss(NamedTuple):
+    """A store has come back without writes that it had acknowledged: `kept` of `acknowledged` are there. No hint, but
+    told in the same way. `epoch` counts how often its server was started again, or was another one."""
+
+    kept: int
+    acknowledged: int
+    epoch: int
+
+
 class Hints:
     """Who wants to be told. Called on the loop that made the change, after its commit."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[Hint], None]] = []
+        self._mourners: list[Callable[[Loss], None]] = []
 
     def listen(self, listener: Callable[[Hint], None]) -> None:
         self._listeners.append(listener)
@@ -31,6 +41,15 @@ class Hints:
     def clear(self) -> None:
         """Tell nobody any more."""
         self._listeners.clear()
+        self._mourners.clear()
+
+    def listen_for_loss(self, listener: Callable[[Loss], None]) -> None:
+        """Be told of what the store has lost, on whatever thread that is noticed."""
+        self._mourners.append(listener)
+
+    def tell_loss(self, loss: Loss) -> None:
+        for mourner in self._mourners:
+            mourner(loss)
 
     def send(self, hint: Hint) -> None:
         for listener in self._listeners:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.errors import StoreUnavailable
+from onthedot.events import Event, StoreLost
 from onthedot.ids import SeededIds
 from onthedot.job import Call, Job
 from onthedot.run import Lease, NewRun, RunState, submit_trigger
@@ -74,6 +78,33 @@ async def test_a_tail_that_is_lost_is_told_and_no_fence_is_given_twice(
     assert await store.finish([Finish(lost[0], SUCCESS, 1, 2)]) == [False]  # under the new lease only
     assert await store.finish([Finish(kept, SUCCESS, 1, 2), Finish(after[0], SUCCESS, 1, 2)]) == [True, True]
     await store.close()
+
+
+async def test_every_node_that_had_seen_what_is_lost_tells_it_as_an_event(valkey_server: ValkeyServer):
+    told: asyncio.Queue[StoreLost] = asyncio.Queue()
+    here = asyncio.get_running_loop()
+    sched = otd.Scheduler(valkey_server.url())
+
+    @sched.subscribe
+    def note(event: Event) -> None:
+        if isinstance(event, StoreLost):
+            here.call_soon_threadsafe(told.put_nowait, event)
+
+    @sched.job
+    async def work() -> None: ...
+
+    async with sched:
+        with valkey_server.client() as db:
+            size = int(db.info("persistence")["aof_current_size"])
+        for _ in range(5):
+            await (await sched.submit("work")).result(timeout="20s")
+        valkey_server.kill()
+        with valkey_server.aof.open("r+b") as file:
+            file.truncate(size)
+        valkey_server.start()
+        loss = await asyncio.wait_for(told.get(), 30)
+    assert 0 < loss.kept < loss.acknowledged
+    assert loss.epoch == 2
 
 
 async def test_a_replica_that_is_promoted_with_a_stale_tail_is_noticed(

@@ -13,7 +13,7 @@ from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable
 from onthedot.ids import RandomIds
 from onthedot.job import Job, JobRecord, JobState
-from onthedot.stores.base import Hint, Hints
+from onthedot.stores.base import Hint, Hints, Loss
 from onthedot.stores.definitions import Unreadable, decode
 from onthedot.stores.homes import Home, Homes
 from onthedot.stores.redis.connections import Connection, Connections, talk
@@ -158,6 +158,7 @@ class Tables:
                 "there. Runs of the last moments may run again, or be gone (epoch %d)",
                 self.address.shown, writes, self._acknowledged, epoch,
             )  # fmt: skip
+            self.hints.tell_loss(Loss(writes, self._acknowledged, epoch))
         if epoch != self.epoch:
             self._acknowledged = writes
         self.epoch = epoch

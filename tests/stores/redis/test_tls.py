@@ -1,0 +1,68 @@
+"""`rediss://` speaks TLS, and only with who has the right certificate: with Debian's redis-server, which knows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+import onthedot as otd
+from onthedot.errors import StoreUnavailable, StoreUnusable
+from onthedot.job import Call, Job
+from onthedot.stores.redis import RedisStore
+from tests.servers import setup
+from tests.servers.debian_redis import DebianRedis
+from tests.servers.plugin import need
+
+RULES = ["on", ">pass", "~{shop}:*", "~{shop}", "&{shop}:*", "+@all", "-@admin", "-@dangerous", "+info"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[DebianRedis]:
+    need(setup.REDIS)
+    with DebianRedis(tls=True) as server:
+        yield server
+
+
+async def test_it_is_used_by_every_connection(server: DebianRedis):
+    with server.client() as db:
+        db.config_set("port", 0)  # from here on there is no other way in
+    sched = otd.Scheduler(server.tls_url())
+
+    @sched.job
+    async def double(number: int) -> int:
+        return number * 2
+
+    async with sched:
+        run = await sched.submit("double", {"number": 21})
+        assert await run.result(timeout="20s") == 42
+    store = await RedisStore.open(server.tls_url())
+    assert store.listener is not None
+    await asyncio.wait_for(store.listener.listening.wait(), 10)  # hints as well
+    await store.close()
+
+
+async def test_the_user_of_the_documentation_is_let_in(server: DebianRedis):
+    store = await RedisStore.open(server.tls_url())
+    home = await store._home()
+    await home.connections.call("ACL", "SETUSER", "shop", "reset", *RULES)
+    await store.close()
+    shop = await RedisStore.open(server.tls_url(user="shop", password="pass") + "&prefix=shop")
+    assert (await shop.put_job(Job(name="job", task=Call(handler="work")))).change == "created"
+    await shop.close()
+    with pytest.raises(StoreUnusable, match="it does not let this user in"):
+        await RedisStore.open(server.tls_url(user="shop", password="wrong") + "&prefix=shop")
+
+
+async def test_another_host_or_an_unknown_certificate_is_refused(server: DebianRedis):
+    with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+        await RedisStore.open(server.tls_url(host="127.0.0.1"))
+    with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+        await RedisStore.open(server.tls_url().partition("?")[0])
+
+
+async def test_who_does_not_ask_for_it_is_not_served(server: DebianRedis):
+    plain = server.tls_url().partition("?")[0].replace("rediss:", "redis:")
+    with pytest.raises(StoreUnavailable, match="expected a server that answers"):
+        await RedisStore.open(plain)
