@@ -14,7 +14,7 @@ from bench.results import Result
 from bench.rounds import Plan
 
 RUNS = 50_000
-FLOORS = {"waiting": 800.0, "finished": 800.0}
+FLOORS = {"waiting": 650.0, "finished": 650.0}
 AIMS = {"waiting": 500.0, "finished": 500.0}
 
 

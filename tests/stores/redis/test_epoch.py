@@ -80,6 +80,29 @@ async def test_a_tail_that_is_lost_is_told_and_no_fence_is_given_twice(
     await store.close()
 
 
+async def test_a_server_that_has_lost_everything_is_told_and_gives_no_number_out_again(
+    caplog: pytest.LogCaptureFixture,
+):
+    """Kept in memory only, it does not know that it was there before; but we do."""
+    with ValkeyServer(appendonly="no") as server:
+        store, ids = await RedisStore.open(server.url()), SeededIds(1)
+        await begin(store, ids)
+        lost = await take(store, ids)
+        server.restart_immediately()
+        for _ in range(200):
+            try:
+                assert await store.list_runs() == []
+                break
+            except StoreUnavailable:
+                continue
+        assert LOST in caplog.text
+        await begin(store, ids)
+        after = await take(store, ids)
+        assert after.fence > lost.fence
+        assert after.run_id > lost.run_id
+        await store.close()
+
+
 async def test_every_node_that_had_seen_what_is_lost_tells_it_as_an_event(valkey_server: ValkeyServer):
     told: asyncio.Queue[StoreLost] = asyncio.Queue()
     here = asyncio.get_running_loop()

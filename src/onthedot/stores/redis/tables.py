@@ -150,16 +150,16 @@ class Tables:
         if self._read_only:
             return
         server = read_info(await talk(db, "INFO", "server")).get("run_id", "")
-        question = json.dumps({"server": server})
+        seen = self._acknowledged  # before we ask: answers on other connections may come meanwhile
+        question = json.dumps(told(server=server, seen=seen or None))
         _, _, [epoch, writes], _ = await talk(db, "EVAL", script("enter").text, 1, self.address.tag, question)
-        if self.epoch and epoch != self.epoch and writes < self._acknowledged:
+        if writes < seen <= self._acknowledged:  # else another connection has told it
             logger.warning(
                 "%s: its server was started again, or is another one, and has lost acknowledged writes: %d of %d are "
                 "there. Runs of the last moments may run again, or be gone (epoch %d)",
-                self.address.shown, writes, self._acknowledged, epoch,
+                self.address.shown, writes, seen, epoch,
             )  # fmt: skip
-            self.hints.tell_loss(Loss(writes, self._acknowledged, epoch))
-        if epoch != self.epoch:
+            self.hints.tell_loss(Loss(writes, seen, epoch))
             self._acknowledged = writes
         self.epoch = epoch
 
