@@ -1,7 +1,7 @@
 """A bare loop on Redis: the driver's own scripts on one plain connection, one no-op task per run.
 
-A script that takes and arms a batch, a no-op task for each run, scripts that finish the batch. There is no engine, no
-lease to renew, no look at definitions; questions and answers are read as they are.
+A script that takes and arms a batch, a no-op task for each run, a script that finishes the batch. There is no engine,
+no lease to renew, no look at definitions; questions and answers are read as they are.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bench.bare import BATCH, TASKS, perform
+from bench.bare import TASKS, perform
 from onthedot.ids import SeededIds
 from onthedot.stores.redis.capping import take_history
 from onthedot.stores.redis.connections import Connection, maker, open_connection, talk
@@ -53,20 +53,18 @@ class Bare:
         ids = SeededIds(f"{name} {seed}")
         await self.register(name)
         asked = {
-            "incarnation": name, "seats": BATCH, "ahead": 0, "extra": 0, "quick": [], "horizon": 0, "lapse": 0,
-            "queues": ["default"], "labels": [], "tasks": sorted(TASKS), "number": 0,
+            "incarnation": name, "seats": TOGETHER, "ahead": 0, "extra": 0, "quick": [], "horizon": 0, "lapse": 0,
+            "queues": ["default"], "labels": [], "tasks": sorted(TASKS), "number": 0, "turns": TOGETHER,
         }  # fmt: skip
         while True:
-            (rows, _), _, _ = await self.ask("reserve", lease_ids=ids.leases(BATCH), **asked)
+            (rows, _), _, _ = await self.ask("reserve", lease_ids=ids.leases(TOGETHER), **asked)
             if not rows:
                 return
             started_at, ended_at = await perform([row[1] for row in rows], executed)
             instants = {"started": started_at, "ended": ended_at}
             finishes = [{"run_id": row[1], "lease": row[0], **_SUCCEEDED, **instants} for row in rows]
-            for first in range(0, len(finishes), TOGETHER):
-                some = finishes[first : first + TOGETHER]
-                said = await self.ask("finish", finishes=some, most=self._most_finished)
-                assert all(said), "nobody else has these leases"
+            said = await self.ask("finish", finishes=finishes, most=self._most_finished)
+            assert all(said), "nobody else has these leases"
 
     async def close(self) -> None:
         await self._db.disconnect()

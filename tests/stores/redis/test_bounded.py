@@ -22,6 +22,7 @@ from onthedot.retention import Cut, Mark
 from onthedot.run import TERMINAL, Gate, GateAsk, Gone, NewRun, OnBusy, RunState, submit_trigger
 from onthedot.stores.base import Ask, Node, Window
 from onthedot.stores.redis import RedisStore
+from onthedot.stores.redis.runs import TOGETHER
 from onthedot.stores.redis.sweeps import STEP
 from onthedot.verdict import OutcomeKind, Verdict
 from tests.servers.valkey import ValkeyServer
@@ -258,3 +259,33 @@ async def test_a_slot_of_a_job_with_many_runs_keeps_its_fate_through_an_edit(sto
     assert (edited.change, edited.record.state) == ("changed", JobState.ACTIVE)
     [state] = await store.schedules_of(record.id)
     assert state.next_at == now + SECOND
+
+
+async def test_a_worker_gets_no_more_quick_runs_at_once_than_a_script_may_take(store: RedisStore):
+    """It is told that there is more, and asks again."""
+    record = (await store.put_job(a_job())).record
+    await fill(store, record, 1_000)
+    await store.register(Node(id="node", incarnation="one"), ttl=TTL)
+    ask = Ask("one", SeededIds(1).leases(564), 64, extra=500, quick=frozenset({record.id}), tasks=TASKS)
+    got = await store.reserve(ask)
+    assert len(got.armed) == TOGETHER
+    assert got.look_again_at == got.now
+
+
+async def test_turns_are_given_in_steps(store: RedisStore, valkey: ValkeyServer):
+    """The flood of one share was there first; runs of the other share, behind it, have their turns at once."""
+    job = Job(name="job", task=Call(handler="work"), share="tenant")
+    record = (await store.put_job(job)).record
+    ids, now = SeededIds(1), await store.tell_time()
+    for first in range(0, FEW, 500):
+        runs = [
+            NewRun(record.id, submit_trigger(ids.token()), now - 10_000 + n, args='{"tenant":"a"}') for n in range(500)
+        ]
+        await store.submit(runs, now=first)
+    late = [NewRun(record.id, submit_trigger(ids.token()), now, args='{"tenant":"b"}') for _ in range(5)]
+    wanted = await store.submit(late, now=now - 1)
+    await store.share_queue("default", {}, now=1)
+    await store.register(Node(id="node", incarnation="one"), ttl=TTL)
+    got = await watch(store, valkey, lambda: store.reserve(Ask("one", ids.leases(20), 20, tasks=TASKS)))
+    assert got.calls == FEW // TOGETHER + 1
+    assert {lease.run_id for lease in got.answer.armed} >= set(wanted)

@@ -8,6 +8,7 @@ from typing import Any
 from onthedot.clock import Micros
 from onthedot.errors import KeyConflict, UnknownJob
 from onthedot.job import JobRecord
+from onthedot.route import RANK_AT_ONCE
 from onthedot.run import ArmAnswer, Armed, Blocked, Busy, Delayed, GateAsk, Gone, Lease, NewRun, Skipped
 from onthedot.stores.base import Ask, Reserved
 from onthedot.stores.redis.capping import MOST_FINISHED
@@ -18,7 +19,8 @@ from onthedot.stores.redis.tables import told
 from onthedot.verdict import Finish
 
 TOGETHER = 200
-"""How many verdicts one script takes at the most: some milliseconds of everybody's time."""
+"""How many verdicts one script takes at the most, and up to how many runs beyond a worker's seats it gives out: some
+milliseconds of everybody's time."""
 
 _ANSWERS: dict[str, Callable[..., ArmAnswer]] = {
     "armed": Armed,
@@ -68,14 +70,13 @@ class Runs(Sweeps):
         return ids
 
     async def reserve(self, ask: Ask, *, now: Micros | None = None) -> Reserved:
-        read_at, (armed, held, look_again) = await self.ask_at(
-            "reserve",
-            now=now,
+        extra = min(ask.extra, max(0, TOGETHER - ask.seats))  # what is left is told: it may ask again at once
+        question = told(
             incarnation=ask.incarnation,
-            lease_ids=list(ask.lease_ids),
+            lease_ids=list(ask.lease_ids[: ask.seats + extra + ask.ahead]),
             seats=ask.seats,
             ahead=ask.ahead,
-            extra=ask.extra,
+            extra=extra,
             quick=list(ask.quick),
             horizon=ask.horizon,
             lapse=ask.lapse,
@@ -83,7 +84,14 @@ class Runs(Sweeps):
             labels=list(ask.labels),
             tasks=list(ask.tasks),
             number=ask.number,
+            turns=TOGETHER,
         )
+        steps = RANK_AT_ONCE // TOGETHER
+        read_at, said = await self.ask_at("reserve", now=now, turns_first=1, **question)
+        while said == "again":  # turns first, a script for so many of them
+            steps -= 1
+            read_at, said = await self.ask_at("reserve", now=now, turns_first=1 if steps > 1 else None, **question)
+        armed, held, look_again = said
         return Reserved(read_at, await self.leases(armed), await self.leases(held), look_again)
 
     async def leases(self, said: Sequence[Any]) -> list[Lease]:

@@ -1,11 +1,11 @@
 -- Take work for a worker: `RunsSlice.reserve`.
 --
--- ARGV     incarnation, lease_ids, seats, ahead, extra, quick, horizon, lapse, queues, labels, tasks, number
--- returns  armed: leases and jobs; held: leases and jobs; when to look again, or nothing
+-- ARGV     incarnation, lease_ids, seats, ahead, extra, quick, horizon, lapse, queues, labels, tasks, number; turns: how
+--          many runs that are due get theirs at the most; turns_first: if so many did, give nothing out yet
+-- returns  armed: leases and jobs; held: leases and jobs; when to look again, or nothing; or only "again"
 -- Uses: lines runs nodes taking shown
 
 local BONUS = {[0] = 0, 600000000, 1800000000, 7200000000} -- by level, as in route.py
-local RANK_AT_ONCE = 2000
 local MOST_LOOKED_AT = 5000 -- of what this worker cannot take: a script must end
 
 check_lease(ask.incarnation)
@@ -66,18 +66,24 @@ local function lines_of()
   return lines
 end
 
--- Runs that are due in queues that are shared fairly get their turns, earliest due first.
+-- Runs that are due in queues that are shared fairly get their turns, earliest due first; whether there may be more.
 local function give_ranks(lines)
+  local left = ask.turns
   for _, line in ipairs(lines) do
     local queue = queue_of((string.match(line.route, '^([^\t]*)')))
     if queue and queue.weights and is_shared(line.route) then
-      local due = look('ZRANGEBYSCORE', P .. line.key, '-inf', now, 'LIMIT', 0, RANK_AT_ONCE)
+      local due = look('ZRANGEBYSCORE', P .. line.key, '-inf', now, 'LIMIT', 0, left)
       for _, run in ipairs(runs_behind(due)) do
         give_rank(run)
         line_up(run)
       end
+      left = left - #due
+      if left == 0 then
+        return true
+      end
     end
   end
+  return false
 end
 
 local function fair_lines()
@@ -254,7 +260,9 @@ local function take(run, at_once)
 end
 
 local lines = lines_of()
-give_ranks(lines)
+if give_ranks(lines) and ask.turns_first then
+  return 'again'
+end
 for _, line in ipairs(fair_lines()) do
   lines[#lines + 1] = line
 end
