@@ -45,7 +45,7 @@ async def test_it_is_used_by_every_connection(server: DebianRedis):
 
 async def test_the_user_of_the_documentation_is_let_in(server: DebianRedis):
     store = await RedisStore.open(server.tls_url())
-    home = await store._home()
+    home = await store._homes.here()
     await home.connections.call("ACL", "SETUSER", "shop", "reset", *RULES)
     await store.close()
     shop = await RedisStore.open(server.tls_url(user="shop", password="pass") + "&prefix=shop")
