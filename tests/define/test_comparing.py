@@ -1,0 +1,84 @@
+"""What a change of definitions means: which starts appear, vanish or move."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onthedot.clock import SECOND
+from onthedot.define.comparing import MOST_STARTS, compare, load_per_hour
+from onthedot.job import FixedDelay, Job, Schedule
+from onthedot.schedules import cron, every
+from onthedot.task import Command, Noop
+
+DAY = 86_400 * SECOND
+HOUR = 3_600 * SECOND
+
+
+def job(*schedules: Schedule, name: str = "report", **options: object) -> Job:
+    return Job(name=name, task=Noop(), schedules=schedules, **options)  # type: ignore[arg-type]
+
+
+def jobs(*given: Job) -> dict[str, Job]:
+    return {one.name: one for one in given}
+
+
+def test_what_is_the_same_is_unchanged():
+    [found] = compare(jobs(job(cron("@daily"))), jobs(job(cron("@daily"))), now=0)
+    assert (found.kind, found.fields, found.starts_change) == ("unchanged", {}, False)
+
+
+def test_a_new_job_brings_its_starts_and_one_that_goes_takes_them():
+    old, new = jobs(job(cron("@daily"), name="old")), jobs(job(cron("0 */12 * * *"), name="new"))
+    created, removed = compare(old, new, now=0, horizon=2 * DAY)
+    assert (created.name, created.kind, created.appear) == ("new", "created", (DAY // 2, DAY, 3 * DAY // 2, 2 * DAY))
+    assert (removed.name, removed.kind, removed.vanish) == ("old", "removed", (DAY, 2 * DAY))
+
+
+def test_an_hour_later_is_a_move():
+    [found] = compare(jobs(job(cron("0 2 * * *"))), jobs(job(cron("0 3 * * *"))), now=0, horizon=3 * DAY)
+    assert [(move.old % DAY // HOUR, move.new % DAY // HOUR) for move in found.moved] == [(2, 3)] * 3
+    assert not found.appear
+    assert found.fields == {"schedules.0.expression": ("0 2 * * *", "0 3 * * *")}
+
+
+def test_half_as_often_lets_starts_vanish():
+    [found] = compare(jobs(job(every("1h"))), jobs(job(every("2h"))), now=0, horizon=DAY)
+    assert len(found.vanish) == 12
+    assert not found.moved
+
+
+def test_another_command_changes_no_start():
+    old = Job(name="j", task=Command(argv=("a",)), schedules=(cron("@daily"),))
+    new = Job(name="j", task=Command(argv=("b",)), schedules=(cron("@daily"),))
+    [found] = compare(jobs(old), jobs(new), now=0)
+    assert (found.kind, found.fields, found.starts_change) == ("changed", {"task.argv": (["a"], ["b"])}, False)
+
+
+def test_of_a_job_that_starts_very_often_the_first_starts_are_compared():
+    [found] = compare({}, jobs(job(every("1s"))), now=0)
+    assert len(found.appear) == MOST_STARTS
+    assert found.until == MOST_STARTS * SECOND + SECOND - 1
+
+
+def test_of_a_fixed_delay_the_first_start_is_known():
+    [found] = compare({}, jobs(job(FixedDelay(delay=timedelta(hours=1)))), now=0)
+    assert len(found.appear) == 1
+
+
+def test_the_load_of_each_hour():
+    load = load_per_hour(jobs(job(cron("30 2 * * *")), job(cron("0 2,4 * * *"), name="b")), now=0, horizon=10 * DAY)
+    assert (load[2], load[4], sum(load)) == (20, 10, 30)
+
+
+@given(old=st.integers(1, 300), new=st.integers(1, 300))
+def test_what_vanishes_and_appears_makes_the_old_starts_the_new_ones(old: int, new: int):
+    """Whatever the intervals: taking away and adding what was said gives exactly what the new definition yields."""
+    before, after = job(every(f"{old}m")), job(every(f"{new}m"))
+    [found] = compare(jobs(before), jobs(after), now=0, horizon=DAY)
+    starts = {at * 60 * SECOND for at in range(old, 24 * 60 + 1, old)}
+    starts -= {*found.vanish, *(move.old for move in found.moved)}
+    starts |= {*found.appear, *(move.new for move in found.moved)}
+    assert starts == {at * 60 * SECOND for at in range(new, 24 * 60 + 1, new)}
