@@ -243,9 +243,8 @@ class Lines:
                 return Line(at, "follows", f"this node no longer plans (term {event.number} ended)", "quiet")
             case JobPut():
                 runs = f"; {count(event.planned, 'run')} planned, {event.withdrawn} withdrawn"
-                return Line(
-                    at, "job", f"{self._name(event.job)}{event.change}, revision {event.revision}{runs}", "quiet"
-                )
+                text = f"{self._name(event.job)}{event.change}, revision {event.revision}{runs}"
+                return Line(at, "job", text, "quiet")
             case JobResumed():
                 fate = f"{count(event.skipped, 'slot')} of the pause skipped; {count(event.released, 'held run')} free"
                 return Line(at, "resumed", f"{self._name(event.job)}its pause is over; {fate}", "quiet")
@@ -263,9 +262,7 @@ class Lines:
                 again = f"trying again in {length(event.again_in)}"
                 return Line(at, "trouble", f"{event.service}: {plain(event.error)}; {again}", "bad")
             case StoreLost():
-                there = f"{event.kept} of {event.acknowledged} are there (epoch {event.epoch})"
-                may = "runs of the last moments may run again, or be gone"
-                return Line(at, "lost", f"the store has lost acknowledged writes: {there}; {may}", "bad")
+                return Line(at, "lost", _loss(event), "bad")
             case DrainBegun():
                 return Line(at, "draining", self._draining(event.running))
             case _:
@@ -328,3 +325,8 @@ class Lines:
 
     def _moment(self, instant: Micros, now: Micros) -> str:
         return moment(instant, now, self._zone)
+
+
+def _loss(event: StoreLost) -> str:
+    there = f"{event.kept} of {event.acknowledged} are there (epoch {event.epoch})"
+    return f"the store has lost acknowledged writes: {there}; runs of the last moments may run again, or be gone"
