@@ -147,3 +147,22 @@ def test_a_node_that_may_work_again_looks_at_once_and_not_at_its_next_poll():
     undone = run_virtual(scenario())
     assert len(started) == 1
     assert started[0] - undone < 0.1
+
+
+def test_every_renewal_tells_until_when_the_lease_is_trusted():
+    async def scenario():
+        memory = store()
+        joined = member(memory)
+        told: list[int] = []
+        joined.on_renewed(told.append)
+        assert told == []
+        await joined.join()
+        await asyncio.sleep(4)
+        await joined.tick(0)
+        assert told[1] - told[0] == 4 * SECOND
+        assert told[1] == joined.deadline
+        late: list[int] = []
+        joined.on_renewed(late.append)
+        assert late == [joined.deadline]
+
+    run_virtual(scenario())

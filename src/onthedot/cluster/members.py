@@ -42,6 +42,7 @@ class Membership:
         self._events = events
         self.deadline: Micros = 0  # on the steady clock: until then this node counts on its lease
         self._fenced: list[OnFenced] = []
+        self._renewed: list[Callable[[Micros], None]] = []
         self._on_cancel: OnCancel | None = None
         self._on_free_to_work: Callable[[], None] = lambda: None
         self.tasks: frozenset[str] = frozenset()  # what this node's program can do
@@ -54,6 +55,13 @@ class Membership:
     def on_fenced(self, listener: OnFenced) -> None:
         """Be told when an incarnation of this process has ended."""
         self._fenced.append(listener)
+
+    def on_renewed(self, listener: Callable[[Micros], None]) -> None:
+        """Be told with every beat until when, on the steady clock, this node counts on its lease; and at once, if it
+        does now."""
+        self._renewed.append(listener)
+        if self.deadline:
+            listener(self.deadline)
 
     def on_cancel(self, listener: OnCancel) -> None:
         """Be told which attempts of this node somebody asks to stop."""
@@ -128,6 +136,8 @@ class Membership:
     def _trust_from(self, sent: Micros) -> None:
         ttl = self._settings.node_ttl
         self.deadline = sent + ttl - ttl // 1_000 - self._settings.margin
+        for listener in self._renewed:
+            listener(self.deadline)
 
     async def leave(self) -> None:
         """End the incarnation: what it held is free for others at once."""
