@@ -42,7 +42,8 @@ class Program:
 
 PGBOUNCER = Program("pgbouncer", "pgbouncer", "PostgreSQL through PgBouncer in transaction mode")
 REDIS = Program("redis-server", "redis-server", "the Redis store on Debian's redis-server, and over TLS")
-PROGRAMS = (PGBOUNCER, REDIS)
+BUBBLEWRAP = Program("bwrap", "bubblewrap", "programs in a sandbox")
+PROGRAMS = (PGBOUNCER, REDIS, BUBBLEWRAP)
 
 
 def install(programs: tuple[Program, ...] = PROGRAMS) -> int:

@@ -1,0 +1,37 @@
+"""What this machine can keep apart, found by trying it. For the worker; the guard has no need of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+
+from onthedot.task import Level
+from onthedot.work.guard.levels import USERS, bubblewrap
+
+_PATIENCE = 10  # seconds for a program that does nothing
+
+
+def probe() -> frozenset[Level]:
+    """What this machine can give, tried out. Only Linux has what the guard needs."""
+    if sys.platform != "linux":
+        return frozenset()
+    levels: set[Level] = {"none", "process"}
+    uid = USERS[-1] if os.geteuid() == 0 else None
+    if uid is not None and _works(["true"], uid):
+        levels.add("user")
+    if _works([*bubblewrap("/usr", "/usr"), "true"], uid):  # what it may write to does not matter here
+        levels.add("sandbox")
+    return frozenset(levels)
+
+
+def _works(words: list[str], uid: int | None) -> bool:
+    rights = {} if uid is None else {"user": uid, "group": uid, "extra_groups": ()}
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(  # noqa: S603 - words of our own
+            words, cwd="/", env={"PATH": os.defpath}, stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=_PATIENCE, check=False, **rights,  # type: ignore[call-overload]
+        )  # fmt: skip
+        return bool(done.returncode == 0)
+    return False

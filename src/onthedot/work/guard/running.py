@@ -1,0 +1,200 @@
+"""One program that runs: its pipes, its record, what is told of it, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
+from onthedot.output.capture import Capture
+from onthedot.output.records import Stream
+from onthedot.work.guard import levels, spawning, trees
+from onthedot.work.guard.cgroups import Group
+from onthedot.work.guard.levels import NotPossible, User
+from onthedot.work.guard.spawning import Rights
+from onthedot.work.programs import Kind, Program, ProgramEnd
+
+READ_MOST = 1 << 16
+"""Bytes of a pipe that are taken at a time: then it is somebody else's turn."""
+SAY_EVERY: Micros = 200 * MILLISECOND
+SAY_MOST = 1 << 14
+"""Characters of output that are told in that time; the rest is in the record only."""
+
+_NEAR = 0.9  # who had this share of its memory and failed is taken to have failed for that
+_LEFT_IN_PIPE = 32  # times READ_MOST: more than a pipe can hold
+
+
+class Running:
+    """Made: it is started. OSError, ValueError or `NotPossible`: it could not be."""
+
+    def __init__(self, number: int, program: Program, mark: str, cgroups: list[str], clock: Clock) -> None:
+        self.number = number
+        self.program = program
+        self.clock = clock
+        self.stdin = memoryview(program.stdin)
+        self.reason: Kind | None = None  # why it was ended, if it was
+        self.error = ""
+        self.ends_at: Micros = clock.steady() + program.timeout if program.timeout else NEVER
+        self.kill_at: Micros = NEVER
+        self.status: int | None = None  # of the main process, when it has ended
+        self.usage: resource.struct_rusage | None = None
+        self.stragglers: set[int] = set()
+        self.user: User | None = None
+        self.group: Group | None = None
+        self._said: list[str] = []
+        self._said_length = 0
+        self._said_at: Micros = -SAY_EVERY
+        self._capture: Capture | None = None
+        try:
+            self._start(mark, cgroups)
+        except (OSError, ValueError, NotPossible):
+            self.let_go()
+            raise
+        self.streams: dict[int, Stream] = {self.spawned.out: "out", self.spawned.err: "err"}
+
+    def _start(self, mark: str, cgroups: list[str]) -> None:
+        program = self.program
+        with suppress(OSError):  # a record that cannot be kept is no reason not to run
+            self._capture = Capture(
+                Path(program.log), step=program.label, limit=program.bounds.output, secrets=program.secrets,
+                clock=self.clock.now,
+            )  # fmt: skip
+        apart = program.level in ("user", "sandbox")
+        if apart and os.geteuid() == 0:
+            self.user = levels.take_user(program.workspace)
+            levels.check_reachable(program.workspace)
+        elif program.level == "user":
+            raise NotPossible("isolation 'user': expected a worker that runs as root, got one that does not")
+        if cgroups:
+            self.group = Group(cgroups, mark, program.bounds)
+        rights = Rights(
+            uid=self.user.uid if self.user else None,
+            workspace=program.workspace,
+            no_new_privileges=apart,
+            doors=self.group.doors if self.group else (),
+            limits=spawning.limits_of(program.bounds, own_user=self.user is not None),
+        )
+        before = levels.bubblewrap(program.directory, program.workspace) if program.level == "sandbox" else []
+        self.spawned = spawning.spawn(
+            [*before, *program.argv], {**program.env, trees.MARK: mark}, program.directory,
+            reads=bool(program.stdin), rights=rights,
+        )  # fmt: skip
+
+    # ── pipes ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, pipe: int) -> bool:
+        """Take some output; whether there can be more."""
+        try:
+            data = os.read(pipe, READ_MOST)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        if data:
+            self._record(self.streams[pipe], data)
+        return bool(data)
+
+    def write(self) -> bool:
+        """Give it some of what it is to read; whether there is more."""
+        try:
+            self.stdin = self.stdin[os.write(self.spawned.stdin, self.stdin[:READ_MOST]) :]
+        except BlockingIOError:
+            return True
+        except OSError:  # it does not want it
+            return False
+        return bool(self.stdin)
+
+    def drain(self, pipe: int) -> None:
+        """Everybody who could write is gone: take what lies in the pipe."""
+        for _ in range(_LEFT_IN_PIPE):
+            try:
+                data = os.read(pipe, READ_MOST)
+            except OSError:  # empty, and open somewhere outside of the tree
+                return
+            if not data:
+                return
+            self._record(self.streams[pipe], data)
+
+    def _record(self, stream: Stream, data: bytes) -> None:
+        if self._capture is None:
+            return
+        try:
+            self._to_say(self._capture.feed(stream, data))
+        except OSError:  # the disk is full, or worse: the program is not to blame, and goes on without a record
+            self._close_capture()
+
+    def _close_capture(self) -> None:
+        capture, self._capture = self._capture, None
+        if capture is not None:
+            with suppress(OSError):
+                self._to_say(capture.close())
+
+    # ── what is told while it runs ───────────────────────────────────────────────────────────────────────────
+
+    def _to_say(self, text: str) -> None:
+        room = SAY_MOST - self._said_length
+        if text and room > 0:
+            self._said.append(text[:room])
+            self._said_length += min(len(text), room)
+
+    @property
+    def say_at(self) -> Micros:
+        """When there is something to tell."""
+        return self._said_at + SAY_EVERY if self._said else NEVER
+
+    def say(self, now: Micros) -> str:
+        """What is to be told now."""
+        text = "".join(self._said)
+        self._said.clear()
+        self._said_length = 0
+        self._said_at = now
+        return text
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def pid(self) -> int:
+        """Its main process."""
+        return self.spawned.pid
+
+    def let_go(self) -> None:
+        """Nothing of it is left: close what we have of it."""
+        self._close_capture()
+        if hasattr(self, "spawned"):
+            for end in self.spawned[1:]:
+                if end >= 0:
+                    with suppress(OSError):
+                        os.close(end)
+        if self.group is not None:
+            self.group.remove()
+        if self.user is not None:
+            self.user.give_back()
+
+    def end(self) -> ProgramEnd:
+        """How it ended; before `let_go`."""
+        usage = self.usage
+        cpu = int((usage.ru_utime + usage.ru_stime) * SECOND) if usage else 0
+        memory = usage.ru_maxrss * 1024 if usage else 0
+        trouble = spawning.trouble_of(self.spawned)
+        told = ProgramEnd("stopped", error=self.error, cpu=cpu, memory=memory, stragglers=len(self.stragglers))
+        if self.reason is not None:
+            return told._replace(kind=self.reason)
+        if trouble:
+            return told._replace(kind="refused", error=f"{self.program.argv[0]}: could not be started: {trouble}")
+        code = os.waitstatus_to_exitcode(self.status or 0)
+        if code and self._was_out_of_memory(memory):
+            return told._replace(kind="out_of_memory")
+        if self.program.level == "sandbox" and 128 < code < 160:  # so bubblewrap tells of a signal
+            code = 128 - code
+        if code < 0:
+            return told._replace(kind="signalled", signal=-code)
+        return told._replace(kind="exited", code=code)
+
+    def _was_out_of_memory(self, memory: int) -> bool:
+        if self.group is not None and self.group.was_out_of_memory():
+            return True
+        bound = self.program.bounds.memory
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # it began as a copy of the guard
+        return bound is not None and memory >= _NEAR * bound and memory > before

@@ -1,0 +1,186 @@
+"""Start one program, in one of two ways.
+
+Whatever is kept apart or is in cgroups is a fork of the guard that sets everything before it becomes the program: no
+instruction of it runs without its bounds. What is not kept apart is spawned (`posix_spawn`), which takes half as long,
+and gets its limits from outside right after, while its libraries are being loaded: they are there against mistakes, and
+who wants to get past them at that level is the worker's own user anyway.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import NamedTuple, NoReturn
+
+from onthedot.task import Bounds
+from onthedot.work.guard import levels, trees
+
+NOT_FOR_US = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Who stops a service, or a terminal, signals all of its processes; the guard ends when its worker does."""
+
+_NOT_STARTED = 127
+_MOST_WORDS = 4_096
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, *NOT_FOR_US)  # by Python, and by the guard; that would be inherited
+
+
+class Spawned(NamedTuple):
+    """A process, and our ends of its pipes."""
+
+    pid: int
+    stdin: int  # -1: it reads nothing
+    out: int
+    err: int
+    trouble: int  # what kept it from being the program, if something is there when it has ended
+
+
+class Rights(NamedTuple):
+    """As whom it runs, and how bounded."""
+
+    uid: int | None = None  # None: as the guard
+    workspace: str = ""  # becomes that user's
+    no_new_privileges: bool = False
+    doors: Sequence[str] = ()  # of cgroups
+    limits: Sequence[tuple[int, int]] = ()
+
+    @property
+    def needs_fork(self) -> bool:
+        """Whether there is something that can be set only from inside."""
+        return self.uid is not None or self.no_new_privileges or bool(self.doors)
+
+
+def limits_of(bounds: Bounds, *, own_user: bool) -> list[tuple[int, int]]:
+    """The limits of each process. Processes are counted by user: only with one of its own that says anything.
+
+    Memory is what is private and writable (`RLIMIT_DATA`), not the address space: that a runtime reserves in advance,
+    by the gigabyte, without using it.
+    """
+    wanted = [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_DATA, bounds.memory),
+        (resource.RLIMIT_NOFILE, bounds.files),
+        (resource.RLIMIT_FSIZE, bounds.file_bytes),
+        (resource.RLIMIT_CPU, None if bounds.cpu is None else max(1, -(-bounds.cpu // timedelta(seconds=1)))),
+        (resource.RLIMIT_NPROC, bounds.processes if own_user else None),
+    ]
+    return [(number, value) for number, value in wanted if value is not None]
+
+
+def spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, *, reads: bool, rights: Rights) -> Spawned:
+    """Start it. OSError or ValueError if it could not be; a fork tells what goes wrong later in `trouble`."""
+    ours: list[int] = []
+    theirs: list[int] = []
+    try:
+        if reads:
+            read_end, write_end = os.pipe()
+            theirs.append(read_end)
+            ours.append(write_end)
+        else:
+            theirs.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(3):
+            read_end, write_end = os.pipe()
+            theirs.append(write_end)
+            ours.append(read_end)
+        if rights.needs_fork:
+            pid = os.fork()
+            if pid == 0:
+                _become(argv, env, directory, theirs, rights)
+        else:
+            pid = _spawn(argv, env, directory, theirs[:3], rights)
+    except (OSError, ValueError):
+        for end in ours:
+            os.close(end)
+        raise
+    finally:
+        for end in theirs:
+            os.close(end)
+    for end in ours:
+        os.set_blocking(end, False)
+    return Spawned(pid, *([] if reads else [-1]), *ours)
+
+
+def _spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, standard: list[int], rights: Rights) -> int:
+    actions = [(os.POSIX_SPAWN_DUP2, end, number) for number, end in enumerate(standard)]
+    os.chdir(directory)
+    try:
+        pid = _find_and_spawn(argv, env, actions)
+    finally:
+        os.chdir("/")
+    with suppress(
+        ProcessLookupError, PermissionError
+    ):  # it has ended already; it is another user's by its file's rights
+        for number, value in rights.limits:
+            resource.prlimit(pid, number, _within(resource.prlimit(pid, number)[1], number, value))
+    return pid
+
+
+def _find_and_spawn(argv: Sequence[str], env: Mapping[str, str], actions: list[tuple[int, int, int]]) -> int:
+    """As a shell finds it: by its path, or in the directories of its own PATH."""
+    name = argv[0]
+    places = [""] if "/" in name else [f"{place or '.'}/" for place in env.get("PATH", os.defpath).split(":")]
+    trouble: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    for place in places:
+        try:
+            return os.posix_spawn(
+                f"{place}{name}", list(argv), env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_IGNORED
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            trouble = error
+    raise trouble
+
+
+def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: list[int], rights: Rights) -> NoReturn:
+    """In the new process: be the program, or say why not."""
+    *standard, trouble = pipes
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in _IGNORED:
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        os.umask(0o077)
+        # first out of the way of 0, 1 and 2, all of them: one may lie where another has to go
+        lifted = [os.dup(end) for end in standard]
+        for number, end in enumerate(lifted):
+            os.dup2(end, number)
+        for door in rights.doors:
+            with open(door, "w") as file:
+                file.write("0")
+        if rights.uid is not None:
+            levels.hand_over(rights.workspace, rights.uid)  # here, because it may take long
+            os.setgroups([])
+            os.setresgid(rights.uid, rights.uid, rights.uid)
+            os.setresuid(rights.uid, rights.uid, rights.uid)
+        if rights.no_new_privileges:
+            trees.forbid_new_privileges()
+        trees.die_with_parent()
+        os.chdir(directory)
+        os.closerange(3, trouble)
+        os.closerange(trouble + 1, 1 << 16)
+        # last, because they are the program's and not for what we do here
+        for number, value in rights.limits:
+            resource.setrlimit(number, _within(resource.getrlimit(number)[1], number, value))
+        os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - this is what it is for
+    except BaseException as error:  # noqa: BLE001 - told to the guard, and the process ends
+        os.write(trouble, f"{type(error).__name__}: {error}".encode(errors="replace")[:_MOST_WORDS])
+    finally:
+        os._exit(_NOT_STARTED)
+
+
+def _within(most: int, number: int, value: int) -> tuple[int, int]:
+    """The soft and the hard limit: nobody can have more than there is."""
+    hard = value + 5 if number == resource.RLIMIT_CPU else value  # SIGXCPU first, SIGKILL for who does not listen
+    return (value, hard) if most == resource.RLIM_INFINITY else (min(value, most), min(hard, most))
+
+
+def trouble_of(spawned: Spawned) -> str:
+    """Why the process that has ended never was the program; empty if it was."""
+    try:
+        return os.read(spawned.trouble, _MOST_WORDS).decode(errors="replace")
+    except BlockingIOError:
+        return ""

@@ -1,0 +1,161 @@
+"""Find the processes of a tree, and signal them. Reads /proc; as a child subreaper, the guard loses nobody.
+
+Whoever loses its parent becomes a child of the guard. So everybody that a program has started is below its main
+process, or is an orphan that the guard has got; whose orphan it is, its cgroup, its user, its session or its
+environment say. An orphan of which none of them does has hidden itself, and belongs to nobody that may keep it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+MARK = "OTD_TREE"
+"""Every program has this in its environment: the guard's token, a dot, and the program's number."""
+
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 38, 36
+_ROUNDS = 20  # of finding who was started meanwhile: there is nobody left who could, long before
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Process(NamedTuple):
+    """One process, as /proc shows it. A process id may be given out again: `born` tells the two apart."""
+
+    pid: int
+    parent: int
+    session: int
+    born: int
+    is_zombie: bool
+
+
+def become_subreaper() -> None:
+    """From here on, orphans of this process's descendants become its children."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> None:
+    """Be killed when the parent ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def forbid_new_privileges() -> None:
+    """From here on, no program that is started gains rights by its file's."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def look(pid: int) -> Process | None:
+    """This process, or None if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()  # its name may hold anything
+    # one whose first thread has ended shows as a zombie, too, while its other threads go on
+    is_zombie = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
+    return Process(pid, int(fields[1]), int(fields[3]), int(fields[19]), is_zombie)
+
+
+def children_of_guard() -> list[int]:
+    """The guard's own children: main processes, and orphans. One that ends meanwhile can hide another; who needs to
+    be sure looks again."""
+    me = os.getpid()
+    try:
+        with open(f"/proc/self/task/{me}/children", "rb") as file:
+            return [int(pid) for pid in file.read().split()]
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [process.pid for process in everybody() if process.parent == me]
+
+
+def everybody() -> Iterator[Process]:
+    """All processes of this machine that can be seen from here."""
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (process := look(int(name))) is not None:
+            yield process
+
+
+def below(roots: Iterable[int], among: Iterable[Process]) -> list[Process]:
+    """These processes and all of their descendants that live, each before its children."""
+    families: dict[int, list[Process]] = {}
+    by_pid: dict[int, Process] = {}
+    for process in among:
+        by_pid[process.pid] = process
+        families.setdefault(process.parent, []).append(process)
+    found = {pid: by_pid[pid] for pid in roots if pid in by_pid}
+    waiting = list(found)
+    while waiting:
+        for child in families.get(waiting.pop(), ()):
+            if child.pid not in found:
+                found[child.pid] = child
+                waiting.append(child.pid)
+    return [process for process in found.values() if not process.is_zombie]
+
+
+def tell(process: Process, number: int) -> None:
+    """Signal this very process: never another one that has got its id since."""
+    with suppress(ProcessLookupError, PermissionError):
+        handle = os.pidfd_open(process.pid)
+        try:
+            now = look(process.pid)
+            if now is not None and now.born == process.born:
+                signal.pidfd_send_signal(handle, number)
+        finally:
+            os.close(handle)
+
+
+def kill_found(find: Callable[[], Iterable[Process]]) -> int:
+    """Kill all whom `find` finds; how many. First they are stopped, until no new ones are found: then nobody can take
+    the place of one that is killed, and whoever forks without end runs into its bound."""
+    stopped: dict[tuple[int, int], Process] = {}  # a parent, a session may change meanwhile
+    for _ in range(_ROUNDS):
+        fresh = [process for process in find() if (process.pid, process.born) not in stopped]
+        if not fresh:
+            break
+        for process in fresh:
+            tell(process, signal.SIGSTOP)
+            stopped[process.pid, process.born] = process
+    for process in stopped.values():
+        tell(process, signal.SIGKILL)
+    return len(stopped)
+
+
+def kill_below(roots: Iterable[int]) -> int:
+    """Kill these processes and all of their descendants; how many."""
+    tops = list(roots)
+    return kill_found(lambda: below(tops, everybody()))
+
+
+def mark_of(pid: int) -> str:
+    """What its environment said when it was started; empty if it said nothing, or may not be read."""
+    return _in_file(f"/proc/{pid}/environ", f"{MARK}=".encode(), b"\0")
+
+
+def user_of(pid: int) -> int:
+    """Whose it is; -1 if it is gone."""
+    text = _in_file(f"/proc/{pid}/status", b"Uid:", b"\n")
+    return int(text.split()[0]) if text else -1
+
+
+def is_first_of_namespace(pid: int) -> bool:
+    """Whether it is the first process of a pid namespace: a sandbox's own, and no program's."""
+    numbers = _in_file(f"/proc/{pid}/status", b"NSpid:", b"\n").split()
+    return len(numbers) > 1 and numbers[-1] == "1"
+
+
+def _in_file(path: str, prefix: bytes, separator: bytes) -> str:
+    try:
+        with open(path, "rb") as file:
+            lines = file.read().split(separator)
+    except OSError:
+        return ""
+    return next((line[len(prefix) :].decode(errors="replace") for line in lines if line.startswith(prefix)), "")

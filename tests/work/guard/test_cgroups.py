@@ -1,0 +1,69 @@
+"""Groups are made where the operator said so, bound what they can, and go."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from onthedot.task import Bounds
+from onthedot.work.guard.cgroups import Group, usable
+from tests.work.guard.yard import Yard, is_alive
+
+FILES = ("cgroup.procs", "pids.max", "memory.max", "memory.events", "memory.oom.group", "cgroup.kill")
+
+
+@pytest.fixture
+def group(tmp_path: Path, monkeypatch) -> Group:
+    """In a directory that has the files of version 2, as the kernel would make them."""
+    mkdir = Path.mkdir
+
+    def made(self: Path) -> None:
+        mkdir(self)
+        for name in FILES:
+            (self / name).touch()
+
+    monkeypatch.setattr(Path, "mkdir", made)
+    return Group([str(tmp_path)], "t.1", Bounds(memory=1 << 20, processes=7))
+
+
+def test_bounds_are_written_and_members_read(group: Group, tmp_path: Path):
+    place = tmp_path / "t.1"
+    assert (place / "pids.max").read_text() == "7"
+    assert (place / "memory.max").read_text() == str(1 << 20)
+    assert (place / "memory.oom.group").read_text() == "1"
+    (place / "cgroup.procs").write_text("12\n34\n")
+    assert group.members() == {12, 34}
+    assert group.doors == [f"{place}/cgroup.procs"]
+    group.kill()
+    assert (place / "cgroup.kill").read_text() == "1"
+
+
+def test_out_of_memory_is_read_from_the_kernel_s_count(group: Group, tmp_path: Path):
+    assert not group.was_out_of_memory()
+    (tmp_path / "t.1" / "memory.events").write_text("low 0\noom 3\noom_kill 0\n")
+    assert not group.was_out_of_memory()
+    (tmp_path / "t.1" / "memory.events").write_text("low 0\noom 3\noom_kill 1\n")
+    assert group.was_out_of_memory()
+
+
+def test_only_what_can_be_written_is_used(tmp_path: Path):
+    assert usable([str(tmp_path), "/proc/nowhere"]) == [str(tmp_path)]
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_real_one_bounds_processes_and_is_gone_afterwards(pids_group: str):
+    yard = Yard(cgroups=(pids_group,))
+    try:
+        end = await yard.run(
+            "sh", "-c", "sleep 300 & echo $! > left; cat /proc/self/cgroup", bounds=Bounds(processes=20)
+        )
+        assert (end.code, end.stragglers) == (0, 1)
+        assert f"pids:/{Path(pids_group).name}/" in yard.output()
+        assert not is_alive(yard.pid_in("left"))
+        assert not [entry for entry in os.scandir(pids_group) if entry.is_dir()]
+        eight = "for i in 1 2 3 4 5 6 7 8; do sleep 300 & done"
+        end = await yard.run("sh", "-c", eight, bounds=Bounds(processes=4))
+        assert end.code != 0
+        assert end.stragglers < 4
+    finally:
+        await yard.close()

@@ -1,0 +1,62 @@
+"""What a machine offers is tried out; users are given to one program at a time."""
+
+import subprocess
+import sys
+
+import pytest
+
+from onthedot.task import LEVELS
+from onthedot.work.guard import levels, probing
+from onthedot.work.guard.levels import USERS, NotPossible, take_user
+from onthedot.work.guard.probing import probe
+
+
+@pytest.mark.usefixtures("root", "sandbox")
+def test_all_levels_are_offered_where_all_can_be_given():
+    assert probe() == frozenset(LEVELS)
+
+
+def test_without_bubblewrap_there_is_no_sandbox(monkeypatch):
+    monkeypatch.setattr(probing, "bubblewrap", lambda *_: ["/no/such/bwrap"])
+    assert probe() >= {"none", "process"}
+    assert "sandbox" not in probe()
+
+
+def test_without_root_there_are_no_users(monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert "user" not in probe()
+
+
+def test_a_user_is_given_to_one_at_a_time(tmp_path):
+    first, second = take_user(str(tmp_path)), take_user(str(tmp_path))
+    assert first.uid != second.uid
+    assert {first.uid, second.uid} <= set(USERS)
+    first.give_back()
+    third = take_user(str(tmp_path))
+    assert third.uid == first.uid
+    second.give_back()
+    third.give_back()
+
+
+def test_when_all_are_taken_it_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(levels, "USERS", range(USERS.start, USERS.start + 1))
+    one = take_user(str(tmp_path))
+    with pytest.raises(NotPossible, match="expected a free user id"):
+        take_user(str(tmp_path))
+    one.give_back()
+
+
+def test_the_guard_loads_little():
+    """It is started when a program waits for it; and what is not loaded cannot be in the way of a fork."""
+    listing = "import onthedot.work.guard.main, sys; print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-S", "-c", listing], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {
+        "asyncio",
+        "sqlite3",
+        "subprocess",
+        "ssl",
+        "concurrent.futures",
+        "onthedot.stores.base",
+        "onthedot.job",
+    }
