@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import (
+    commands,
     drain,
     drain_postgres,
     drain_redis,
@@ -58,6 +59,7 @@ BENCHES: dict[str, Bench] = {
     "herd": herd.run,
     "sizing": sizing.run,
     "failover": failover.run,
+    "commands": commands.run,
 }
 
 

@@ -50,6 +50,7 @@ LINES = {
         "failover planner killed",
         *(f"failover node killed, {what}" for what in ("reserved", "others", "resumed")),
     ],
+    "commands": ["commands start", "commands per second", "commands guard RSS"],
 }
 
 

@@ -1,0 +1,121 @@
+"""Commands: what the guard costs beside a bare `posix_spawn` of the same program.
+
+The start is the instant that `date` prints, less the instant before it was asked for. Commands per second are those of
+`true`: bare, spawned and waited for one after the other; ours, so many at a time as a small worker has seats, each in
+a session of its own, bounded, recorded, and its tree looked for when it has ended. All rounds have the same guard:
+10,000 commands must leave its memory and its descriptors as they were.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from statistics import median
+
+from bench.results import BenchFailed, Result, above, ratio
+from bench.rounds import Plan
+from onthedot.output.records import decode
+from onthedot.work.guard.client import GuardClient
+from onthedot.work.programs import Program
+
+COMMANDS = 2_000
+STARTS = 100
+AT_A_TIME = 8
+DATE, TRUE = "/usr/bin/date", "/usr/bin/true"
+
+Figures = list[tuple[float, float]]
+
+
+def run(plan: Plan) -> list[Result]:
+    """Starts, commands per second, and what is left of them."""
+    return asyncio.run(_run(plan))
+
+
+async def _run(plan: Plan) -> list[Result]:
+    guard = GuardClient(offers=frozenset(["none"]))
+    starts: Figures = []
+    rates: Figures = []
+    sizes: Figures = []
+    try:
+        await _many(guard, plan, plan.count(200))  # all that is made once has been made
+        if guard.pid is None:
+            raise BenchFailed("commands: the guard is gone")
+        pid = guard.pid
+        before, open_before = _megabytes(pid), _descriptors(pid)
+        for _ in range(plan.rounds):
+            starts.append((_bare_start(plan), await _start(guard, plan)))
+            count = plan.count(COMMANDS)
+            rates.append((_bare_rate(count), await _many(guard, plan, count)))
+            sizes.append((before, _megabytes(pid)))
+        if guard.pid != pid or _descriptors(pid) != open_before:
+            raise BenchFailed(f"commands: {open_before} descriptors at first, {_descriptors(pid)} at the end")
+    finally:
+        await guard.close()
+    each = f"bare = posix_spawn and wait, one at a time; ours {AT_A_TIME} at a time"
+    return [
+        above("commands start", starts, unit="ms", floor=10.0, aim=3.0, note="bare = posix_spawn"),
+        ratio("commands per second", rates, unit="1/s", floor=0.4, aim=0.7, note=each),
+        above("commands guard RSS", sizes[-1:], unit="MB", floor=2.0, aim=0.5, note="at the end, above the beginning"),
+    ]
+
+
+def _bare_start(plan: Plan) -> float:
+    waits = []
+    for _ in range(plan.count(STARTS)):
+        ours, theirs = os.pipe()
+        asked = time.time_ns()
+        pid = os.posix_spawn(DATE, [DATE, "+%s%N"], {}, file_actions=[(os.POSIX_SPAWN_DUP2, theirs, 1)])
+        os.close(theirs)
+        with open(ours, "rb") as pipe:
+            waits.append((int(pipe.read()) - asked) / 1e6)
+        os.waitpid(pid, 0)
+    return median(waits)
+
+
+async def _start(guard: GuardClient, plan: Plan) -> float:
+    waits = []
+    log = plan.folder / "start"
+    for _ in range(plan.count(STARTS)):
+        asked = time.time_ns()
+        await _succeed(guard, Program((DATE, "+%s%N"), {}, "/", str(plan.folder), str(log)))
+        text = "".join(record.text for record in decode(log.read_bytes().splitlines(keepends=True)))
+        waits.append((int(text) - asked) / 1e6)
+        log.unlink()
+    return median(waits)
+
+
+def _bare_rate(count: int) -> float:
+    began = time.perf_counter()
+    for _ in range(count):
+        pid = os.posix_spawn(TRUE, [TRUE], {})
+        if os.waitpid(pid, 0)[1]:
+            raise BenchFailed("commands: `true` failed")
+    return count / (time.perf_counter() - began)
+
+
+async def _many(guard: GuardClient, plan: Plan, count: int) -> float:
+    async def some(number: int) -> None:
+        program = Program((TRUE,), {}, "/", str(plan.folder), str(plan.folder / f"log{number}"))
+        for _ in range(number, count, AT_A_TIME):
+            await _succeed(guard, program)
+
+    began = time.perf_counter()
+    await asyncio.gather(*map(some, range(AT_A_TIME)))
+    return count / (time.perf_counter() - began)
+
+
+async def _succeed(guard: GuardClient, program: Program) -> None:
+    end = await guard.run(program)
+    if end.code != 0:
+        raise BenchFailed(f"commands: {program.argv[0]}: {end.in_words()}")
+
+
+def _megabytes(pid: int) -> float:
+    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]) / 1024
+
+
+def _descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
