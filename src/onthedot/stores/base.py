@@ -29,6 +29,10 @@ from onthedot.stores.checkpoints import LogRecord as LogRecord
 from onthedot.stores.checkpoints import Note as Note
 from onthedot.stores.dependencies import DependenciesSlice
 from onthedot.stores.dependencies import Parent as Parent
+from onthedot.stores.documents import Document as Document
+from onthedot.stores.documents import DocumentsSlice
+from onthedot.stores.documents import Entry as Entry
+from onthedot.stores.documents import PutDocument as PutDocument
 from onthedot.stores.hints import Hint as Hint
 from onthedot.stores.hints import Hints as Hints
 from onthedot.stores.hints import Loss as Loss
@@ -450,7 +454,7 @@ class HistorySlice(Protocol):
 
 class Store(
     JobsSlice, DependenciesSlice, ControlSlice, PlanSlice, ShardsSlice, QueuesSlice, PlacementSlice, RunsSlice,
-    CheckpointsSlice, NodesSlice, UpkeepSlice, HistorySlice, StandingSlice, Protocol,
+    CheckpointsSlice, NodesSlice, UpkeepSlice, HistorySlice, StandingSlice, DocumentsSlice, Protocol,
 ):  # fmt: skip
     """The whole protocol."""
 

@@ -152,3 +152,27 @@ async def test_a_replica_that_is_promoted_with_a_stale_tail_is_noticed(
         finishes = [Finish(lease, SUCCESS, 1, 2) for lease in (lost[0], kept, after[0])]
         assert await store.finish(finishes) == [False, True, True]
     await store.close()
+
+
+async def test_a_tail_that_is_lost_gives_no_version_of_a_document_twice(valkey_server: ValkeyServer):
+    """Who has read a version that is lost cannot write over the one that came after."""
+    store = await RedisStore.open(valkey_server.url())
+    kept = await store.put_document("note", "a", "1", version=0)
+    first = await store.append_document("audit", "1")
+    with valkey_server.client() as db:
+        size = int(db.info("persistence")["aof_current_size"])
+    lost = await store.put_document("note", "a", "2", version=kept.version)
+    lost_entry = await store.append_document("audit", "2")
+    valkey_server.kill()
+    with valkey_server.aof.open("r+b") as file:
+        file.truncate(size)
+    valkey_server.start()
+    await store.close()
+    store = await RedisStore.open(valkey_server.url())
+    new = await store.put_document("note", "a", "3", version=kept.version)
+    assert new.accepted
+    assert new.version > lost.version
+    assert not (await store.put_document("note", "a", "4", version=lost.version)).accepted
+    assert await store.append_document("audit", "3") > lost_entry
+    assert [entry.body for entry in await store.list_appended("audit", after=first)] == ["3"]
+    await store.close()

@@ -6,6 +6,7 @@ One file per slice of the protocol, all over the same `Tables`.
 
 from onthedot.clock import Clock
 from onthedot.stores.memory.checkpoints import Checkpoints
+from onthedot.stores.memory.documents import Documents
 from onthedot.stores.memory.exceptions import Exceptions
 from onthedot.stores.memory.history import History
 from onthedot.stores.memory.nodes import Nodes
@@ -19,7 +20,7 @@ from onthedot.stores.memory.upkeep import Upkeep
 
 
 class MemoryStore(
-    Exceptions, Queues, Runs, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings, Transacting
+    Exceptions, Queues, Runs, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings, Documents, Transacting
 ):
     """All of it in dictionaries. `connect` makes what handlers get from `ctx.transaction()`."""
 

@@ -32,7 +32,7 @@ from onthedot.run import (
     after_trigger,
     slot_trigger,
 )
-from onthedot.stores.base import FateAhead, Hint, Hints, Layout, Node, Note, Queue, ScheduleState, Term
+from onthedot.stores.base import Document, Entry, FateAhead, Hint, Hints, Layout, Node, Note, Queue, ScheduleState, Term
 from onthedot.stores.definitions import bucket_of
 from onthedot.stores.memory.dependencies import Dependencies
 from onthedot.stores.shards import shard_of
@@ -127,6 +127,10 @@ class Tables:
         self.current_layout = Layout()
         self.daily_counts: Counter[tuple[int, int, RunState]] = Counter()  # of what was pruned, by job and day
         self.armed_to: dict[tuple[int, str], Micros] = {}  # by job and trigger: the newest armed slot that was pruned
+        self.documents: dict[tuple[str, str], Document] = {}  # by kind and id
+        self.entries: dict[str, list[Entry]] = defaultdict(list)  # by kind: lists that only grow
+        self.entry_keys: dict[tuple[str, str], int] = {}  # by kind and key
+        self.last_version = 0
         self.last_run = 0
         self.last_fence = 0
 

@@ -5,7 +5,7 @@
     tables                 what all slices stand on       failures     the server's errors in our words
     partitions             history by month               wakeup       hints from process to process
     jobs plan shards control excepting submitting inserting reserve runs finish gates passing rates turns dependencies
-    checkpoints nodes queues upkeep retention history standing transactions
+    checkpoints nodes queues upkeep retention history standing documents transactions
     joining, callers       submitted in a transaction of the caller's own
 
 READ COMMITTED, with explicit locks in one order (`transaction.py`). What was acknowledged survives `kill -9` and a
@@ -19,6 +19,7 @@ from typing import Self
 
 from onthedot.errors import OnTheDotError
 from onthedot.stores.postgres.checkpoints import Checkpoints
+from onthedot.stores.postgres.documents import Documents
 from onthedot.stores.postgres.excepting import Excepting
 from onthedot.stores.postgres.history import History
 from onthedot.stores.postgres.joining import Joining
@@ -32,7 +33,9 @@ from onthedot.stores.postgres.upkeep import Upkeep
 from onthedot.stores.postgres.url import read_url
 
 
-class PostgresStore(Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings, Joining):
+class PostgresStore(
+    Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings, Documents, Joining
+):
     """All of it in one schema of a database."""
 
     @property

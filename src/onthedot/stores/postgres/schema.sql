@@ -1,5 +1,6 @@
 -- Made by the migrations. Written by `onthedot.stores.postgres.schema`; do not edit.
 
+CREATE SEQUENCE document_versions;
 CREATE SEQUENCE fences;
 CREATE SEQUENCE job_ids;
 CREATE SEQUENCE nodes_number_seq;
@@ -50,6 +51,25 @@ CREATE TABLE dependencies (
 );
 CREATE INDEX dependencies_child ON dependencies USING btree (child_id, parent);
 CREATE UNIQUE INDEX dependencies_pkey ON dependencies USING btree (namespace, parent, child_id);
+
+CREATE TABLE documents (
+    kind text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    body text NOT NULL,
+    written_at bigint NOT NULL
+);
+CREATE UNIQUE INDEX documents_pkey ON documents USING btree (kind, id);
+
+CREATE TABLE entries (
+    kind text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    key text COLLATE "C",
+    body text NOT NULL,
+    written_at bigint NOT NULL
+);
+CREATE UNIQUE INDEX entries_key ON entries USING btree (kind, key) WHERE (key IS NOT NULL);
+CREATE UNIQUE INDEX entries_pkey ON entries USING btree (kind, number);
 
 CREATE TABLE exceptions (
     job_id bigint NOT NULL,

@@ -4,6 +4,7 @@
     lane                   a thread, group commit        failures     SQLite's errors in our words
     tables                 what all slices stand on      wakeup       hints from process to process
     jobs plan shards control excepting reserve runs finish checkpoints nodes upkeep retention history standing
+    documents
 
 WAL and synchronous=FULL: what was acknowledged survives `kill -9` and a power cut. A process that is frozen inside
 a write stops the others until it wakes or dies: they are late, never wrong. The file must lie on a local disk.
@@ -17,6 +18,7 @@ from typing import Self
 from onthedot.clock import Clock, SystemClock
 from onthedot.errors import StoreError
 from onthedot.stores.sqlite.checkpoints import Checkpoints
+from onthedot.stores.sqlite.documents import Documents
 from onthedot.stores.sqlite.excepting import Excepting
 from onthedot.stores.sqlite.history import History
 from onthedot.stores.sqlite.nodes import Nodes
@@ -27,7 +29,7 @@ from onthedot.stores.sqlite.standing import Standings
 from onthedot.stores.sqlite.upkeep import Upkeep
 
 
-class SqliteStore(Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings):
+class SqliteStore(Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings, Documents):
     """All of it in one SQLite file."""
 
     transactions: None = None  # a handler's own writes cannot share the one writer: exactly_once is refused

@@ -45,6 +45,26 @@ CREATE TABLE dependencies (  -- who runs after whom: one row for each parent of 
 
 CREATE INDEX dependencies_child ON dependencies (child_id, run_id);
 
+CREATE TABLE documents (
+    kind       TEXT NOT NULL,
+    id         TEXT NOT NULL,
+    version    INTEGER NOT NULL,  -- from one sequence: never given out twice
+    body       TEXT NOT NULL,     -- JSON
+    written_at INTEGER NOT NULL,
+    PRIMARY KEY (kind, id)
+) STRICT;
+
+CREATE TABLE entries (  -- lists that only grow
+    kind       TEXT NOT NULL,
+    number     INTEGER NOT NULL,
+    key        TEXT,           -- of its caller, who may have to ask again
+    body       TEXT NOT NULL,  -- JSON
+    written_at INTEGER NOT NULL,
+    PRIMARY KEY (kind, number)
+) STRICT;
+
+CREATE UNIQUE INDEX entries_key ON entries (kind, key) WHERE key IS NOT NULL;
+
 CREATE TABLE exceptions (  -- slots whose fate was given ahead
     job_id      INTEGER NOT NULL,
     schedule_id TEXT NOT NULL,
@@ -134,7 +154,7 @@ CREATE TABLE layouts (  -- how the buckets are divided; the newest counts
     since   INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE meta (  -- counters that only grow: the last job id, run id and fence given out; hints of each kind
+CREATE TABLE meta (  -- counters that only grow: the last job id, run id, … given out; hints of each kind
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

@@ -20,6 +20,7 @@ from onthedot.testing.contract import (
     control,
     delays,
     dependencies,
+    documents,
     edits,
     finish,
     gates,
@@ -75,6 +76,7 @@ _SLICES = (
     leftovers,
     history,
     standing,
+    documents,
 )
 
 

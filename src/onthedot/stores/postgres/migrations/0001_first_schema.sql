@@ -7,6 +7,7 @@
 CREATE SEQUENCE job_ids;
 CREATE SEQUENCE run_ids;
 CREATE SEQUENCE fences;  -- one for the whole store: they only grow
+CREATE SEQUENCE document_versions;
 
 -- ── what is to be done ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -333,3 +334,25 @@ CREATE TABLE term_history (  -- every term that ever was
     began_at    bigint NOT NULL,
     PRIMARY KEY (shard, number)
 );
+
+-- ── the cold records ────────────────────────────────────────────────────────────────────────────────────────────
+
+CREATE TABLE documents (
+    kind       text COLLATE "C" NOT NULL,
+    id         text COLLATE "C" NOT NULL,
+    version    bigint NOT NULL,  -- from one sequence: never given out twice
+    body       text NOT NULL,    -- JSON
+    written_at bigint NOT NULL,
+    PRIMARY KEY (kind, id)
+);
+
+CREATE TABLE entries (  -- lists that only grow
+    kind       text COLLATE "C" NOT NULL,
+    number     bigint NOT NULL,
+    key        text COLLATE "C",  -- of its caller, who may have to ask again
+    body       text NOT NULL,     -- JSON
+    written_at bigint NOT NULL,
+    PRIMARY KEY (kind, number)
+);
+
+CREATE UNIQUE INDEX entries_key ON entries (kind, key) WHERE key IS NOT NULL;

@@ -10,7 +10,7 @@
 local JUMP = 1000000 -- more than could be written in the second or so that may be lost
 local PER_WRITE = 1000 -- more runs and fences than one write gives out
 local HIGHEST = 900000000000 -- ids have twelve digits where they are sorted
-local NAMES = {'run', 'fence', 'job', 'skip', 'node', 'sweep'}
+local NAMES = {'run', 'fence', 'job', 'skip', 'node', 'sweep', 'document', 'entry'}
 
 local known = call('HGET', P .. 'epoch', 'server')
 if known ~= ask.server then

@@ -4,12 +4,12 @@
 -- writer, and a check per run would be paid on every attempt. Few indexes, because their dirty pages are what a
 -- commit costs; each says whom it serves.
 
-CREATE TABLE meta (  -- counters that only grow: the last job id, run id and fence given out; hints of each kind
+CREATE TABLE meta (  -- counters that only grow: the last job id, run id, … given out; hints of each kind
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO meta (name, value) VALUES ('job', 0), ('run', 0), ('fence', 0);
+INSERT INTO meta (name, value) VALUES ('job', 0), ('run', 0), ('fence', 0), ('document', 0);
 
 -- ── what is to be done ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -329,3 +329,25 @@ CREATE TABLE term_history (  -- every term that ever was
     began_at    INTEGER NOT NULL,
     PRIMARY KEY (shard, number)
 ) STRICT, WITHOUT ROWID;
+
+-- ── the cold records ────────────────────────────────────────────────────────────────────────────────────────────
+
+CREATE TABLE documents (
+    kind       TEXT NOT NULL,
+    id         TEXT NOT NULL,
+    version    INTEGER NOT NULL,  -- from one sequence: never given out twice
+    body       TEXT NOT NULL,     -- JSON
+    written_at INTEGER NOT NULL,
+    PRIMARY KEY (kind, id)
+) STRICT;
+
+CREATE TABLE entries (  -- lists that only grow
+    kind       TEXT NOT NULL,
+    number     INTEGER NOT NULL,
+    key        TEXT,           -- of its caller, who may have to ask again
+    body       TEXT NOT NULL,  -- JSON
+    written_at INTEGER NOT NULL,
+    PRIMARY KEY (kind, number)
+) STRICT;
+
+CREATE UNIQUE INDEX entries_key ON entries (kind, key) WHERE key IS NOT NULL;

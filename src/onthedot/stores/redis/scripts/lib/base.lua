@@ -38,7 +38,7 @@ local function hint(kind, at)
   end
 end
 
--- The sequences: "job", "run", "fence", "skip", "node". Never given out twice.
+-- The sequences: "job", "run", "fence", "skip", "node", "document", "entry". Never given out twice.
 local numbers = {}
 local function take_number(name)
   local last = numbers[name] or tonumber(call('HGET', P .. 'sequences', name) or 0)

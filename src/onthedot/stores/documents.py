@@ -1,0 +1,133 @@
+"""The part of the store protocol about documents: the cold records, such as secrets, keys and what was done by whom.
+
+A document is a JSON text under a kind and an id, with a version. Beside them are lists that only grow. Nothing here is
+about runs, and nothing of it is on the way of one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple, Protocol
+
+from onthedot.clock import Micros
+from onthedot.errors import DefinitionError
+
+LIMIT = 64 * 1024
+"""The most bytes that the text of a document may take."""
+
+_KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
+_MOST_ID = 400
+
+
+class Document(NamedTuple):
+    """A JSON text under a name. Versions come from one sequence of the store: none is ever given out twice."""
+
+    kind: str
+    id: str
+    version: int
+    body: str
+    written_at: Micros
+
+
+class PutDocument(NamedTuple):
+    """What `put_document` did: whether the text is stored now, and the version that is (0: there is none)."""
+
+    accepted: bool
+    version: int
+
+
+class Entry(NamedTuple):
+    """One line of a list that only grows."""
+
+    kind: str
+    number: int
+    body: str
+    written_at: Micros
+
+
+class DocumentsSlice(Protocol):
+    """Documents, and lists that only grow. `DefinitionError` for a kind, an id or a text that cannot be kept."""
+
+    async def get_document(self, kind: str, id: str) -> Document | None:
+        """The current version, or None."""
+        ...
+
+    async def put_document(
+        self, kind: str, id: str, body: str, *, version: int, now: Micros | None = None
+    ) -> PutDocument:
+        """Store a text if the document is at this version, in one write: 0 creates, and only that; another replaces
+        exactly that version. The answer has the new version.
+
+        If the race is lost nothing is written, and the answer has the version that is there (0: none any more). A text
+        equal to the stored one writes nothing and is accepted, whatever was expected: a put whose answer was lost may
+        be made again. Who must know that nobody else wrote the same puts something of its own into the text.
+        """
+        ...
+
+    async def list_documents(self, kind: str, *, after: str = "", limit: int = 100) -> list[Document]:
+        """Documents of a kind whose id comes after this one, in the order of their ids' characters."""
+        ...
+
+    async def delete_document(self, kind: str, id: str, *, version: int) -> bool:
+        """Remove a document if it is at this version, in one write. True: there is none now, so that asking again is
+        fine. False: it is at another version, and nothing is written."""
+        ...
+
+    async def append_document(self, kind: str, body: str, *, key: str = "", now: Micros | None = None) -> int:
+        """Add a text to the end of a list that only grows, in one write; its number, which is above that of all that
+        can be read. So who reads on from the last number misses nothing. Numbers may leave gaps.
+
+        With a `key` the text is added once: asked again, the answer is the number that it has."""
+        ...
+
+    async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
+        """What was appended with a number above this one, in order."""
+        ...
+
+
+def judge(found: Document | None, body: str, version: int) -> PutDocument | None:
+    """What a put is answered without a write; None: the race is won, write. The same for all stores.
+
+    >>> judge(None, "{}", 0), judge(None, "{}", 7)
+    (None, PutDocument(accepted=False, version=0))
+    """
+    if found is not None and found.body == body:
+        return PutDocument(True, found.version)
+    current = 0 if found is None else found.version
+    return None if current == version else PutDocument(False, current)
+
+
+def check_document(kind: str, id: str, body: str) -> None:
+    """`DefinitionError` for what no store can keep.
+
+    >>> check_document("secret", "default/DB", '{"key": "k1"}')
+    >>> check_document("secret", "default/DB", "{")
+    Traceback (most recent call last):
+    onthedot.errors.DefinitionError: document 'secret', 'default/DB': body: expected JSON, got text that is none
+    """
+    problems = []
+    if not _KIND.fullmatch(kind):
+        problems.append("kind: expected small letters, digits, '_', '.' or '-', a letter first, at most 64 of them")
+    if not id or len(id) > _MOST_ID or not id.isprintable():
+        problems.append(f"id: expected up to {_MOST_ID} characters that can be printed, got {len(id)}")
+    problems += _body_problems(body)
+    if problems:
+        raise DefinitionError(problems, subject=f"document {kind!r}, {id!r}")
+
+
+def check_entry(kind: str, body: str, key: str) -> None:
+    """The same for what is appended."""
+    check_document(kind, key or "-", body)
+
+
+def _body_problems(body: str) -> list[str]:
+    """What is wrong with the text. It is never quoted: it may hold what nobody should read in an error."""
+    try:
+        size = len(body.encode())
+        if size > LIMIT:
+            return [f"body: expected at most {LIMIT} bytes, got {size}; keep the data elsewhere"]
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return ["body: expected JSON, got text that is none"]
+    return []

@@ -1,0 +1,53 @@
+"""Documents, in memory."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from onthedot.clock import Micros
+from onthedot.stores.base import Document, Entry, PutDocument
+from onthedot.stores.documents import check_document, check_entry, judge
+from onthedot.stores.memory.tables import Tables
+
+
+class Documents(Tables):
+    """See `DocumentsSlice`."""
+
+    async def get_document(self, kind: str, id: str) -> Document | None:
+        return self.documents.get((kind, id))
+
+    async def put_document(
+        self, kind: str, id: str, body: str, *, version: int, now: Micros | None = None
+    ) -> PutDocument:
+        check_document(kind, id, body)
+        answer = judge(self.documents.get((kind, id)), body, version)
+        if answer is not None:
+            return answer
+        self.last_version += 1
+        self.documents[kind, id] = Document(kind, id, self.last_version, body, self.read_clock(now))
+        return PutDocument(True, self.last_version)
+
+    async def list_documents(self, kind: str, *, after: str = "", limit: int = 100) -> list[Document]:
+        found = (document for document in self.documents.values() if document.kind == kind and document.id > after)
+        return sorted(found)[:limit]
+
+    async def delete_document(self, kind: str, id: str, *, version: int) -> bool:
+        found = self.documents.get((kind, id))
+        if found is not None and found.version == version:
+            del self.documents[kind, id]
+        return found is None or found.version == version
+
+    async def append_document(self, kind: str, body: str, *, key: str = "", now: Micros | None = None) -> int:
+        check_entry(kind, body, key)
+        known = self.entry_keys.get((kind, key)) if key else None
+        if known is not None:
+            return known
+        entries = self.entries[kind]
+        number = entries[-1].number + 1 if entries else 1
+        entries.append(Entry(kind, number, body, self.read_clock(now)))
+        if key:
+            self.entry_keys[kind, key] = number
+        return number
+
+    async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
+        return list(islice((entry for entry in self.entries.get(kind, ()) if entry.number > after), limit))

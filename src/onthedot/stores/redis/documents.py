@@ -1,0 +1,38 @@
+"""Documents, in Redis."""
+
+from __future__ import annotations
+
+from onthedot.clock import Micros
+from onthedot.stores.base import Document, Entry, PutDocument
+from onthedot.stores.documents import check_document, check_entry
+from onthedot.stores.redis.tables import Tables
+
+
+class Documents(Tables):
+    """See `DocumentsSlice`."""
+
+    async def get_document(self, kind: str, id: str) -> Document | None:
+        found = await self.look("get_document", kind=kind, id=id)
+        return None if found is None else Document(kind, id, *found)
+
+    async def put_document(
+        self, kind: str, id: str, body: str, *, version: int, now: Micros | None = None
+    ) -> PutDocument:
+        check_document(kind, id, body)
+        accepted, current = await self.ask("put_document", now=now, kind=kind, id=id, body=body, version=version)
+        return PutDocument(bool(accepted), current)
+
+    async def list_documents(self, kind: str, *, after: str = "", limit: int = 100) -> list[Document]:
+        rows = await self.look("list_documents", kind=kind, after=after, limit=limit)
+        return [Document(kind, *row) for row in rows]
+
+    async def delete_document(self, kind: str, id: str, *, version: int) -> bool:
+        return bool(await self.ask("delete_document", kind=kind, id=id, version=version))
+
+    async def append_document(self, kind: str, body: str, *, key: str = "", now: Micros | None = None) -> int:
+        check_entry(kind, body, key)
+        return int(await self.ask("append_document", now=now, kind=kind, body=body, key=key or None))
+
+    async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
+        rows = await self.look("list_appended", kind=kind, after=after, limit=limit)
+        return [Entry(kind, *row) for row in rows]

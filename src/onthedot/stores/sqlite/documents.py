@@ -1,0 +1,93 @@
+"""Documents, in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from onthedot.clock import Micros
+from onthedot.stores.base import Document, Entry, PutDocument
+from onthedot.stores.documents import check_document, check_entry, judge
+from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.tables import Tables, take_numbers
+
+FIND = "SELECT kind, id, version, body, written_at FROM documents WHERE kind = ? AND id = ?"
+
+PUT = """
+INSERT INTO documents (kind, id, version, body, written_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (kind, id) DO UPDATE
+SET version = excluded.version, body = excluded.body, written_at = excluded.written_at
+"""
+
+LIST = """
+SELECT kind, id, version, body, written_at FROM documents WHERE kind = ? AND id > ? ORDER BY id LIMIT ?
+"""
+
+DELETE = "DELETE FROM documents WHERE kind = ? AND id = ?"
+
+FIND_KEY = "SELECT number FROM entries WHERE kind = ? AND key = ?"
+
+APPEND = """
+INSERT INTO entries (kind, number, key, body, written_at)
+SELECT :kind, coalesce(max(number), 0) + 1, :key, :body, :now FROM entries WHERE kind = :kind
+RETURNING number
+"""
+
+LIST_APPENDED = """
+SELECT kind, number, body, written_at FROM entries WHERE kind = ? AND number > ? ORDER BY number LIMIT ?
+"""
+
+
+class Documents(Tables):
+    """See `DocumentsSlice`."""
+
+    async def get_document(self, kind: str, id: str) -> Document | None:
+        return await self.read(lambda tx: _find(tx.db, kind, id))
+
+    async def put_document(
+        self, kind: str, id: str, body: str, *, version: int, now: Micros | None = None
+    ) -> PutDocument:
+        check_document(kind, id, body)
+
+        def work(tx: Transaction) -> PutDocument:
+            answer = judge(_find(tx.db, kind, id), body, version)
+            if answer is not None:
+                return answer
+            [number] = take_numbers(tx.db, "document", 1)
+            tx.db.execute(PUT, (kind, id, number, body, self.read_clock(now)))
+            return PutDocument(True, number)
+
+        return await self.write(work)
+
+    async def list_documents(self, kind: str, *, after: str = "", limit: int = 100) -> list[Document]:
+        rows = await self.read(lambda tx: tx.db.execute(LIST, (kind, after, limit)).fetchall())
+        return [Document(*row) for row in rows]
+
+    async def delete_document(self, kind: str, id: str, *, version: int) -> bool:
+        def work(tx: Transaction) -> bool:
+            found = _find(tx.db, kind, id)
+            if found is not None and found.version == version:
+                tx.db.execute(DELETE, (kind, id))
+            return found is None or found.version == version
+
+        return await self.write(work)
+
+    async def append_document(self, kind: str, body: str, *, key: str = "", now: Micros | None = None) -> int:
+        check_entry(kind, body, key)
+
+        def work(tx: Transaction) -> int:
+            row = tx.db.execute(FIND_KEY, (kind, key)).fetchone() if key else None
+            if row is None:
+                values = {"kind": kind, "key": key or None, "body": body, "now": self.read_clock(now)}
+                [row] = tx.db.execute(APPEND, values).fetchall()
+            return int(row[0])
+
+        return await self.write(work)
+
+    async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
+        rows = await self.read(lambda tx: tx.db.execute(LIST_APPENDED, (kind, after, limit)).fetchall())
+        return [Entry(*row) for row in rows]
+
+
+def _find(db: sqlite3.Connection, kind: str, id: str) -> Document | None:
+    row = db.execute(FIND, (kind, id)).fetchone()
+    return None if row is None else Document(*row)
