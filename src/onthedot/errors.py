@@ -9,6 +9,7 @@
     ├── UnknownJob             no job of that name
     ├── UnknownRun             no run of that id (any more)
     ├── UnknownHandler         a job names a handler that is not registered here
+    ├── UnknownSecret          a secret that a run needs is nowhere, or cannot be read
     ├── KeyConflict            the key was used before, with other arguments
     ├── RevisionConflict       the job was edited by someone else in the meantime
     ├── UnknownSlot            the schedule has no slot at that instant
@@ -149,6 +150,15 @@ class UnknownHandler(OnTheDotError, LookupError):
     >>> otd.Scheduler("memory:").add(otd.Job(name="report", task=Call(handler="os.system")))
     Traceback (most recent call last):
     onthedot.errors.UnknownHandler: job 'report': no handler 'os.system' is registered here
+    """
+
+
+class UnknownSecret(OnTheDotError, LookupError):
+    """A secret that is nowhere, cannot be read, or is no secret. Its value is in no message.
+
+    >>> raise UnknownSecret("secret DB: expected its value, got none")
+    Traceback (most recent call last):
+    onthedot.errors.UnknownSecret: secret DB: expected its value, got none
     """
 
 

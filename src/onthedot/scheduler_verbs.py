@@ -26,7 +26,7 @@ from onthedot.errors import (
 from onthedot.events import Events
 from onthedot.ids import Ids
 from onthedot.job import Call, Job, JobRecord, Json
-from onthedot.plan.asking import find_job
+from onthedot.plan.asking import check_arguments, find_job
 from onthedot.plan.controls import resume_job
 from onthedot.plan.moving import To, except_next
 from onthedot.plan.windows import Missed
@@ -246,7 +246,10 @@ class SchedulerVerbs(Verbs):
         some = [wanted[first : first + batch] for first in range(0, len(wanted), batch)]
 
         async def records_of(store: Store) -> dict[str, JobRecord]:
-            return {job: await self._stored(store, job) for job in dict.fromkeys(one.job for one in wanted)}
+            found = {job: await self._stored(store, job) for job in dict.fromkeys(one.job for one in wanted)}
+            for one in wanted:
+                check_arguments(found[one.job], one.args)
+            return found
 
         async def insert(store: Store) -> list[Run]:
             records = await records_of(store)

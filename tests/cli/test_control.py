@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from onthedot.cli.writing import write_store
 from onthedot.clock import Clock, Micros, SystemClock
+from onthedot.job import Job
 from onthedot.run import RunState
 from onthedot.stores.base import Store
+from onthedot.task import Command, Param
 from tests.cli.conftest import Look, Stand, seconds
 
 Call = Callable[..., Result]
@@ -171,3 +174,20 @@ def test_no_database_is_made(call: Call, tmp_path: Path, arguments: list[str]):
     assert result.exit_code == 2
     assert "found none" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+# ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_trigger_passes_declared_parameters_and_no_others(call: Call, cluster: Path, look: Look):
+    task = Command(argv=("ls", "${{ params.depth }}"))
+    job = Job(name="list", task=task, params=(Param(name="depth", kind="whole", default=1),))
+    write_store(f"sqlite:///{cluster}", lambda store: store.put_job(job))
+    before = look(lambda store: store.count_runs())
+    result = call("trigger", "list", "--arg", "depth=deep", "--arg", "dept=1", "--db", cluster)
+    assert result.exit_code == 2
+    assert 'depth: expected a whole number, got "deep"' in result.output
+    assert "dept: expected a parameter of the job, did you mean 'depth'?" in result.output
+    assert look(lambda store: store.count_runs()) == before
+    assert call("trigger", "list", "--arg", "depth=2", "--db", cluster).exit_code == 0
+    assert call("trigger", "list", "--db", cluster).exit_code == 0

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 from onthedot.clock import Clock
 from onthedot.errors import UnknownJob, did_you_mean
-from onthedot.job import JobRecord
+from onthedot.job import Call, JobRecord
 from onthedot.run import NewRun
 from onthedot.stores.base import Store
+from onthedot.tasks.params import require_params
 
 
 async def find_job(store: Store, name: str, *, namespace: str = "default", known: Iterable[str] = ()) -> JobRecord:
@@ -20,7 +22,14 @@ async def find_job(store: Store, name: str, *, namespace: str = "default", known
     return record
 
 
+def check_arguments(record: JobRecord, args: str | None) -> None:
+    """`ArgumentsError` if a job that is no handler does not declare these arguments (canonical JSON; None: its own)."""
+    if not isinstance(record.job.task, Call):
+        require_params(record.job, record.job.args if args is None else json.loads(args))
+
+
 async def submit_run(store: Store, record: JobRecord, *, trigger: str, clock: Clock, args: str | None = None) -> int:
-    """Ask for one run of a job now; its id."""
+    """Ask for one run of a job now; its id. `ArgumentsError` if the job does not take these arguments."""
+    check_arguments(record, args)
     [run_id] = await store.submit([NewRun(record.id, trigger, clock.now(), args)])
     return run_id

@@ -1,0 +1,55 @@
+"""Whoever asks for a run of a job that is no handler passes its declared parameters, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import onthedot as otd
+from onthedot.job import Job
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.task import Command, Param
+
+LIST = Job(
+    name="list",
+    task=Command(argv=("ls", "--", "${{ params.where }}")),
+    params=(Param(name="where", choices=("/srv", "/etc"), required=True),),
+)
+WRONG = {"where": "/root", "then": "; rm -rf /"}
+
+
+async def test_what_is_not_declared_is_refused_and_nothing_is_stored():
+    async with otd.Scheduler("memory:") as sched:
+        await sched.put(LIST)
+        for ask in (sched.submit, sched.trigger):
+            with pytest.raises(otd.ArgumentsError) as told:
+                await ask("list", WRONG)
+            assert told.value.problems == [
+                "then: expected a parameter of the job; known: where",
+                'where: expected one of "/srv", "/etc", got "/root"',
+            ]
+            with pytest.raises(otd.ArgumentsError, match="where: expected text, got nothing; it is required"):
+                await ask("list")
+        with pytest.raises(otd.ArgumentsError, match="it is required"):
+            await sched.submit_many(["list"])
+        assert await sched.list_runs() == []
+        run = await sched.submit("list", {"where": "/etc"})
+        assert [one.id for one in await sched.list_runs()] == [run.id]
+
+
+async def test_a_program_that_did_not_define_the_job_is_told_too(tmp_path: Path):
+    store = await SqliteStore.open(tmp_path / "shop.db")
+    await store.put_job(LIST)
+    await store.close()
+    async with otd.Scheduler(f"sqlite:///{tmp_path / 'shop.db'}") as sched:
+        with pytest.raises(otd.ArgumentsError, match="known: where"):
+            await sched.trigger("list", WRONG)
+        assert await sched.list_runs() == []
+
+
+async def test_a_definition_whose_own_arguments_do_not_fit_is_refused():
+    async with otd.Scheduler("memory:") as sched:
+        with pytest.raises(otd.DefinitionError, match=r"args\.where: expected text, got 3"):
+            await sched.put(Job(name="list", task=LIST.task, params=LIST.params, args={"where": 3}))
+        assert await sched.list_jobs() == []
