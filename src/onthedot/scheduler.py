@@ -27,6 +27,7 @@ from onthedot.tasks.context import Context
 from onthedot.tasks.hooks import Hooks
 from onthedot.tasks.importable import importable
 from onthedot.tasks.registry import Handler, Registry
+from onthedot.tasks.secrets import Provider
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -143,6 +144,20 @@ class Scheduler(SchedulerVerbs):
         ...     print(f"run {ended.run_id} of {ended.job} has failed for good: {ended.error}")
         """
         return self.registry.hooks
+
+    def secrets_from(self, provider: Provider) -> None:
+        """Let tasks find their secrets with this provider, too, after the environment, files and the store. Before
+        `start`. See `onthedot.tasks.secrets.Provider`.
+
+        >>> class Vault:
+        ...     name = "the vault"
+        ...     async def get(self, namespace: str, name: str) -> str | None:
+        ...         return None  # ask it
+        >>> sched.secrets_from(Vault())
+        """
+        if self._thread is not None:
+            raise StateError("secrets_from: expected to be called before the scheduler starts; move it up")
+        self.registry.providers.append(provider)
 
     def subscribe(self, subscriber: Subscriber | Mailbox) -> None:
         """Be told of every event of this node, in order (see `onthedot.events`). Subscribe before `start`.

@@ -195,9 +195,7 @@ def test_line_breaks_do_not_come_into_the_environment(value: str):
 
 
 def test_what_is_missing_is_named():
-    with pytest.raises(
-        ArgumentsError, match=r"argv\[1\]: expected a parameter, got 'y', did you mean|got 'y'; known: x"
-    ):
+    with pytest.raises(ArgumentsError, match=r"argv\[1\]: expected a parameter, got 'y'; known: x"):
         fill(Command(argv=("ls", "${{ params.y }}")), {"x": "1"}, {})
     with pytest.raises(UnknownSecret, match="secret T: expected its value, got none"):
         fill(Command(argv=("ls",), env={"A": "${{ secrets.T }}"}), {}, {})

@@ -6,12 +6,12 @@ from typing import Any, NoReturn
 
 import click
 
-from onthedot.errors import DefinitionError, OnTheDotError, StoreUnusable, UnknownHandler, UnknownJob
+from onthedot.errors import DefinitionError, OnTheDotError, StoreUnusable, UnknownHandler, UnknownJob, UnknownSecret
 from onthedot.observe.text import plain
 
 BROKEN, BAD_INPUT, CUT_SHORT = 1, 2, 130
 
-_BAD_INPUT = (DefinitionError, UnknownJob, UnknownHandler, StoreUnusable)
+_BAD_INPUT = (DefinitionError, UnknownJob, UnknownHandler, UnknownSecret, StoreUnusable)
 _DEBUG = "onthedot.debug"
 
 

@@ -26,6 +26,11 @@ _LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/=-]{0,99}")
 _MOST_LABELS = 20
 
 
+def is_name(text: str) -> bool:
+    """Whether a job, a namespace or a queue can be called so."""
+    return _NAME.fullmatch(text) is not None
+
+
 def check_job(job: Job) -> None:
     """`DefinitionError` with every problem of the definition; nothing if there is none."""
     problems = [

@@ -96,6 +96,9 @@ def value_problems(param: Param, value: Json, *, one_line: bool = False) -> list
 
 def require_params(job: Job, arguments: Mapping[str, Json]) -> None:
     """`ArgumentsError` with every problem, if there is one."""
+    given: object = arguments
+    if not isinstance(given, Mapping):
+        raise ArgumentsError(f"arguments: expected names and values, got {_shown(given)}", subject=f"job {job.name!r}")
     problems = check_params(job, arguments)
     if problems:
         raise ArgumentsError(problems, subject=f"job {job.name!r}")

@@ -16,6 +16,7 @@ from onthedot.task import task_name
 from onthedot.tasks.context import Context
 from onthedot.tasks.hooks import Hooks
 from onthedot.tasks.importable import importable, is_found
+from onthedot.tasks.secrets import Provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class Registry:
         self._handlers: dict[str, Handler] = {}
         self._rules: dict[str, When] = {}  # by job
         self.hooks = Hooks()
+        self.providers: list[Provider] = []  # of secrets, beside those that every worker has
 
     def add(self, name: str, function: Callable[..., Any]) -> Handler:
         """Register a function. A name can be taken once."""

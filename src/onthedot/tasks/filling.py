@@ -1,0 +1,44 @@
+"""From a lease to a task that can be done: parameters and secrets in their places, just before the start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from onthedot.run import Lease
+from onthedot.stores.documents import DocumentsSlice
+from onthedot.tasks.params import Filled, fill, require_params, secret_names, with_defaults
+from onthedot.tasks.registry import arguments_of
+from onthedot.tasks.sealing import Keys
+from onthedot.tasks.secrets import DIRECTORY, EnvironmentSecrets, Provider, SecretFiles, Secrets
+from onthedot.tasks.stored_secrets import StoredSecrets
+
+
+class Filling:
+    """What runners ask for a task. Arguments are checked once more: the job may have been edited since the run was
+    asked for, and a row in a store is from outside.
+
+    `ArgumentsError` or `UnknownSecret` if the run cannot be done as it is, `StoreUnavailable` if it is not known."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+
+    async def __call__(self, lease: Lease) -> Filled:
+        job = lease.record.job
+        arguments = arguments_of(lease)
+        require_params(job, arguments)
+        values = await self._secrets.resolve(secret_names(job.task), namespace=job.namespace)
+        return fill(job.task, with_defaults(job, arguments), values)
+
+
+def secrets_of(
+    store: DocumentsSlice, others: Sequence[Provider] = (), *, environment: Mapping[str, str] | None = None
+) -> Secrets:
+    """Where a worker finds secrets: its environment, the directory that `OTD_SECRETS_DIR` names, its store, others.
+
+    `UnknownSecret` if the keys that are given are none: that is to be known at the start."""
+    environment = os.environ if environment is None else environment
+    directory = environment.get(DIRECTORY)
+    files = [SecretFiles(directory)] if directory else []
+    stored = StoredSecrets(store, Keys.of(environment))
+    return Secrets([EnvironmentSecrets(environment), *files, stored, *others])
