@@ -32,6 +32,7 @@ class Outcome(NamedTuple):
     error: str | None = None
     error_types: tuple[str, ...] = ()  # dotted names of the exception's type and its bases
     result: str | None = None  # JSON text
+    not_before: Micros = 0  # whom it asked wishes no other try before this instant
 
 
 SUCCEEDED = Outcome(OutcomeKind.SUCCEEDED)

@@ -165,3 +165,23 @@ def test_a_function_is_known_by_its_name():
     assert Retry(3, when=never) == Retry(3, when=f"{__name__}.never")
     with pytest.raises(DefinitionError, match=r"retry\.when: expected a function, got 5"):
         Retry(3, when=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("wish", "due"),
+    [
+        (0, 1060),  # none: the back-off alone
+        (1030, 1060),  # the back-off is longer already
+        (1300, 1300),
+        (1000 + 3600, 4600),
+        (1000 + 86_400, 4600),  # nobody outside puts it off for more than an hour
+    ],
+)
+def test_a_retry_waits_for_the_instant_that_was_wished_for(wish, due):
+    busy = FAILED._replace(not_before=wish * SECOND)
+    found = verdict(busy, Retry(3, delay="60s", backoff="fixed", jitter=False))
+    assert (found.state, found.due_at) == (RunState.SCHEDULED, due * SECOND)
+
+
+def test_a_wish_makes_no_retry():
+    assert verdict(FAILED._replace(not_before=2000 * SECOND), Retry()).state is RunState.DEAD

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from onthedot.clock import Micros
+from onthedot.clock import SECOND, Micros
 from onthedot.duration import micros, parse_duration
 from onthedot.job import Guarantee, Job, Retry, When
 from onthedot.run import RunState
@@ -12,6 +12,7 @@ from onthedot.verdict import Outcome, OutcomeKind, Verdict
 
 _SUCCEEDED = Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED)
 _TIMED_OUT = ("builtins.TimeoutError", "builtins.OSError", "builtins.Exception", "builtins.BaseException")
+_LONGEST_WISH: Micros = 3600 * SECOND  # nobody outside puts a retry off for longer
 _LONGEST_EXPONENT = 62  # 2 ** 62 µs is longer than any max_delay; beyond it floats would overflow
 
 
@@ -22,7 +23,8 @@ def decide(
 
     `when` is the function of `Retry.when`, and decides in place of the back-off; what it raises is raised.
     `chance` in [0, 1) spreads retries (full jitter). A released attempt never began: it is due again at once and
-    counts as nothing; under at_most_once nothing is ever armed twice, so there it is lost.
+    counts as nothing; under at_most_once nothing is ever armed twice, so there it is lost. A retry is not due before
+    the instant that the outcome brings along (`not_before`), but for that waits no longer than an hour.
     """
     kind = outcome.kind
     if kind is OutcomeKind.SUCCEEDED:
@@ -42,7 +44,7 @@ def decide(
         wait = delay_by(when, outcome, failures + 1) if when else delay_before(failures + 1, retry, chance)
     if wait is None:
         return Verdict(RunState.DEAD, kind, "not worth a retry", failed=True, error=outcome.error)
-    due_at = ended_at + wait
+    due_at = max(ended_at + wait, min(outcome.not_before, ended_at + _LONGEST_WISH))
     return Verdict(RunState.SCHEDULED, kind, "retry", due_at=due_at, failed=True, error=outcome.error)
 
 
