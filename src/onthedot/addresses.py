@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -130,6 +130,22 @@ def read_url(text: str) -> Target:
         raise AddressRefused(f"expected a port from 1 to 65535, got {_shown(text)!r}")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(parts.scheme, read_host(host), port or _PORTS[parts.scheme], quote(path, safe=_AS_IT_IS))
+
+
+def read_redirect(origin: Target, location: str) -> Target:
+    """Where a redirect leads, from there: a whole URL, or a part of one. Read as strictly as the first.
+
+    >>> read_redirect(read_url("https://example.com/a/b"), "../c").url
+    'https://example.com/c'
+    """
+    if _UNFIT.search(location):
+        raise AddressRefused(f"expected a redirect to a URL without spaces and the like, got {_shown(location)!r}")
+    try:
+        return read_url(urljoin(origin.url, location))
+    except AddressRefused:
+        raise
+    except ValueError as error:
+        raise AddressRefused(f"expected a redirect to a URL, got {_shown(location)!r} ({error})") from None
 
 
 def _shown(url: str) -> str:

@@ -41,6 +41,7 @@ from onthedot.work.desk import Desk
 from onthedot.work.finisher import Finisher
 from onthedot.work.give_way import GiveWay
 from onthedot.work.hooking import Hooking
+from onthedot.work.runners import doors
 from onthedot.work.runners.coroutines import CoroutineRunner
 from onthedot.work.runners.processes import ProcessRunner
 from onthedot.work.runners.threads import ThreadRunner
@@ -51,6 +52,7 @@ class Engine:
     """The services of one node on one store."""
 
     plain_functions: type[ThreadRunner] = ThreadRunner
+    outside = True  # whether there is a world outside, for HTTP calls and containers; not in virtual time
 
     def __init__(
         self,
@@ -150,6 +152,9 @@ class Engine:
         """Join, store the program's jobs, and begin to tick. Handlers run on the application's loop."""
         self._home = asyncio.get_running_loop()
         self._attach_runners(application_loop)
+        if self._settings.works and self.outside:
+            self._registry.offer(doors.offered(self._settings))
+            self._worker.tasks = self._membership.tasks = self._registry.task_names()
         self._worker.queues = self._membership.queues = self._settings.queues_for(jobs)
         self._desk.open(self._drivers["desk"].wake)
         self.ends.open(self._drivers["ends"].wake)
@@ -187,6 +192,7 @@ class Engine:
                 stuck=worker.stuck, freed=worker.freed,
             ),
             "process": self._processes,
+            **doors.runners(here, self.clock, self._settings, ended=worker.ended, started=started),
         }  # fmt: skip
         self._runners = runners
         if self._registry.hooks.wanted:

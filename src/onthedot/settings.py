@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from onthedot.addresses import AddressRefused, Allowed
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.errors import DefinitionError
 from onthedot.retention import Retention
@@ -78,6 +79,14 @@ class Settings:
     recount_every: Micros = 5 * SECOND
     """How often gates are counted anew: a net under a promise that should never need it."""
 
+    http_allow: tuple[str, ...] = ()
+    """What HTTP jobs may reach beside the public internet: hosts such as `localhost`, networks such as `10.0.0.0/8`."""
+    container_engine: str = ""
+    """Where the API of Docker or Podman is, such as `unix:///run/podman/podman.sock`; empty: where `DOCKER_HOST` says,
+    or at one of the usual places."""
+    container_mounts: tuple[str, ...] = ()
+    """The directories that containers of jobs may be given, with all that is below them; none by default."""
+
     retention: Retention = field(default_factory=Retention)
     """How long, and how many, finished runs are kept."""
     prune_every: Micros = 60 * SECOND
@@ -100,6 +109,10 @@ class Settings:
             )
         if not self.roles or not set(self.roles) <= {"planner", "worker"}:
             problems.append(f"roles: expected 'planner', 'worker' or both, got {', '.join(self.roles) or 'none'}")
+        try:
+            Allowed.of(self.http_allow)
+        except AddressRefused as error:
+            problems.append(f"http_allow: {error}")
         if self.queues is not None and not self.queues:
             problems.append("queues: expected at least one queue, got none")
         if self.term_ttl < 3 * self.renew_every:

@@ -10,6 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from onthedot.after import cycle_error
 from onthedot.define.arguments import encode_arguments
+from onthedot.define.check_calls import call_problems
 from onthedot.define.check_params import params_problems
 from onthedot.duration import LONGEST
 from onthedot.errors import DefinitionError
@@ -40,6 +41,7 @@ def check_job(job: Job) -> None:
         *_guarantee_problems(job),
         *_placement_problems(job),
         *_length_problems("timeout", job.timeout),
+        *call_problems(job.task),
         *params_problems(job),
     ]
     if isinstance(job.task, Sleep) and not timedelta(0) <= job.task.duration <= LONGEST:

@@ -73,6 +73,8 @@ def arguments_of(lease: Lease) -> dict[str, Any]:
 class Registry:
     """Name → handler."""
 
+    _offered = frozenset({"sleep", "noop"})  # what needs no handler
+
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
         self._rules: dict[str, When] = {}  # by job
@@ -133,7 +135,11 @@ class Registry:
 
     def task_names(self) -> frozenset[str]:
         """What this program can do, in the names that `reserve` filters by."""
-        return frozenset({*(task_name(Call(handler=name)) for name in self._handlers), "sleep", "noop"})
+        return frozenset({*(task_name(Call(handler=name)) for name in self._handlers), *self._offered})
+
+    def offer(self, abilities: Iterable[str]) -> None:
+        """This machine can do these, too: what needs no handler, but something else that was found here."""
+        self._offered |= frozenset(abilities)
 
     def unknown(self, jobs: Iterable[Job]) -> set[str]:
         """What these jobs need that this program cannot do."""

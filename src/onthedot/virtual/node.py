@@ -95,6 +95,7 @@ class VirtualEngine(Engine):
     """The engine on a virtual loop, with what a test may do to it."""
 
     plain_functions = OneThread
+    outside = False
 
     async def put_job(self, job: Job) -> PutJob:
         """As in production; but this node stands for the whole cluster, so it can do whatever the job needs, and there

@@ -1,0 +1,114 @@
+"""What a container engine is told of a container, and what follows from how it ended. Pure."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+from onthedot.clock import SECOND
+from onthedot.duration import micros
+from onthedot.job import job_name
+from onthedot.run import Lease
+from onthedot.task import Bounds, Container
+from onthedot.verdict import SUCCEEDED, Outcome, OutcomeKind
+from onthedot.work import marks
+from onthedot.work.programs import ProgramEnd
+
+_FAILED = "onthedot.ContainerFailed"
+
+
+def config_of(task: Container, lease: Lease, worker: str) -> dict[str, Any]:
+    """A container of this task, as Docker's API wants it: nothing is left to the engine's own defaults that matters."""
+    bounds = lease.record.job.bounds
+    environment = {
+        **task.env,
+        "OTD_RUN_ID": str(lease.run_id),
+        "OTD_ATTEMPT": str(lease.attempt),
+        "OTD_FENCE": str(lease.fence),
+    }
+    config: dict[str, Any] = {
+        "Image": task.image,
+        "Env": [f"{name}={value}" for name, value in environment.items()],
+        "Labels": labels_of(lease, worker),
+        "Tty": False,  # its two streams stay apart
+        "NetworkDisabled": task.network == "none",
+        "HostConfig": {
+            "NetworkMode": task.network,
+            "RestartPolicy": {"Name": "no"},
+            "SecurityOpt": ["no-new-privileges"],
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": f"{2 * bounds.output}b"}},
+            "Ulimits": _ulimits(bounds),
+            "Mounts": [
+                {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": not mount.writable}
+                for mount in task.mounts
+            ],
+            **_limits(bounds),
+        },
+    }
+    if task.argv:
+        config["Cmd"] = list(task.argv)
+    if task.user:
+        config["User"] = task.user
+    return config
+
+
+def labels_of(lease: Lease, worker: str) -> dict[str, str]:
+    """Whose it is."""
+    return {
+        marks.WORKER: worker,
+        marks.RUN: str(lease.run_id),
+        marks.FENCE: str(lease.fence),
+        marks.ATTEMPT: str(lease.attempt),
+        marks.JOB: job_name(lease.record.job),
+    }
+
+
+def _limits(bounds: Bounds) -> dict[str, int]:
+    limits: dict[str, int] = {}
+    if bounds.memory is not None:
+        limits |= {"Memory": bounds.memory, "MemorySwap": bounds.memory}  # together: no swap
+    if bounds.processes is not None:
+        limits["PidsLimit"] = bounds.processes
+    return limits
+
+
+def _ulimits(bounds: Bounds) -> list[dict[str, Any]]:
+    cpu = None if bounds.cpu is None else math.ceil(micros(bounds.cpu) / SECOND)
+    wanted = {"core": 0, "cpu": cpu, "nofile": bounds.files, "fsize": bounds.file_bytes}
+    return [{"Name": name, "Soft": most, "Hard": most} for name, most in wanted.items() if most is not None]
+
+
+def end_of(state: Mapping[str, Any]) -> ProgramEnd:
+    """How a container ended, by the state that the engine tells of it.
+
+    >>> end_of({"ExitCode": 3}).in_words(), end_of({"ExitCode": 143}).in_words()
+    ('exit code 3', 'killed by SIGTERM')
+    >>> end_of({"ExitCode": 137, "OOMKilled": True}).kind
+    'out_of_memory'
+    """
+    code = int(state.get("ExitCode") or 0)
+    if code and state.get("OOMKilled"):
+        return ProgramEnd("out_of_memory", code=code)
+    if code - 128 in {one.value for one in signal.Signals}:
+        return ProgramEnd("signalled", signal=code - 128)
+    return ProgramEnd("exited", code=code)
+
+
+def outcome_of(end: ProgramEnd) -> Outcome:
+    """What that is as the outcome of an attempt.
+
+    >>> outcome_of(ProgramEnd("exited", code=2)).error_types
+    ('onthedot.ExitCode.2', 'onthedot.ContainerFailed')
+    """
+    if end == ProgramEnd("exited", code=0):
+        return SUCCEEDED
+    match end.kind:
+        case "exited":
+            kind = f"onthedot.ExitCode.{end.code}"
+        case "out_of_memory":
+            kind = "onthedot.OutOfMemory"
+        case _:
+            kind = "onthedot.Killed"
+    return Outcome(OutcomeKind.FAILED, end.in_words(), (kind, _FAILED))

@@ -1,0 +1,224 @@
+"""Tasks that only wait for others (HTTP calls, containers), on a thread and an event loop of their own.
+
+Not on the engine's loop, which has to be on time, and not on the application's, which a handler may block. What is done
+for one kind of task is its `Door`; what every attempt has in common (time-out, early end, one outcome) is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from onthedot import faults
+from onthedot.clock import SECOND, Clock, Micros
+from onthedot.output.capture import Capture
+from onthedot.output.records import Stream
+from onthedot.run import Lease
+from onthedot.task import Task
+from onthedot.tasks.context import Context
+from onthedot.verdict import Outcome
+from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, timed_out
+from onthedot.work.runners.deciding import Deciding
+
+_JOIN = 3.0  # seconds that attempts get to clean up when the runner is closed
+_LONGEST_LINE = 8_192  # characters that wait for the end of their line
+
+
+class Filled(NamedTuple):
+    """A task as it is to be done: arguments and secrets are in it. No secret's value is ever recorded."""
+
+    task: Task
+    secrets: tuple[str, ...] = ()
+
+
+Fill = Callable[[Lease], Awaitable[Filled]]
+
+
+async def as_written(lease: Lease) -> Filled:
+    """The task as its definition has it: nothing is filled in."""
+    return Filled(lease.record.job.task)
+
+
+def nowhere(lease: Lease) -> Path:
+    """No record is kept: what is said stays in the log of its run."""
+    del lease
+    return Path(os.devnull)
+
+
+class Said:
+    """What an attempt says, on its way to the record (all of it, within bounds) and to the log of its run."""
+
+    def __init__(self, capture: Capture, context: Context) -> None:
+        self._capture = capture
+        self._context = context
+        self._line = ""  # begun, and not ended
+
+    def feed(self, stream: Stream, data: bytes) -> None:
+        """Some bytes came."""
+        self._show(self._capture.feed(stream, data))
+
+    def remark(self, text: str) -> None:
+        """A line of ours."""
+        self._show(self._capture.feed("otd", f"{text}\n".encode(errors="backslashreplace")))
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._show(self._capture.close())
+        if self._line:
+            self._context.log(self._line)
+            self._line = ""
+
+    def _show(self, text: str) -> None:
+        whole, newline, rest = (self._line + text).rpartition("\n")
+        if newline:
+            self._context.log(whole)
+        self._line = rest
+        if len(rest) > _LONGEST_LINE:
+            self._context.log(rest)
+            self._line = ""
+
+
+class Door(Protocol):
+    """Does one kind of task. Used on the runner's loop only."""
+
+    async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
+        """The attempt itself. Cancelled once, when it is to end early: nothing of it is left when this has ended."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+class ApartRunner(Deciding):
+    """Runs attempts of one kind, each as a task of one event loop. `longest` is the time-out of jobs without one."""
+
+    def __init__(
+        self,
+        door: Door,
+        engine_loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        *,
+        ended: Ended,
+        started: Started | None,
+        longest: Micros = 0,
+        fill: Fill = as_written,
+        record: Callable[[Lease], Path] = nowhere,
+    ) -> None:
+        self._door = door
+        self._engine_loop = engine_loop
+        self._clock = clock
+        self._tell_ended = ended
+        self._tell_started = started
+        self._longest = longest
+        self._fill = fill
+        self._record = record
+        self._deciding = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._running: set[Attempt] = set()
+
+    # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
+
+    def start(self, attempts: list[Attempt]) -> None:
+        if self._loop is None:  # nobody pays for a thread who has no such job
+            self._loop = asyncio.new_event_loop()
+            name = f"onthedot {type(self._door).__name__}"
+            self._thread = threading.Thread(target=self._serve, args=(self._loop,), name=name, daemon=True)
+            self._thread.start()
+        self._loop.call_soon_threadsafe(self._begin, self._loop, attempts)
+
+    def stop(self, attempts: list[Attempt]) -> None:
+        if self._loop is not None and attempts:
+            self._loop.call_soon_threadsafe(self._end_early, attempts)
+
+    def close(self) -> None:
+        """End what still runs, and the thread."""
+        loop, thread = self._loop, self._thread
+        if loop is not None and thread is not None:
+            self._loop = self._thread = None
+            loop.call_soon_threadsafe(lambda: loop.create_task(self._shut(loop)))
+            thread.join(_JOIN + 1)
+
+    # ── on the runner's own ──────────────────────────────────────────────────────────────────────────────────
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()
+
+    async def _shut(self, loop: asyncio.AbstractEventLoop) -> None:
+        tasks = {attempt.handle for attempt in self._running}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_JOIN)
+        await self._door.close()
+        loop.stop()
+
+    def _begin(self, loop: asyncio.AbstractEventLoop, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            self._running.add(attempt)
+            attempt.handle = loop.create_task(self._perform(loop, attempt))
+
+    def _end_early(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            if attempt not in self._running:
+                continue
+            if not attempt.started_at:  # before its first step: it takes none, and would never come to its end
+                attempt.handle.cancel()
+                self._running.discard(attempt)
+                self._decide(attempt, never_begun(attempt))
+            else:
+                self._cancel(attempt)
+
+    def _cancel(self, attempt: Attempt) -> None:
+        """Once only: what it does to clean up is not disturbed."""
+        if not attempt.handle.cancelling():
+            attempt.handle.cancel()
+
+    def _time_out(self, attempt: Attempt) -> None:
+        if not attempt.handle.cancelling():
+            attempt.timed_out = True
+            self._cancel(attempt)
+
+    async def _perform(self, loop: asyncio.AbstractEventLoop, attempt: Attempt) -> None:
+        """Whatever happens in here becomes one outcome."""
+        attempt.started_at = self._clock.now()
+        attempt.timeout = attempt.timeout or self._longest
+        timer = loop.call_later(attempt.timeout / SECOND, self._time_out, attempt) if attempt.timeout else None
+        if self._tell_started is not None:
+            self._tell(self._tell_started, [attempt])
+        faults.point("attempt.before_call")
+        try:
+            outcome = await self._pass_door(attempt)
+        except asyncio.CancelledError as error:
+            outcome = attempt.stop_as or failed(error)
+        except Exception as error:  # noqa: BLE001 - whatever it raises is its outcome
+            outcome = failed(error)
+        faults.point("attempt.after_call")
+        if timer is not None:
+            timer.cancel()
+        self._running.discard(attempt)
+        self._decide(attempt, timed_out(attempt.timeout) if attempt.timed_out else outcome)
+
+    async def _pass_door(self, attempt: Attempt) -> Outcome:
+        lease = attempt.lease
+        deadline = attempt.started_at + attempt.timeout if attempt.timeout else None
+        attempt.context = Context(lease, attempt.desk, deadline, attempt.started_at)
+        filled = await self._fill(lease)
+        capture = Capture(
+            self._record(lease), step="", limit=lease.record.job.bounds.output, secrets=filled.secrets,
+            clock=self._clock.now,
+        )  # fmt: skip
+        said = Said(capture, attempt.context)
+        try:
+            return await self._door.perform(attempt, filled, said)
+        finally:
+            said.close()

@@ -1,0 +1,183 @@
+"""Containers: one for each attempt, in Docker or Podman, removed when the attempt has ended.
+
+The engine keeps a container running when its worker dies: that is its nature. So every container carries the mark of
+its worker, and whatever dead workers have left is removed when a worker starts on this machine, and before a run that
+had one starts again here (`engines.sweep`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from onthedot.clock import SECOND, Micros
+from onthedot.output.records import Stream
+from onthedot.task import Container, Mount
+from onthedot.verdict import Outcome, OutcomeKind
+from onthedot.work import marks
+from onthedot.work.attempt import Attempt, type_names
+from onthedot.work.confined import config_of, end_of, outcome_of
+from onthedot.work.runners import engines
+from onthedot.work.runners.apart import Filled, Said
+from onthedot.work.runners.engines import EngineTrouble
+
+if TYPE_CHECKING:
+    import aiodocker
+    from aiodocker.containers import DockerContainer
+
+_ANSWER = 30.0  # seconds that the engine gets for what does not depend on the container
+_LAST_WORDS = 2.0  # seconds for output to arrive that was said before the end
+_TROUBLE = ("onthedot.EngineTrouble", *type_names(OSError))
+_REFUSED = ("onthedot.ContainerRefused",)
+
+
+class ContainerRefused(ValueError):
+    """What this worker does not do; its text says why, and what to do."""
+
+
+class ContainerDoor:
+    """Runs containers in the engine that `find` finds. `mounts` are the directories that containers may be given."""
+
+    def __init__(
+        self, find: Callable[[str], str | None], wanted: str = "", *, grace: Micros, mounts: Iterable[str] = ()
+    ) -> None:
+        self._find = find
+        self._wanted = wanted
+        self._grace = grace
+        self._mounts = tuple(os.path.realpath(mount) for mount in mounts)
+        self._docker: aiodocker.Docker | None = None
+        self._url = ""
+
+    async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
+        """See `Door`."""
+        task = filled.task
+        if not isinstance(task, Container):
+            raise AssertionError(f"a task for another runner: {task!r}")
+        try:
+            for mount in task.mounts:
+                self._check_mount(mount)
+            docker = await self._open()
+            await asyncio.to_thread(engines.sweep, self._url, attempt.lease.run_id)
+            async with _telling_trouble(self._url):
+                return await self._run(docker, task, attempt, said)
+        except ContainerRefused as error:
+            return Outcome(OutcomeKind.FAILED, f"refused: {error}", _REFUSED)
+        except EngineTrouble as error:
+            return Outcome(OutcomeKind.FAILED, str(error), _TROUBLE)
+
+    async def close(self) -> None:
+        """See `Door`."""
+        if self._docker is not None:
+            await self._docker.close()
+
+    def _check_mount(self, mount: Mount) -> None:
+        """The real place has to be inside of an allowed one: what is writable there, a container may write as root."""
+        real = os.path.realpath(mount.source)
+        if not any(os.path.commonpath([real, allowed]) == allowed for allowed in self._mounts):
+            raise ContainerRefused(
+                f"mount {mount.source}: expected a directory that containers may have; if this is one, an operator "
+                f"allows it with Settings(container_mounts=({mount.source!r},))"
+            )
+
+    async def _open(self) -> aiodocker.Docker:
+        if self._docker is None:
+            url = await asyncio.to_thread(self._find, self._wanted)
+            if url is None:
+                raise EngineTrouble("no container engine answers: expected Docker or Podman; start it, and try again")
+            import aiodocker
+            import aiohttp
+
+            timeout = aiohttp.ClientTimeout(total=_ANSWER, sock_connect=_ANSWER)
+            self._docker, self._url = aiodocker.Docker(url=url, timeout=timeout), url
+        return self._docker
+
+    async def _run(self, docker: aiodocker.Docker, task: Container, attempt: Attempt, said: Said) -> Outcome:
+        container = await self._create(docker, task, attempt, said)
+        logs: list[asyncio.Task[None]] = []
+        try:
+            await container.start()
+            logs += [asyncio.create_task(_follow(container, stream, said)) for stream in _STREAMS]
+            await container.wait()
+            await asyncio.wait(logs, timeout=_LAST_WORDS)
+            state = (await container.show())["State"]
+            return outcome_of(end_of(state))
+        except asyncio.CancelledError:
+            await self._stop(container, attempt, said)
+            if logs:
+                await asyncio.wait(logs, timeout=_LAST_WORDS)
+            raise
+        finally:
+            for log in logs:
+                log.cancel()
+            await self._remove(container, said)
+
+    async def _create(self, docker: aiodocker.Docker, task: Container, attempt: Attempt, said: Said) -> DockerContainer:
+        """A container that has not started; its image is pulled if it is not there."""
+        import aiodocker
+
+        config = config_of(task, attempt.lease, marks.here())
+        try:
+            return await self._made(docker, config, said)
+        except aiodocker.DockerError as error:
+            if error.status != 404:
+                raise
+        said.remark(f"pulling {task.image}")
+        await docker.images.pull(task.image)
+        return await self._made(docker, config, said)
+
+    async def _made(self, docker: aiodocker.Docker, config: dict[str, Any], said: Said) -> DockerContainer:
+        """Whoever is stopped meanwhile leaves none behind: the engine's answer is waited for."""
+        making = asyncio.ensure_future(docker.containers.create(config))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            await asyncio.wait([making], timeout=_ANSWER)
+            if making.done() and not making.cancelled() and making.exception() is None:
+                await self._remove(making.result(), said)
+            raise
+
+    async def _stop(self, container: DockerContainer, attempt: Attempt, said: Said) -> None:
+        """TERM, the grace, KILL. Whose lease is gone, or goes, has no time for that: KILL."""
+        lost = attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.LOST and not attempt.timed_out
+        seconds = max(1, math.ceil(self._grace / SECOND))
+        try:
+            async with asyncio.timeout(seconds + _ANSWER):
+                await (container.kill() if lost else container.stop(t=seconds))
+        except Exception as error:  # noqa: BLE001 - it is removed by force in any case
+            said.remark(f"the container could not be stopped: {error}")
+
+    async def _remove(self, container: DockerContainer, said: Said) -> None:
+        try:
+            async with asyncio.timeout(_ANSWER):
+                await container.delete(force=True, v=True)
+        except Exception as error:  # noqa: BLE001 - the attempt has its outcome; its worker's mark is on what is left
+            said.remark(f"container {container.id[:12]} is left: {error}; it goes when its worker has ended")
+
+
+_STREAMS: tuple[Stream, ...] = ("out", "err")
+
+
+async def _follow(container: DockerContainer, stream: Stream, said: Said) -> None:
+    """Record one of its two streams, until it ends or nobody is interested any more."""
+    async for text in container.log(stdout=stream == "out", stderr=stream == "err", follow=True):
+        said.feed(stream, text.encode(errors="backslashreplace"))
+
+
+@asynccontextmanager
+async def _telling_trouble(url: str) -> AsyncIterator[None]:
+    """What the engine, or the way to it, has against a request, as one error in words."""
+    import aiodocker
+    import aiohttp
+
+    try:
+        yield
+    except aiodocker.DockerError as error:
+        raise EngineTrouble(f"the container engine refuses: {error.message}") from error
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise EngineTrouble(
+            f"the container engine at {url} does not answer: {str(error) or type(error).__name__}"
+        ) from error

@@ -1,0 +1,58 @@
+"""The doors of a node: what it can do that is neither a handler nor a program of its own machine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+
+from onthedot.addresses import Allowed
+from onthedot.clock import Clock
+from onthedot.settings import Settings
+from onthedot.work.attempt import Ended, Runner, Started
+from onthedot.work.runners import engines
+from onthedot.work.runners.apart import ApartRunner
+from onthedot.work.runners.containers import ContainerDoor
+from onthedot.work.runners.http import LONGEST, HttpDoor
+
+_log = logging.getLogger("onthedot")
+
+
+def offered(settings: Settings) -> set[str]:
+    """What this machine can do: HTTP calls always, containers if an engine answers and its library is there. What dead
+    workers have left in that is removed meanwhile."""
+    engine = engines.find(settings.container_engine)
+    if engine is None:
+        return {"http"}
+    threading.Thread(target=_sweep, args=(engine,), name="onthedot sweep", daemon=True).start()
+    return {"http", "container"}
+
+
+def _sweep(engine: str) -> None:
+    """Remove what dead workers have left. It may take a while, and nobody waits for it."""
+    try:
+        removed = engines.sweep(engine)
+    except engines.EngineTrouble as error:
+        _log.warning("containers of dead workers are not looked for: %s", error)
+        return
+    for name in removed:
+        _log.warning("removed container %s, which a dead worker had left", name[:12])
+
+
+def runners(
+    engine_loop: asyncio.AbstractEventLoop,
+    clock: Clock,
+    settings: Settings,
+    *,
+    ended: Ended,
+    started: Started | None,
+) -> dict[str, Runner]:
+    """One runner for each door, by kind."""
+    calls = HttpDoor(Allowed.of(settings.http_allow), clock)
+    containers = ContainerDoor(
+        engines.find, settings.container_engine, grace=settings.kill_after, mounts=settings.container_mounts
+    )
+    return {
+        "http": ApartRunner(calls, engine_loop, clock, ended=ended, started=started, longest=LONGEST),
+        "container": ApartRunner(containers, engine_loop, clock, ended=ended, started=started),
+    }
