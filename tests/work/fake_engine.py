@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -34,6 +35,7 @@ class FakeContainer:
     closed: set[str] = field(default_factory=set)
     news: threading.Condition = field(default_factory=threading.Condition)
     signals: list[str] = field(default_factory=list)
+    up: threading.Event = field(default_factory=threading.Event)  # it has said something
 
     def start(self) -> None:
         environment = dict(variable.split("=", 1) for variable in self.config["Env"])
@@ -43,6 +45,13 @@ class FakeContainer:
         )  # fmt: skip
         for name in STREAMS:
             threading.Thread(target=self._read, args=(name,), daemon=True).start()
+        threading.Thread(target=self._bury, args=(self.process,), daemon=True).start()
+
+    def _bury(self, process: subprocess.Popen[bytes]) -> None:
+        """A container ends with its first process."""
+        process.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
     def _read(self, name: str) -> None:
         assert self.process is not None
@@ -51,6 +60,7 @@ class FakeContainer:
             with self.news:
                 self.said[name].append(data)
                 self.news.notify_all()
+            self.up.set()
         with self.news:
             self.closed.add(name)
             self.news.notify_all()
@@ -60,7 +70,8 @@ class FakeContainer:
         """What comes out of one stream, as the API frames it, until it ends."""
         for number in itertools.count():
             with self.news:
-                self.news.wait_for(lambda number=number: len(self.said[name]) > number or name in self.closed)
+                while len(self.said[name]) <= number and name not in self.closed:
+                    self.news.wait()
                 if len(self.said[name]) <= number:
                     return
                 data = self.said[name][number]
@@ -99,6 +110,8 @@ class Engine:
     broken: set[str] = field(default_factory=set)  # what it answers with 500: the last part of a path
     out_of_memory: bool = False
     created: threading.Event = field(default_factory=threading.Event)
+    up: threading.Event = field(default_factory=threading.Event)  # a container has said something
+    swept: threading.Event = field(default_factory=threading.Event)  # one was removed
     may_create: threading.Event = field(default_factory=threading.Event)
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -168,7 +181,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(404, {"message": f"No such image: {config['Image']}"})
             return
         name = f"{next(engine.numbers):064x}"
-        engine.containers[name] = FakeContainer(config)
+        engine.containers[name] = FakeContainer(config, up=engine.up)
         self.answer(201, {"Id": name})
 
     def _list(self, engine: Engine) -> None:
@@ -211,6 +224,7 @@ class Handler(BaseHTTPRequestHandler):
             case "DELETE", []:
                 container.kill("KILL")
                 engine.removed[name] = engine.containers.pop(name)
+                engine.swept.set()
                 self.answer(204)
 
     def _logs(self, container: FakeContainer) -> None:

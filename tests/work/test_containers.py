@@ -18,7 +18,6 @@ from onthedot.work.runners.containers import ContainerDoor
 from tests.work.attempts import Passing, lease_of, said
 from tests.work.fake_engine import Engine, fake_engine
 
-DEAD = "0/0/0/0"
 CANCELLED = Outcome(OutcomeKind.CANCELLED, "by hand")
 LOST = Outcome(OutcomeKind.LOST, "its lease is gone")
 
@@ -132,11 +131,9 @@ async def test_an_image_that_nobody_has_is_a_failure(engine: Engine, passing: Pa
 # ── ending early ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def running(engine: Engine, said_first: str = "up") -> None:
+async def running(engine: Engine) -> None:
     """Wait until the container has said its first word."""
-    async with asyncio.timeout(20):
-        while not any(said_first.encode() in b"".join(one.said["stdout"]) for one in engine.containers.values()):
-            await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(engine.up.wait, 20)
 
 
 @pytest.mark.parametrize(("text", "signals"), [
@@ -214,7 +211,9 @@ async def test_no_engine_is_a_failure_in_words():
 
 async def test_logs_that_cannot_be_had_fail_nothing(engine: Engine, passing: Passing):
     engine.broken = {"logs"}
-    assert await passing.end(passing.begin(lease_of(script("echo hi")))) == SUCCEEDED
+    attempt = passing.begin(lease_of(script("echo hi")))
+    assert await passing.end(attempt) == SUCCEEDED
+    assert "stdout could not be read to its end: the container engine refuses: no logs today" in said(attempt)
 
 
 async def test_a_flood_of_output_is_bounded(engine: Engine, passing: Passing):

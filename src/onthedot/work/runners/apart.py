@@ -154,9 +154,9 @@ class ApartRunner(Deciding):
             loop.close()
 
     async def _shut(self, loop: asyncio.AbstractEventLoop) -> None:
+        for attempt in self._running:
+            self._cancel(attempt)
         tasks = {attempt.handle for attempt in self._running}
-        for task in tasks:
-            task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_JOIN)
         await self._door.close()

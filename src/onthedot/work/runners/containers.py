@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from aiodocker.containers import DockerContainer
 
 _ANSWER = 30.0  # seconds that the engine gets for what does not depend on the container
-_LAST_WORDS = 2.0  # seconds for output to arrive that was said before the end
+_LAST_WORDS = 10.0  # seconds for output to arrive that was said before the end,
+_STOPPED_WORDS = 1.0  # and if it was ended early
 _TROUBLE = ("onthedot.EngineTrouble", *type_names(OSError))
 _REFUSED = ("onthedot.ContainerRefused",)
 
@@ -100,20 +101,23 @@ class ContainerDoor:
         logs: list[asyncio.Task[None]] = []
         try:
             await container.start()
-            logs += [asyncio.create_task(_follow(container, stream, said)) for stream in _STREAMS]
+            logs += self._listen(container, said)
             await container.wait()
-            await asyncio.wait(logs, timeout=_LAST_WORDS)
+            await _all_said(logs, said)
             state = (await container.show())["State"]
             return outcome_of(end_of(state))
         except asyncio.CancelledError:
             await self._stop(container, attempt, said)
-            if logs:
-                await asyncio.wait(logs, timeout=_LAST_WORDS)
+            logs += [] if logs else self._listen(container, said)  # it was stopped while it started
+            await _all_said(logs, said, _STOPPED_WORDS)
             raise
         finally:
             for log in logs:
                 log.cancel()
             await self._remove(container, said)
+
+    def _listen(self, container: DockerContainer, said: Said) -> list[asyncio.Task[None]]:
+        return [asyncio.create_task(_follow(container, stream, said, self._url)) for stream in _STREAMS]
 
     async def _create(self, docker: aiodocker.Docker, task: Container, attempt: Attempt, said: Said) -> DockerContainer:
         """A container that has not started; its image is pulled if it is not there."""
@@ -142,7 +146,8 @@ class ContainerDoor:
 
     async def _stop(self, container: DockerContainer, attempt: Attempt, said: Said) -> None:
         """TERM, the grace, KILL. Whose lease is gone, or goes, has no time for that: KILL."""
-        lost = attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.LOST and not attempt.timed_out
+        stop_as = attempt.stop_as  # None: its time is over, or the node itself ends
+        lost = not attempt.timed_out and (stop_as is None or stop_as.kind is OutcomeKind.LOST)
         seconds = max(1, math.ceil(self._grace / SECOND))
         try:
             async with asyncio.timeout(seconds + _ANSWER):
@@ -161,10 +166,20 @@ class ContainerDoor:
 _STREAMS: tuple[Stream, ...] = ("out", "err")
 
 
-async def _follow(container: DockerContainer, stream: Stream, said: Said) -> None:
-    """Record one of its two streams, until it ends or nobody is interested any more."""
-    async for text in container.log(stdout=stream == "out", stderr=stream == "err", follow=True):
-        said.feed(stream, text.encode(errors="backslashreplace"))
+async def _follow(container: DockerContainer, stream: Stream, said: Said, url: str) -> None:
+    """Record one of its two streams, until it ends. A log that cannot be had fails nothing: that is said in it."""
+    try:
+        async with _telling_trouble(url):
+            async for text in container.log(stdout=stream == "out", stderr=stream == "err", follow=True):
+                said.feed(stream, text.encode(errors="backslashreplace"))
+    except EngineTrouble as error:
+        said.remark(f"[… std{stream} could not be read to its end: {error} …]")
+
+
+async def _all_said(logs: list[asyncio.Task[None]], said: Said, seconds: float = _LAST_WORDS) -> None:
+    """Wait for what was said before the end; an engine that keeps a stream open holds up nobody."""
+    if logs and (await asyncio.wait(logs, timeout=seconds))[1]:
+        said.remark("[… the engine did not hand out the rest of the output …]")
 
 
 @asynccontextmanager
