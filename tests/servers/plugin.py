@@ -10,10 +10,12 @@
 | `valkey_server` | a server of the test's own, to be stopped, restarted and paused |
 | `debian_redis` | the process's own redis-server of Debian |
 | `pgbouncer` | a pooler in transaction mode before the run's server |
+| `podman` | a container engine of the test module's own, with a busybox image |
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +23,7 @@ import pytest
 from tests.servers import setup
 from tests.servers.debian_redis import DebianRedis
 from tests.servers.pgbouncer import PgBouncer
+from tests.servers.podman import Podman
 from tests.servers.postgres import PostgresServer
 from tests.servers.shared import SharedPostgres
 from tests.servers.valkey import ValkeyServer
@@ -80,6 +83,17 @@ def debian_redis() -> Iterator[DebianRedis]:
 def valkey_server() -> Iterator[ValkeyServer]:
     with ValkeyServer() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def podman() -> Iterator[Podman]:
+    need(setup.PODMAN)
+    if os.geteuid() != 0:
+        pytest.skip(f"{NOT_TESTED}{setup.PODMAN.purpose}: its networks and cgroups need root")
+    with Podman() as engine:
+        if reason := engine.why_not():
+            pytest.skip(f"{NOT_TESTED}{setup.PODMAN.purpose}: podman cannot run one here: {reason}")
+        yield engine.start()
 
 
 def need(program: setup.Program) -> None:

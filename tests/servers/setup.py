@@ -43,7 +43,8 @@ class Program:
 PGBOUNCER = Program("pgbouncer", "pgbouncer", "PostgreSQL through PgBouncer in transaction mode")
 REDIS = Program("redis-server", "redis-server", "the Redis store on Debian's redis-server, and over TLS")
 BUBBLEWRAP = Program("bwrap", "bubblewrap", "programs in a sandbox")
-PROGRAMS = (PGBOUNCER, REDIS, BUBBLEWRAP)
+PODMAN = Program("podman", "podman runc busybox-static", "containers in a real engine")
+PROGRAMS = (PGBOUNCER, REDIS, BUBBLEWRAP, PODMAN)
 
 
 def install(programs: tuple[Program, ...] = PROGRAMS) -> int:

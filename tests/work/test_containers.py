@@ -81,9 +81,9 @@ async def test_what_the_engine_is_told(engine: Engine, passing: Passing, tmp_pat
     assert (config["Image"], config["Cmd"], config["User"]) == ("busybox", ["true"], "1000:1000")
     assert (host["NetworkMode"], config["NetworkDisabled"]) == ("none", True)
     assert (host["Memory"], host["MemorySwap"], host["PidsLimit"]) == (1 << 20, 1 << 20, 5)
-    assert {limit["Name"]: limit["Hard"] for limit in host["Ulimits"]} == {
-        "core": 0, "cpu": 9, "nofile": 64, "fsize": 4096,
-    }  # fmt: skip
+    limits = {limit["Name"]: limit["Hard"] for limit in host["Ulimits"]}
+    limits.pop("nproc", None)  # this machine's own
+    assert limits == {"core": 0, "cpu": 9, "nofile": 64, "fsize": 4096}
     assert host["Mounts"] == [{"Type": "bind", "Source": source, "Target": "/in", "ReadOnly": True}]
     assert host["SecurityOpt"] == ["no-new-privileges"]
     assert config["Labels"] == {

@@ -19,8 +19,12 @@ from onthedot.work.programs import ProgramEnd
 _FAILED = "onthedot.ContainerFailed"
 
 
-def config_of(task: Container, lease: Lease, worker: str) -> dict[str, Any]:
-    """A container of this task, as Docker's API wants it: nothing is left to the engine's own defaults that matters."""
+def config_of(task: Container, lease: Lease, worker: str, user_processes: int | None = None) -> dict[str, Any]:
+    """A container of this task, as Docker's API wants it: nothing is left to the engine's own defaults that matters.
+
+    `user_processes` is how many one user may have on this machine. Podman would ask for more than that, and be refused
+    where nobody may raise it; how many the container may have is said elsewhere (`PidsLimit`).
+    """
     bounds = lease.record.job.bounds
     environment = {
         **task.env,
@@ -39,7 +43,7 @@ def config_of(task: Container, lease: Lease, worker: str) -> dict[str, Any]:
             "RestartPolicy": {"Name": "no"},
             "SecurityOpt": ["no-new-privileges"],
             "LogConfig": {"Type": "json-file", "Config": {"max-size": f"{2 * bounds.output}b"}},
-            "Ulimits": _ulimits(bounds),
+            "Ulimits": _ulimits(bounds, user_processes),
             "Mounts": [
                 {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": not mount.writable}
                 for mount in task.mounts
@@ -74,9 +78,11 @@ def _limits(bounds: Bounds) -> dict[str, int]:
     return limits
 
 
-def _ulimits(bounds: Bounds) -> list[dict[str, Any]]:
+def _ulimits(bounds: Bounds, user_processes: int | None) -> list[dict[str, Any]]:
     cpu = None if bounds.cpu is None else math.ceil(micros(bounds.cpu) / SECOND)
-    wanted = {"core": 0, "cpu": cpu, "nofile": bounds.files, "fsize": bounds.file_bytes}
+    wanted = {
+        "core": 0, "cpu": cpu, "nofile": bounds.files, "fsize": bounds.file_bytes, "nproc": user_processes,
+    }  # fmt: skip
     return [{"Name": name, "Soft": most, "Hard": most} for name, most in wanted.items() if most is not None]
 
 

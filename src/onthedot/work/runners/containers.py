@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import resource
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -123,7 +124,7 @@ class ContainerDoor:
         """A container that has not started; its image is pulled if it is not there."""
         import aiodocker
 
-        config = config_of(task, attempt.lease, marks.here())
+        config = config_of(task, attempt.lease, marks.here(), _user_processes())
         try:
             return await self._made(docker, config, said)
         except aiodocker.DockerError as error:
@@ -161,6 +162,12 @@ class ContainerDoor:
                 await container.delete(force=True, v=True)
         except Exception as error:  # noqa: BLE001 - the attempt has its outcome; its worker's mark is on what is left
             said.remark(f"container {container.id[:12]} is left: {error}; it goes when its worker has ended")
+
+
+def _user_processes() -> int | None:
+    """How many processes one user may have here, as far as we are told; None: any number."""
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    return None if most == resource.RLIM_INFINITY else most
 
 
 _STREAMS: tuple[Stream, ...] = ("out", "err")

@@ -1,0 +1,113 @@
+"""Podman, with all that it keeps in a folder of its own, behind Docker's API on a socket. Needs root.
+
+Its one image is made of Debian's busybox: no registry is asked. runc and cgroupfs, because Debian's default runtime
+does not know hybrid cgroups; small default ulimits, because a root without CAP_SYS_RESOURCE may not raise them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from onthedot.work.runners import engines
+from tests.servers import running, setup
+
+IMAGE = "localhost/busybox:test"
+APPLETS = ("sh", "cat", "dd", "echo", "head", "id", "ls", "sleep", "tail", "touch", "true", "wc", "yes")
+CONFIGURATION = """\
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+"""
+
+
+class Podman:
+    """An engine, until it is closed; its containers go with it."""
+
+    def __init__(self) -> None:
+        program = setup.PODMAN.found()
+        if program is None:
+            raise running.ServerTrouble(setup.PODMAN.why_missing())
+        self.folder = running.make_folder("podman")
+        self.log = self.folder / "log"
+        self.url = f"unix://{self.folder}/podman.sock"
+        configuration = self.folder / "containers.conf"
+        configuration.write_text(CONFIGURATION)
+        self._environment = {**os.environ, "CONTAINERS_CONF": str(configuration)}
+        self._command = [
+            program, "--root", str(self.folder / "root"), "--runroot", str(self.folder / "run"),
+            "--storage-driver", "vfs", "--runtime", "runc", "--cgroup-manager", "cgroupfs",
+        ]  # fmt: skip
+        self._popen: subprocess.Popen[bytes] | None = None
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One command of podman's own."""
+        return subprocess.run(
+            [*self._command, *arguments], env=self._environment, capture_output=True, text=True, check=False,
+            timeout=running.PATIENCE,
+        )  # fmt: skip
+
+    def why_not(self) -> str:
+        """Why no container can run here, in podman's words; empty if one can."""
+        image = self.folder / "busybox.tar"
+        _write_image(image)
+        imported = self.run("import", str(image), IMAGE)
+        tried = imported if imported.returncode else self.run("run", "--rm", "--network", "none", IMAGE, "true")
+        return (tried.stderr.strip().splitlines() or ["no word"])[-1] if tried.returncode else ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def start(self) -> Self:
+        with self.log.open("ab") as output:
+            self._popen = subprocess.Popen(
+                [*self._command, "system", "service", "--time", "0", self.url],
+                env=self._environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        running.wait_answers(lambda: engines.answers(self.url), self._popen, self.log, "podman")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.run("rm", "--all", "--force", "--time", "0")
+        if self._popen is not None:
+            self._popen.terminate()
+            running.wait_ended(self._popen, "podman")
+        running.remove_folder(self.folder)
+
+
+def _write_image(path: Path) -> None:
+    """A root file system with busybox and nothing else."""
+    busybox = shutil.which("busybox", path=setup.SYSTEM_PATH)
+    if busybox is None:
+        raise running.ServerTrouble(setup.PODMAN.why_missing())
+    with tarfile.open(path, "w") as image:
+        for folder in ("bin", "tmp", "etc"):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+            image.addfile(entry)
+        image.add(busybox, "bin/busybox", filter=_executable)
+        for applet in APPLETS:
+            link = tarfile.TarInfo(f"bin/{applet}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            image.addfile(link)
+        users = b"root:x:0:0::/:/bin/sh\n"
+        entry = tarfile.TarInfo("etc/passwd")
+        entry.size, entry.mode = len(users), 0o644
+        image.addfile(entry, io.BytesIO(users))
+
+
+def _executable(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.mode, entry.uid, entry.gid = 0o755, 0, 0
+    return entry
