@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from onthedot import faults
 from onthedot.clock import SECOND, Clock, Micros
@@ -24,6 +24,9 @@ from onthedot.verdict import Outcome
 from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, timed_out
 from onthedot.work.runners.deciding import Deciding
 
+T = TypeVar("T")
+
+_KEEP = 30.0  # seconds that a record gets to be kept
 _JOIN = 3.0  # seconds that attempts get to clean up when the runner is closed
 _LONGEST_LINE = 8_192  # characters that wait for the end of their line
 
@@ -35,7 +38,8 @@ class Filled(NamedTuple):
     secrets: tuple[str, ...] = ()
 
 
-Fill = Callable[[Lease], Awaitable[Filled]]
+Fill = Callable[[Lease], Coroutine[Any, Any, Filled]]
+"""What makes a lease's task complete; awaited on the engine's loop, because it may ask the store."""
 
 
 async def as_written(lease: Lease) -> Filled:
@@ -43,10 +47,31 @@ async def as_written(lease: Lease) -> Filled:
     return Filled(lease.record.job.task)
 
 
-def nowhere(lease: Lease) -> Path:
+class Recording(Protocol):
+    """Where the record of an attempt is written, and what becomes of it when the attempt has ended."""
+
+    def path(self, lease: Lease) -> Path:
+        """The file to write it to, in a folder that is there. Called in the runner's thread."""
+        ...
+
+    async def keep(self, lease: Lease) -> None:
+        """It is complete. Awaited on the engine's loop; whatever this raises fails no attempt."""
+        ...
+
+
+class NotRecorded:
     """No record is kept: what is said stays in the log of its run."""
-    del lease
-    return Path(os.devnull)
+
+    def path(self, lease: Lease) -> Path:
+        """Nowhere."""
+        del lease
+        return Path(os.devnull)
+
+    async def keep(self, lease: Lease) -> None:
+        """There is nothing to keep."""
+
+
+NOT_RECORDED = NotRecorded()
 
 
 class Said:
@@ -55,31 +80,32 @@ class Said:
     def __init__(self, capture: Capture, context: Context) -> None:
         self._capture = capture
         self._context = context
-        self._line = ""  # begun, and not ended
+        self._begun: dict[Stream, str] = {}  # lines that have not ended
 
     def feed(self, stream: Stream, data: bytes) -> None:
         """Some bytes came."""
-        self._show(self._capture.feed(stream, data))
+        self._show(stream, self._capture.feed(stream, data))
 
     def remark(self, text: str) -> None:
-        """A line of ours."""
-        self._show(self._capture.feed("otd", f"{text}\n".encode(errors="backslashreplace")))
+        """A line of ours. Redacted like all else: it may name what the other side has sent back."""
+        self.feed("err", f"{text}\n".encode(errors="backslashreplace"))
 
     def close(self) -> None:
         """Nothing more will come."""
-        self._show(self._capture.close())
-        if self._line:
-            self._context.log(self._line)
-            self._line = ""
+        self._show("out", self._capture.close())
+        for line in self._begun.values():
+            if line:
+                self._context.log(line)
+        self._begun.clear()
 
-    def _show(self, text: str) -> None:
-        whole, newline, rest = (self._line + text).rpartition("\n")
+    def _show(self, stream: Stream, text: str) -> None:
+        whole, newline, rest = (self._begun.get(stream, "") + text).rpartition("\n")
         if newline:
             self._context.log(whole)
-        self._line = rest
         if len(rest) > _LONGEST_LINE:
             self._context.log(rest)
-            self._line = ""
+            rest = ""
+        self._begun[stream] = rest
 
 
 class Door(Protocol):
@@ -107,7 +133,7 @@ class ApartRunner(Deciding):
         started: Started | None,
         longest: Micros = 0,
         fill: Fill = as_written,
-        record: Callable[[Lease], Path] = nowhere,
+        recording: Recording = NOT_RECORDED,
     ) -> None:
         self._door = door
         self._engine_loop = engine_loop
@@ -116,7 +142,7 @@ class ApartRunner(Deciding):
         self._tell_started = started
         self._longest = longest
         self._fill = fill
-        self._record = record
+        self._recording = recording
         self._deciding = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -212,13 +238,24 @@ class ApartRunner(Deciding):
         lease = attempt.lease
         deadline = attempt.started_at + attempt.timeout if attempt.timeout else None
         attempt.context = Context(lease, attempt.desk, deadline, attempt.started_at)
-        filled = await self._fill(lease)
-        capture = Capture(
-            self._record(lease), step="", limit=lease.record.job.bounds.output, secrets=filled.secrets,
-            clock=self._clock.now,
-        )  # fmt: skip
+        filled = await self._on_engine(self._fill(lease))
+        path, most = self._recording.path(lease), lease.record.job.bounds.output
+        capture = Capture(path, step="", limit=most, secrets=filled.secrets, clock=self._clock.now)
         said = Said(capture, attempt.context)
         try:
             return await self._door.perform(attempt, filled, said)
         finally:
             said.close()
+            await self._keep(attempt.context, lease)
+
+    async def _keep(self, context: Context, lease: Lease) -> None:
+        """A record that cannot be kept never fails a job."""
+        try:
+            async with asyncio.timeout(_KEEP):
+                await self._on_engine(self._recording.keep(lease))
+        except Exception as error:  # noqa: BLE001 - the attempt has its outcome
+            context.log(f"its output could not be kept: {failed(error).error}")
+
+    async def _on_engine(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do this on the engine's loop, where the store is."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._engine_loop))

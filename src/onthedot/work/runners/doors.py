@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from functools import partial
 
 from onthedot.addresses import Allowed
 from onthedot.clock import Clock
 from onthedot.settings import Settings
 from onthedot.work.attempt import Ended, Runner, Started
 from onthedot.work.runners import engines
-from onthedot.work.runners.apart import ApartRunner
+from onthedot.work.runners.apart import NOT_RECORDED, ApartRunner, Fill, Recording, as_written
 from onthedot.work.runners.containers import ContainerDoor
 from onthedot.work.runners.http import LONGEST, HttpDoor
 
@@ -46,13 +47,16 @@ def runners(
     *,
     ended: Ended,
     started: Started | None,
+    fill: Fill = as_written,
+    recording: Recording = NOT_RECORDED,
 ) -> dict[str, Runner]:
     """One runner for each door, by kind."""
     calls = HttpDoor(Allowed.of(settings.http_allow), clock)
     containers = ContainerDoor(
         engines.find, settings.container_engine, grace=settings.kill_after, mounts=settings.container_mounts
     )
-    return {
-        "http": ApartRunner(calls, engine_loop, clock, ended=ended, started=started, longest=LONGEST),
-        "container": ApartRunner(containers, engine_loop, clock, ended=ended, started=started),
-    }
+    make = partial(
+        ApartRunner,
+        engine_loop=engine_loop, clock=clock, ended=ended, started=started, fill=fill, recording=recording,
+    )  # fmt: skip
+    return {"http": make(calls, longest=LONGEST), "container": make(containers)}

@@ -1,0 +1,100 @@
+"""What every attempt behind a door has in common: filled in first, recorded, kept, and with one outcome."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+from onthedot.output.records import decode
+from onthedot.run import Lease
+from onthedot.task import Noop
+from onthedot.verdict import SUCCEEDED, Outcome, OutcomeKind
+from onthedot.work.attempt import Attempt
+from onthedot.work.runners.apart import Filled, Said
+from tests.work.attempts import Passing, lease_of, said
+
+
+class Saying:
+    """A door that says something, and ends."""
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = texts
+        self.thread = ""
+
+    async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
+        self.thread = threading.current_thread().name
+        for text in self._texts:
+            said.feed("out", text.encode())
+        said.remark(f"done with {filled.secrets}")
+        return SUCCEEDED
+
+    async def close(self) -> None:
+        pass
+
+
+class Kept:
+    """A recording in a folder, which can fail."""
+
+    def __init__(self, folder: Path, *, fails: bool = False) -> None:
+        self.file = folder / "record"
+        self.fails = fails
+        self.kept: list[tuple[int, asyncio.AbstractEventLoop]] = []
+
+    def path(self, lease: Lease) -> Path:
+        return self.file
+
+    async def keep(self, lease: Lease) -> None:
+        self.kept.append((lease.run_id, asyncio.get_running_loop()))
+        if self.fails:
+            raise OSError("no room left")
+
+
+async def test_what_is_said_is_recorded_and_kept(tmp_path: Path):
+    recording, door = Kept(tmp_path), Saying("one\ntw", "o\nthree")
+    passing = Passing(door, recording=recording)
+    attempt = passing.begin(lease_of(Noop()))
+    assert await passing.end(attempt) == SUCCEEDED
+    passing.runner.close()
+    assert said(attempt) == "one\ntwo\ndone with ()\nthree\n"
+    with recording.file.open("rb") as file:
+        records = list(decode(file))
+    assert "".join(record.text for record in records if record.stream == "out") == "one\ntwo\nthree"
+    assert recording.kept == [(7, passing.loop)]  # on the engine's loop: the store is there
+    assert door.thread == "onthedot Saying"
+
+
+async def test_a_record_that_cannot_be_kept_fails_nothing(tmp_path: Path):
+    passing = Passing(Saying("x\n"), recording=Kept(tmp_path, fails=True))
+    attempt = passing.begin(lease_of(Noop()))
+    assert await passing.end(attempt) == SUCCEEDED
+    passing.runner.close()
+    assert "could not be kept: OSError: no room left" in said(attempt)
+
+
+async def test_a_task_is_filled_in_on_the_engines_loop():
+    where = []
+
+    async def fill(lease: Lease) -> Filled:
+        where.append(asyncio.get_running_loop())
+        return Filled(lease.record.job.task, ("hush",))
+
+    passing = Passing(Saying(), fill=fill)
+    attempt = passing.begin(lease_of(Noop()))
+    assert await passing.end(attempt) == SUCCEEDED
+    passing.runner.close()
+    assert where == [passing.loop]
+
+
+async def test_what_cannot_be_filled_in_is_a_failure():
+    async def fill(lease: Lease) -> Filled:
+        raise LookupError("secret A: expected its value, got none")
+
+    passing = Passing(Saying(), fill=fill)
+    outcome = await passing.end(passing.begin(lease_of(Noop())))
+    passing.runner.close()
+    assert (outcome.kind, outcome.error) == (OutcomeKind.FAILED, "LookupError: secret A: expected its value, got none")
+
+
+async def test_a_runner_that_was_never_used_has_no_thread():
+    passing = Passing(Saying())
+    passing.runner.close()
+    assert "onthedot Saying" not in {thread.name for thread in threading.enumerate()}
