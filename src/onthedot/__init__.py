@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from onthedot.scheduler import Scheduler
     from onthedot.schedules import at, cron, describe, every, gap, in_, parse
     from onthedot.settings import Settings
+    from onthedot.task import Container, Http, Mount
     from onthedot.tasks.context import Context
     from onthedot.tasks.hooks import Ended
     from onthedot.verbs import Run, Verbs
@@ -47,6 +48,7 @@ _HOME = {
     "BlockingScheduler": "onthedot.blocking",
     "BoundCall": "onthedot.define.calls",
     "CatchUp": "onthedot.job",
+    "Container": "onthedot.task",
     "Context": "onthedot.tasks.context",
     "Counters": "onthedot.observe.counters",
     "DefinitionError": "onthedot.errors",
@@ -54,11 +56,13 @@ _HOME = {
     "DuplicateJob": "onthedot.errors",
     "Ended": "onthedot.tasks.hooks",
     "Guarantee": "onthedot.job",
+    "Http": "onthedot.task",
     "Job": "onthedot.job",
     "JobFunction": "onthedot.define.calls",
     "KeyConflict": "onthedot.errors",
     "LeaseLost": "onthedot.errors",
     "Limit": "onthedot.job",
+    "Mount": "onthedot.task",
     "OnTheDotError": "onthedot.errors",
     "Overlap": "onthedot.job",
     "Rate": "onthedot.job",
@@ -109,6 +113,7 @@ __all__ = [
     "BlockingScheduler",
     "BoundCall",
     "CatchUp",
+    "Container",
     "Context",
     "Counters",
     "DefinitionError",
@@ -116,11 +121,13 @@ __all__ = [
     "DuplicateJob",
     "Ended",
     "Guarantee",
+    "Http",
     "Job",
     "JobFunction",
     "KeyConflict",
     "LeaseLost",
     "Limit",
+    "Mount",
     "OnTheDotError",
     "Overlap",
     "Rate",

@@ -108,7 +108,11 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Http:
-    """One HTTP request. It succeeds with a status that is expected (default: 200 to 299)."""
+    """One HTTP request. It succeeds with a status that is expected (default: 200 to 299).
+
+    >>> task_name(Http(url="https://example.com/hook", method="POST", body={"done": True}))
+    'http'
+    """
 
     url: str
     method: str = "GET"
@@ -119,7 +123,11 @@ class Http:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """A directory of the worker's machine inside a container."""
+    """A directory of the worker's machine inside a container, if its operator allows that.
+
+    >>> Mount(source="/srv/data", target="/data").writable
+    False
+    """
 
     source: str
     target: str
@@ -128,7 +136,11 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A container of this image. Without `argv`: what the image itself says."""
+    """A container of this image. Without `argv`: what the image itself says.
+
+    >>> task_name(Container(image="alpine:3", argv=("echo", "hello")))
+    'container'
+    """
 
     image: str
     argv: tuple[str, ...] = ()
