@@ -140,8 +140,8 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
     *standard, trouble = pipes
     try:
         signal.set_wakeup_fd(-1)
-        for number in _IGNORED:
-            signal.signal(number, signal.SIG_DFL)
+        for ignored in _IGNORED:
+            signal.signal(ignored, signal.SIG_DFL)
         os.setsid()
         os.umask(0o077)
         # first out of the way of 0, 1 and 2, all of them: one may lie where another has to go
