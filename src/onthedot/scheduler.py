@@ -157,6 +157,10 @@ class Scheduler(SchedulerVerbs):
         """
         if self._thread is not None:
             raise StateError("secrets_from: expected to be called before the scheduler starts; move it up")
+        if not callable(getattr(provider, "get", None)) or not isinstance(getattr(provider, "name", None), str):
+            raise DefinitionError(
+                f"provider: expected an object with a name and 'async def get', got {type(provider).__name__}"
+            )
         self.registry.providers.append(provider)
 
     def subscribe(self, subscriber: Subscriber | Mailbox) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import onthedot as otd
 from onthedot.errors import StoreUnavailable, UnknownSecret
 from onthedot.tasks.secrets import EnvironmentSecrets, SecretFiles, Secrets
 
@@ -87,6 +88,18 @@ async def test_a_provider_that_fails_ends_the_search_and_its_words_are_not_repea
 async def test_a_store_that_is_away_is_not_a_secret_that_is_missing():
     with pytest.raises(StoreUnavailable):
         await Secrets([Shelf(error=StoreUnavailable("away"))]).resolve(["A"])
+
+
+async def test_a_program_adds_its_own():
+    sched = otd.Scheduler("memory:")
+    shelf = Shelf()
+    sched.secrets_from(shelf)
+    assert sched.registry.providers == [shelf]
+    with pytest.raises(otd.DefinitionError, match="provider: expected an object with a name and 'async def get'"):
+        sched.secrets_from({"DB": "hush"})  # type: ignore[arg-type]
+    async with sched:
+        with pytest.raises(otd.StateError, match="secrets_from: expected to be called before"):
+            sched.secrets_from(shelf)
 
 
 # ── files ────────────────────────────────────────────────────────────────────────────────────────────────────
