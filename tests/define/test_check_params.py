@@ -74,7 +74,7 @@ def test_a_handler_declares_none():
         (Steps(steps=(Step(name="a", argv=("ls", "${{x}}")),)), "steps.a.argv[1]: expected '${{ params.name }}' or"),
         (Http(url="https://${{ params.where }}/"), "url: expected no"),
         (Http(url="https://a/", headers={"A": "${{ params.where }}"}), "headers.A: expected no '${{ params.wh"),
-        (Http(url="https://a/", body={"a": ["${{ params.where }}"]}), "body: expected no"),
+        (Http(url="https://a/", method="POST", body={"a": ["${{ params.where }}"]}), "body: expected no"),
         (Container(image="${{ params.where }}"), "image: expected no"),
     ],
 )  # fmt: skip

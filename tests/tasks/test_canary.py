@@ -182,7 +182,7 @@ async def test_a_value_is_nowhere(place: Place, environment: dict[str, str], cap
     events: list[object] = []
     async with place.opened() as store:
         await keep(store, environment)
-    sched = otd.Scheduler(place.for_scheduler)
+    sched = otd.Scheduler(place.for_scheduler, settings=otd.Settings(roles=("planner",)))  # nothing is run for real
     sched.subscribe(events.append)
     async with sched:
         for job in JOBS:

@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import onthedot
 from onthedot.task import LEVELS
 from onthedot.work.guard import levels, probing
 from onthedot.work.guard.levels import USERS, NotPossible, take_user
@@ -49,7 +51,11 @@ def test_when_all_are_taken_it_says_so(tmp_path, monkeypatch):
 def test_the_guard_loads_little():
     """It is started when a program waits for it; and what is not loaded cannot be in the way of a fork."""
     listing = "import onthedot.work.guard.main, sys; print(*sorted(sys.modules))"
-    done = subprocess.run([sys.executable, "-S", "-c", listing], capture_output=True, text=True, check=True)
+    source = Path(onthedot.__file__).parents[1]  # without `site`, an installed package is not found by itself
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", listing], capture_output=True, text=True, check=True,
+        env={"PYTHONPATH": str(source)},
+    )  # fmt: skip
     loaded = set(done.stdout.split())
     assert not loaded & {
         "asyncio",
