@@ -13,6 +13,7 @@ from tests.servers.plugin import NOT_TESTED, need
 from tests.work.guard.yard import Yard
 
 PIDS = Path("/sys/fs/cgroup/pids")
+UNIFIED = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 
 
 @pytest.fixture
@@ -28,6 +29,18 @@ def pids_group() -> Iterator[str]:
     if os.geteuid() != 0 or not PIDS.is_dir():
         pytest.skip(f"{NOT_TESTED}programs in cgroups: needs root, and cgroups of version 1 at {PIDS}")
     group = PIDS / f"onthedot-test-{os.getpid()}"
+    group.mkdir()
+    yield str(group)
+    group.rmdir()
+
+
+@pytest.fixture
+def unified_group() -> Iterator[str]:
+    """A directory of cgroups of version 2 to make groups in."""
+    places = [place for place in UNIFIED if (place / "cgroup.controllers").exists()]
+    if os.geteuid() != 0 or not places:
+        pytest.skip(f"{NOT_TESTED}programs in cgroups of version 2: needs root, and them")
+    group = places[0] / f"onthedot-test-{os.getpid()}"
     group.mkdir()
     yield str(group)
     group.rmdir()

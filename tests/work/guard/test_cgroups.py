@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from onthedot.clock import MILLISECOND
 from onthedot.task import Bounds
 from onthedot.work.guard.cgroups import Group, usable
 from tests.work.guard.yard import Yard, is_alive
@@ -67,3 +68,26 @@ async def test_a_real_one_bounds_processes_and_is_gone_afterwards(pids_group: st
         assert end.stragglers < 4
     finally:
         await yard.close()
+
+
+async def test_a_real_one_of_version_2_is_killed_at_once_and_gone_afterwards(unified_group: str):
+    yard = Yard(cgroups=(unified_group,))
+    try:
+        leaves = (
+            "setsid sh -c 'echo $$ > left; exec sleep 300' & while ! test -s left; do :; done; cat /proc/self/cgroup"
+        )
+        end = await yard.run("sh", "-c", leaves)
+        assert (end.code, end.stragglers) == (0, 1)
+        assert f"0::/{os.path.basename(unified_group)}/" in yard.output()
+        assert not is_alive(yard.pid_in("left"))
+        end = await yard.run("sh", "-c", "trap '' TERM; while :; do sleep 0.1; done", timeout=200 * MILLISECOND)
+        assert end.kind == "timed_out"
+        assert not [entry for entry in os.scandir(unified_group) if entry.is_dir()]
+    finally:
+        await yard.close()
+
+
+def test_what_could_not_be_made_whole_is_not_left_half_made(tmp_path: Path):
+    with pytest.raises(OSError, match="nowhere"):
+        Group([str(tmp_path), str(tmp_path / "nowhere")], "t.1", Bounds())
+    assert list(tmp_path.iterdir()) == []

@@ -223,6 +223,7 @@ async def test_close_kills_what_runs(yard: Yard):
     guard = yard.guard.pid
     await yard.guard.close()
     assert (await run)[:4] == ("stopped", None, None, "its worker has ended")
+    assert (await yard.run("true")).kind == "refused"
     assert not any(map(is_alive, (*pids, guard or 0)))
 
 

@@ -20,8 +20,12 @@ class Group:
 
     def __init__(self, parents: Sequence[str], name: str, bounds: Bounds) -> None:
         self._places = [Path(parent, name) for parent in parents]
-        for place in self._places:
-            place.mkdir()
+        try:
+            for place in self._places:
+                place.mkdir()
+        except OSError:
+            self.remove()
+            raise
         if bounds.processes is not None:
             self._write("pids.max", bounds.processes)
         if bounds.memory is not None:
@@ -60,7 +64,7 @@ class Group:
     def remove(self) -> None:
         """It is empty: away with it."""
         for place in self._places:
-            with suppress(OSError):  # somebody in it is a zombie still: an empty directory stays, and bounds nobody
+            with suppress(OSError):  # never made; or somebody in it is a zombie still, and it stays, and bounds nobody
                 place.rmdir()
 
     def _write(self, name: str, value: int) -> None:

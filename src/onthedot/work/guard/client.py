@@ -68,6 +68,7 @@ class GuardClient:
         self._numbers = itertools.count(1)
         self._lease: Micros | None = None
         self._guard: _GuardProcess | None = None
+        self._closed = False
         self._burials: set[asyncio.Task[None]] = set()
 
     @property
@@ -79,6 +80,8 @@ class GuardClient:
         if program.level not in self.levels:
             offered = ", ".join(sorted(self.levels)) or "none of them: programs need Linux"
             return ProgramEnd("refused", error=f"isolation {program.level!r}: this machine offers {offered}")
+        if self._closed:
+            return ProgramEnd("refused", error=_CLOSED)
         number = next(self._numbers)
         start = frame({"start": number, "program": program_to_json(program)})
         if len(start) > MOST_TO_GUARD:
@@ -104,6 +107,7 @@ class GuardClient:
             self._guard.renew(until)
 
     async def close(self) -> None:
+        self._closed = True
         guard = self._guard
         if guard is not None:
             guard.hang_up()

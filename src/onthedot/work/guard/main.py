@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -275,6 +276,8 @@ def main(arguments: list[str]) -> None:
         signal.signal(number, signal.SIG_IGN)
     trees.become_subreaper()
     os.umask(0o077)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # four for each program that runs
     gc.freeze()  # a new process that collects garbage would copy all of this first
     with socket.socket(fileno=int(descriptor)) as talk:
         talk.set_inheritable(False)  # it came to us that way

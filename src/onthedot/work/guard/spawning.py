@@ -25,6 +25,7 @@ NOT_FOR_US = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _NOT_STARTED = 127
 _MOST_WORDS = 4_096
+_LAST = 1 << 20  # more descriptors than anybody may have
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, *NOT_FOR_US)  # by Python, and by the guard; that would be inherited
 
 
@@ -161,7 +162,7 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
         trees.die_with_parent()
         os.chdir(directory)
         os.closerange(3, trouble)
-        os.closerange(trouble + 1, 1 << 16)
+        os.closerange(trouble + 1, _LAST)
         # last, because they are the program's and not for what we do here
         for number, value in rights.limits:
             resource.setrlimit(number, _within(resource.getrlimit(number)[1], number, value))
