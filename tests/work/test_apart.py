@@ -2,13 +2,19 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from onthedot.output.records import decode
+import pytest
+
+from onthedot.output.capture import Capture
+from onthedot.output.records import Stream, decode
 from onthedot.run import Lease
 from onthedot.task import Noop
 from onthedot.verdict import SUCCEEDED, Outcome, OutcomeKind
 from onthedot.work.attempt import Attempt
+from onthedot.work.runners import apart
 from onthedot.work.runners.apart import Filled, Said
 from tests.work.attempts import Passing, lease_of, said
 
@@ -92,6 +98,37 @@ async def test_what_cannot_be_filled_in_is_a_failure():
     outcome = await passing.end(passing.begin(lease_of(Noop())))
     passing.runner.close()
     assert (outcome.kind, outcome.error) == (OutcomeKind.FAILED, "LookupError: secret A: expected its value, got none")
+
+
+class Hiding(Capture):
+    """Hides what it is told to hide, as the one of production does."""
+
+    def __init__(self, path: Path, *, secrets: Sequence[str], **options: Any) -> None:
+        super().__init__(path, secrets=secrets, **options)
+        self._hidden = secrets
+
+    def feed(self, stream: Stream, data: bytes) -> str:
+        for secret in self._hidden:
+            data = data.replace(secret.encode(), b"***")
+        return super().feed(stream, data)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+async def test_no_error_tells_a_secret(monkeypatch: pytest.MonkeyPatch, raises: bool):
+    class Tactless(Saying):
+        async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
+            if raises:
+                raise LookupError("nothing at /?token=hush")
+            return Outcome(OutcomeKind.FAILED, "nothing at /?token=hush")
+
+    async def fill(lease: Lease) -> Filled:
+        return Filled(lease.record.job.task, ("hush",))
+
+    monkeypatch.setattr(apart, "Capture", Hiding)
+    passing = Passing(Tactless(), fill=fill)
+    outcome = await passing.end(passing.begin(lease_of(Noop())))
+    passing.runner.close()
+    assert str(outcome.error).endswith("nothing at /?token=***")
 
 
 async def test_a_runner_that_was_never_used_has_no_thread():

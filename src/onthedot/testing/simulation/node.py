@@ -95,6 +95,7 @@ class Node:
         cable.weather, cable.broken = self.weather, self.broken
         ids = SeededIds(f"{self._seed} {process.name}")
         engine = self._build(cast(Store, cable), registry, self._settings, Events(), self.clock, ids)
+        engine.outside = False
         self.boot = Boot(process, cable, engine)
         self._journal.add("worker", "boot")
         self.boot.tasks.append(self._loop.create_task(self._live(self.boot, jobs), name=f"{process.name} main"))

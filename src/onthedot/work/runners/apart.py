@@ -26,6 +26,7 @@ from onthedot.work.runners.deciding import Deciding
 
 T = TypeVar("T")
 
+_LONGEST_ERROR = 1 << 20  # bytes; an error is some thousands at the most
 _KEEP = 30.0  # seconds that a record gets to be kept
 _JOIN = 3.0  # seconds that attempts get to clean up when the runner is closed
 _LONGEST_LINE = 8_192  # characters that wait for the end of their line
@@ -243,10 +244,19 @@ class ApartRunner(Deciding):
         capture = Capture(path, step="", limit=most, secrets=filled.secrets, clock=self._clock.now)
         said = Said(capture, attempt.context)
         try:
-            return await self._door.perform(attempt, filled, said)
+            return self._hidden(await self._door.perform(attempt, filled, said), filled.secrets)
+        except Exception as error:  # noqa: BLE001 - whatever it raises is its outcome, without secrets
+            return self._hidden(failed(error), filled.secrets)
         finally:
             said.close()
             await self._keep(attempt.context, lease)
+
+    def _hidden(self, outcome: Outcome, secrets: tuple[str, ...]) -> Outcome:
+        """The outcome without values of secrets: the other side may have sent one back, in a redirect for example."""
+        if not secrets or outcome.error is None:
+            return outcome
+        hiding = Capture(Path(os.devnull), step="", limit=_LONGEST_ERROR, secrets=secrets, clock=self._clock.now)
+        return outcome._replace(error=hiding.feed("err", outcome.error.encode()) + hiding.close())
 
     async def _keep(self, context: Context, lease: Lease) -> None:
         """A record that cannot be kept never fails a job."""
