@@ -334,3 +334,13 @@ async def test_many_calls_run_side_by_side(passing: Passing, site: Site, pages: 
     pages["/"] = meet
     attempts = [passing.begin(lease_of(Http(url=site.url()), run_id=number)) for number in range(20)]
     assert {(await passing.end(attempt)).kind for attempt in attempts} == {OutcomeKind.SUCCEEDED}
+
+
+async def test_what_one_answer_sets_no_other_call_sends(passing: Passing, site: Site, pages: dict[str, Page]):
+    """Many names share one address: a cookie that was kept for it would go to all of them."""
+    pages["/"] = lambda asked: asked.answer(302, Location="/next", Set_Cookie="session=s3cret; Path=/")
+    pages["/next"] = lambda asked: asked.answer(200, Set_Cookie="session=s3cret; Path=/")
+    for number in range(2):
+        await passing.end(passing.begin(lease_of(Http(url=site.url()), run_id=number)))
+    assert len(site.asked) == 4
+    assert [asked.headers["Cookie"] for asked in site.asked] == [None] * 4

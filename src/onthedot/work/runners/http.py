@@ -71,7 +71,7 @@ class HttpDoor:
         self._clock = clock
         self._resolve = resolve
         self._trust = trust
-        self._client: httpx2.AsyncClient | None = None
+        self._transport: httpx2.AsyncHTTPTransport | None = None
 
     async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
         """See `Door`."""
@@ -87,8 +87,8 @@ class HttpDoor:
 
     async def close(self) -> None:
         """See `Door`."""
-        if self._client is not None:
-            await self._client.aclose()
+        if self._transport is not None:
+            await self._transport.aclose()
 
     async def _ask(self, attempt: Attempt, task: Http, said: Said) -> Outcome:
         request = first_request(task, attempt.lease)
@@ -137,41 +137,45 @@ class HttpDoor:
         given = literal(target.host)
         addresses = await self._resolve(target.host, target.port) if given is None else [given]
         check(target.host, addresses, self._allowed)
-        client = self._client or self._open()
+        transport = self._transport or self._open()
         trouble: Exception = HttpTrouble(f"the host {target.host} has no address")
         for address in addresses[:_MOST_ADDRESSES]:
             try:
-                return await client.send(self._pinned(client, request, address), stream=True)
+                return await transport.handle_async_request(_pinned(request, address))
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 trouble = error  # nothing was sent: another address may be asked
             except httpx2.TransportError as error:
                 raise _told(target.authority, error) from error
         raise _told(target.authority, trouble) from trouble
 
-    def _pinned(self, client: httpx2.AsyncClient, request: Request, address: Address) -> httpx2.Request:
-        """The request to this very address, with the name of the host where it belongs."""
-        target = request.target
-        where = f"[{address}]" if address.version == 6 else str(address)
-        return client.build_request(
-            request.method,
-            f"{target.scheme}://{where}:{target.port}{target.path}",
-            headers=[("host", target.authority), *request.headers],
-            content=request.body,
-            extensions={"sni_hostname": target.host},
-        )
-
-    def _open(self) -> httpx2.AsyncClient:
+    def _open(self) -> httpx2.AsyncHTTPTransport:
+        """Only what carries requests: a client would keep cookies for an address that many names may share, and heed
+        proxies and password files of the environment."""
         import httpx2
 
-        self._client = httpx2.AsyncClient(
+        self._transport = httpx2.AsyncHTTPTransport(
             verify=True if self._trust is None else self._trust,
             trust_env=False,
-            follow_redirects=False,
-            timeout=httpx2.Timeout(None, connect=_CONNECT),  # the attempt's own time-out ends all else
             # A connection is used once: one that was made for another name of the same address must not be taken.
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=0),
         )
-        return self._client
+        return self._transport
+
+
+def _pinned(request: Request, address: Address) -> httpx2.Request:
+    """The request to this very address, with the name of the host where it belongs."""
+    import httpx2
+
+    target = request.target
+    where = f"[{address}]" if address.version == 6 else str(address)
+    return httpx2.Request(
+        request.method,
+        f"{target.scheme}://{where}:{target.port}{target.path}",
+        headers=[("host", target.authority), *request.headers],
+        content=request.body,
+        # The attempt's own time-out ends all else.
+        extensions={"sni_hostname": target.host, "timeout": {"connect": _CONNECT}},
+    )
 
 
 async def _read(answer: httpx2.Response) -> tuple[bytes, bool]:
