@@ -155,6 +155,7 @@ class Engine:
         if self._settings.works and self.outside:
             self._registry.offer(doors.offered(self._settings))
             self._worker.tasks = self._membership.tasks = self._registry.task_names()
+            doors.warm_up(self._runners, jobs)
         self._worker.queues = self._membership.queues = self._settings.queues_for(jobs)
         self._desk.open(self._drivers["desk"].wake)
         self.ends.open(self._drivers["ends"].wake)

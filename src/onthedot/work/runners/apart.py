@@ -10,6 +10,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -112,6 +113,10 @@ class Said:
 class Door(Protocol):
     """Does one kind of task. Used on the runner's loop only."""
 
+    async def warm_up(self) -> None:
+        """Load what the first attempt would have to wait for. May fail: then that one does it again, and tells why."""
+        ...
+
     async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
         """The attempt itself. Cancelled once, when it is to end early: nothing of it is left when this has ended."""
         ...
@@ -151,13 +156,14 @@ class ApartRunner(Deciding):
 
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 
+    def warm_up(self) -> None:
+        """Be ready for a first attempt: it is as punctual as the others."""
+        loop = self._running_loop()
+        loop.call_soon_threadsafe(lambda: loop.create_task(self._warm_up()))
+
     def start(self, attempts: list[Attempt]) -> None:
-        if self._loop is None:  # nobody pays for a thread who has no such job
-            self._loop = asyncio.new_event_loop()
-            name = f"onthedot {type(self._door).__name__}"
-            self._thread = threading.Thread(target=self._serve, args=(self._loop,), name=name, daemon=True)
-            self._thread.start()
-        self._loop.call_soon_threadsafe(self._begin, self._loop, attempts)
+        loop = self._running_loop()
+        loop.call_soon_threadsafe(self._begin, loop, attempts)
 
     def stop(self, attempts: list[Attempt]) -> None:
         if self._loop is not None and attempts:
@@ -171,6 +177,14 @@ class ApartRunner(Deciding):
             loop.call_soon_threadsafe(lambda: loop.create_task(self._shut(loop)))
             thread.join(_JOIN + 1)
 
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:  # nobody pays for a thread who has no such job
+            self._loop = asyncio.new_event_loop()
+            name = f"onthedot {type(self._door).__name__}"
+            self._thread = threading.Thread(target=self._serve, args=(self._loop,), name=name, daemon=True)
+            self._thread.start()
+        return self._loop
+
     # ── on the runner's own ──────────────────────────────────────────────────────────────────────────────────
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -179,6 +193,10 @@ class ApartRunner(Deciding):
             loop.run_forever()
         finally:
             loop.close()
+
+    async def _warm_up(self) -> None:
+        with suppress(Exception):  # the first attempt tells
+            await self._door.warm_up()
 
     async def _shut(self, loop: asyncio.AbstractEventLoop) -> None:
         for attempt in self._running:

@@ -71,6 +71,10 @@ class ContainerDoor:
         except EngineTrouble as error:
             return Outcome(OutcomeKind.FAILED, str(error), _TROUBLE)
 
+    async def warm_up(self) -> None:
+        """See `Door`."""
+        await self._open()
+
     async def close(self) -> None:
         """See `Door`."""
         if self._docker is not None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from onthedot.addresses import Allowed
 from onthedot.clock import Clock
+from onthedot.job import Job
 from onthedot.settings import Settings
+from onthedot.task import task_name
 from onthedot.work.attempt import Ended, Runner, Started
 from onthedot.work.runners import engines
 from onthedot.work.runners.apart import NOT_RECORDED, ApartRunner, Fill, Recording, as_written
@@ -38,6 +41,14 @@ def _sweep(engine: str) -> None:
         return
     for name in removed:
         _log.warning("removed container %s, which a dead worker had left", name[:12])
+
+
+def warm_up(runners: Mapping[str, Runner], jobs: Iterable[Job]) -> None:
+    """Have those doors ready that a program's own jobs go through."""
+    for kind in {task_name(job.task) for job in jobs}:
+        runner = runners.get(kind)
+        if isinstance(runner, ApartRunner):
+            runner.warm_up()
 
 
 def runners(
