@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from onthedot.clock import Micros
 
 Stream = Literal["out", "err", "otd"]
+STREAMS = ("out", "err", "otd")
 
 
 class Record(NamedTuple):
@@ -32,7 +33,23 @@ def encode(record: Record) -> bytes:
 
 
 def decode(lines: Iterable[bytes]) -> Iterator[Record]:
-    """Whole lines; the last one of a file that is being written may be cut, and is left out."""
+    """Whole lines; the last one of a file that is being written may be cut, and one in the middle whose writer was
+    killed: they are left out.
+
+    >>> list(decode([b'[1,"out","","a"]\\n', b'[2,"ou', b"[]\\n"]))
+    [Record(at=1, stream='out', step='', text='a')]
+    """
     for line in lines:
-        if line.endswith(b"\n"):
-            yield Record(*json.loads(line))
+        record = _record(line) if line.endswith(b"\n") else None
+        if record is not None:
+            yield record
+
+
+def _record(line: bytes) -> Record | None:
+    try:
+        at, stream, step, text = json.loads(line)
+    except (ValueError, TypeError):
+        return None
+    if not (type(at) is int and stream in STREAMS and type(step) is str and type(text) is str):
+        return None
+    return Record(at, stream, step, text)

@@ -1,0 +1,178 @@
+"""Secrets are taken out of streams, wherever those were cut."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onthedot.output.forms import SHORTEST, forms_of
+from onthedot.output.redact import Redactor
+
+
+def redacted(forms: tuple[bytes, ...], *pieces: bytes) -> bytes:
+    redactor = Redactor(forms)
+    return b"".join([*(redactor.feed(piece) for piece in pieces), redactor.close()])
+
+
+def by_hand(forms: tuple[bytes, ...], text: bytes) -> bytes:
+    """Byte by byte: what belongs to an occurrence is hidden."""
+    hidden = {
+        at + offset
+        for form in forms
+        for at in range(len(text))
+        if text.startswith(form, at)
+        for offset in range(len(form))
+    }
+    shown = b""
+    for at, byte in enumerate(text):
+        if at not in hidden:
+            shown += bytes([byte])
+        elif at - 1 not in hidden:
+            shown += b"***"
+    return shown
+
+
+# ── forms ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SECRET = "p/ss w&rd+é'\"<7>"
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        SECRET,
+        quote(SECRET),
+        quote(SECRET, safe=""),
+        quote_plus(SECRET),
+        re.sub("%..", lambda escape: escape[0].lower(), quote(SECRET, safe="")),
+        "".join(f"%{byte:02X}" for byte in SECRET.encode()),
+        json.dumps(SECRET),
+        json.dumps(SECRET, ensure_ascii=False),
+        json.dumps({"inner": json.dumps({"token": SECRET})}),
+        json.dumps(SECRET).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
+        shlex.quote(SECRET),
+        repr(SECRET),
+        SECRET.encode().hex(),
+        SECRET.encode().hex().upper(),
+        base64.b64encode(SECRET.encode()).decode(),
+        base64.urlsafe_b64encode(SECRET.encode()).decode(),
+        base64.urlsafe_b64encode(SECRET.encode()).decode().rstrip("="),
+    ],
+)
+def test_every_form_that_programs_print_is_hidden_whole(printed: str):
+    shown = redacted(forms_of([SECRET]), f"value={printed};".encode()).decode()
+    assert shown in ("value=***;", 'value="***";', "value='***';", 'value={"inner": "{\\"token\\": \\"***\\"}"};')
+
+
+@given(st.text(min_size=SHORTEST, max_size=40), st.binary(max_size=7), st.binary(max_size=7))
+def test_base64_is_hidden_wherever_it_stands(secret: str, before: bytes, behind: bytes):
+    raw = secret.strip().encode()
+    if len(raw) < SHORTEST:
+        return
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        printed = encode(before + raw + behind)
+        shown = redacted(forms_of([secret]), printed)
+        left, _, right = shown.partition(b"***")
+        bits_shown = 6 * len(left + right.rstrip(b"="))
+        # What is left is of its neighbours, and a few bits of the characters at the two borders.
+        assert bits_shown <= 8 * len(before + behind) + 12, shown
+
+
+def test_long_base64_is_hidden_when_it_comes_in_lines():
+    secret = "k3y!" * 100
+    for wrap in (76, 64):
+        whole = base64.b64encode(secret.encode()).decode()
+        printed = "\n".join(whole[at : at + wrap] for at in range(0, len(whole), wrap))
+        shown = redacted(forms_of([secret]), printed.encode()).decode()
+        assert set(shown.split("\n")) == {"***"}
+
+
+def test_each_line_of_a_secret_file_is_a_secret_and_the_white_space_around_it_is_none():
+    key = "\n-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n"
+    forms = forms_of([key])
+    assert redacted(forms, b"  MIIEvQIBADANBgkq  ") == b"  ***  "
+    assert redacted(forms, key.strip().encode()) == b"***"
+    assert redacted(forms_of(["hunter22\n"]), b"hunter22 is it") == b"*** is it"
+
+
+def test_nothing_is_hidden_without_secrets():
+    assert redacted(forms_of([]), b"plain", b" text") == b"plain text"
+    assert forms_of(["", " ", "abc"]) == forms_of(["abc"])
+    assert b"abc" not in forms_of(["abc"])
+
+
+# ── streams ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+small = st.binary(min_size=1, max_size=6).map(lambda data: bytes(b"ab*"[byte % 3] for byte in data))
+some_forms = st.lists(small, min_size=1, max_size=4, unique=True).map(tuple)
+texts = st.lists(small, max_size=8).map(b"".join)
+
+
+@given(some_forms, texts)
+def test_what_comes_in_one_piece_is_as_by_hand(forms: tuple[bytes, ...], text: bytes):
+    assert redacted(forms, text) == by_hand(forms, text)
+
+
+@given(some_forms, texts, st.data())
+def test_the_cuts_change_nothing(forms: tuple[bytes, ...], text: bytes, data: st.DataObject):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    pieces = [text[first:last] for first, last in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert redacted(forms, *pieces) == by_hand(forms, text)
+
+
+@pytest.mark.parametrize("secret", ["hunter2-hunter2", "aaaa", "abab", SECRET])
+def test_a_text_may_be_cut_at_every_two_places(secret: str):
+    forms = forms_of([secret])
+    text = f"a{secret}{secret[:3]}b{base64.b64encode(secret.encode()).decode()}ab".encode()
+    whole = by_hand(forms, text)
+    for first in range(len(text)):
+        for last in range(first, len(text)):
+            assert redacted(forms, text[:first], text[first:last], text[last:]) == whole
+
+
+@given(some_forms, texts)
+def test_no_more_is_held_back_than_the_longest_form_less_one(forms: tuple[bytes, ...], text: bytes):
+    redactor = Redactor(forms)
+    for at in range(len(text)):
+        redactor.feed(text[at : at + 1])
+        assert len(redactor._held) < max(map(len, forms))
+
+
+@given(some_forms, texts, texts, texts)
+def test_a_secret_that_begins_in_what_is_skipped_is_hidden_behind_it(
+    forms: tuple[bytes, ...], before: bytes, skipped: bytes, after: bytes
+):
+    redactor = Redactor(forms)
+    redactor.feed(before)
+    redactor.skip(skipped)
+    shown = redactor.feed(after) + redactor.close()
+    text, start = before + skipped + after, len(before + skipped)
+    hidden = {
+        at + offset
+        for form in forms
+        for at in range(len(text))
+        if text.startswith(form, at)
+        for offset in range(len(form))
+    }
+    wanted = b""
+    for at in range(start, len(text)):
+        if at not in hidden:
+            wanted += text[at : at + 1]
+        elif at == start or at - 1 not in hidden:
+            wanted += b"***"
+    assert shown == wanted
+
+
+def test_a_copy_goes_its_own_way():
+    redactor = Redactor((b"secret",))
+    redactor.feed(b"a sec")
+    copy = redactor.copy()
+    assert redactor.feed(b"ret") == b"***"
+    assert copy.feed(b"ond") == b"second"
