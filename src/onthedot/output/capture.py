@@ -155,12 +155,16 @@ class Capture:
             self._keep(_Said(now, stream, data))
 
     def _keep(self, said: _Said) -> None:
-        self._tail.append(said)
-        self._tail_bytes += len(said.data) + ENTRY
+        for start in range(0, len(said.data), LARGEST):
+            piece = said._replace(data=said.data[start : start + LARGEST])
+            self._tail.append(piece)
+            self._tail_bytes += len(piece.data) + ENTRY
         self._let_go()
 
     def _let_go(self) -> None:
-        """Of the oldest, so much as is too much."""
+        """Of the oldest, so much as is too much; not for every byte, because the rest of a piece is copied."""
+        if self._tail_bytes < self._most_tail + min(LARGEST, self._most_tail):
+            return
         while (surplus := self._tail_bytes - self._most_tail) > 0 and self._tail:
             oldest = self._tail.popleft()
             if surplus < len(oldest.data):
