@@ -25,6 +25,7 @@ from onthedot.ids import Ids
 from onthedot.job import Job, JobRecord
 from onthedot.loop import Driver, Loop, Service
 from onthedot.observe.ends import Ends
+from onthedot.output.leaving import Leaving
 from onthedot.plan.assigner import Assigner
 from onthedot.plan.controls import put_job
 from onthedot.plan.planner import Planner
@@ -34,6 +35,7 @@ from onthedot.stores.base import Hint, Loss, PutJob, Store
 from onthedot.tasks.registry import Registry
 from onthedot.upkeep.expiry import Expiry
 from onthedot.upkeep.gates import GateRecount
+from onthedot.upkeep.outputs import OutputKeeper, OutputPruner
 from onthedot.upkeep.pruner import Pruner
 from onthedot.upkeep.reaper import Reaper
 from onthedot.work.attempt import Runner
@@ -46,6 +48,9 @@ from onthedot.work.runners.coroutines import CoroutineRunner
 from onthedot.work.runners.processes import ProcessRunner
 from onthedot.work.runners.threads import ThreadRunner
 from onthedot.work.worker import Arming, Reserving, Worker
+
+LAST_OUTPUT = 3.0
+"""How long a stopping node tries to keep what its last attempts have left, in seconds."""
 
 
 class Engine:
@@ -62,8 +67,11 @@ class Engine:
         events: Events,
         clock: Clock,
         ids: Ids,
+        leaving: Leaving | None = None,
     ) -> None:
         self.store = store
+        self.leaving = leaving
+        self._wall = clock.now
         self.events = events
         self._settings = settings
         self._registry = registry
@@ -105,6 +113,7 @@ class Engine:
             Resumer(self.store, self.clock, self._settings, self.events),
             GateRecount(self.store, self._settings, self.events),
             Probing(self.store, self._leadership, self._settings, self.events),
+            *self._output_services(),
         ]
         drivers = {service.name: self._loop.add(service) for service in services}
         self._membership.tasks = worker.tasks
@@ -132,6 +141,18 @@ class Engine:
         self.store.hints.listen(heed)
         self.store.hints.listen_for_loss(self._tell_loss)
         return drivers
+
+    def _output_services(self) -> list[Service]:
+        if self.leaving is None:
+            return []
+        spool, outputs = self.leaving
+        self._keeper = OutputKeeper(self.store, spool, outputs, self.events, self._wall)
+        return [self._keeper, OutputPruner(self.store, self._leadership, outputs, self.events, self._wall)]
+
+    def output_is_there(self) -> None:
+        """An attempt's output was handed in (`output/spool.py`): keep it now."""
+        if "outputs" in self._drivers:
+            self._drivers["outputs"].wake()
 
     def _tell_trouble(self, service: str, error: Exception, again_in: int) -> None:
         self.events.emit(StoreTrouble(service, str(error), again_in))
@@ -247,6 +268,7 @@ class Engine:
             await self._hooking.settled(SECOND)
         faults.point("stop.before_leave")
         await self._loop.stop()
+        await self._keep_last_output()
         self.let_go()
         await self._try("heartbeat", self._membership.leave())
         self.events.emit(NodeLeft(self.node_id, abandoned))
@@ -307,6 +329,15 @@ class Engine:
                 await asyncio.wait_for(self._idle.wait(), left / SECOND)
             except TimeoutError:
                 return
+
+    async def _keep_last_output(self) -> None:
+        """A moment for what was handed in last; the rest waits in the spool for the next one."""
+        if self.leaving is None:
+            return
+        try:
+            await asyncio.wait_for(self._keeper.tick(self.clock.now()), LAST_OUTPUT)
+        except (TimeoutError, StoreUnavailable):
+            return
 
     async def _finish_all(self) -> None:
         """Every verdict is with the store, or the grace is over: then the reaper will judge what is left."""

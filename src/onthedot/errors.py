@@ -18,6 +18,7 @@
     ├── StoreError             the store could not be read or written
     │   ├── StoreUnavailable   … for now: asking again later is right
     │   └── StoreUnusable      … for good: corrupt, too new, not ours
+    ├── OutputUnavailable      the output store could not be read or written, for now
     ├── RunFailed              a run whose result was waited for did not succeed
     ├── LeaseLost              an attempt's run belongs to somebody else by now
     ├── TermLost               another node leads now
@@ -251,6 +252,14 @@ class StoreUnavailable(StoreError):
 
 class StoreUnusable(StoreError):
     """The store will not work however often it is asked: corrupt, written by a newer version, not ours."""
+
+
+class OutputUnavailable(OnTheDotError):
+    """The output store could not be read or written. Jobs go on: what could not be kept waits in the spool.
+
+    >>> issubclass(OutputUnavailable, OnTheDotError)
+    True
+    """
 
 
 class RunFailed(OnTheDotError):

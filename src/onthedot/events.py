@@ -228,6 +228,22 @@ class HistoryPruned(NamedTuple):
     nodes: int
 
 
+class OutputNotKept(NamedTuple):
+    """The output store could not be used; what an attempt has left waits in the spool, and is tried again. Run 0: the
+    output of runs that have gone could not be removed."""
+
+    run_id: int
+    attempt: int
+    error: str
+    again_in: Micros
+
+
+class OutputsPruned(NamedTuple):
+    """The output of so many runs was removed, because the runs have gone."""
+
+    runs: int
+
+
 class ZombieHandler(NamedTuple):
     """A handler still runs although its attempt is over: it timed out, was cancelled, or lost its lease. Nobody listens
     to it any more; its seat stays taken until it ends. `zombies` such seats are taken on this node now."""
@@ -310,6 +326,8 @@ Event = (
     | RunSkipped
     | GatesRecounted
     | HistoryPruned
+    | OutputNotKept
+    | OutputsPruned
     | ZombieHandler
     | CommittedBefore
     | HookFailed

@@ -26,6 +26,7 @@ from onthedot.errors import (
 from onthedot.events import Events
 from onthedot.ids import Ids
 from onthedot.job import Call, Job, JobRecord, Json
+from onthedot.output.reading import read_logs
 from onthedot.plan.asking import check_arguments, find_job
 from onthedot.plan.controls import resume_job
 from onthedot.plan.moving import To, except_next
@@ -338,10 +339,11 @@ class SchedulerVerbs(Verbs):
         return await self._running().on_store(read)
 
     async def logs(self, run_id: int) -> list[LogRecord]:
-        async def read(store: Store) -> list[LogRecord]:
-            return await store.list_logs(int(run_id))
+        async def read(engine: Engine) -> list[LogRecord]:
+            outputs = None if engine.leaving is None else engine.leaving.outputs
+            return await read_logs(engine.store, outputs, int(run_id))
 
-        return await self._running().on_store(read)
+        return await self._running().on_engine(read)
 
     async def result(self, run_id: int, *, timeout: Duration | None = None) -> Json:
         seconds = None if timeout is None else micros(parse_duration(timeout, what="timeout")) / SECOND

@@ -92,6 +92,12 @@ class Settings:
     prune_every: Micros = 60 * SECOND
     """How often the leader looks for what may go."""
 
+    output: str = ""
+    """Where the output of attempts is kept: a directory, or `s3://bucket/prefix?endpoint=…&region=…`; empty: a folder
+    for each store below `$XDG_STATE_HOME/onthedot/output`. It belongs to one store."""
+    spool: str = ""
+    """Where it waits for that, on this machine; empty: likewise below `…/onthedot/spool`."""
+
     grace: Micros = 30 * SECOND
     """How long a stopping node waits for its attempts before it gives up on them."""
     result_bytes: int = 256 * 1024

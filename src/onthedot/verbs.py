@@ -273,7 +273,8 @@ class Verbs(Protocol):
         ...
 
     async def logs(self, run_id: int) -> list[LogRecord]:
-        """What the attempts of a run have logged, in order.
+        """What the attempts of a run have said and logged, in order: in full from the output store once it is there,
+        and before that what has been told of it so far.
 
         >>> @sched.job
         ... def greet(ctx: otd.Context, name: str) -> None:

@@ -72,6 +72,8 @@ LINES = [
     "12:00:00.000  skipped    import          run 41     run 7 of this job has not ended",
     "12:00:00.000  gates      1 run waited at an open gate and is free now; please report this",
     "12:00:00.000  pruned     12345 finished runs, 2 skipped ranges, 1 ended node; the counts are kept",
+    "12:00:00.000  output     of run 41, attempt 2, is not kept yet: s3://b cannot be used: no; trying again in 2.0 s",
+    "12:00:00.000  pruned     the output of 7 runs that had gone",
     "12:00:00.000  zombie     import          run 41     handler import does not stop; its seat stays taken until it "
     "ends (2 seats lost so)",
     "12:00:00.000  kept       import          run 41     its transaction is committed, and it has succeeded; what came "

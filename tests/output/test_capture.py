@@ -259,7 +259,7 @@ def test_a_link_is_not_followed(tmp_path: Path, path: Path, watch: Watch):
     target = tmp_path / "precious"
     target.write_text("mine")
     path.symlink_to(target)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="symbolic"):
         capture(path, watch)
     assert target.read_text() == "mine"
 

@@ -11,6 +11,7 @@
 | `debian_redis` | the process's own redis-server of Debian |
 | `pgbouncer` | a pooler in transaction mode before the run's server |
 | `podman` | a container engine of the test module's own, with a busybox image |
+| `s3` | the process's own S3, with keys; `s3.fresh_prefix()` for a place of one's own |
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.servers.debian_redis import DebianRedis
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.podman import Podman
 from tests.servers.postgres import PostgresServer
+from tests.servers.s3 import S3Server
 from tests.servers.shared import SharedPostgres
 from tests.servers.valkey import ValkeyServer
 
@@ -94,6 +96,12 @@ def podman() -> Iterator[Podman]:
         if reason := engine.why_not():
             pytest.skip(f"{NOT_TESTED}{setup.PODMAN.purpose}: podman cannot run one here: {reason}")
         yield engine.start()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    with S3Server() as server:
+        yield server
 
 
 def need(program: setup.Program) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from onthedot.cli.errors import BadInput
-from onthedot.cli.options import DEFAULT_STORE, read_length, store_url, with_debug, with_json, with_store
+from onthedot.cli.options import DEFAULT_STORE, read_length, store_url, with_debug, with_json, with_output, with_store
 from onthedot.cli.up import check_node_id, read_lease
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Given:
     seats: int | None = None
     queues: tuple[str, ...] | None = None
     labels: tuple[str, ...] | None = None
+    output: str | None = None
 
     def settings(self, own: Settings) -> Settings:
         """The program's own settings, and what was said here."""
@@ -48,7 +49,7 @@ class Given:
         """All of it but the name, for a process that is to do the same."""
         lengths = {"--lease": self.lease, "--grace": self.grace, "--for": self.duration}
         lists = {"--roles": self.roles, "--queues": self.queues, "--labels": self.labels}
-        said: dict[str, str | None] = {"--store": self.store, "--db": self.db}
+        said: dict[str, str | None] = {"--store": self.store, "--db": self.db, "--output": self.output}
         said |= {name: None if length is None else f"{length}us" for name, length in lengths.items()}
         said |= {name: ",".join(names) if names else None for name, names in lists.items()}
         said["--seats"] = None if self.seats is None else str(self.seats)
@@ -75,7 +76,7 @@ def with_node(command: F) -> F:
     command = click.option("--node-id", metavar="NAME", callback=check_node_id, help="Its name.  [default: made up]")(
         command
     )
-    return with_store(command)
+    return with_store(with_output(command))
 
 
 def run(program: str | None, given: Given, *, plain: bool = True, samples: bool = False) -> None:

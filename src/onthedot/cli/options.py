@@ -32,6 +32,12 @@ def with_store(command: F) -> F:
     return click.option("--store", metavar="URL", help=where)(command)
 
 
+def with_output(command: F) -> F:
+    """`--output`: where the output of attempts is kept."""
+    what = "Where output is kept: a directory, or s3://bucket/prefix?endpoint=…&region=…  [default: of this user]"
+    return click.option("--output", metavar="PLACE", help=what)(command)
+
+
 def with_namespace(command: F) -> F:
     """`--namespace`: where the job's name is looked up."""
     what = "The job's namespace."

@@ -38,6 +38,8 @@ from onthedot.events import (
     NodeJoined,
     NodeLate,
     NodeLeft,
+    OutputNotKept,
+    OutputsPruned,
     RunBlocked,
     RunDelayed,
     RunMissed,
@@ -255,6 +257,13 @@ class Lines:
                 parts = ((event.runs, "finished run"), (event.skips, "skipped range"), (event.nodes, "ended node"))
                 text = ", ".join(count(number, what) for number, what in parts if number)
                 return Line(at, "pruned", f"{text}; the counts are kept", "quiet")
+            case OutputNotKept(run_id=0):
+                return Line(at, "output", f"of runs that have gone is not removed yet: {plain(event.error)}", "warning")
+            case OutputNotKept():
+                what = f"of run {event.run_id}, attempt {event.attempt}, is not kept yet: {plain(event.error)}"
+                return Line(at, "output", f"{what}; trying again in {length(event.again_in)}", "warning")
+            case OutputsPruned():
+                return Line(at, "pruned", f"the output of {count(event.runs, 'run')} that had gone", "quiet")
             case HookFailed():
                 text = f"{self._name(event.job)}{event.hook}: {plain(event.error)}; what was recorded stays"
                 return Line(at, "hook", text, "bad")

@@ -198,9 +198,13 @@ class Capture:
     def _tail_records(self) -> list[Record]:
         found: list[Record] = []
         for at, stream, data, redacted in self._tail:
-            text = data.decode(errors="replace") if redacted else self._characters[stream].feed(self._redactors[stream].feed(data))
-            for start in range(0, len(text), LARGEST):
-                found.append(Record(at, stream, self._step, text[start : start + LARGEST]))
+            text = (
+                data.decode(errors="replace")
+                if redacted
+                else self._characters[stream].feed(self._redactors[stream].feed(data))
+            )
+            pieces = (text[start : start + LARGEST] for start in range(0, len(text), LARGEST))
+            found += [Record(at, stream, self._step, piece) for piece in pieces]
         self._tail.clear()
         for stream, redactor in self._redactors.items():
             found.append(Record(self._clock(), stream, self._step, self._characters[stream].close(redactor.close())))

@@ -80,6 +80,4 @@ class Shown:
 
     def close(self) -> str:
         """What was held back."""
-        return "".join(
-            self._characters[stream].close(redactor.close()) for stream, redactor in self._redactors.items()
-        )
+        return "".join(self._characters[stream].close(redactor.close()) for stream, redactor in self._redactors.items())

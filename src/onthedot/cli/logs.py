@@ -1,0 +1,115 @@
+"""`onthedot logs`: what a run has said."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from onthedot.cli.errors import BROKEN, CUT_SHORT, BadInput, Command
+from onthedot.cli.options import store_url, with_debug, with_json, with_output, with_store
+
+if TYPE_CHECKING:
+    from onthedot.cli.telling import Telling
+    from onthedot.output.keeping import Outputs
+    from onthedot.run import RunRecord
+    from onthedot.stores.base import Store
+
+LOOK_EVERY = 0.5
+"""Between two looks with --follow, in seconds. Running attempts tell the store about every second."""
+LAST_LOOKS = 6
+"""How often a run that has ended is looked at for output that is on its way."""
+
+
+@click.command(cls=Command, short_help="Show what a run has said; follow it while it runs.")
+@click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended, and tell how.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt only.  [default: all]")
+@click.option("--step", metavar="NAME", help="Of this step only.  [default: all]")
+@with_output
+@with_store
+@with_json("one JSON object per line: attempt, at, stream, step, text")
+@with_debug
+def command(
+    run_id: int, follow: bool, attempt: int | None, step: str | None, output: str | None,
+    store: str | None, db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Show what the run with the number RUN has said, attempt by attempt: in full from where output is kept, and before
+    that what its node has told the store, wherever it runs. It only reads.
+
+    Escape sequences are left out, but for colours. The exit code is 0, or 1 if something could not be read; with -f it
+    is 0 if the run has succeeded, and 1 if it has not.
+
+    \b
+    Examples:
+      onthedot logs 41
+      onthedot logs 41 -f
+      onthedot logs 41 --attempt 2 --step build
+      onthedot logs 41 --json | jq -r 'select(.stream == "err").text'
+      onthedot logs 41 --output 's3://bucket/prefix?region=eu-central-1'
+    """
+    from onthedot.cli.reading import read_store
+    from onthedot.cli.telling import Telling
+    from onthedot.output.keeping import Outputs
+    from onthedot.output.places import output_place
+
+    url = store_url(store, db)
+    outputs = Outputs(output_place(output or "", url))
+    telling = Telling(attempt=attempt, step=step, as_json=as_json)
+    try:
+        code = read_store(url, lambda opened: _tell(opened, outputs, run_id, telling, follow))
+    except KeyboardInterrupt:
+        code = CUT_SHORT
+    telling.close()
+    click.get_current_context().exit(code)
+
+
+async def _tell(store: Store, outputs: Outputs, run_id: int, telling: Telling, follow: bool) -> int:
+    run = await store.get_run(run_id) or _refuse(run_id)
+    if telling.attempt is not None and telling.attempt > max(run.attempts, 0 if not follow else telling.attempt):
+        tries = f"1 to {run.attempts}" if run.attempts else "none: it has not been tried yet"
+        raise BadInput(f"--attempt: expected {tries}, got {telling.attempt}")
+    await _look(store, outputs, run_id, telling)
+    if not follow:
+        telling.check_step()
+        if not telling.told:
+            click.echo(f"run {run_id} has said nothing{'' if _has_ended(run) else ' yet'}", err=True)
+        return BROKEN if telling.trouble else 0
+    return await _follow(store, outputs, run, telling)
+
+
+async def _follow(store: Store, outputs: Outputs, run: RunRecord, telling: Telling) -> int:
+    from onthedot.observe.text import plain
+    from onthedot.run import RunState
+
+    looks = 0
+    while not _has_ended(run) or (looks := looks + 1) <= (0 if telling.is_complete(run.attempts) else LAST_LOOKS):
+        await asyncio.sleep(LOOK_EVERY)
+        found = await store.get_run(run.id)
+        if found is None:
+            break  # it was forgotten: what is known of it is its end
+        run = found
+        await _look(store, outputs, run.id, telling)
+    telling.close()
+    why = ": ".join(part for part in (run.reason, run.error) if part)
+    tries = f" after {run.attempts} attempts" if run.attempts > 1 else ""
+    click.echo(f"run {run.id} of {plain(run.job)}: {run.state}{tries}{'; ' if why else ''}{plain(why)}", err=True)
+    return 0 if run.state is RunState.SUCCEEDED else BROKEN
+
+
+async def _look(store: Store, outputs: Outputs, run_id: int, telling: Telling) -> None:
+    from onthedot.output.reading import read_said
+
+    for said in await read_said(store, outputs, run_id):
+        telling.tell(said)
+
+
+def _has_ended(run: RunRecord) -> bool:
+    from onthedot.run import TERMINAL
+
+    return run.state in TERMINAL
+
+
+def _refuse(run_id: int) -> NoReturn:
+    raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")

@@ -1,0 +1,343 @@
+"""The output store: what attempts have left, in a directory, in S3, or in memory.
+
+    runs/<run id / 1000>/<run id>/<attempt>/<lease id>/log.gz        its record, compressed
+                                                      artifact-0     …
+                                                      index.json     what there is, with sizes and checksums
+
+Names are made of ids, never of what users wrote: the names of artifacts are in the index. The index is written last
+and only once: an attempt has output if it has an index, and then all of it is there and never changes. A thousand
+runs share a folder, so that whoever looks for what may go reads a little at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import json
+import re
+import shutil
+import tempfile
+import zlib
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from onthedot.clock import Micros, to_micros
+from onthedot.errors import OutputUnavailable
+from onthedot.output.places import Place
+from onthedot.output.private import make_private, open_regular, refuse_links
+from onthedot.output.records import Record, decode
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore, S3Config
+
+T = TypeVar("T")
+
+LOG, INDEX = "log.gz", "index.json"
+PACKED = "packed-"
+"""How the names of files begin that are on their way."""
+GROUP = 1_000
+"""So many runs share a folder."""
+_LEASE_ID = re.compile(r"[A-Za-z0-9-]{1,80}")
+_PATH = re.compile(r"runs/\d+/(\d+)/(\d+)/([A-Za-z0-9-]+)/([a-z0-9.-]+)")
+_LONGEST_ERROR = 300
+
+
+class Name(NamedTuple):
+    """Which attempt. The lease id makes it the only one of its kind, whatever store its run is in."""
+
+    run_id: int
+    attempt: int
+    lease_id: str
+
+    @property
+    def folder(self) -> str:
+        """
+        >>> Name(41_007, 2, "c0ffee-1").folder
+        'runs/0000000000041/41007/2/c0ffee-1'
+        """
+        if not _LEASE_ID.fullmatch(self.lease_id):
+            raise ValueError(f"expected a lease id, got {self.lease_id!r}")
+        return f"runs/{int(self.run_id) // GROUP:013d}/{int(self.run_id)}/{int(self.attempt)}/{self.lease_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One thing that is kept. `name` is what it is called by its attempt, `stored` by the output store."""
+
+    name: str
+    stored: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What is kept of an attempt: its log, compressed, and its artifacts."""
+
+    log: Kept
+    artifacts: tuple[Kept, ...] = ()
+
+
+class Found(NamedTuple):
+    """An object that is there, and since when."""
+
+    path: str
+    run_id: int
+    since: Micros
+
+
+class Outputs:
+    """See above. What goes wrong with the place itself is `OutputUnavailable`: later it may go well."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._opened: ObjectStore | None = None
+
+    def __str__(self) -> str:
+        return "memory" if self.place is None else str(self.place)
+
+    # ── keep ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def keep(self, name: Name, log: Path, artifacts: Sequence[tuple[str, Path]] = ()) -> Index:
+        """Keep an attempt's record and artifacts (their names, and the files that hold them).
+
+        What is kept already stays as it is, and is the answer: asked again after a lost answer, nothing changes. While
+        this goes on, the log has a packed copy beside it.
+        """
+        known = await self.index(name)
+        if known is not None:
+            return known
+        packed = await asyncio.to_thread(_pack, log)
+        try:
+            kept = [await self._keep_file(name, LOG, "log", packed)]
+        finally:
+            packed.unlink(missing_ok=True)
+        for number, (called, path) in enumerate(artifacts):
+            kept.append(await self._keep_file(name, f"artifact-{number}", called, path))
+        index = Index(kept[0], tuple(kept[1:]))
+        await self._try(self._create(f"{name.folder}/{INDEX}", _encode(index)))
+        return await self.index(name) or index
+
+    async def _keep_file(self, name: Name, stored: str, called: str, path: Path) -> Kept:
+        size, digest = await asyncio.to_thread(_measure, path)
+        await self._try(self._put(f"{name.folder}/{stored}", path))
+        return Kept(called, stored, size, digest)
+
+    async def _put(self, path: str, data: Path | bytes, *, create: bool = False) -> None:
+        import obstore
+
+        store = await self._store()
+        if isinstance(self.place, Path):
+            await asyncio.to_thread(make_private, self.place, path)
+        await obstore.put_async(store, path, data, mode="create" if create else "overwrite")
+        if isinstance(self.place, Path):
+            (self.place / path).chmod(0o600)
+
+    async def _create(self, path: str, data: bytes) -> None:
+        from obstore.exceptions import AlreadyExistsError
+
+        try:
+            await self._put(path, data, create=True)
+        except AlreadyExistsError:
+            return  # somebody has kept it just now: the same
+
+    # ── read ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def index(self, name: Name) -> Index | None:
+        """What is kept of an attempt; None: nothing, or not yet."""
+        if self._is_unused():
+            return None
+        try:
+            text = await self._try(self._get(f"{name.folder}/{INDEX}"))
+        except FileNotFoundError:
+            return None
+        try:
+            return _decode(text)
+        except (ValueError, KeyError, TypeError) as error:
+            raise OutputUnavailable(
+                f"{self}: expected an index at {name.folder}, got something else: {error}"
+            ) from None
+
+    async def read(self, name: Name, kept: Kept, *, start: int = 0, length: int | None = None) -> bytes:
+        """One thing of an attempt, as it is kept: whole, or a part of it."""
+        path = f"{name.folder}/{kept.stored}"
+        end = kept.size if length is None else min(kept.size, start + length)
+        if start >= end:
+            return b""
+        try:
+            whole = start == 0 and end == kept.size
+            return await self._try(self._get(path) if whole else self._get_range(path, start, end))
+        except FileNotFoundError:
+            raise OutputUnavailable(f"{self}: expected {path}, which its index names, and found nothing") from None
+
+    async def records(self, name: Name) -> list[Record] | None:
+        """What the attempt's programs have said; None if nothing is kept. A log that is not as its index says is
+        refused (`OutputUnavailable`)."""
+        index = await self.index(name)
+        if index is None:
+            return None
+        packed = await self.read(name, index.log)
+        if hashlib.sha256(packed).hexdigest() != index.log.sha256:
+            raise OutputUnavailable(f"{self}: the log of run {name.run_id} was changed since it was kept")
+        try:
+            return await asyncio.to_thread(lambda: list(decode(gzip.decompress(packed).splitlines(keepends=True))))
+        except (OSError, EOFError, zlib.error) as error:
+            raise OutputUnavailable(f"{self}: the log of run {name.run_id} cannot be unpacked: {error}") from None
+
+    async def _get(self, path: str) -> bytes:
+        import obstore
+
+        store = await self._store()
+        if isinstance(self.place, Path):
+            refuse_links(self.place, path)
+        return bytes(await (await obstore.get_async(store, path)).bytes_async())
+
+    async def _get_range(self, path: str, start: int, end: int) -> bytes:
+        import obstore
+
+        store = await self._store()
+        if isinstance(self.place, Path):
+            refuse_links(self.place, path)
+        return bytes(await obstore.get_range_async(store, path, start=start, end=end))
+
+    # ── forget ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def groups(self) -> list[str]:
+        """The folders that runs are in, those with the smallest ids first."""
+        if self._is_unused():
+            return []
+        try:
+            return await self._try(self._list_groups())
+        except FileNotFoundError:
+            return []
+
+    async def _list_groups(self) -> list[str]:
+        import obstore
+
+        listed = await obstore.list_with_delimiter_async(await self._store(), "runs")
+        return sorted(listed["common_prefixes"])
+
+    async def of_group(self, group: str) -> list[Found]:
+        """All that is in such a folder."""
+        try:
+            return await self._try(self._list_objects(group))
+        except FileNotFoundError:
+            return []
+
+    async def _list_objects(self, group: str) -> list[Found]:
+        import obstore
+
+        found = await obstore.list(await self._store(), group).collect_async()
+        matches = ((_PATH.fullmatch(meta["path"]), meta) for meta in found)
+        return [Found(match[0], int(match[1]), to_micros(meta["last_modified"])) for match, meta in matches if match]
+
+    async def forget(self, paths: Iterable[str]) -> None:
+        """Remove objects. An index goes first: what has none is nobody's output."""
+        ordered = sorted(paths, key=lambda path: not path.endswith(INDEX))
+        for path in ordered:
+            try:
+                await self._try(self._delete(path))
+            except FileNotFoundError:
+                continue  # somebody else was there
+
+    async def _delete(self, path: str) -> None:
+        import obstore
+
+        await obstore.delete_async(await self._store(), path)
+
+    # ── the place ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _is_unused(self) -> bool:
+        """Whether nothing can be there yet: then nothing is made, and no library is loaded, to look for it."""
+        return self._opened is None and (
+            self.place is None or (isinstance(self.place, Path) and not self.place.exists())
+        )
+
+    async def _store(self) -> ObjectStore:
+        if self._opened is None:
+            opened = await asyncio.to_thread(_open, self.place)
+            return self._first(opened)
+        return self._opened
+
+    def _first(self, opened: ObjectStore) -> ObjectStore:
+        """Whoever came first: two would not share a memory."""
+        if self._opened is None:
+            self._opened = opened
+        return self._opened
+
+    async def _try(self, work: Awaitable[T]) -> T:
+        from obstore.exceptions import BaseError
+
+        try:
+            return await work
+        except FileNotFoundError:
+            raise
+        except (BaseError, OSError) as error:
+            said = " ".join(str(error).partition("Debug source:")[0].split())[:_LONGEST_ERROR]
+            raise OutputUnavailable(f"{self} cannot be used: {said}") from None
+
+
+def _open(place: Place) -> ObjectStore:
+    from datetime import timedelta
+
+    from obstore.store import LocalStore, MemoryStore, S3Store
+
+    if place is None:
+        return MemoryStore()
+    if isinstance(place, Path):
+        make_private(place, "")
+        return LocalStore(place, automatic_cleanup=True)
+    config: S3Config = {}
+    if place.endpoint:
+        config["endpoint"] = place.endpoint
+    if place.region:
+        config["region"] = place.region
+    return S3Store(
+        place.bucket,
+        prefix=place.prefix or None,
+        config=config,
+        client_options={"allow_http": place.endpoint.startswith("http://"), "connect_timeout": "5s", "timeout": "60s"},
+        retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=20)},
+    )
+
+
+# ── files ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _pack(log: Path) -> Path:
+    """The same bytes for the same log, whoever packs it: nothing in them says when or where that was. A file of the
+    caller's own: another process may be at it, too."""
+    with open(open_regular(log), "rb") as source:
+        handle, packed = tempfile.mkstemp(dir=log.parent, prefix=PACKED)
+        with open(handle, "wb") as target, gzip.GzipFile("", "wb", 6, target, mtime=0) as file:
+            shutil.copyfileobj(source, file, 1 << 20)
+    return Path(packed)
+
+
+def _measure(path: Path) -> tuple[int, str]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return file.tell(), digest
+
+
+def _encode(index: Index) -> bytes:
+    def fields(kept: Kept) -> dict[str, str | int]:
+        return {"name": kept.name, "stored": kept.stored, "size": kept.size, "sha256": kept.sha256}
+
+    shown = {"log": fields(index.log), "artifacts": [fields(kept) for kept in index.artifacts]}
+    return json.dumps(shown, indent=1).encode(errors="backslashreplace")
+
+
+def _decode(text: bytes) -> Index:
+    shown = json.loads(text)
+    return Index(_kept(shown["log"]), tuple(_kept(fields) for fields in shown["artifacts"]))
+
+
+def _kept(fields: dict[str, Any]) -> Kept:
+    stored = str(fields["stored"])
+    if stored != LOG and not re.fullmatch(r"artifact-\d+", stored):
+        raise ValueError(f"{stored!r} is no name of ours")
+    return Kept(str(fields["name"]), stored, int(fields["size"]), str(fields["sha256"]))

@@ -1,0 +1,116 @@
+"""Where output is kept, and where it waits for that: what the settings `output` and `spool` mean.
+
+    output = ""                                              below $XDG_STATE_HOME/onthedot/output (~/.local/state/…)
+    output = "/srv/onthedot"                                 a directory
+    output = "s3://bucket/prefix?endpoint=…&region=…"        S3; keys come from the environment, as for AWS tools
+
+One output store belongs to one store: what is not a run of that is removed from it. So the defaults have a folder for
+each store's address, and whoever sets them gives every store a place of its own. What a store in memory keeps is in
+memory, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+from onthedot.errors import DefinitionError, did_you_mean
+from onthedot.stores.addresses import shown_url
+from onthedot.stores.opening import sqlite_path
+
+_OPTIONS = ("endpoint", "region")
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A place in S3. Its text has no secrets: there are none in it."""
+
+    bucket: str
+    prefix: str = ""
+    endpoint: str = ""
+    region: str = ""
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+
+
+Place = Bucket | Path | None
+"""None: in memory."""
+
+
+def output_place(setting: str, store: str | None) -> Place:
+    """What the setting `output` means beside the store of this URL (None: one that has no address).
+
+    >>> str(output_place("s3://logs/nightly?region=eu-central-1", None))
+    's3://logs/nightly'
+    >>> output_place("", "memory:") is None
+    True
+    """
+    if "://" in setting:
+        return _bucket(setting)
+    if setting:
+        return Path(setting).expanduser().absolute()
+    home = home_of(store)
+    return state_folder() / "output" / home if home else None
+
+
+def spool_place(setting: str, store: str | None) -> Path | None:
+    """The same of `spool`, which is always a directory. None: a temporary one, for as long as the program runs."""
+    if "://" in setting:
+        raise DefinitionError(f"spool: expected a directory of this machine, got {shown_url(setting)!r}")
+    if setting:
+        return Path(setting).expanduser().absolute()
+    home = home_of(store)
+    return state_folder() / "spool" / home if home else None
+
+
+def state_folder() -> Path:
+    """Where programs of this user keep what must survive them."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
+    return base / "onthedot"
+
+
+def home_of(store: str | None) -> str:
+    """The name of the folder for a store's output on this machine; empty for one that lives in this process.
+
+    >>> home_of("memory:"), len(home_of("sqlite:///jobs.db")), home_of("redis://a:b@h/0") == home_of("redis://c@h/0")
+    ('', 16, True)
+    """
+    if store is None or store.startswith("memory:"):
+        return ""
+    path = sqlite_path(store)
+    if path is not None:
+        address = f"sqlite:{path.resolve()}"
+    else:
+        parts = urlsplit(store)
+        address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return hashlib.sha256(address.encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def _bucket(url: str) -> Bucket:
+    parts = urlsplit(url)
+    problems = []
+    if parts.scheme != "s3":
+        problems.append(f"expected a directory or s3://bucket/prefix, got {shown_url(url)!r}")
+    elif "@" in parts.netloc:
+        problems.append(
+            "expected no keys in the address; put them into the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY"
+        )
+    elif not parts.netloc:
+        problems.append("expected s3://bucket/prefix, got no bucket")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    problems += [
+        f"expected the options endpoint and region, got {name!r}{did_you_mean(name, _OPTIONS)}"
+        for name in options
+        if name not in _OPTIONS
+    ]
+    endpoint = options.get("endpoint", "")
+    if endpoint and not endpoint.startswith(("http://", "https://")):
+        problems.append(f"endpoint: expected http://… or https://…, got {shown_url(endpoint)!r}")
+    if problems:
+        raise DefinitionError(problems, subject="output")
+    return Bucket(parts.netloc, parts.path.strip("/"), endpoint, options.get("region", ""))

@@ -1,0 +1,162 @@
+"""The spool: where output waits on the machine that made it, until the output store has it.
+
+    <spool>/logs/<run id>_<attempt>_<lease id>        the record of an attempt that runs
+    <spool>/ended/<run id>_<attempt>_<lease id>/log   of one that has ended, with its artifacts beside it: 0, 1, …
+                                              /names  what those are called
+
+The log is moved last: a folder that has one is complete. Several processes may share a spool; whoever comes first
+keeps what is there, and to keep it twice is to keep it once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from onthedot.clock import Micros
+from onthedot.output.keeping import PACKED, Name
+from onthedot.output.private import make_private, open_regular
+
+
+class Ended(NamedTuple):
+    """An attempt whose output waits to be kept."""
+
+    name: Name
+    log: Path
+    artifacts: list[tuple[str, Path]]
+
+
+class Spool:
+    """See above. `root` None: a temporary folder, which goes with the process."""
+
+    def __init__(self, root: Path | None) -> None:
+        self._given = root
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def root(self) -> Path:
+        """The folder. Made when it is first asked for."""
+        if self._given is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="onthedot-spool-")
+            self._given = Path(self._temporary.name)
+        return self._given
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything can be in it."""
+        return self._given is not None and self._given.is_dir()
+
+    def close(self) -> None:
+        """Let go of a temporary folder. Twice is fine."""
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = self._given = None
+
+    # ── whoever runs attempts ────────────────────────────────────────────────────────────────────────────────
+
+    def log_of(self, name: Name) -> Path:
+        """Where an attempt's output is recorded while it runs; its folder is there."""
+        make_private(self.root, "logs/-")
+        return self.root / "logs" / _text(name)
+
+    def hand_in(self, name: Name, artifacts: Sequence[tuple[str, Path]] = ()) -> None:
+        """An attempt has ended: its record and copies of these files (with what they are called) wait to be kept.
+
+        Call it before the attempt's outcome is told: whose verdict is known and whose record is still there was killed.
+        A link, device or pipe in place of a file is left out, whatever it points to. Without a record an empty one is
+        kept. Again for the same attempt, before its output was kept: nothing.
+        """
+        log, folder = self.log_of(name), self._folder(name)
+        if (folder / "log").exists():
+            return
+        make_private(self.root, f"ended/{_text(name)}/-")
+        names: list[str] = []
+        for called, path in artifacts:
+            try:
+                source = open_regular(path)
+            except OSError:
+                continue
+            with open(source, "rb") as reader, open(_create(folder / str(len(names))), "wb") as writer:
+                shutil.copyfileobj(reader, writer, 1 << 20)
+            names.append(called)
+        with open(_create(folder / "names"), "w", encoding="ascii") as file:
+            json.dump(names, file)
+        if not log.exists():
+            os.close(_create(log))
+        log.replace(folder / "log")
+
+    # ── whoever keeps output ─────────────────────────────────────────────────────────────────────────────────
+
+    def waiting(self, limit: int) -> list[Ended]:
+        """Some of those that have ended."""
+        found = (self._ended(name) for name in self._names("ended"))
+        return list(islice((ended for ended in found if ended is not None), limit))
+
+    def left(self, limit: int, *, before: Micros) -> list[tuple[Name, Micros]]:
+        """Some of those who were not handed in and have said nothing since then: they run, or their process was killed.
+        With the instant at which something was last written, by this machine's clock."""
+        found = ((name, self._written_at(name)) for name in self._names("logs"))
+        return list(islice(((name, at) for name, at in found if at < before), limit))
+
+    def _written_at(self, name: Name) -> Micros:
+        try:
+            return self.log_of(name).lstat().st_mtime_ns // 1_000
+        except FileNotFoundError:  # it was handed in just now
+            return 2**63 - 1
+
+    def forget(self, name: Name) -> None:
+        """The output store has it."""
+        folder = self._folder(name)
+        for path in sorted(folder.iterdir(), key=lambda path: path.name != "log") if folder.is_dir() else ():
+            path.unlink(missing_ok=True)
+        try:
+            folder.rmdir()
+        except OSError:  # somebody else packs it just now, and forgets it then
+            return
+
+    def _names(self, folder: str) -> Iterator[Name]:
+        if self._given is None or not (self._given / folder).is_dir():
+            return
+        with os.scandir(self._given / folder) as entries:
+            yield from (name for name in (_name(entry.name) for entry in entries) if name is not None)
+
+    def _ended(self, name: Name) -> Ended | None:
+        folder = self._folder(name)
+        try:
+            names = json.loads((folder / "names").read_text("ascii"))
+        except (OSError, ValueError):
+            names = []
+        if not (folder / "log").is_file():
+            return None
+        return Ended(name, folder / "log", [(str(called), folder / str(at)) for at, called in enumerate(names)])
+
+    def _folder(self, name: Name) -> Path:
+        return self.root / "ended" / _text(name)
+
+
+def _create(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _text(name: Name) -> str:
+    name.folder  # noqa: B018 - its parts are checked there
+    return f"{int(name.run_id)}_{int(name.attempt)}_{name.lease_id}"
+
+
+def _name(text: str) -> Name | None:
+    """The other way round; None for what is no name of ours."""
+    run_id, _, rest = text.partition("_")
+    attempt, _, lease_id = rest.partition("_")
+    if not (run_id.isdecimal() and attempt.isdecimal() and lease_id) or text.startswith(PACKED):
+        return None
+    name = Name(int(run_id), int(attempt), lease_id)
+    try:
+        return name if _text(name) == text else None
+    except ValueError:
+        return None

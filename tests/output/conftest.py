@@ -1,0 +1,34 @@
+"""Output stores of every kind, and what is put into them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onthedot.output.keeping import Outputs
+from onthedot.output.places import output_place
+from onthedot.output.records import Record, encode
+
+
+@pytest.fixture(params=["directory", "memory", "s3"])
+def outputs(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Outputs:
+    """An empty one."""
+    if request.param == "directory":
+        return Outputs(tmp_path / "output")
+    if request.param == "memory":
+        return Outputs(None)
+    server = request.getfixturevalue("s3")
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    return Outputs(output_place(server.url(server.fresh_prefix()), None))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A record of two lines."""
+    folder = tmp_path / "spooled"
+    folder.mkdir()
+    path = folder / "log"
+    path.write_bytes(b"".join(encode(Record(at, "out", "build", f"line {at}\n")) for at in (1, 2)))
+    return path

@@ -1,0 +1,41 @@
+"""The S3 of the tests: it checks signatures, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import obstore
+import pytest
+from obstore.exceptions import PermissionDeniedError
+from obstore.store import S3Store
+
+from tests.servers import running
+from tests.servers.s3 import REGION, S3Server
+
+
+def client(server: S3Server, secret: str) -> S3Store:
+    return S3Store(
+        "onthedot",
+        prefix=server.fresh_prefix(),
+        endpoint=server.endpoint,
+        region=REGION,
+        access_key_id=server.key,
+        secret_access_key=secret,
+        client_options={"allow_http": True},
+    )
+
+
+def test_who_has_the_key_may_write_and_a_wrong_one_is_refused(s3: S3Server):
+    store = client(s3, s3.secret)
+    obstore.put(store, "a", b"kept")
+    assert obstore.get(store, "a").bytes() == b"kept"
+    with pytest.raises(PermissionDeniedError, match="SignatureDoesNotMatch"):
+        obstore.put(client(s3, "0" * 40), "a", b"forged")
+    assert obstore.get(store, "a").bytes() == b"kept"
+
+
+@pytest.mark.slow
+def test_nothing_is_left_of_it():
+    with S3Server() as server:
+        pid, folder = server.pid, server.folder
+        assert (folder / "data").exists()
+    assert running.state_of(pid) == ""
+    assert not folder.exists()
