@@ -1,0 +1,93 @@
+"""Output waits on its machine: complete or not at all, for its owner alone."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from onthedot.output.keeping import Name
+from onthedot.output.spool import Spool
+
+NAME = Name(41, 2, "c0ffee-1")
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Spool:
+    return Spool(tmp_path / "spool")
+
+
+def test_what_is_handed_in_waits_until_it_is_forgotten(spool: Spool, tmp_path: Path):
+    assert not spool.is_used
+    assert spool.waiting(9) == []
+    spool.log_of(NAME).write_text("said")
+    (tmp_path / "app.whl").write_text("wheel")
+    spool.hand_in(NAME, [("dist/app.whl", tmp_path / "app.whl")])
+    [(name, log, artifacts)] = spool.waiting(9)
+    assert (name, log.read_text()) == (NAME, "said")
+    assert [(called, path.read_text()) for called, path in artifacts] == [("dist/app.whl", "wheel")]
+    assert spool.left(9, before=2**62) == []
+    spool.hand_in(NAME)
+    assert len(spool.waiting(9)[0].artifacts) == 1
+    spool.forget(NAME)
+    spool.forget(NAME)
+    assert spool.waiting(9) == []
+
+
+def test_an_attempt_that_was_not_handed_in_is_left(spool: Spool):
+    log = spool.log_of(NAME)
+    log.write_text("said")
+    os.utime(log, ns=(5_000_000_000, 5_000_000_000))
+    assert spool.left(9, before=5_000_001) == [(NAME, 5_000_000)]
+    assert spool.left(9, before=5_000_000) == []
+    assert spool.waiting(9) == []
+
+
+def test_a_hand_in_that_was_cut_short_is_made_good(spool: Spool, tmp_path: Path):
+    spool.log_of(NAME).write_text("said")
+    (spool.root / "ended" / "41_2_c0ffee-1").mkdir(parents=True)
+    (spool.root / "ended" / "41_2_c0ffee-1" / "0").write_text("half")
+    assert spool.waiting(9) == []
+    spool.hand_in(NAME)
+    assert spool.waiting(9)[0].log.read_text() == "said"
+
+
+def test_who_has_said_nothing_has_an_empty_record(spool: Spool):
+    spool.hand_in(NAME)
+    assert spool.waiting(9)[0].log.read_bytes() == b""
+
+
+def test_a_link_a_pipe_and_nothing_are_no_artifacts(spool: Spool, tmp_path: Path):
+    (tmp_path / "shadow").write_text("not yours")
+    (tmp_path / "link").symlink_to(tmp_path / "shadow")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "real").write_text("mine")
+    spool.hand_in(NAME, [(name, tmp_path / name) for name in ("link", "pipe", "missing", "real")])
+    [ended] = spool.waiting(9)
+    assert [(called, path.read_text()) for called, path in ended.artifacts] == [("real", "mine")]
+
+
+def test_it_is_its_owners_alone(spool: Spool, tmp_path: Path):
+    (tmp_path / "a").write_text("x")
+    spool.hand_in(NAME, [("a", tmp_path / "a")])
+    for path in (spool.root, *spool.root.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_what_is_no_name_of_ours_is_left_alone(spool: Spool):
+    spool.hand_in(NAME)
+    for name in ("notes.txt", "x_1_a", "41_2_", "041_2_c0ffee-1", "packed-1_2_3"):
+        (spool.root / "ended" / name).mkdir()
+    assert [ended.name for ended in spool.waiting(9)] == [NAME]
+
+
+def test_a_temporary_one_goes_with_its_process():
+    spool = Spool(None)
+    spool.hand_in(NAME)
+    root = spool.root
+    assert spool.is_used
+    spool.close()
+    spool.close()
+    assert not root.exists()
