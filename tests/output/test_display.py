@@ -37,7 +37,9 @@ def test_what_is_shown(said: str, shown: str):
     assert safe(said) == shown
 
 
-ALPHABET = st.sampled_from(["\x1b", "[", "]", "3", "1", ";", "m", "\x07", "\\", "\r", "\n", "a", "\x9b", "\x9d", "P", "8", "?"])
+ALPHABET = st.sampled_from(
+    ["\x1b", "[", "]", "3", "1", ";", "m", "\x07", "\\", "\r", "\n", "a", "\x9b", "\x9d", "P", "8", "?"]
+)
 
 
 @given(st.lists(ALPHABET, max_size=40).map("".join), st.integers(0, 40))

@@ -1,0 +1,177 @@
+"""`onthedot logs`: what a run has said, from where output is kept and from the store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from onthedot.cli import logs
+from onthedot.cli.telling import PASSED_OVER, Telling
+from onthedot.output.keeping import Name, Outputs
+from onthedot.output.reading import Said
+from onthedot.output.records import Record, encode
+from onthedot.run import RunRecord, RunState
+from onthedot.stores.base import LogRecord
+from onthedot.stores.sqlite import SqliteStore
+
+Call = Callable[..., Result]
+
+RECORDS = [
+    Record(1_000_000, "out", "build", "compiling\n"),
+    Record(2_000_000, "err", "build", "\x1b[31mwarning\x1b[0m\x1b[2J\n"),
+    Record(3_000_000, "out", "test", "ok"),
+]
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "LOOK_EVERY", 0)
+
+
+@pytest.fixture
+def output(database: Path, tmp_path: Path) -> Path:
+    """Where the output of both attempts of run 4 is, which is dead; the first one has said nothing."""
+    folder = tmp_path / "output"
+
+    async def keep() -> None:
+        store = await SqliteStore.open(database, read_only=True)
+        attempts = await store.list_attempts(4)
+        await store.close()
+        for attempt, records in zip(attempts, ([], RECORDS), strict=True):
+            (tmp_path / "log").write_bytes(b"".join(map(encode, records)))
+            await Outputs(folder).keep(Name(4, attempt.attempt, attempt.lease_id), tmp_path / "log")
+
+    asyncio.run(keep())
+    return folder
+
+
+def test_it_shows_text_without_what_a_terminal_would_obey(call: Call, database: Path, output: Path):
+    result = call("logs", "4", "--db", database, "--output", output)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == ("── attempt 2, step build ──\ncompiling\nwarning\n── attempt 2, step test ──\nok\n")
+
+
+def test_one_attempt_and_one_step(call: Call, database: Path, output: Path):
+    assert call("logs", "4", "--db", database, "--output", output, "--step", "test").stdout == "ok\n"
+    result = call("logs", "4", "--db", database, "--output", output, "--attempt", "1")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "run 4 has said nothing\n"
+
+
+def test_json_has_everything(call: Call, database: Path, output: Path):
+    lines = call("logs", "4", "--db", database, "--output", output, "--json").stdout.splitlines()
+    assert json.loads(lines[1]) == {
+        "attempt": 2,
+        "at": "1970-01-01T00:00:02.000000Z",
+        "stream": "err",
+        "step": "build",
+        "text": "\x1b[31mwarning\x1b[0m\x1b[2J\n",
+    }
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["99"], "RUN: expected a stored run, got 99; 'onthedot runs' lists them"),
+        (["4", "--attempt", "3"], "--attempt: expected 1 to 2, got 3"),
+        (["3", "--attempt", "1"], "--attempt: expected none: it has not been tried yet, got 1"),
+        (["4", "--step", "biuld"], "--step: expected one of its steps, got 'biuld', did you mean 'build'?"),
+        (["4", "--output", "ftp://x"], "output: expected a directory or s3://bucket/prefix, got 'ftp://x'"),
+    ],
+)
+def test_bad_input_is_one_line(call: Call, database: Path, output: Path, arguments: list[str], message: str):
+    place = [] if "--output" in arguments else ["--output", output]
+    result = call("logs", *arguments, "--db", database, *place)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_output_that_cannot_be_read_is_told(call: Call, database: Path, output: Path):
+    for path in output.rglob("log.gz"):
+        path.write_bytes(b"x" * path.stat().st_size)
+    result = call("logs", "4", "--db", database, "--output", output)
+    assert result.exit_code == 1
+    assert "the log of run 4 was changed since it was kept" in result.stderr
+
+
+def test_follow_tells_how_a_run_has_ended(call: Call, database: Path, output: Path):
+    result = call("logs", "4", "-f", "--db", database, "--output", output)
+    assert result.exit_code == 1
+    assert result.stdout.endswith("ok\n")
+    assert result.stderr == (
+        "run 4 of broken: dead after 2 attempts; failed 2 times: ValueError: line one\\nline two\n"
+    )
+    assert call("logs", "1", "-f", "--db", database, "--output", output).exit_code == 0
+
+
+# ── while it runs ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Living:
+    """A store in which a run goes on with each look at it."""
+
+    def __init__(self, run: RunRecord, *told: str) -> None:
+        self._run = replace(run, state=RunState.RUNNING, attempts=1, reason="", error=None)
+        self._told = list(told)
+
+    async def get_run(self, run_id: int) -> RunRecord:
+        del run_id
+        if len(self._told) == 1:
+            self._run = replace(self._run, state=RunState.SUCCEEDED)
+        return self._run
+
+    async def list_logs(self, run_id: int) -> list[LogRecord]:
+        del run_id
+        text = self._told.pop(0) if len(self._told) > 1 else self._told[0]
+        return [LogRecord(1, text)] if text else []
+
+    async def list_attempts(self, run_id: int) -> list[Any]:
+        del run_id
+        return []
+
+
+def test_follow_shows_each_word_once_and_ends_with_the_run(database: Path, capsys: pytest.CaptureFixture[str]):
+    async def check() -> int:
+        store = await SqliteStore.open(database, read_only=True)
+        run = await store.get_run(1)
+        await store.close()
+        assert run is not None
+        living: Any = Living(
+            run, "", "one\n", "one\n", "one\ntwo \x1b[3", "one\ntwo \x1b[31mred", "one\ntwo \x1b[31mred!\n"
+        )
+        telling = Telling(attempt=None, step=None, as_json=False)
+        return await logs._tell(living, Outputs(None), 1, telling, True)
+
+    assert asyncio.run(check()) == 0
+    told = capsys.readouterr()
+    assert told.out == "one\ntwo red!\n"
+    assert told.err == "run 1 of tick: succeeded\n"
+
+
+def texts(capsys: pytest.CaptureFixture[str], *said: Said) -> str:
+    telling = Telling(attempt=None, step=None, as_json=False)
+    for one in said:
+        telling.tell(one)
+    telling.close()
+    return capsys.readouterr().out
+
+
+def test_what_was_told_before_is_not_repeated_when_the_record_comes(capsys: pytest.CaptureFixture[str]):
+    record = Record(1, "out", "", "compiling … done\nthe end\n")
+    told = Said(1, "compiling … \ndone\n\n")  # a line end behind each piece
+    assert texts(capsys, told, Said(1, record.text, [record])) == "compiling … \ndone\n\nthe end\n"
+
+
+def test_a_text_that_lost_its_middle_goes_on_where_it_is_known_or_says_so(capsys: pytest.CaptureFixture[str]):
+    first = "".join(f"line {number}\n" for number in range(200))
+    later = "line 0\n[… left out …]\n" + first[-600:] + "and more\n"
+    assert texts(capsys, Said(1, first), Said(1, later)) == first + "and more\n"
+    assert texts(capsys, Said(1, "abc"), Said(1, "xyz\n")) == f"abc{PASSED_OVER}xyz\n"

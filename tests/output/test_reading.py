@@ -1,0 +1,55 @@
+"""What is read of a run: the output store's records, and before that what the store was told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onthedot as otd
+from onthedot.output.capture import Capture
+from onthedot.output.keeping import Name
+from onthedot.output.leaving import open_leaving
+from onthedot.settings import Settings
+from onthedot.stores.base import LogRecord
+
+
+async def test_a_node_keeps_what_was_handed_in_and_everybody_can_read_it(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    settings = Settings(output=str(tmp_path / "output"), spool=str(tmp_path / "spool"))
+    first = otd.Scheduler(url, settings=settings)
+
+    @first.job
+    async def greet(ctx: otd.Context) -> None:
+        ctx.log("as it was told while it ran")
+
+    async with first:
+        run = await first.submit("greet")
+        await run.result(timeout="10s")
+        [ended] = await first.history(run)
+        assert await first.logs(run) == [LogRecord(1, "as it was told while it ran\n")]
+        spool = open_leaving(settings, url).spool
+        name = Name(int(run), ended.attempt, ended.lease_id)
+        capture = Capture(spool.log_of(name), step="", limit=1_000, secrets=(), clock=lambda: 1)
+        capture.feed("out", b"as it was recorded\n")
+        capture.close()
+        spool.hand_in(name)
+    assert spool.waiting(9) == []  # a node that stops keeps what was handed in last
+
+    second = otd.Scheduler(url, settings=settings)
+    second.job(name="greet")(lambda: None)
+    async with second:
+        assert await second.logs(int(run)) == [LogRecord(1, "as it was recorded\n")]
+
+
+async def test_an_output_store_that_is_away_hides_nothing_that_the_store_has(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    settings = Settings(output=str(tmp_path / "file"))
+    sched = otd.Scheduler("memory:", settings=settings)
+
+    @sched.job
+    async def greet(ctx: otd.Context) -> None:
+        ctx.log("hello")
+
+    async with sched:
+        run = await sched.submit("greet")
+        await run.result(timeout="10s")
+        assert await sched.logs(run) == [LogRecord(1, "hello\n")]
