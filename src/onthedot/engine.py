@@ -8,7 +8,7 @@ virtual loop, with the same ticks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from onthedot import faults
@@ -32,21 +32,27 @@ from onthedot.plan.planner import Planner
 from onthedot.plan.resumer import Resumer
 from onthedot.settings import Settings
 from onthedot.stores.base import Hint, Loss, PutJob, Store
+from onthedot.task import Command, Steps
 from onthedot.tasks.registry import Registry
 from onthedot.upkeep.expiry import Expiry
 from onthedot.upkeep.gates import GateRecount
 from onthedot.upkeep.outputs import OutputKeeper, OutputPruner
 from onthedot.upkeep.pruner import Pruner
 from onthedot.upkeep.reaper import Reaper
+from onthedot.work import guarding
 from onthedot.work.attempt import Runner
 from onthedot.work.desk import Desk
 from onthedot.work.finisher import Finisher
 from onthedot.work.give_way import GiveWay
 from onthedot.work.hooking import Hooking
+from onthedot.work.program_ends import abilities
+from onthedot.work.programs import Guard
 from onthedot.work.runners import doors
 from onthedot.work.runners.coroutines import CoroutineRunner
 from onthedot.work.runners.processes import ProcessRunner
+from onthedot.work.runners.programs import ProgramRunner
 from onthedot.work.runners.threads import ThreadRunner
+from onthedot.work.sweeping import Sweeping
 from onthedot.work.worker import Arming, Reserving, Worker
 
 LAST_OUTPUT = 3.0
@@ -57,7 +63,7 @@ class Engine:
     """The services of one node on one store."""
 
     plain_functions: type[ThreadRunner] = ThreadRunner
-    outside = True  # whether there is a world outside, for HTTP calls and containers; not in virtual time
+    outside = True  # whether there is a world outside: programs, HTTP calls, containers; not in virtual time
 
     def __init__(
         self,
@@ -75,11 +81,14 @@ class Engine:
         self.events = events
         self._settings = settings
         self._registry = registry
+        self._sweeping = Sweeping(settings, clock)
         self.clock = clock = store.clock or StoreClock(clock)
         self._membership = Membership(store, clock, ids, settings, events)
         self._leadership = Leadership(store, self._membership, clock, settings, events)
         self._planner = Planner(store, self._leadership, clock, settings, events)
         self._desk = Desk(store, settings, clock, events)
+        self._programs: ProgramRunner | None = None
+        self._guard: Guard | None = None
         self.ends = Ends(store, settings)
         self._finisher = Finisher(store, settings, events, self._desk)
         self._worker = Worker(store, self._membership, self._finisher, registry, settings, events, clock, ids)
@@ -114,6 +123,7 @@ class Engine:
             GateRecount(self.store, self._settings, self.events),
             Probing(self.store, self._leadership, self._settings, self.events),
             *self._output_services(),
+            self._sweeping,
         ]
         drivers = {service.name: self._loop.add(service) for service in services}
         self._membership.tasks = worker.tasks
@@ -182,6 +192,7 @@ class Engine:
         self.ends.open(self._drivers["ends"].wake)
         if self._settings.works:
             self._processes.warm(jobs)
+        await self._open_programs(jobs)
         await self._membership.join()
         await self._leadership.tick(self.clock.now())
         for job in jobs:
@@ -222,6 +233,32 @@ class Engine:
             self._finisher.on_accepted = self._hooking.accepted
         worker.attach(runners, on_free=self._seat_is_free, on_finish=self._drivers["finisher"].wake)
 
+    async def _open_programs(self, jobs: Iterable[Job]) -> None:
+        """Run commands and steps from here on, if that is wanted here and this machine can."""
+        settings, worker = self._settings, self._worker
+        wanted = settings.programs
+        if wanted is None:
+            wanted = any(isinstance(job.task, Command | Steps) for job in jobs)
+        if not wanted or not settings.works or not self.outside or self._programs is not None:
+            return
+        neighbours = await guarding.neighbours_of(self.store, settings)
+        if neighbours is None:
+            return
+        started = worker.started if self.events.wanted else None
+        self._guard = neighbours.guard
+        self._programs = ProgramRunner(neighbours, settings, self.clock, ended=worker.ended, started=started)
+        self._runners["program"] = self._sweeping.runner = self._programs
+        self._registry.offer(abilities(neighbours.guard.levels, settings.least_isolation))
+        worker.tasks = self._membership.tasks = self._registry.task_names()
+
+    async def end_programs(self) -> None:
+        """Let go of the guard, and of all that it runs. Twice is fine."""
+        guard, self._guard = self._guard, None
+        if self._programs is not None:
+            await self._programs.left()
+        if guard is not None:
+            await guard.close()
+
     def _seat_is_free(self) -> None:
         if self._worker.stopping:
             self._idle.set()
@@ -235,6 +272,7 @@ class Engine:
         jobs' are among them from here on; others see that when it registers anew."""
         if self._settings.queues is None and job.queue not in self._worker.queues:
             self._worker.queues = self._membership.queues = (*self._worker.queues, job.queue)
+        await self._open_programs([job])
         return await put_job(self.store, job, clock=self.clock, settings=self._settings)
 
     async def unrunnable(self) -> list[JobRecord]:
@@ -321,8 +359,9 @@ class Engine:
         ended.cancel()
 
     async def _wait_for_last_words(self) -> None:
-        """Cancelled coroutines get a moment to clean up; who ignores it is abandoned."""
-        give_up_at = self.clock.steady() + SECOND
+        """Cancelled coroutines get a moment to clean up, and programs their grace; who ignores it is abandoned."""
+        grace = self._settings.kill_after if self._programs is not None and self._programs.busy else 0
+        give_up_at = self.clock.steady() + SECOND + grace
         while self._worker.running and (left := give_up_at - self.clock.steady()) > 0:
             self._idle.clear()
             try:

@@ -103,6 +103,7 @@ class EngineThread:
         finally:
             if self._engine is not None:
                 self._engine.let_go()
+                await self._engine.end_programs()
             leaving.spool.close()
             if isinstance(self._given, str):
                 await store.close()  # whoever opens a store closes it

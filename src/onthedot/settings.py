@@ -12,6 +12,7 @@ from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.errors import DefinitionError
 from onthedot.retention import Retention
 from onthedot.route import DEFAULT_QUEUE
+from onthedot.task import Level
 
 if TYPE_CHECKING:
     from onthedot.job import Job
@@ -36,6 +37,18 @@ class Settings:
     """How many child processes this node has at most, for jobs with `isolation="process"`; what is more, waits."""
     kill_after: Micros = 5 * SECOND
     """How long a handler in a child process may go on when it was asked to end (SIGTERM), before it is killed."""
+    programs: bool | None = None
+    """Whether this worker runs commands and steps; None: if its own program defines such jobs. The command line says yes
+    for every node that it starts."""
+    least_isolation: Level = "none"
+    """The least that programs are kept apart here: jobs that ask for less are left to others."""
+    programs_in: str = ""
+    """Where commands and steps begin that say no directory, check nothing out and leave no artifacts; empty: in the run's
+    own workspace."""
+    spool: str = ""
+    """The folder of workspaces and records; empty: `$XDG_STATE_HOME/onthedot/spool`, or the same in `~/.local/state`."""
+    keep_workspaces: Micros = 86_400 * SECOND
+    """How long the workspace of a run that did not succeed is kept after its last use, to go on in it or to look at it."""
     ahead: int = 64
     """K: how many runs of the next `horizon` a worker may hold reserved (at most `seats`)."""
     batch: int = 500
@@ -107,8 +120,13 @@ class Settings:
         problems = [
             f"{field.name}: expected a number above zero, got {getattr(self, field.name)!r}"
             for field in fields(self)
-            if isinstance(getattr(self, field.name), int) and getattr(self, field.name) <= 0
+            if isinstance(value := getattr(self, field.name), int) and not isinstance(value, bool) and value <= 0
         ]
+        if self.least_isolation not in ("none", "user", "sandbox"):
+            problems.append(
+                f"least_isolation: expected 'none', 'user' or 'sandbox', got {self.least_isolation!r}; "
+                "it is about programs, not about handlers"
+            )
         if self.node_ttl > 3600 * SECOND:
             problems.append(
                 f"node_ttl: expected at most an hour, got {self.node_ttl} µs; a dead node is missed for that long"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from onthedot.clock import Micros, to_datetime
-from onthedot.job import Job, JobRecord, JobState
+from onthedot.job import Job, JobRecord, JobState, ability_of
 from onthedot.plan.places import living_places
 from onthedot.policy.placement import Place, can_run
 from onthedot.run import TERMINAL, RunRecord, RunState
@@ -24,7 +24,10 @@ async def why_waiting(store: Store, run: RunRecord, standing: Standing | None, n
     nodes = await store.list_nodes()
     if record is not None:
         places = await living_places(store, now)
-        found += _placed(run, standing, nodes, [place for place in places if _serves(place, record.job, run.target)])
+        able = [place for place in places if _serves(place, record.job, run.target)]
+        found += _placed(run, standing, nodes, able)
+        if not able and not any(ability_of(record.job) in place.tasks for place in places):
+            found.append(f"a worker that can do {ability_of(record.job)!r}: no living one offers it")
     if not found and run.state is RunState.SCHEDULED:
         found.append("a free seat: its instant has come, and every worker that can run it is busy, or about to look")
     return found

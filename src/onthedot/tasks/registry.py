@@ -78,8 +78,13 @@ class Registry:
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
         self._rules: dict[str, When] = {}  # by job
+        self._offered = frozenset({"sleep", "noop"})
         self.hooks = Hooks()
         self.providers: list[Provider] = []  # of secrets, beside those that every worker has
+
+    def offer(self, abilities: Iterable[str]) -> None:
+        """This node can do these, too: what needs no handler, but a machine that can do it."""
+        self._offered |= frozenset(abilities)
 
     def add(self, name: str, function: Callable[..., Any]) -> Handler:
         """Register a function. A name can be taken once."""
@@ -136,10 +141,6 @@ class Registry:
     def task_names(self) -> frozenset[str]:
         """What this program can do, in the names that `reserve` filters by."""
         return frozenset({*(task_name(Call(handler=name)) for name in self._handlers), *self._offered})
-
-    def offer(self, abilities: Iterable[str]) -> None:
-        """This machine can do these, too: what needs no handler, but something else that was found here."""
-        self._offered |= frozenset(abilities)
 
     def unknown(self, jobs: Iterable[Job]) -> set[str]:
         """What these jobs need that this program cannot do."""

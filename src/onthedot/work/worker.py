@@ -33,7 +33,7 @@ from onthedot.policy import gates, recovery, retry
 from onthedot.run import Armed, Blocked, Busy, Delayed, GateAsk, Lease, Skipped
 from onthedot.settings import Settings
 from onthedot.stores.base import Ask, Hint, Store
-from onthedot.task import Container, Http, task_name
+from onthedot.task import Command, Container, Http, Steps, task_name
 from onthedot.tasks.context import Desk
 from onthedot.tasks.registry import Registry, arguments_of
 from onthedot.verdict import Finish, Outcome, OutcomeKind, Verdict
@@ -149,6 +149,8 @@ class Worker:
         job = lease.record.job
         if isinstance(job.task, Http | Container):
             return task_name(job.task)
+        if isinstance(job.task, Command | Steps):
+            return "program"
         if not isinstance(job.task, Call):
             return "coroutine"
         if job.isolation == "process":

@@ -1,0 +1,306 @@
+"""One attempt at a command or at steps: workspace, source, one program after the other, and what they leave behind.
+
+The decisions are in `policy/steps.py` and `program_ends.py`, the files in `workspace.py`, the processes in the guard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from onthedot.clock import SECOND, Clock, Micros
+from onthedot.duration import micros
+from onthedot.errors import ArgumentsError, LeaseLost
+from onthedot.output.records import Record, encode
+from onthedot.policy import steps as policy
+from onthedot.policy.steps import Failed, Progress
+from onthedot.settings import Settings
+from onthedot.task import Command, Level, Step, Steps
+from onthedot.tasks.context import Context
+from onthedot.verdict import Outcome, OutcomeKind
+from onthedot.work.attempt import Attempt, succeeded
+from onthedot.work.guarding import Neighbours
+from onthedot.work.program_ends import failure_of, stopped_of
+from onthedot.work.programs import Program, ProgramEnd
+from onthedot.work.source import checkout, git_environment
+from onthedot.work.workspace import Place, environment, place_name
+
+_LOOK_EVERY = 1.0  # seconds between two looks at what a program has saved
+_LAST_WORDS = 1.0  # seconds for saving it once more when the attempt is stopped
+_TOUCH_EVERY = 60  # looks between two signs that the workspace is in use
+_LINE = 8_000  # characters of a line that are shown before it has ended
+GIT_TIMEOUT: Micros = 600 * SECOND
+
+
+class Over(Exception):
+    """The attempt has ended, and not by its steps: with this outcome."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.error)
+        self.outcome = outcome
+
+
+class TimeIsUp(Exception):
+    """The guard has ended a program because the attempt's own time was over."""
+
+
+class Performing:
+    """What happens in one attempt. `perform` is called once, on the engine's loop."""
+
+    def __init__(
+        self, attempt: Attempt, place: Place, neighbours: Neighbours, settings: Settings, clock: Clock
+    ) -> None:
+        self.place = place
+        self._attempt = attempt
+        self._lease = attempt.lease
+        self._job = attempt.lease.record.job
+        self._neighbours = neighbours
+        self._settings = settings
+        self._clock = clock
+        self._deadline = clock.steady() + attempt.timeout if attempt.timeout else None
+        self._context = attempt.context = Context(self._lease, attempt.desk, None, attempt.started_at)
+        self._programs = 0  # so many have been started
+        self._task: Command | Steps = Command()
+        self._steps: Sequence[Step] = ()
+        self._secrets: tuple[str, ...] = ()
+
+    async def perform(self) -> Outcome:
+        """From the first step that is not done to the last one; what came of it."""
+        self._task, self._secrets = await self._neighbours.fill(self._lease)
+        steps = self._steps = policy.steps_of(self._task)
+        progress = policy.progress_of(self._context.last_checkpoint, steps)
+        if not progress.done and not progress.text:
+            progress = await self._earlier() or progress
+        failed = await self._prepare(progress)
+        if failed is not None:
+            return Outcome(OutcomeKind.FAILED, failed.error, failed.types)
+        while (at := policy.next_step(steps, progress)) is not None:
+            progress = await self._step(at, progress)
+            if len(steps) > 1:
+                self._context.progress(len(progress.done), of=len(steps))
+        return await self._outcome(progress)
+
+    async def _outcome(self, progress: Progress) -> Outcome:
+        if progress.failed is not None:
+            await self._save(policy.before_failure(progress))
+            return Outcome(OutcomeKind.FAILED, progress.failed.error, progress.failed.types)
+        handed = progress.outputs if isinstance(self._task, Steps) else progress.outputs.get("")
+        return succeeded(handed or None, self._settings.result_bytes)
+
+    # ── before the first step ────────────────────────────────────────────────────────────────────────────────
+
+    async def _earlier(self) -> Progress | None:
+        """Where an earlier run has left off, if this one is to go on there; its workspace comes with it."""
+        origin = policy.rerun_of(self._lease)
+        if origin is None:
+            return None
+        run_id, at = origin
+        saved, created_at = await self._neighbours.checkpoint_of(run_id)
+        progress = policy.from_step(policy.progress_of(saved, self._steps), at)
+        self.say(f"goes on from run {run_id}")
+        await asyncio.to_thread(self.place.adopt, place_name(run_id, created_at))
+        return progress
+
+    async def _prepare(self, progress: Progress) -> Failed | None:
+        """The workspace, as far as it must be there before the next step; how that failed, or None."""
+        found = await asyncio.to_thread(self.place.open)
+        source = self._task.source if isinstance(self._task, Steps) else None
+        if progress.done:
+            again = ", its source comes anew" if source else ""
+            anew = "" if found else f"; its workspace is not on this machine{again}"
+            at = policy.next_step(self._steps, progress)
+            where = "the end" if at is None else f"step {at + 1} of {len(self._steps)}, {self._steps[at].name!r}"
+            self.say(f"resumed at {where}{anew}")
+        if not found and source is not None:
+            await asyncio.to_thread(self.place.empty)
+            level: Level = "none" if self._job.isolation == "sandbox" else self._job.isolation  # it needs the network
+            for argv in checkout(source):
+                more = git_environment(self._job.isolation)
+                end = await self._run(argv, "source", more, self.place.workspace, GIT_TIMEOUT, level=level)
+                failed = failure_of(end, step=0, name="source")
+                if failed is not None:
+                    return failed
+        await asyncio.to_thread(self.place.ready)
+        return None
+
+    # ── one step ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _step(self, at: int, progress: Progress) -> Progress:
+        """Run a step, as often as it wants; how far the run is then, which is saved."""
+        step, tried = self._steps[at], 0
+        if step.name:
+            self.say(f"step {at + 1} of {len(self._steps)}: {step.name}")
+        while True:
+            tried += 1
+            failed, progress = await self._try(at, step, progress)
+            wait = policy.attempts_left(step, tried)
+            if failed is None or wait is None or "onthedot.Refused" in failed.types:
+                break
+            self.say(f"{failed.error}; tried again ({tried + 1} of {step.attempts}) in {wait.total_seconds():g} s")
+            await asyncio.sleep(wait.total_seconds())
+        if failed is not None and step.name:
+            self.say(failed.error)
+        outputs = policy.read_outputs(await asyncio.to_thread(self.place.read_outputs))
+        ended = policy.ended(self._steps, progress, at, failed=failed, outputs=outputs)
+        if at + 1 == len(self._steps) and ended.failed is None:
+            return ended  # its verdict says the same, and more
+        try:
+            await self._save(ended)
+        except ArgumentsError as error:
+            told = Failed(at, f"step {step.name!r}: what it hands on is too much to be kept: {error}")
+            ended = policy.ended(self._steps, progress, at, failed=failed or told)
+            await self._save(ended)
+        return ended
+
+    async def _try(self, at: int, step: Step, progress: Progress) -> tuple[Failed | None, Progress]:
+        """How it failed, or None; and how far the run is, with what the step has saved."""
+        await asyncio.to_thread(self._clear_files, progress)
+        try:
+            directory = await asyncio.to_thread(self.place.directory, self._directory(step))
+        except OSError as error:
+            return failure_of(ProgramEnd("refused", error=str(error)), step=at, name=step.name), progress
+        argv = step.argv or ("/bin/sh", "-ec", step.script)
+        env = {**policy.handed_on(progress), **(self._task.env if isinstance(self._task, Steps) else {}), **step.env}
+        timeout = micros(step.timeout) if step.timeout is not None else 0
+        saved = _Saved(progress)
+        end = await self._run(argv, step.name, env, directory, timeout, saved=saved)
+        return failure_of(end, step=at, name=step.name), saved.progress
+
+    def _clear_files(self, progress: Progress) -> None:
+        self.place.clear_outputs()
+        self.place.write_checkpoint(progress.text)
+
+    def _directory(self, step: Step) -> str:
+        """Where a step begins that does not say it: in the workspace, unless the operator has another folder for
+        programs that bring nothing and leave nothing."""
+        task = self._task
+        brings = isinstance(task, Steps) and (task.source is not None or bool(task.artifacts))
+        if step.directory or brings or self._job.isolation != "none":
+            return step.directory
+        return self._settings.programs_in
+
+    # ── one program ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _run(
+        self,
+        argv: Sequence[str],
+        label: str,
+        env: Mapping[str, str],
+        directory: os.PathLike[str],
+        timeout: Micros,
+        *,
+        level: Level | None = None,
+        saved: _Saved | None = None,
+    ) -> ProgramEnd:
+        """Run one program to its end. `saved` is how far the run is, if the program may save more."""
+        self._programs += 1
+        left = None if self._deadline is None else max(1, self._deadline - self._clock.steady())
+        mine = left is not None and (not timeout or left <= timeout)
+        task = self._task
+        program = Program(
+            argv=tuple(argv),
+            env={**environment(self.place, self._lease, path=os.environ.get("PATH", os.defpath)), **env},
+            directory=os.fspath(directory),
+            workspace=str(self.place.workspace),
+            log=str(self.place.record(self._programs)),
+            label=label,
+            stdin=task.stdin.encode() if isinstance(task, Command) else b"",
+            level=self._job.isolation if level is None else level,
+            bounds=self._job.bounds,
+            timeout=left or 0 if mine else timeout,
+            grace=self._settings.kill_after,
+            secrets=self._secrets,
+        )
+        if label:
+            await asyncio.to_thread(self._remark, label)
+        live = _Live(self._context)
+        try:
+            end = await self._watched(program, live, saved)
+        finally:
+            live.flush()
+        if end.kind == "stopped":
+            raise Over(stopped_of(end))
+        if end.kind == "timed_out" and mine:
+            raise TimeIsUp
+        if end.stragglers:
+            self.say(f"{end.stragglers} processes that it had left running were killed")
+        return end
+
+    def _remark(self, label: str) -> None:
+        """Say in the record which step this is, before it says anything itself."""
+        with self.place.record(self._programs).open("ab") as file:
+            file.write(encode(Record(self._clock.now(), "otd", label, f"{label}\n")))
+
+    async def _watched(self, program: Program, live: _Live, saved: _Saved | None) -> ProgramEnd:
+        """Run it, and save what it writes to `$OTD_CHECKPOINT` meanwhile. A lost lease ends it."""
+        guard = self._neighbours.guard
+        if saved is None:
+            return await guard.run(program, live.say)
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(self._watch(saved))
+                end = await guard.run(program, live.say)
+                watching.cancel()
+        except ExceptionGroup as error:
+            raise error.exceptions[0] from None
+        except asyncio.CancelledError:
+            with suppress(LeaseLost, TimeoutError, ArgumentsError, OSError):  # what it said when it was told to end
+                await asyncio.wait_for(self._look(saved), _LAST_WORDS)
+            raise
+        if end.code != 0:
+            await self._look(saved)  # its next try goes on from there
+        return end
+
+    async def _watch(self, saved: _Saved) -> None:
+        looks = 0
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            looks += 1
+            if looks % _TOUCH_EVERY == 0:
+                await asyncio.to_thread(self.place.touch)
+            await self._look(saved)
+
+    async def _look(self, saved: _Saved) -> None:
+        text = await asyncio.to_thread(self.place.read_checkpoint, policy.TEXT_LIMIT)
+        if text is None or text == saved.progress.text:
+            return
+        progress = policy.with_text(saved.progress, text)
+        with suppress(ArgumentsError):  # too much of it in JSON: what was saved before stays
+            await self._save(progress)
+        saved.progress = progress
+
+    async def _save(self, progress: Progress) -> None:
+        await self._context.checkpoint(progress.to_json())
+
+    def say(self, text: str) -> None:
+        """A remark of ours in the run's log."""
+        self._context.log(f"onthedot: {text}")
+
+
+class _Saved:
+    """How far the run is, with what its program has saved since it began."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+
+class _Live:
+    """What a program says, line by line, to the run's log, which any node can read while it runs."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._rest = ""
+
+    def say(self, text: str) -> None:
+        *lines, self._rest = (self._rest + text).split("\n")
+        if lines:
+            self._context.log("\n".join(lines))
+        if len(self._rest) > _LINE:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rest:
+            self._context.log(self._rest)
+            self._rest = ""

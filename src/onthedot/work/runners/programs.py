@@ -1,0 +1,143 @@
+"""Commands and steps: each attempt is a task of the engine's loop, its programs are the guard's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from pathlib import Path
+
+from onthedot import faults
+from onthedot.clock import SECOND, Clock
+from onthedot.errors import LeaseLost
+from onthedot.settings import Settings
+from onthedot.task import Steps
+from onthedot.verdict import Outcome, OutcomeKind
+from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, timed_out
+from onthedot.work.guarding import Neighbours
+from onthedot.work.performing import Over, Performing, TimeIsUp
+from onthedot.work.workspace import Place, spool_of
+
+_KEEP_PATIENCE = 60.0  # seconds that an end waits for its output to be kept; it goes on behind it
+
+
+class ProgramRunner:
+    """Runs attempts at commands and steps. All of it on the engine's loop."""
+
+    def __init__(
+        self, neighbours: Neighbours, settings: Settings, clock: Clock, *, ended: Ended, started: Started | None
+    ) -> None:
+        self.spool: Path = spool_of(settings)
+        self._neighbours = neighbours
+        self._settings = settings
+        self._clock = clock
+        self._tell_ended = ended
+        self._tell_started = started
+        self._waiting: deque[Attempt] = deque()
+        self._running: set[Attempt] = set()
+        self._leaving: set[asyncio.Task[None]] = set()  # ended, and their output is being kept
+        self._places: dict[Attempt, str] = {}  # what is in use
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs."""
+        return bool(self._running)
+
+    def places(self) -> set[str]:
+        """The places that attempts use now, by name."""
+        return set(self._places.values())
+
+    def start(self, attempts: list[Attempt]) -> None:
+        self._waiting.extend(attempts)
+        self._fill_seats()
+
+    def stop(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            if attempt in self._waiting:
+                self._waiting.remove(attempt)
+                self._end(attempt, never_begun(attempt))
+            elif attempt in self._running and attempt.handle is not None:
+                handle, attempt.handle = attempt.handle, None  # once: a second cancel would cut the grace short
+                handle.cancel()
+                if not attempt.started_at:  # before its first step: it takes none, and would never come to its end
+                    self._end(attempt, never_begun(attempt))
+
+    def close(self) -> None:
+        """The guard is closed by who opened it; nothing else is held."""
+
+    async def left(self) -> None:
+        """Wait until the output of what has ended is kept, as far as that takes no longer than it may."""
+        if self._leaving:
+            await asyncio.wait(self._leaving, timeout=_KEEP_PATIENCE)
+
+    def _fill_seats(self) -> None:
+        while self._waiting and len(self._running) < self._settings.seats:
+            attempt = self._waiting.popleft()
+            self._running.add(attempt)
+            attempt.handle = asyncio.get_running_loop().create_task(self._perform(attempt))
+
+    async def _perform(self, attempt: Attempt) -> None:
+        """The attempt itself: whatever happens in here becomes one outcome."""
+        attempt.started_at = self._clock.now()
+        place = Place(self.spool, attempt.lease)
+        self._places[attempt] = place.run.name
+        performing = Performing(attempt, place, self._neighbours, self._settings, self._clock)
+        if self._tell_started is not None:
+            self._tell_started([attempt])
+        faults.point("attempt.before_call")
+        timer = None
+        if attempt.timeout:  # the guard ends programs by itself; this is for what is between them
+            timer = asyncio.get_running_loop().call_later(attempt.timeout / SECOND, self._time_is_up, attempt)
+        try:
+            outcome = await performing.perform()
+        except asyncio.CancelledError as error:
+            outcome = timed_out(attempt.timeout) if attempt.timed_out else attempt.stop_as or failed(error)
+        except TimeIsUp:
+            outcome = timed_out(attempt.timeout)
+        except Over as over:
+            outcome = attempt.stop_as or over.outcome
+        except LeaseLost as error:
+            outcome = attempt.stop_as or Outcome(OutcomeKind.LOST, str(error))
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong on the way is the outcome of this attempt
+            outcome = failed(error)
+        finally:
+            if timer is not None:
+                timer.cancel()
+        faults.point("attempt.after_call")
+        attempt.handle = None
+        leaving = asyncio.get_running_loop().create_task(self._leave(attempt, performing, outcome))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+        if outcome.kind is not OutcomeKind.LOST:  # else somebody waits for the lease
+            await asyncio.wait({leaving}, timeout=_KEEP_PATIENCE)
+        self._end(attempt, outcome)
+
+    def _time_is_up(self, attempt: Attempt) -> None:
+        if attempt.handle is not None:
+            attempt.timed_out = True
+            handle, attempt.handle = attempt.handle, None
+            handle.cancel()
+
+    async def _leave(self, attempt: Attempt, performing: Performing, outcome: Outcome) -> None:
+        """Have kept what the attempt leaves behind; a workspace that nobody needs any more goes."""
+        place, keeper, lease = performing.place, self._neighbours.keeper, attempt.lease
+        task = lease.record.job.task
+        try:
+            if keeper is not None:
+                patterns = task.artifacts if isinstance(task, Steps) else ()
+                artifacts, left_out = await asyncio.to_thread(place.artifacts, patterns)
+                for remark in left_out[:10]:
+                    performing.say(remark)
+                await keeper.keep(lease.run_id, lease.attempt, await asyncio.to_thread(place.all_records), artifacts)
+            if outcome.kind is OutcomeKind.SUCCEEDED:
+                await asyncio.to_thread(place.discard)
+        except Exception as error:  # noqa: BLE001 - what cannot be kept never fails a job; it stays in the spool
+            performing.say(f"its output could not be kept, and stays in the spool: {error}")
+        finally:
+            self._places.pop(attempt, None)
+
+    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+        self._running.discard(attempt)
+        attempt.outcome = outcome
+        attempt.ended_at = self._clock.now()
+        self._tell_ended([attempt])
+        self._fill_seats()

@@ -1,0 +1,46 @@
+"""What is checked out into a workspace before the first step: git, run as a program like any other.
+
+No hooks, no questions, no configuration of the machine or the user, no submodules. What a user wrote comes after `--`.
+A job that is kept apart may not name a repository by its path on this machine: git itself reads more than the job could.
+"""
+
+from __future__ import annotations
+
+from onthedot.task import Level, Source
+
+_SETTINGS = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "protocol.ext.allow=never",
+    "safe.directory=*",
+    "advice.detachedHead=false",
+    "init.defaultBranch=main",
+)
+
+
+def checkout(source: Source) -> list[tuple[str, ...]]:
+    """The commands, in order, each with its arguments. They may be run again in a workspace that has a checkout.
+
+    >>> checkout(Source(git="https://example.org/shop.git", ref="v2"))[1][-5:]
+    ('--depth=1', '--no-tags', '--', 'https://example.org/shop.git', 'v2')
+    """
+    git = ("git", *(word for setting in _SETTINGS for word in ("-c", setting)))
+    return [
+        (*git, "init", "--quiet", "--template="),
+        (*git, "fetch", "--quiet", "--no-recurse-submodules", "--depth=1", "--no-tags", "--", source.git,
+         source.ref or "HEAD"),
+        (*git, "checkout", "--quiet", "--force", "--detach", "FETCH_HEAD"),
+    ]  # fmt: skip
+
+
+def git_environment(level: Level) -> dict[str, str]:
+    """What git is told beside the environment of every program."""
+    protocols = "https:ssh:file" if level == "none" else "https:ssh"
+    return {
+        "GIT_ALLOW_PROTOCOL": protocols,
+        "GIT_ASKPASS": "true",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
+        "GIT_TERMINAL_PROMPT": "0",
+    }

@@ -1,0 +1,289 @@
+"""A run's place on this machine: its workspace, what its programs leave in files, and the records of its attempts.
+
+    <spool>/<run>/work          the workspace: where its programs begin, and all that a sandbox lets them write to
+    <spool>/<run>/work/.otd     what programs and worker tell each other in files
+    <spool>/<run>/<attempt>/    one record for each program: 1.log, 2.log, …
+
+`<run>` is the run's id and the instant at which it was created, so that two stores may share a spool. No name that a user
+chose is part of a path. What programs have written is read without following links: they may put anything there.
+
+Everything here blocks, and is called in threads.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from onthedot.clock import Micros, to_datetime
+from onthedot.run import Lease
+from onthedot.settings import Settings
+
+OTD = ".otd"
+MOST_ARTIFACTS = 1_000
+MOST_ARTIFACT_BYTES = 1 << 30
+_MOST_LOOKED_AT = 100_000
+_OUTPUT_BYTES = 256 * 1024
+
+
+def spool_of(settings: Settings) -> Path:
+    """The folder of all runs' places: as the settings say, or where this user's programs keep their state."""
+    if settings.spool:
+        return Path(settings.spool).absolute()
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "onthedot" / "spool"
+
+
+def place_name(run_id: int, created_at: Micros) -> str:
+    """What a run's folder is called.
+
+    >>> place_name(7, 255)
+    '7-ff'
+    """
+    return f"{run_id}-{created_at:x}"
+
+
+class Place:
+    """Where one attempt runs."""
+
+    def __init__(self, spool: Path, lease: Lease) -> None:
+        self.spool = spool
+        self.run = spool / place_name(lease.run_id, lease.created_at)
+        self.workspace = self.run / "work"
+        self.records = self.run / str(lease.attempt)
+        self.checkpoint_file = self.workspace / OTD / "checkpoint"
+        self.output_file = self.workspace / OTD / "output"
+
+    def open(self) -> bool:
+        """Make what is not there yet; whether the workspace was there already, complete."""
+        os.makedirs(self.spool, mode=0o700, exist_ok=True)
+        for folder in (self.run, self.workspace, self.records):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        found = (self.run / "ready").exists()
+        self._own_folder()
+        self.touch()
+        return found
+
+    def _own_folder(self) -> None:
+        """Our folder in the workspace is a folder, whatever a program has put in its place."""
+        for folder in (self.workspace / OTD, self.workspace / OTD / "tmp"):
+            if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+                folder.unlink()
+            folder.mkdir(mode=0o700, exist_ok=True)
+
+    def adopt(self, earlier: str) -> bool:
+        """Take over the workspace of an earlier run that has ended; whether there was one. Before `open`."""
+        theirs = self.spool / earlier
+        if self.workspace.exists() or not (theirs / "ready").exists():
+            return False
+        os.makedirs(self.run, mode=0o700, exist_ok=True)
+        with suppress(OSError):  # somebody else was quicker, or it was swept away
+            (theirs / "work").rename(self.workspace)
+            (theirs / "ready").rename(self.run / "ready")
+            return True
+        return False
+
+    def empty(self) -> None:
+        """Begin the workspace anew: what an attempt has left that did not come to check out its source."""
+        _remove(self.workspace)
+        self.open()
+
+    def ready(self) -> None:
+        """The workspace is complete: whoever takes the run over on this machine goes on in it."""
+        (self.run / "ready").touch(mode=0o600)
+
+    def touch(self) -> None:
+        """It is in use: nobody sweeps it away."""
+        with suppress(FileNotFoundError):
+            os.utime(self.run)
+
+    def record(self, number: int) -> Path:
+        """The file for the record of the n-th program of this attempt."""
+        return self.records / f"{number}.log"
+
+    def all_records(self) -> list[Path]:
+        """The records of this attempt, in order."""
+        found = [path for path in self.records.glob("*.log") if path.stem.isdigit()]
+        return sorted(found, key=lambda path: int(path.stem))
+
+    def directory(self, wanted: str) -> Path:
+        """Where a program begins; `NotADirectoryError` if there is no such place."""
+        path = self.workspace / wanted
+        if not path.is_dir():
+            raise NotADirectoryError(
+                f"directory: expected one that is there, got {wanted!r}; let an earlier step or the source make it"
+            )
+        return path
+
+    # ── files that programs write ────────────────────────────────────────────────────────────────────────────
+
+    def write_checkpoint(self, text: str) -> None:
+        """Give the program what was saved last; without that, no file."""
+        self._own_folder()
+        _remove_file(self.checkpoint_file)
+        if text:
+            self.checkpoint_file.write_text(text, encoding="utf-8")
+
+    def read_checkpoint(self, limit: int) -> str | None:
+        """What the program has saved; None: nothing, or more than the limit."""
+        return _read_inside(self.workspace, (OTD, "checkpoint"), limit)
+
+    def clear_outputs(self) -> None:
+        """What an earlier step has handed on is not the next one's."""
+        self._own_folder()
+        _remove_file(self.output_file)
+
+    def read_outputs(self) -> str:
+        """What the program has handed on."""
+        return _read_inside(self.workspace, (OTD, "output"), _OUTPUT_BYTES) or ""
+
+    def artifacts(self, patterns: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
+        """The files that match, by their path in the workspace, and what was left out and why. Links are not followed,
+        and not kept."""
+        return _matching(self.workspace, patterns) if patterns else ({}, [])
+
+    def discard(self) -> None:
+        """The run has succeeded: its workspace is of no use. Its records stay until they are kept elsewhere."""
+        (self.run / "ready").unlink(missing_ok=True)
+        _remove(self.workspace)
+        for folder in (self.records, self.run):
+            with suppress(OSError):  # something is in it still
+                folder.rmdir()
+
+
+def sweep(spool: Path, *, now: Micros, keep: Micros, in_use: Iterable[str]) -> int:
+    """Remove the places that nobody has used for so long; how many there were."""
+    used, count = set(in_use), 0
+    try:
+        found = list(os.scandir(spool))
+    except OSError:  # there is none yet, or it is not ours to look into: who opens a place says so
+        return 0
+    for entry in found:
+        with suppress(OSError):
+            age = now - entry.stat(follow_symlinks=False).st_mtime_ns // 1_000
+            if entry.is_dir(follow_symlinks=False) and entry.name not in used and _is_place(entry.name) and age > keep:
+                _remove(Path(entry.path))
+                count += 1
+    return count
+
+
+def _is_place(name: str) -> bool:
+    run_id, dash, created = name.partition("-")
+    return bool(dash) and run_id.isdigit() and all(letter in "0123456789abcdef" for letter in created)
+
+
+def environment(place: Place, lease: Lease, *, path: str) -> dict[str, str]:
+    """The small clean environment of every program: nothing of the worker's own but where programs are found."""
+    workspace = str(place.workspace)
+    return {
+        "PATH": path,
+        "HOME": workspace,
+        "LANG": "C.UTF-8",
+        "TMPDIR": str(place.workspace / OTD / "tmp"),
+        "OTD_RUN_ID": str(lease.run_id),
+        "OTD_ATTEMPT": str(lease.attempt),
+        "OTD_FENCE": str(lease.fence),
+        "OTD_JOB": lease.record.job.name,
+        "OTD_SCHEDULED_AT": _iso(lease.slot_at),
+        "OTD_WORKSPACE": workspace,
+        "OTD_CHECKPOINT": str(place.checkpoint_file),
+        "OTD_OUTPUT": str(place.output_file),
+    }
+
+
+def _iso(instant: Micros) -> str:
+    return to_datetime(instant).isoformat().replace("+00:00", "Z")
+
+
+def _remove(folder: Path) -> None:
+    """A folder with everything in it; links go, what they lead to stays."""
+
+    def make_writable(function: object, path: str, error: object) -> None:
+        del function, error
+        with suppress(OSError):  # a program may take away its own rights to what it made
+            os.chmod(Path(path).parent, 0o700)
+            os.unlink(path)
+
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder, onerror=make_writable)
+        if folder.exists():  # folders that could not be looked into: once more, now that they can
+            for path, _, _ in os.walk(folder):
+                with suppress(OSError):
+                    os.chmod(path, 0o700)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_file(path: Path) -> None:
+    """What is there under this name, even if a program has made a folder of it."""
+    if path.is_dir() and not path.is_symlink():
+        _remove(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _read_inside(folder: Path, parts: Sequence[str], limit: int) -> str | None:
+    """The text of a file below a folder, opened step by step, so that no link on the way leads out of it."""
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for part in parts[:-1]:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = inner
+        file = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+    except OSError:
+        return None
+    finally:
+        os.close(at)
+    with os.fdopen(file, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            return None
+        data = opened.read(limit + 1)
+    return None if len(data) > limit else data.decode(errors="replace").replace("\0", "")
+
+
+def _matching(workspace: Path, patterns: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
+    found: dict[str, Path] = {}
+    left_out: list[str] = []
+    size, looked_at = 0, 0
+    for folder, inner, files in os.walk(workspace):
+        if Path(folder) == workspace:
+            inner[:] = [name for name in inner if name not in (OTD, ".git")]
+        for name in sorted(files):
+            path = Path(folder, name)
+            relative = path.relative_to(workspace).as_posix()
+            looked_at += 1
+            if looked_at > _MOST_LOOKED_AT:
+                left_out.append(f"artifacts: looked at {_MOST_LOOKED_AT} files, and left the rest out")
+                return found, left_out
+            if not any(_matches(relative, pattern) for pattern in patterns):
+                continue
+            about = path.lstat()
+            if not stat.S_ISREG(about.st_mode):
+                left_out.append(f"artifacts: {relative!r} is no plain file, and was left out")
+            elif len(found) >= MOST_ARTIFACTS or size + about.st_size > MOST_ARTIFACT_BYTES:
+                most = f"{MOST_ARTIFACTS} files and {MOST_ARTIFACT_BYTES >> 20} MiB"
+                left_out.append(f"artifacts: expected at most {most}; {relative!r} and what comes after it is left out")
+                return found, left_out
+            else:
+                found[relative] = path
+                size += about.st_size
+    return found, left_out
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Part by part: `*` stays within one, `**` is any number of them."""
+    return _match_parts(path.split("/"), pattern.split("/"))
+
+
+def _match_parts(parts: Sequence[str], patterns: Sequence[str]) -> bool:
+    if not patterns:
+        return not parts
+    first, rest = patterns[0], patterns[1:]
+    if first == "**":
+        return any(_match_parts(parts[skip:], rest) for skip in range(len(parts) + 1))
+    return bool(parts) and fnmatch.fnmatchcase(parts[0], first) and _match_parts(parts[1:], rest)
