@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from onthedot.scheduler import Scheduler
     from onthedot.schedules import at, cron, describe, every, gap, in_, parse
     from onthedot.settings import Settings
-    from onthedot.task import Container, Http, Mount
+    from onthedot.task import Bounds, Command, Container, Http, Mount, Param, Source, Step, Steps
     from onthedot.tasks.context import Context
     from onthedot.tasks.hooks import Ended
     from onthedot.verbs import Run, Verbs
@@ -47,7 +47,9 @@ _HOME = {
     "ArgumentsError": "onthedot.errors",
     "BlockingScheduler": "onthedot.blocking",
     "BoundCall": "onthedot.define.calls",
+    "Bounds": "onthedot.task",
     "CatchUp": "onthedot.job",
+    "Command": "onthedot.task",
     "Container": "onthedot.task",
     "Context": "onthedot.tasks.context",
     "Counters": "onthedot.observe.counters",
@@ -65,6 +67,7 @@ _HOME = {
     "Mount": "onthedot.task",
     "OnTheDotError": "onthedot.errors",
     "Overlap": "onthedot.job",
+    "Param": "onthedot.task",
     "Rate": "onthedot.job",
     "Retention": "onthedot.retention",
     "Retry": "onthedot.job",
@@ -76,7 +79,10 @@ _HOME = {
     "Settings": "onthedot.settings",
     "Sleep": "onthedot.job",
     "SlotSettled": "onthedot.errors",
+    "Source": "onthedot.task",
     "StateError": "onthedot.errors",
+    "Step": "onthedot.task",
+    "Steps": "onthedot.task",
     "StoreError": "onthedot.errors",
     "StoreUnavailable": "onthedot.errors",
     "UnknownHandler": "onthedot.errors",
@@ -112,7 +118,9 @@ __all__ = [
     "ArgumentsError",
     "BlockingScheduler",
     "BoundCall",
+    "Bounds",
     "CatchUp",
+    "Command",
     "Container",
     "Context",
     "Counters",
@@ -130,6 +138,7 @@ __all__ = [
     "Mount",
     "OnTheDotError",
     "Overlap",
+    "Param",
     "Rate",
     "Retention",
     "Retry",
@@ -141,7 +150,10 @@ __all__ = [
     "Settings",
     "Sleep",
     "SlotSettled",
+    "Source",
     "StateError",
+    "Step",
+    "Steps",
     "StoreError",
     "StoreUnavailable",
     "UnknownHandler",

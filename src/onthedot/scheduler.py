@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
@@ -23,6 +23,7 @@ from onthedot.settings import Settings
 from onthedot.stores.base import Store
 from onthedot.stores.opening import has_transactions
 from onthedot.stores.transactions import refuse_without
+from onthedot.task import Command, Source, Step, Steps
 from onthedot.tasks.context import Context
 from onthedot.tasks.hooks import Hooks
 from onthedot.tasks.importable import importable
@@ -31,6 +32,11 @@ from onthedot.tasks.secrets import Provider
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def _words(given: Sequence[str]) -> tuple[str, ...]:
+    """A list of texts; a text by itself is none, and is left for the checks of a definition to tell."""
+    return given if isinstance(given, str) else tuple(given)  # type: ignore[return-value]  # said there
 
 
 class Scheduler(SchedulerVerbs):
@@ -128,6 +134,59 @@ class Scheduler(SchedulerVerbs):
         self.registry.learn(job)
         self.jobs[job.name] = job
         return job
+
+    def command(
+        self,
+        name: str,
+        argv: Sequence[str] = (),
+        *,
+        script: str = "",
+        directory: str = "",
+        env: Mapping[str, str] | None = None,
+        stdin: str = "",
+        **options: Any,
+    ) -> Job:
+        """Define a job that runs a program: with its arguments as they are, or (`script`) a text for `/bin/sh -e`.
+
+        It runs in a workspace of its own and succeeds with exit code 0. `env` is added to a small clean environment,
+        `directory` is inside the workspace or absolute. Options are those of `job`, and `bounds` and `params`.
+
+        >>> backup = sched.command("backup", ["pg_dump", "--file=all.sql"], schedule="@daily", isolation="sandbox")
+        >>> backup.task.argv, backup.isolation
+        (('pg_dump', '--file=all.sql'), 'sandbox')
+        >>> sched.command("count", script="ls | wc -l", timeout="1m", retry=otd.Retry(3, on=("onthedot.ExitCode.75",)))
+        ... # doctest: +ELLIPSIS
+        Job(name='count', task=Command(argv=(), script='ls | wc -l', ...
+        """
+        task = Command(argv=_words(argv), script=script, directory=directory, env=dict(env or {}), stdin=stdin)
+        return self.add(build_job(task, {**options, "name": name}))
+
+    def steps(
+        self,
+        name: str,
+        steps: Sequence[Step],
+        *,
+        env: Mapping[str, str] | None = None,
+        source: Source | str | None = None,
+        artifacts: Sequence[str] = (),
+        **options: Any,
+    ) -> Job:
+        """Define a job of several programs that run in order, in one workspace.
+
+        `source` is checked out first: a `Source`, or the URL of a git repository. Files that match `artifacts` are kept
+        when the last step has ended. Whoever takes a run over goes on after the last step that ended.
+
+        >>> nightly = sched.steps(
+        ...     "nightly",
+        ...     [otd.Step(name="build", argv=("make",)), otd.Step(name="mourn", script="cat log", when="failure")],
+        ...     source="https://example.org/shop.git", artifacts=["dist/*.whl"], schedule="0 2 * * *",
+        ... )
+        >>> [step.name for step in nightly.task.steps]
+        ['build', 'mourn']
+        """
+        checkout = Source(git=source) if isinstance(source, str) else source
+        task = Steps(steps=tuple(steps), env=dict(env or {}), source=checkout, artifacts=_words(artifacts))
+        return self.add(build_job(task, {**options, "name": name}))
 
     def _check_new(self, name: str) -> None:
         if self._thread is not None:

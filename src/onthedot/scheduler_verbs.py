@@ -307,6 +307,17 @@ class SchedulerVerbs(Verbs):
             for one, asked in zip(joined, wanted, strict=True)
         ]
 
+    async def retry_run(self, run_id: int, *, from_step: str | None = None) -> Run:
+        from onthedot.plan.rerunning import rerun  # loaded by who needs it
+
+        token = self._ids.token()
+
+        async def work(store: Store) -> tuple[int, str]:
+            return await rerun(store, int(run_id), from_step, token=token, now=self._running().clock.now())
+
+        made, job = await self._running().on_store(work)
+        return Run(made, job=job, created=True, verbs=self)
+
     # ── runs that exist ──────────────────────────────────────────────────────────────────────────────────────
 
     async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:

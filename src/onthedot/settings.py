@@ -38,17 +38,17 @@ class Settings:
     kill_after: Micros = 5 * SECOND
     """How long a handler in a child process may go on when it was asked to end (SIGTERM), before it is killed."""
     programs: bool | None = None
-    """Whether this worker runs commands and steps; None: if its own program defines such jobs. The command line says yes
-    for every node that it starts."""
+    """Whether this worker runs commands and steps; None: if its own program defines such jobs. The command line says
+    yes for every node that it starts."""
     least_isolation: Level = "none"
     """The least that programs are kept apart here: jobs that ask for less are left to others."""
     programs_in: str = ""
-    """Where commands and steps begin that say no directory, check nothing out and leave no artifacts; empty: in the run's
-    own workspace."""
+    """Where commands and steps begin that say no directory, check nothing out and leave no artifacts; empty: in the
+    run's own workspace."""
     spool: str = ""
-    """The folder of workspaces and records; empty: `$XDG_STATE_HOME/onthedot/spool`, or the same in `~/.local/state`."""
+    """The folder of workspaces and records; empty: `$XDG_STATE_HOME/onthedot/spool`, or that in `~/.local/state`."""
     keep_workspaces: Micros = 86_400 * SECOND
-    """How long the workspace of a run that did not succeed is kept after its last use, to go on in it or to look at it."""
+    """How long the workspace of a run that did not succeed is kept after its last use: to go on in it, or to look."""
     ahead: int = 64
     """K: how many runs of the next `horizon` a worker may hold reserved (at most `seats`)."""
     batch: int = 500

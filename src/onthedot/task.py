@@ -70,6 +70,9 @@ class Step:
 
     `when` says after what it runs: while all steps before it succeeded, only after a failure, or always. `timeout` ends
     it, and it is tried `attempts` times in all, `delay` apart; these are its own, beside the job's.
+
+    >>> Step(name="clean", script="rm -rf build", when="always").attempts
+    1
     """
 
     name: str
@@ -85,7 +88,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What is checked out into the workspace before the first step. Without `ref`: the default branch."""
+    """What is checked out into the workspace before the first step. Without `ref`: the default branch.
+
+    >>> Source(git="https://example.org/shop.git", ref="v2").ref
+    'v2'
+    """
 
     git: str
     ref: str = ""

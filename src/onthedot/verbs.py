@@ -229,6 +229,23 @@ class Verbs(Protocol):
         """
         ...
 
+    async def retry_run(self, run_id: int, *, from_step: str | None = None) -> Run:
+        """Run again what has ended, of a command or of steps: a new run, which goes on at the step that failed, or at
+        the one that `from_step` names, in the workspace of the earlier run where that is still there.
+
+        What earlier steps have handed on is there as well. A run that succeeded begins anew, unless a step is named.
+        `StateError` while the run has not ended.
+
+        >>> build = sched.steps("build", [otd.Step(name="make", script="exit 3")])
+        >>> async with sched:
+        ...     failed = await sched.submit("build", delay="1h")
+        ...     _ = await failed.cancel()
+        ...     again = await sched.retry_run(failed, from_step="make")
+        ...     print((await sched.get_run(again)).trigger[:10])
+        rerun:1:0:
+        """
+        ...
+
     async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:
         """Cancel a run: at once if it waits; if it runs, it is asked to stop.
 

@@ -12,6 +12,7 @@ from onthedot.after import cycle_error
 from onthedot.define.arguments import encode_arguments
 from onthedot.define.check_calls import call_problems
 from onthedot.define.check_params import params_problems
+from onthedot.define.check_task import task_problems
 from onthedot.duration import LONGEST
 from onthedot.errors import DefinitionError
 from onthedot.job import Call, FixedDelay, Guarantee, Job, Sleep
@@ -51,6 +52,7 @@ def check_job(job: Job) -> None:
     if job.max_recoveries < 0:
         problems.append(f"max_recoveries: expected zero or more, got {job.max_recoveries}")
     problems.extend(_argument_problems(job))
+    problems.extend(task_problems(job))
     if problems:
         raise DefinitionError(problems, subject=f"job {job.name!r}")
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any, get_args
 
 from onthedot.after import After
 from onthedot.define.check import check_job
+from onthedot.define.sizes import parse_size
 from onthedot.duration import parse_duration
 from onthedot.errors import DefinitionError, did_you_mean
 from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, Schedule
 from onthedot.schedules import parse
-from onthedot.task import Task
+from onthedot.task import Bounds, Param, Task
 
 OPTIONS = (
     "after",
     "args",
     "assignment",
+    "bounds",
     "catch_up",
     "concurrency",
     "guarantee",
@@ -29,6 +32,7 @@ OPTIONS = (
     "on",
     "overlap",
     "owner",
+    "params",
     "priority",
     "queue",
     "rate",
@@ -47,29 +51,29 @@ def build_job(task: Task, options: Mapping[str, Any]) -> Job:
     """A job from its task and options. Every problem is reported at once, and nothing is half defined."""
     name = options.get("name", "")
     problems = [f"unknown option {key!r}{did_you_mean(key, OPTIONS)}" for key in options if key not in OPTIONS]
-    fields: dict[str, Any] = {key: options[key] for key in _PLAIN if key in options}
+    given: dict[str, Any] = {key: options[key] for key in _PLAIN if key in options}
     for key, read in _READERS.items():
         if options.get(key) is not None:
             try:
-                fields[_FIELDS.get(key, key)] = read(options[key])
+                given[_FIELDS.get(key, key)] = read(options[key])
             except DefinitionError as error:
                 problems.extend(error.problems)
     if options.get("schedule") is not None and options.get("schedules") is not None:
         problems.append("expected either 'schedule' or 'schedules', got both")
-    problems.extend(_type_problems(fields))
+    problems.extend(_type_problems(given))
     if problems:
         raise DefinitionError(problems, subject=f"job {name!r}")
-    job = Job(name=name, task=task, **fields)
+    job = Job(name=name, task=task, **given)
     check_job(job)
     return job
 
 
-def _type_problems(fields: Mapping[str, Any]) -> list[str]:
+def _type_problems(given: Mapping[str, Any]) -> list[str]:
     expected = {"args": Mapping, "max_recoveries": int, "namespace": str, "owner": str, "queue": str, "share": str}
     return [
-        f"{key}: expected {kind.__name__.lower()}, got {type(fields[key]).__name__} {fields[key]!r}"
+        f"{key}: expected {kind.__name__.lower()}, got {type(given[key]).__name__} {given[key]!r}"
         for key, kind in expected.items()
-        if key in fields and not isinstance(fields[key], kind)
+        if key in given and not isinstance(given[key], kind)
     ]
 
 
@@ -142,6 +146,32 @@ def _read_labels(value: object) -> frozenset[str]:
     return frozenset(value)
 
 
+def _read_bounds(value: object) -> Bounds:
+    if isinstance(value, Bounds):
+        return value
+    names = [one.name for one in fields(Bounds)]
+    if not isinstance(value, Mapping):
+        raise DefinitionError(f"bounds: expected Bounds(…) or names with their values, got {value!r}")
+    problems = [f"bounds: unknown {key!r}{did_you_mean(str(key), names)}" for key in value if key not in names]
+    if problems:
+        raise DefinitionError(problems)
+    given = {name: _read_bound(name, value[name]) for name in names if name in value}
+    return Bounds(**given)
+
+
+def _read_bound(name: str, value: Any) -> Any:
+    if value is None or name in ("processes", "files"):
+        return value
+    what = f"bounds.{name}"
+    return parse_duration(value, what=what) if name == "cpu" else parse_size(value, what=what)
+
+
+def _read_params(value: object) -> tuple[Param, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(one, Param) for one in value):
+        raise DefinitionError(f"params: expected a list of Param(name=…, …), got {value!r}")
+    return tuple(value)
+
+
 def _read_timeout(value: Any) -> timedelta:
     return parse_duration(value, what="timeout")
 
@@ -158,5 +188,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "guarantee": _read_guarantee,
     "labels": _read_labels,
     "timeout": _read_timeout,
+    "bounds": _read_bounds,
+    "params": _read_params,
 }
 _FIELDS = {"schedule": "schedules"}

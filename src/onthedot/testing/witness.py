@@ -68,6 +68,7 @@ class _Watched(Registry):
     """A program's registry, whose handlers tell what they raise."""
 
     def __init__(self, registry: Registry, note: Callable[[str, BaseException], None]) -> None:
+        super().__init__()
         self._handlers, self._rules, self.hooks = registry._handlers, registry._rules, registry.hooks
         self._note = note
 

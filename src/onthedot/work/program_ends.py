@@ -17,8 +17,9 @@ def failure_of(end: ProgramEnd, *, step: int, name: str) -> Failed | None:
 
     The types are what `retry.on` can name, the exact one first.
 
-    >>> failure_of(ProgramEnd("exited", code=3), step=1, name="test")
-    Failed(step=1, error="step 'test': exit code 3", types=('onthedot.ExitCode.3', 'onthedot.ExitCode'))
+    >>> failed = failure_of(ProgramEnd("exited", code=3), step=1, name="test")
+    >>> failed.error, failed.types
+    ("step 'test': exit code 3", ('onthedot.ExitCode.3', 'onthedot.ExitCode'))
     """
     if end.kind == "exited" and end.code == 0:
         return None

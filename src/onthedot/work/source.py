@@ -1,7 +1,7 @@
 """What is checked out into a workspace before the first step: git, run as a program like any other.
 
 No hooks, no questions, no configuration of the machine or the user, no submodules. What a user wrote comes after `--`.
-A job that is kept apart may not name a repository by its path on this machine: git itself reads more than the job could.
+A job that is kept apart may not name a repository by its path on this machine: git reads more than the job could.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     <spool>/<run>/work/.otd     what programs and worker tell each other in files
     <spool>/<run>/<attempt>/    one record for each program: 1.log, 2.log, …
 
-`<run>` is the run's id and the instant at which it was created, so that two stores may share a spool. No name that a user
-chose is part of a path. What programs have written is read without following links: they may put anything there.
+`<run>` is the run's id and the instant at which it was created, so that two stores may share a spool. No name that a
+user chose is part of a path. What programs have written is read without following links: they may put anything there.
 
 Everything here blocks, and is called in threads.
 """

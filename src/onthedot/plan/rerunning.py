@@ -1,0 +1,51 @@
+"""A new run that goes on where an earlier one of the same job has ended: at the step that failed, or at a named one."""
+
+from __future__ import annotations
+
+import json
+
+from onthedot.clock import Micros
+from onthedot.errors import DefinitionError, StateError, UnknownJob, UnknownRun, did_you_mean
+from onthedot.policy.steps import Progress, before_failure, progress_of, rerun_trigger, steps_of
+from onthedot.run import TERMINAL, NewRun, RunRecord, RunState
+from onthedot.stores.base import Store
+from onthedot.task import Command, Steps
+
+
+async def rerun(store: Store, run_id: int, from_step: str | None, *, token: str, now: Micros) -> tuple[int, str]:
+    """Submit it; the new run's id, and its job's name."""
+    run = await store.get_run(run_id)
+    if run is None:
+        raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
+    if run.state not in TERMINAL:
+        raise StateError(f"run {run_id}: expected one that has ended, it is {run.state}; cancel it first, or wait")
+    record = await store.get_job(run.job, namespace=run.namespace)
+    if record is None:
+        raise UnknownJob(f"run {run_id}: its job {run.job!r} is not stored any more")
+    task = record.job.task
+    if not isinstance(task, Command | Steps):
+        raise DefinitionError(f"run {run_id}: expected one of a command or of steps; submit {run.job!r} instead")
+    saved = await store.get_checkpoint(run_id)
+    progress = before_failure(progress_of(None if saved is None else json.loads(saved.value), steps_of(task)))
+    at = _step(task, run, progress, from_step)
+    args: str | None = getattr(run, "args", None)  # None: the job's own
+    [made] = await store.submit([NewRun(record.id, rerun_trigger(run_id, at, token), now, args)])
+    return made, run.job
+
+
+def _step(task: Command | Steps, run: RunRecord, progress: Progress, from_step: str | None) -> int:
+    reached = len(progress.done)
+    if from_step is None:
+        return 0 if run.state is RunState.SUCCEEDED else reached
+    names = [step.name for step in steps_of(task)]
+    if from_step not in names:
+        raise DefinitionError(
+            f"from_step: expected a step of job {run.job!r}, got {from_step!r}{did_you_mean(from_step, names)}"
+        )
+    at = names.index(from_step)
+    if at > reached:
+        raise DefinitionError(
+            f"from_step: expected {names[reached]!r} or a step before it, got {from_step!r}, "
+            f"which run {run.id} has not come to"
+        )
+    return at

@@ -1,0 +1,132 @@
+"""Every problem of a task is found when it is defined, and all of them at once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import onthedot as otd
+from onthedot.define.check import check_job
+from onthedot.define.options import build_job
+from onthedot.task import Bounds, Command, Noop, Param, Source, Step, Steps
+
+OK = Step(name="ok", script="true")
+
+
+def problems(task: Any, **options: Any) -> list[str]:
+    try:
+        check_job(otd.Job(name="it", task=task, **options))
+    except otd.DefinitionError as error:
+        return error.problems
+    return []
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        Command(argv=("backup", "--all", "")),
+        Command(script="echo $HOME\nexit 3", directory="/srv", env={"A_1": "x=y"}, stdin="two\nlines"),
+        Steps(steps=(OK, Step(name="Set up Go 1.22", argv=("go",), when="always", timeout=timedelta(1)))),
+        Steps(steps=(OK,), source=Source(git="git@example.org:shop.git", ref="v1.2/x"), artifacts=("a/**/*.txt", "b")),
+        Noop(),
+    ],
+)
+def test_what_is_fine(task):
+    assert problems(task) == []
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        (Command(), "expected either argv (a program and its arguments) or script"),
+        (Command(argv=("a",), script="a"), "got both"),
+        (Command(argv=("a", "b\0")), "NUL"),
+        (Command(argv=("",)), "expected the name of a program"),
+        (Command(argv="ls -l"), "argv: expected a list of texts"),  # type: ignore[arg-type]
+        (Command(script="x\0"), "script: expected text without"),
+        (Command(script="x" * 70_000), "at most 65536 characters"),
+        (Command(script="x", directory="../../etc"), "leave '..' out"),
+        (Command(script="x", env={"1A": "x"}), "as a name, got '1A'"),
+        (Command(script="x", env={"A=B": "x"}), "as a name"),
+        (Command(script="x", env={"OTD_RUN_ID": "7"}), "onthedot's own"),
+        (Command(script="x", env={"A": "x\ny"}), "on one line"),
+        (Command(script="x", env={"A": 7}), "on one line"),  # type: ignore[dict-item]
+        (Command(script="x", stdin=7), "stdin: expected text"),  # type: ignore[arg-type]
+        (Steps(steps=()), "from 1 to 100"),
+        (Steps(steps=({"name": "x"},)), "expected a list of Step"),  # type: ignore[arg-type]
+        (Steps(steps=(OK, OK)), "got 2 steps named 'ok'"),
+        (Steps(steps=(Step(name="", script="x"),)), "expected a name"),
+        (Steps(steps=(Step(name="a\nb", script="x"),)), "expected a name"),
+        (Steps(steps=(Step(name="a", script="x", attempts=0),)), "attempts: expected a whole number"),
+        (Steps(steps=(Step(name="a", script="x", when="never"),)), "when: expected one of"),  # type: ignore[arg-type]
+        (Steps(steps=(Step(name="a", script="x", timeout=timedelta(0)),)), "timeout: expected"),
+        (Steps(steps=(OK,), artifacts=("/etc/passwd",)), "inside the workspace"),
+        (Steps(steps=(OK,), artifacts=("a/../../b",)), "inside the workspace"),
+        (Steps(steps=(OK,), artifacts=("**/**/**/x",)), "at most twice"),
+        (Steps(steps=(OK,), artifacts="*.txt"), "expected a list of patterns"),  # type: ignore[arg-type]
+        (Steps(steps=(OK,), source=Source(git="ext::sh -c id")), "expected a URL by https, ssh or file"),
+        (Steps(steps=(OK,), source=Source(git="--upload-pack=id")), "expected a URL"),
+        (Steps(steps=(OK,), source=Source(git="a@b:-x")), "expected a URL"),
+        (Steps(steps=(OK,), source=Source(git="https://me:pw@example.org/x")), "without a password"),
+        (Steps(steps=(OK,), source=Source(git="https://x/y", ref="--help")), "source.ref"),
+        (Steps(steps=(OK,), source=Source(git="https://x/y", ref="a..b")), "source.ref"),
+    ],
+)
+def test_what_is_refused(task, expected):
+    found = problems(task)
+    assert any(expected in problem for problem in found), found
+
+
+def test_all_of_them_at_once():
+    found = problems(Steps(steps=(Step(name="a"), Step(name="a", argv=("\0",))), artifacts=("/x",)))
+    assert len(found) == 4
+
+
+def test_a_job_that_is_kept_apart_reads_no_repositories_of_its_worker():
+    task = Steps(steps=(OK,), source=Source(git="file:///srv/shop.git"))
+    assert problems(task) == []
+    assert "https or ssh" in problems(task, isolation="sandbox")[0]
+
+
+@pytest.mark.parametrize("field", ["memory", "processes", "files", "file_bytes", "output", "cpu"])
+def test_bounds_are_above_zero(field):
+    nothing = timedelta(0) if field == "cpu" else 0
+    assert f"bounds.{field}: expected more than zero" in problems(Noop(), bounds=Bounds(**{field: nothing}))[0]
+
+
+@pytest.mark.parametrize(
+    ("param", "expected"),
+    [
+        (Param(name="a-b"), "as a name"),
+        (Param(name="a", kind="date"), "expected one of"),  # type: ignore[arg-type]
+        (Param(name="a", kind="whole", default=1.5), "expected whole as default"),
+        (Param(name="a", kind="whole", default=True), "expected whole as default"),
+        (Param(name="a", choices=("x", 1)), "expected text as a choice"),
+        (Param(name="a", choices=("x",), default="y"), "one of the choices"),
+        (Param(name="a", required=True, default="y"), "no default"),
+    ],
+)
+def test_params_are_declared_well(param, expected):
+    assert expected in problems(Command(script="x"), params=(param,))[0]
+
+
+def test_params_are_there_once_and_not_for_handlers():
+    twice = (Param(name="a"), Param(name="a"))
+    assert "got 'a' 2 times" in problems(Command(script="x"), params=twice)[0]
+    assert "a function declares its own" in problems(otd.job.Call(handler="x"), params=(Param(name="a"),))[0]
+
+
+def test_bounds_as_people_write_them():
+    job = build_job(Command(script="x"), {"name": "it", "bounds": {"memory": "512M", "cpu": "5m", "processes": None}})
+    assert job.bounds == Bounds(memory=512 << 20, cpu=timedelta(minutes=5), processes=None)
+    with pytest.raises(otd.DefinitionError, match="bounds: unknown 'memry', did you mean 'memory'"):
+        build_job(Command(script="x"), {"name": "it", "bounds": {"memry": 1}})
+    with pytest.raises(otd.DefinitionError, match=r"bounds\.memory: expected an amount of bytes like '512M'"):
+        build_job(Command(script="x"), {"name": "it", "bounds": {"memory": "much"}})
+
+
+def test_a_text_is_no_list_of_arguments():
+    with pytest.raises(otd.DefinitionError, match=r"argv: expected a list of texts such as \['pg_dump', '--all'\]"):
+        otd.Scheduler("memory:").command("x", "ls -l")

@@ -1,0 +1,269 @@
+"""Steps: in order, resumed where they were left, on this machine or another; real processes."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import onthedot as otd
+from onthedot.clock import SECOND
+from onthedot.job import Job
+from onthedot.task import Source, Step, Steps
+from onthedot.work.programs import ProgramEnd
+from tests.work.plain_guard import guard
+from tests.work.test_programs import run_it, said, scheduler
+
+__all__ = ["guard"]  # a fixture
+
+
+def step(name: str, script: str, **more: Any) -> Step:
+    return Step(name=name, script=script, **more)
+
+
+def lines(log: str) -> list[str]:
+    """What the programs themselves have said."""
+    return [line for line in log.splitlines() if not line.startswith("onthedot:")]
+
+
+async def test_they_run_in_order_in_one_workspace(tmp_path, guard):
+    steps = (step("one", "echo 1 > file"), step("two", "cat file; echo 2 >> file"), step("three", "cat file"))
+    record, log = await run_it(scheduler(tmp_path, Steps(steps=steps)))
+    assert record.state == "succeeded"
+    assert lines(log) == ["1", "1", "2"]
+    assert "onthedot: step 2 of 3: two" in log
+    assert record.progress == (3, 3)
+
+
+async def test_when_says_after_what_a_step_runs(tmp_path, guard):
+    steps = (
+        step("tell", "echo never", when="failure"), step("build", "exit 4"), step("test", "echo never"),
+        step("mourn", "echo mourns", when="failure"), step("clean", "echo cleans; exit 9", when="always"),
+    )  # fmt: skip
+    record, log = await run_it(scheduler(tmp_path, Steps(steps=steps)))
+    assert lines(log) == ["mourns", "cleans"]
+    assert (record.state, record.error) == ("dead", "step 'build': exit code 4")  # the first failure counts
+
+
+async def test_a_step_has_attempts_and_a_time_out_of_its_own(tmp_path, guard):
+    flaky = step("flaky", "echo x >> tries; test $(wc -l < tries) = 3", attempts=3, delay=timedelta(milliseconds=1))
+    slow = step("slow", "sleep 60", timeout=timedelta(milliseconds=200))
+    record, log = await run_it(scheduler(tmp_path, Steps(steps=(flaky, slow))))
+    assert log.count("tried again") == 2
+    assert record.error == "step 'slow': took longer than its time-out"
+    assert record.attempts == 1
+
+
+async def test_steps_hand_values_on(tmp_path, guard):
+    steps = (
+        step("Set up Go", "echo version=1.22 > $OTD_OUTPUT; echo 'path=a b' >> $OTD_OUTPUT"),
+        step("use", 'echo "$OTD_OUTPUT_SET_UP_GO_VERSION, $OTD_OUTPUT_SET_UP_GO_PATH"; cat $OTD_OUTPUT || true'),
+    )
+    sched = scheduler(tmp_path, Steps(steps=steps, env={"ALL": "yes"}))
+    async with sched:
+        run = await sched.submit("it")
+        assert await run.result(timeout="20s") == {"Set up Go": {"version": "1.22", "path": "a b"}}
+        assert "1.22, a b" in (await sched.logs(run))[0].text
+
+
+async def test_a_retry_goes_on_at_the_step_that_failed(tmp_path, guard):
+    steps = (
+        step("load", "echo loads; echo n=7 > $OTD_OUTPUT"), step("work", "echo works; test $OTD_ATTEMPT = 2"),
+        step("end", "echo ends with $OTD_OUTPUT_LOAD_N", when="always"),
+    )  # fmt: skip
+    record, log = await run_it(scheduler(tmp_path, Steps(steps=steps), retry=otd.Retry(2, delay="1ms")))
+    assert record.state == "succeeded"
+    assert lines(log) == ["loads", "works", "ends with 7", "works", "ends with 7"]
+    assert "onthedot: resumed at step 2 of 3, 'work'" in log
+
+
+@pytest.mark.parametrize("same_machine", [True, False])
+async def test_another_worker_goes_on_after_the_last_step_that_ended(tmp_path, guard, same_machine):
+    """The first one is stopped in the third of five steps; the second one has its spool, or another."""
+    journal, go_on = tmp_path / "journal", tmp_path / "go on"
+    see = "test -f made && echo found || echo missed; touch made"
+    steps = [step(f"s{n}", f"echo {n} >> {journal}; {see}") for n in range(1, 6)]
+    steps[2] = step("s3", f"test -f '{go_on}' || {{ echo waits; sleep 60; }}; echo 3 >> {journal}; {see}")
+    url, job = f"sqlite:///{tmp_path / 'it.db'}", Job(name="it", task=Steps(steps=tuple(steps)))
+    first = otd.Scheduler(url, settings=otd.Settings(spool=str(tmp_path / "a"), node_id="first", grace=1))
+    other = "a" if same_machine else "b"
+    second = otd.Scheduler(url, settings=otd.Settings(spool=str(tmp_path / other), node_id="second"))
+    first.add(job)
+    second.add(job)
+    async with first:
+        run = await first.submit("it")
+        await said(first, run, "waits")
+    go_on.touch()
+    async with second:
+        await second.result(run, timeout="20s")
+        history = await second.history(run)
+        log = (await second.logs(run))[-1].text
+    assert journal.read_text().split() == ["1", "2", "3", "4", "5"]
+    assert [(one.node, one.outcome) for one in history] == [("first", "lost"), ("second", "succeeded")]
+    assert "onthedot: resumed at step 3 of 5, 's3'" in log
+    assert ("its workspace is not on this machine" in log) is not same_machine
+    assert lines(log) == ["found" if same_machine else "missed", "found", "found"]
+
+
+async def test_a_lost_lease_ends_the_attempt(tmp_path, guard):
+    """Its run belongs to somebody else: no further step begins."""
+    sched = scheduler(tmp_path, Steps(steps=(step("one", "echo 1"), step("two", "echo never"))))
+    async with sched:
+
+        async def refuse(saves: Any, **_: Any) -> list[bool]:
+            return [False for _ in saves]
+
+        async def break_it(store: Any) -> None:
+            store.checkpoint = refuse
+
+        await sched._running().on_store(break_it)
+        run = await sched.submit("it")
+        with pytest.raises(otd.RunFailed, match="lost"):
+            await run.result(timeout="20s")
+    assert [program.label for program in guard.programs] == ["one"] * 4  # and three recoveries, which meet the same
+
+
+async def test_a_definition_that_changed_begins_where_it_differs(tmp_path, guard):
+    sched = scheduler(tmp_path, Steps(steps=(step("a", "echo a"), step("b", "exit 1"), step("c", "echo c"))))
+    async with sched:
+        run = await sched.submit("it")
+        with pytest.raises(otd.RunFailed):
+            await run.result(timeout="20s")
+        await sched.put(
+            Job(name="it", task=Steps(steps=(step("a", "echo a"), step("x", "echo x"), step("c", "echo c"))))
+        )
+        again = await sched.retry_run(run)
+        await again.result(timeout="20s")
+        assert lines((await sched.logs(again))[0].text) == ["x", "c"]
+
+
+async def test_a_run_can_be_had_again_from_the_step_that_failed_in_its_workspace(tmp_path, guard):
+    steps = (
+        step("build", "echo builds; echo v=7 > $OTD_OUTPUT; echo made > made"),
+        step("test", "cat made; echo tests $OTD_OUTPUT_BUILD_V; test -f /nonexistent || exit $((2 - $OTD_RUN_ID))"),
+    )
+    sched = scheduler(tmp_path, Steps(steps=steps))
+    async with sched:
+        run = await sched.submit("it")
+        with pytest.raises(otd.RunFailed, match="exit code 1"):
+            await run.result(timeout="20s")
+        again = await sched.retry_run(run)
+        await again.result(timeout="20s")
+        assert lines((await sched.logs(again))[0].text) == ["made", "tests 7"]
+        record = await sched.get_run(again)
+        assert record is not None
+        assert record.trigger.startswith(f"rerun:{run.id}:1:")
+        whole = await sched.retry_run(again, from_step="build")
+        with pytest.raises(otd.RunFailed):  # its id is 3
+            await whole.result(timeout="20s")
+        assert lines((await sched.logs(whole))[0].text)[0] == "builds"
+
+
+async def test_what_cannot_be_had_again_is_refused(tmp_path, guard):
+    sched = scheduler(tmp_path, Steps(steps=(step("a", "exit 1"), step("b", "true"))))
+
+    @sched.job
+    async def handler() -> None: ...
+
+    async with sched:
+        later = await sched.submit("it", delay="1h")
+        with pytest.raises(otd.StateError, match="expected one that has ended, it is scheduled"):
+            await sched.retry_run(later)
+        with pytest.raises(otd.UnknownRun):
+            await sched.retry_run(99)
+        run = await sched.submit("it")
+        with pytest.raises(otd.RunFailed):
+            await run.result(timeout="20s")
+        with pytest.raises(otd.DefinitionError, match="has not come to"):
+            await sched.retry_run(run, from_step="b")
+        with pytest.raises(otd.DefinitionError, match="expected a step of job 'it', got 'c'"):
+            await sched.retry_run(run, from_step="c")
+        done = await sched.submit("handler")
+        await done.result(timeout="20s")
+        with pytest.raises(otd.DefinitionError, match="expected one of a command or of steps"):
+            await sched.retry_run(done)
+
+
+# ── source ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def repository(folder: Path) -> Path:
+    """A git repository with two commits, the first one tagged v1, and a hook that would tell."""
+    folder.mkdir()
+
+    def git(*words: str) -> None:
+        names = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True)
+
+    git("init", "-b", "main")
+    for version in ("1", "2"):
+        (folder / "version").write_text(version + "\n")
+        git("add", ".")
+        git("commit", "-m", version)
+        if version == "1":
+            git("tag", "v1")
+    return folder
+
+
+@pytest.mark.parametrize(("ref", "version"), [("", "2"), ("v1", "1"), ("main", "2")])
+async def test_the_source_is_checked_out_first(tmp_path, guard, ref, version):
+    source = Source(git=f"file://{repository(tmp_path / 'repo')}", ref=ref)
+    record, log = await run_it(scheduler(tmp_path, Steps(steps=(step("see", "cat version"),), source=source)))
+    assert record.state == "succeeded", record.error
+    assert lines(log) == [version]
+
+
+async def test_a_source_that_cannot_be_had_fails_the_attempt(tmp_path, guard):
+    source = Source(git=f"file://{tmp_path / 'nothing'}")
+    record, log = await run_it(scheduler(tmp_path, Steps(steps=(step("see", "echo never"),), source=source)))
+    assert record.error == "step 'source': exit code 128"
+    assert "never" not in log
+
+
+@pytest.mark.parametrize("url", ["ext::sh -c touch%20PWNED", "git://localhost/x", "--upload-pack=touch PWNED"])
+async def test_only_some_ways_to_a_source_are_taken(tmp_path, guard, url):
+    """Whatever a definition brought along: git itself refuses."""
+    from onthedot.work.source import checkout
+
+    source = Source(git=url)
+    assert checkout(source)[1][-3] == "--"
+    task = Steps(steps=(step("see", "echo never"),), source=source)
+    sched = scheduler(tmp_path, Steps(steps=task.steps))
+    object.__setattr__(sched.jobs["it"], "task", task)  # past the checks of a definition
+    record, _ = await run_it(sched)
+    assert record.error == "step 'source': exit code 128"
+    assert list(tmp_path.rglob("PWNED")) == []
+
+
+async def test_an_attempt_that_did_not_come_to_its_steps_checks_out_anew(tmp_path, guard):
+    source = Source(git=f"file://{repository(tmp_path / 'repo')}")
+    ends = iter([ProgramEnd("exited", code=0), ProgramEnd("exited", code=1)])
+    guard.instead = lambda _: next(ends, None)
+    task = Steps(steps=(step("see", "cat version"),), source=source)
+    record, log = await run_it(scheduler(tmp_path, task, retry=otd.Retry(2, delay="1ms")))
+    assert record.state == "succeeded"
+    assert lines(log) == ["2"]
+
+
+async def test_old_workspaces_are_swept_away(tmp_path, guard):
+    from onthedot.work.workspace import sweep
+
+    await run_it(scheduler(tmp_path, Steps(steps=(step("a", "mkdir locked; touch locked/x; chmod 0 locked; exit 1"),))))
+    [place] = (tmp_path / "spool").iterdir()
+    stamp = place.stat().st_mtime_ns // 1_000
+    (tmp_path / "spool" / "something else").mkdir()
+    assert sweep(tmp_path / "spool", now=stamp + SECOND, keep=2 * SECOND, in_use=()) == 0
+    assert sweep(tmp_path / "spool", now=stamp + 3 * SECOND, keep=2 * SECOND, in_use=[place.name]) == 0
+    assert sweep(tmp_path / "spool", now=stamp + 3 * SECOND, keep=2 * SECOND, in_use=()) == 1
+    assert [path.name for path in (tmp_path / "spool").iterdir()] == ["something else"]
+
+
+async def test_what_is_too_much_to_hand_on_fails_the_step(tmp_path, guard):
+    much = (
+        "i=0; while [ $i -lt 60 ]; do echo k$i=$(head -c 3000 /dev/zero | tr '\\0' x) >> $OTD_OUTPUT; i=$((i+1)); done"
+    )
+    record, _ = await run_it(scheduler(tmp_path, Steps(steps=(step("a", much), step("b", "echo never")))))
+    assert "step 'a': what it hands on is too much" in record.error
