@@ -161,6 +161,7 @@ class BlockingScheduler:
     submit = _through(Scheduler.submit)
     submit_many = _through(Scheduler.submit_many)
     trigger = _through(Scheduler.trigger)
+    retry_run = _through(Scheduler.retry_run)
     cancel = _through(Scheduler.cancel)
     get_run = _through(Scheduler.get_run)
     list_runs = _through(Scheduler.list_runs)

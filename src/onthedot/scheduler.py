@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
@@ -187,6 +188,19 @@ class Scheduler(SchedulerVerbs):
         checkout = Source(git=source) if isinstance(source, str) else source
         task = Steps(steps=tuple(steps), env=dict(env or {}), source=checkout, artifacts=_words(artifacts))
         return self.add(build_job(task, {**options, "name": name}))
+
+    def add_file(self, path: str | Path) -> list[Job]:
+        """Define the jobs of a YAML file: see `docs/running.md` for what it may hold.
+
+        >>> import pathlib, tempfile
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "jobs.yaml")
+        >>> _ = file.write_text("jobs: [{name: tidy, schedule: every 1h, run: rm -f *.tmp}]")
+        >>> [job.name for job in sched.add_file(file)]
+        ['tidy']
+        """
+        from onthedot.define.yaml_file import read_file  # loaded by who has one
+
+        return [self.add(job) for job in read_file(Path(path))]
 
     def _check_new(self, name: str) -> None:
         if self._thread is not None:

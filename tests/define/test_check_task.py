@@ -92,7 +92,7 @@ def test_a_job_that_is_kept_apart_reads_no_repositories_of_its_worker():
 
 @pytest.mark.parametrize("field", ["memory", "processes", "files", "file_bytes", "output", "cpu"])
 def test_bounds_are_above_zero(field):
-    nothing = timedelta(0) if field == "cpu" else 0
+    nothing: Any = timedelta(0) if field == "cpu" else 0
     assert f"bounds.{field}: expected more than zero" in problems(Noop(), bounds=Bounds(**{field: nothing}))[0]
 
 

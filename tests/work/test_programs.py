@@ -17,6 +17,8 @@ import pytest
 import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.job import Job
+from onthedot.output.records import decode
+from onthedot.run import Lease
 from onthedot.task import Command, Step, Steps, Task
 from onthedot.work import guarding
 from onthedot.work.programs import ProgramEnd
@@ -212,20 +214,25 @@ async def test_links_lead_nowhere(tmp_path, guard):
 class Kept:
     """A keeper that remembers."""
 
-    def __init__(self) -> None:
-        self.kept: list[tuple[int, int, list[str], dict[str, str]]] = []
+    def __init__(self, folder: Path) -> None:
+        self.kept: list[tuple[int, list[tuple[str, str]], dict[str, str]]] = []
         self.error: Exception | None = None
+        self._folder = folder
 
-    async def keep(self, run_id: int, attempt: int, logs: Sequence[Path], artifacts: Mapping[str, Path]) -> None:
+    def log_of(self, lease: Lease) -> Path:
+        return self._folder / f"{lease.run_id}_{lease.attempt}"
+
+    def hand_in(self, lease: Lease, artifacts: Sequence[tuple[str, Path]] = ()) -> None:
         if self.error is not None:
             raise self.error
-        files = {name: path.read_text() for name, path in artifacts.items()}
-        self.kept.append((run_id, attempt, [path.name for path in logs], files))
+        with self.log_of(lease).open("rb") as lines:
+            said = [(record.step, record.text) for record in decode(lines) if record.stream != "otd"]
+        self.kept.append((lease.attempt, said, {name: path.read_text() for name, path in artifacts}))
 
 
 @pytest.fixture
-def keeper(monkeypatch: pytest.MonkeyPatch, guard: PlainGuard) -> Kept:
-    kept, make = Kept(), guarding.neighbours_of
+def keeper(monkeypatch: pytest.MonkeyPatch, guard: PlainGuard, tmp_path: Path) -> Kept:
+    kept, make = Kept(tmp_path), guarding.neighbours_of
 
     async def neighbours_of(*given: Any) -> guarding.Neighbours | None:
         made = await make(*given)
@@ -238,17 +245,12 @@ def keeper(monkeypatch: pytest.MonkeyPatch, guard: PlainGuard) -> Kept:
 
 
 async def test_records_and_artifacts_are_handed_to_who_keeps_them(tmp_path, keeper):
-    script = (
-        "mkdir -p out/deep; echo a > out/a.txt; echo b > out/deep/b.txt; echo c > c.log; ln -s /etc/passwd out/p.txt"
-    )
-    task = Steps(
-        steps=(Step(name="make", script=script), Step(name="end", argv=("true",))), artifacts=("out/**/*.txt",)
-    )
-    record, _ = await run_it(scheduler(tmp_path, task))
+    make = "mkdir -p out/deep; echo a > out/a.txt; echo b > out/deep/b.txt; echo c > c.log; ln -s /etc/passwd out/p.txt"
+    steps = (Step(name="make", script=make), Step(name="end", argv=("echo", "done")))
+    record, log = await run_it(scheduler(tmp_path, Steps(steps=steps, artifacts=("out/**/*.txt",))))
     assert record.state == "succeeded"
-    [(_, attempt, records, files)] = keeper.kept
-    assert (attempt, records) == (1, ["1.log", "2.log"])
-    assert files == {"out/a.txt": "a\n", "out/deep/b.txt": "b\n"}
+    assert keeper.kept == [(1, [("end", "done\n")], {"out/a.txt": "a\n", "out/deep/b.txt": "b\n"})]
+    assert "'out/p.txt' is no plain file, and was left out" in log
 
 
 async def test_what_cannot_be_kept_fails_no_job(tmp_path, keeper):
@@ -259,7 +261,7 @@ async def test_what_cannot_be_kept_fails_no_job(tmp_path, keeper):
 
 async def test_failed_attempts_are_kept_too(tmp_path, keeper):
     await run_it(scheduler(tmp_path, sh("exit 1"), retry=otd.Retry(2, delay="1ms")))
-    assert [attempt for _, attempt, _, _ in keeper.kept] == [1, 2]
+    assert [attempt for attempt, _, _ in keeper.kept] == [1, 2]
 
 
 # ── who runs them ────────────────────────────────────────────────────────────────────────────────────────────

@@ -42,7 +42,7 @@ class Given:
         """The program's own settings, and what was said here."""
         names = {field.name for field in fields(own)} & {field.name for field in fields(self)}
         given = {name: getattr(self, name) for name in names if getattr(self, name) not in (None, ())}
-        changed = replace(own, **given)
+        changed = replace(own, **given, programs=True if own.programs is None else own.programs)
         return changed if self.lease is None else changed.with_leases(self.lease)
 
     def as_arguments(self) -> list[str]:

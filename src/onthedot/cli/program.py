@@ -16,8 +16,10 @@ from types import ModuleType
 
 from onthedot.blocking import BlockingScheduler
 from onthedot.cli.errors import BadInput
+from onthedot.cli.options import DEFAULT_STORE
 from onthedot.errors import OnTheDotError, did_you_mean
 from onthedot.scheduler import Scheduler
+from onthedot.settings import Settings
 
 
 class _StartsHere(BaseException):
@@ -25,18 +27,37 @@ class _StartsHere(BaseException):
 
 
 def load_program(text: str) -> Scheduler:
-    """The scheduler of `app.py` or `package.module`, or of `app.py:name` if there are several.
+    """The scheduler of `app.py` or `package.module`, or of `app.py:name` if there are several; or one for the jobs of
+    `jobs.yaml`.
 
     It is imported, not run: what it does under `if __name__ == "__main__"` is left alone. A program that starts its
     scheduler without asking for that is stopped there.
     """
     where, _, name = text.partition(":")
+    if where.endswith((".yaml", ".yml")):
+        return _read_jobs(where)
     module, started = _import_file(where) if where.endswith(".py") else _import_module(where)
     found = {key: scheduler for key, value in vars(module).items() if (scheduler := _scheduler_of(value)) is not None}
     for scheduler in started:
         if all(scheduler is not other for other in found.values()):
             found["(started)"] = scheduler
     return _choose(found, where, name)
+
+
+def _read_jobs(file: str) -> Scheduler:
+    """A scheduler for the jobs of a YAML file. Programs that say nothing else begin in its folder, as they would if
+    somebody who has the file before him typed them."""
+    path = Path(file)
+    if not path.is_file():
+        folder = path.parent if path.parent.is_dir() else Path()
+        nearby = [other.name for suffix in ("*.yaml", "*.yml") for other in folder.glob(suffix)]
+        raise BadInput(f"PROGRAM: expected a YAML file, found none at {file!r}{did_you_mean(path.name, nearby)}")
+    scheduler = Scheduler(DEFAULT_STORE, settings=Settings(programs_in=str(path.parent.resolve())))
+    try:
+        scheduler.add_file(path)
+    except OnTheDotError as error:
+        raise BadInput(str(error)) from error
+    return scheduler
 
 
 def _import_file(file: str) -> tuple[ModuleType, list[Scheduler]]:

@@ -66,7 +66,8 @@ def read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int | 
 def command(program: str | None, plain: bool, **options: Any) -> None:
     """Run one node that plans and works: for PROGRAM's jobs, on its store; without one for sample jobs, on an SQLite
     file in the current directory. PROGRAM is a Python file that defines a scheduler (app.py, or app.py:name if it has
-    several), or a module (shop.jobs); what is said here goes before its own settings.
+    several), a module (shop.jobs), or a YAML file with jobs that are commands and steps (jobs.yaml); what is said here
+    goes before its own settings.
 
     It tells what it plans, starts (and how late) and finishes; on a terminal with a live view below. Ctrl-C or SIGTERM
     drains: no new work is taken, attempts end, and the node hands over; a second one stops now. After a crash start it
@@ -80,6 +81,7 @@ def command(program: str | None, plain: bool, **options: Any) -> None:
     Examples:
       onthedot up
       onthedot up app.py
+      onthedot up jobs.yaml
       onthedot up --db /tmp/try.db --for 10s
       onthedot up --json | jq 'select(.event == "AttemptEnded")'
     """

@@ -32,7 +32,8 @@ MOST_PROCESSES = 256
 @with_node
 def command(program: str, processes: int, **options: Any) -> None:
     """Execute the runs of PROGRAM's jobs: a Python file that defines a scheduler (app.py, or app.py:name if it has
-    several), or a module (shop.jobs). Its store and settings are used where none are given here.
+    several), a module (shop.jobs), or a YAML file with jobs (jobs.yaml). Its store and settings are used where none are
+    given here.
 
     Somebody else has to plan: 'onthedot server', another program, or this one with --roles planner,worker. With
     --processes each is a node of its own (NAME-1, NAME-2, …); one that dies is started again, and all end with this
@@ -43,6 +44,7 @@ def command(program: str, processes: int, **options: Any) -> None:
     \b
     Examples:
       onthedot worker app.py
+      onthedot worker jobs.yaml --store sqlite:///shop.db
       onthedot worker app.py --processes 4 --seats 32
       onthedot worker shop.jobs:sched --queues mail,reports --labels gpu
     """

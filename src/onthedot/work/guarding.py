@@ -6,7 +6,7 @@ One place for each, so that a test can put something else there.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -22,11 +22,15 @@ Filled = tuple[Command | Steps, tuple[str, ...]]
 
 
 class Keeper(Protocol):
-    """Who keeps what attempts leave behind."""
+    """Who keeps what attempts leave behind. Called in threads."""
 
-    async def keep(self, run_id: int, attempt: int, logs: Sequence[Path], artifacts: Mapping[str, Path]) -> None:
-        """Keep the records and the artifacts (by their names) of an attempt that has ended. What cannot be kept now is
-        this keeper's trouble, and fails no attempt."""
+    def log_of(self, lease: Lease) -> Path:
+        """Where an attempt's programs are recorded while it runs; the folder is there."""
+        ...
+
+    def hand_in(self, lease: Lease, artifacts: Sequence[tuple[str, Path]] = ()) -> None:
+        """An attempt has ended, and its outcome is not told yet: take its record, and copies of these files with what
+        they are called."""
         ...
 
 

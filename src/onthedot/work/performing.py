@@ -61,7 +61,7 @@ class Performing:
         self._clock = clock
         self._deadline = clock.steady() + attempt.timeout if attempt.timeout else None
         self._context = attempt.context = Context(self._lease, attempt.desk, None, attempt.started_at)
-        self._programs = 0  # so many have been started
+        self._log = place.log
         self._task: Command | Steps = Command()
         self._steps: Sequence[Step] = ()
         self._secrets: tuple[str, ...] = ()
@@ -106,6 +106,8 @@ class Performing:
     async def _prepare(self, progress: Progress) -> Failed | None:
         """The workspace, as far as it must be there before the next step; how that failed, or None."""
         found = await asyncio.to_thread(self.place.open)
+        if self._neighbours.keeper is not None:
+            self._log = await asyncio.to_thread(self._neighbours.keeper.log_of, self._lease)
         source = self._task.source if isinstance(self._task, Steps) else None
         if progress.done:
             again = ", its source comes anew" if source else ""
@@ -195,7 +197,6 @@ class Performing:
         saved: _Saved | None = None,
     ) -> ProgramEnd:
         """Run one program to its end. `saved` is how far the run is, if the program may save more."""
-        self._programs += 1
         left = None if self._deadline is None else max(1, self._deadline - self._clock.steady())
         mine = left is not None and (not timeout or left <= timeout)
         task = self._task
@@ -204,7 +205,7 @@ class Performing:
             env={**environment(self.place, self._lease, path=os.environ.get("PATH", os.defpath)), **env},
             directory=os.fspath(directory),
             workspace=str(self.place.workspace),
-            log=str(self.place.record(self._programs)),
+            log=str(self._log),
             label=label,
             stdin=task.stdin.encode() if isinstance(task, Command) else b"",
             level=self._job.isolation if level is None else level,
@@ -230,7 +231,7 @@ class Performing:
 
     def _remark(self, label: str) -> None:
         """Say in the record which step this is, before it says anything itself."""
-        with self.place.record(self._programs).open("ab") as file:
+        with self._log.open("ab") as file:
             file.write(encode(Record(self._clock.now(), "otd", label, f"{label}\n")))
 
     async def _watched(self, program: Program, live: _Live, saved: _Saved | None) -> ProgramEnd:

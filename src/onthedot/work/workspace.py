@@ -2,7 +2,7 @@
 
     <spool>/<run>/work          the workspace: where its programs begin, and all that a sandbox lets them write to
     <spool>/<run>/work/.otd     what programs and worker tell each other in files
-    <spool>/<run>/<attempt>/    one record for each program: 1.log, 2.log, …
+    <spool>/<run>/<attempt>.log the record of an attempt, where nobody keeps it elsewhere
 
 `<run>` is the run's id and the instant at which it was created, so that two stores may share a spool. No name that a
 user chose is part of a path. What programs have written is read without following links: they may put anything there.
@@ -55,14 +55,14 @@ class Place:
         self.spool = spool
         self.run = spool / place_name(lease.run_id, lease.created_at)
         self.workspace = self.run / "work"
-        self.records = self.run / str(lease.attempt)
+        self.log = self.run / f"{lease.attempt}.log"
         self.checkpoint_file = self.workspace / OTD / "checkpoint"
         self.output_file = self.workspace / OTD / "output"
 
     def open(self) -> bool:
         """Make what is not there yet; whether the workspace was there already, complete."""
         os.makedirs(self.spool, mode=0o700, exist_ok=True)
-        for folder in (self.run, self.workspace, self.records):
+        for folder in (self.run, self.workspace):
             folder.mkdir(mode=0o700, exist_ok=True)
         found = (self.run / "ready").exists()
         self._own_folder()
@@ -102,15 +102,6 @@ class Place:
         with suppress(FileNotFoundError):
             os.utime(self.run)
 
-    def record(self, number: int) -> Path:
-        """The file for the record of the n-th program of this attempt."""
-        return self.records / f"{number}.log"
-
-    def all_records(self) -> list[Path]:
-        """The records of this attempt, in order."""
-        found = [path for path in self.records.glob("*.log") if path.stem.isdigit()]
-        return sorted(found, key=lambda path: int(path.stem))
-
     def directory(self, wanted: str) -> Path:
         """Where a program begins; `NotADirectoryError` if there is no such place."""
         path = self.workspace / wanted
@@ -148,12 +139,11 @@ class Place:
         return _matching(self.workspace, patterns) if patterns else ({}, [])
 
     def discard(self) -> None:
-        """The run has succeeded: its workspace is of no use. Its records stay until they are kept elsewhere."""
+        """The run has succeeded: its workspace is of no use. A record that nobody has taken stays until it is swept."""
         (self.run / "ready").unlink(missing_ok=True)
         _remove(self.workspace)
-        for folder in (self.records, self.run):
-            with suppress(OSError):  # something is in it still
-                folder.rmdir()
+        with suppress(OSError):  # something is in it still
+            self.run.rmdir()
 
 
 def sweep(spool: Path, *, now: Micros, keep: Micros, in_use: Iterable[str]) -> int:

@@ -127,7 +127,7 @@ class ProgramRunner:
                 artifacts, left_out = await asyncio.to_thread(place.artifacts, patterns)
                 for remark in left_out[:10]:
                     performing.say(remark)
-                await keeper.keep(lease.run_id, lease.attempt, await asyncio.to_thread(place.all_records), artifacts)
+                await asyncio.to_thread(keeper.hand_in, lease, sorted(artifacts.items()))
             if outcome.kind is OutcomeKind.SUCCEEDED:
                 await asyncio.to_thread(place.discard)
         except Exception as error:  # noqa: BLE001 - what cannot be kept never fails a job; it stays in the spool

@@ -1,0 +1,333 @@
+"""Jobs in a YAML file. Every problem is told at once, with file, line and column.
+
+    jobs:
+      - name: nightly
+        schedule: "0 2 * * *"          # or {cron: "0 2 * * *", tz: Europe/Berlin}; a list of them: schedules
+        source: {git: "https://example.org/shop.git", ref: main}
+        steps:
+          - name: build
+            run: make                  # a text for /bin/sh; or argv: [make, all], or command: make all
+          - name: mourn
+            if: failure
+            run: cat build.log
+        artifacts: ["dist/*.whl"]
+        timeout: 20m
+        retry: {attempts: 3, on: [75]} # exit codes, or names of errors
+
+A job has `steps`, or one command (`run`, `argv`, `command`), or `url`, `task` and `format`, which stand for a source
+and its usual steps. All options of a job are keys here.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from onthedot.define.check_task import task_problems
+from onthedot.define.options import OPTIONS, build_job
+from onthedot.define.yaml_nodes import Node, Place, read_nodes
+from onthedot.define.yaml_options import READERS, Trouble, check_names, read_schedules
+from onthedot.duration import parse_duration
+from onthedot.errors import DefinitionError
+from onthedot.job import Job
+from onthedot.task import Command, Source, Step, Steps, Task
+
+_SCHEDULE = ("schedule", "schedules", "run_once", "is_recurring", "tz")
+_WHAT = ("argv", "command", "run", "shell")
+_COMMAND = (*_WHAT, "directory", "env", "stdin")
+_STEPS = ("steps", "source", "artifacts", "env")
+_PACKAGE = ("url", "task", "format", "ref", "artifacts", "env")
+_JOB = tuple(dict.fromkeys((*OPTIONS, *_SCHEDULE, *_COMMAND, *_STEPS, *_PACKAGE)))
+_STEP = (*_WHAT, "name", "directory", "env", "if", "when", "timeout", "retry", "attempts", "delay")
+
+_SOMETHING: dict[str, Any] = {"script": "true"}
+
+FORMATS: Mapping[str, Mapping[str, str]] = {
+    "go": {"build": "go build -v ./...", "test": "go test -v ./..."},
+    "make": {"build": "make", "test": "make test"},
+}
+"""What `task` means for each `format` of a package."""
+
+
+def read_file(path: Path) -> list[Job]:
+    """The jobs of a file; `DefinitionError` with every problem in it."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise DefinitionError(f"{path}: expected a file that can be read, got {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise DefinitionError(f"{path}: expected text in UTF-8, got other bytes at {error.start}") from None
+    return read_jobs(text, str(path))
+
+
+def read_jobs(text: str, file: str = "jobs.yaml") -> list[Job]:
+    """The jobs of a text.
+
+    >>> [job] = read_jobs("jobs: [{name: clean, schedule: '@daily', run: rm -rf tmp}]")
+    >>> job.task.script
+    'rm -rf tmp'
+    """
+    found = _Found(file)
+    root = read_nodes(text, file)
+    jobs = found.jobs(root)
+    if found.problems:
+        told = [f"{file}:{line}:{column}: {problem}" for (line, column), problem in sorted(found.problems)]
+        raise DefinitionError(dict.fromkeys(told))
+    return jobs
+
+
+class _Found:
+    """What has been found in a file so far: problems, each with its place."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[tuple[Place, str]] = []
+
+    def problem(self, at: Place, text: str) -> None:
+        self.problems.append((at, text))
+
+    def jobs(self, root: Node) -> list[Job]:
+        if not self._is_mapping(root, "a mapping with the key 'jobs'"):
+            return []
+        self._known(root, ("jobs",))
+        listed = (root.names or {}).get("jobs")
+        if listed is None or listed.items is None:
+            self.problem(root.at if listed is None else listed.at, "jobs: expected a list of jobs ('- name: …')")
+            return []
+        jobs: dict[str, Job] = {}
+        for node in listed.items:
+            job = self._job(node)
+            if job is not None and job.name in jobs:
+                self.problem(self._place(node, "name"), f"name: expected each job once, got {job.name!r} again")
+            elif job is not None:
+                jobs[job.name] = job
+        return list(jobs.values())
+
+    # ── one job ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _job(self, node: Node) -> Job | None:
+        if not self._is_mapping(node, "a job: a mapping with name, schedule and steps"):
+            return None
+        before = len(self.problems)
+        names = node.names or {}
+        self._known(node, _JOB)
+        options = self._options(node)
+        if not isinstance(options.get("name"), str):
+            self.problem(self._place(node, "name"), "name: expected a text, such as 'name: nightly'")
+            options["name"] = "it"
+        options["schedules"] = self._read(node, "schedule", lambda: read_schedules(names))
+        task = self._task(node)
+        known = task or Command(**_SOMETHING)  # in the place of what is wrong already: so that the rest is told, too
+        try:
+            job = build_job(known, {key: one for key, one in options.items() if one is not None})
+        except DefinitionError as error:
+            for problem in (*error.problems, *task_problems(Job(name="it", task=known))):
+                self.problem(self._where(node, problem), problem)
+            return None
+        return job if len(self.problems) == before else None
+
+    def _options(self, node: Node) -> dict[str, Any]:
+        """The options of every job, as `build_job` takes them."""
+        options: dict[str, Any] = {}
+        for name, value in (node.names or {}).items():
+            if name in OPTIONS and name not in _SCHEDULE:
+                read = READERS.get(name)
+                options[name] = value.value if read is None else self._read(node, name, partial(read, value))
+        return options
+
+    def _task(self, node: Node) -> Task | None:
+        names = node.names or {}
+        kinds = {"steps": "steps" in names, "url": "url" in names, "run": any(key in names for key in _WHAT)}
+        chosen = [kind for kind, there in kinds.items() if there]
+        if len(chosen) != 1:
+            got = " and ".join(chosen) or "none of them"
+            self.problem(node.at, f"expected one of steps, run (or argv, command) and url, got {got}")
+            return None
+        allowed = {"steps": _STEPS, "url": _PACKAGE, "run": _COMMAND}[chosen[0]]
+        for key in names:
+            if key in (*_STEPS, *_PACKAGE, *_COMMAND) and key not in allowed and key not in OPTIONS:
+                self.problem(node.places[key], f"{key}: it does not go with {chosen[0]!r}; leave it out")
+        if chosen[0] == "steps":
+            return self._steps(node)
+        if chosen[0] == "url":
+            return self._package(node)
+        return Command(**self._command(node), env=self._env(node), stdin=self._text(node, "stdin"))
+
+    def _steps(self, node: Node) -> Task:
+        steps = (node.names or {})["steps"]
+        if not steps.items:
+            self.problem(steps.at, "steps: expected a list of steps ('- name: …')")
+        read = [self._step(step, number) for number, step in enumerate(steps.items or [], 1)]
+        return Steps(
+            steps=tuple(step for step in read if step is not None),
+            env=self._env(node),
+            source=self._source(node),
+            artifacts=self._texts(node, "artifacts"),
+        )
+
+    def _step(self, node: Node, number: int) -> Step | None:
+        if not self._is_mapping(node, "a step: a mapping with name and run"):
+            return None
+        names = node.names or {}
+        self._known(node, _STEP)
+        more: dict[str, Any] = {}
+        for key in ("timeout", "delay"):
+            if key in names:
+                more[key] = self._read(node, key, partial(parse_duration, names[key].value, what=key))
+        when = self._text(node, "if") or self._text(node, "when")
+        if when:
+            more["when"] = when.removesuffix("()")
+        more |= self._step_tries(node)
+        name = self._text(node, "name") or f"step {number}"
+        given = {key: value for key, value in more.items() if value is not None}
+        return Step(name=name, **self._command(node), env=self._env(node), **given)
+
+    def _step_tries(self, node: Node) -> dict[str, Any]:
+        """`attempts: 3`, `retry: 3` or `retry: {attempts: 3, delay: 5s}`."""
+        names = node.names or {}
+        tries = names.get("retry", names.get("attempts"))
+        if tries is None:
+            return {}
+        if tries.names is None:
+            return {"attempts": tries.value}
+        self._known(tries, ("attempts", "delay"))
+        delay = tries.names.get("delay")
+        read = self._read(node, "retry", lambda: parse_duration(delay.value, what="retry.delay")) if delay else None
+        attempts = tries.names.get("attempts")
+        return {"attempts": 1 if attempts is None else attempts.value, "delay": read}
+
+    def _command(self, node: Node) -> dict[str, Any]:
+        """What is to be run: a program with its arguments, or a text for the shell."""
+        names = node.names or {}
+        shell = names["shell"].value if "shell" in names else False
+        if not isinstance(shell, bool):
+            self.problem(names["shell"].at, f"shell: expected true or false, got {shell!r}")
+        fields: dict[str, Any] = {"directory": self._text(node, "directory")}
+        ways = [key for key in ("run", "argv", "command") if key in names]
+        if len(ways) != 1:
+            got = " and ".join(ways) or "none of them"
+            self.problem(node.at, f"expected what is to be run, as one of run, argv and command; got {got}")
+            return {**fields, **_SOMETHING}
+        value = names[ways[0]]
+        if value.items is not None and ways[0] != "run":
+            fields["argv"] = self._texts(node, ways[0]) or ("",)
+        elif value.text is None or ways[0] == "argv":
+            wanted = "a list of texts" if ways[0] == "argv" else "a text"
+            self.problem(value.at, f"{ways[0]}: expected {wanted}, got {_shown(value)}")
+            fields |= _SOMETHING
+        elif ways[0] == "run" or shell:
+            fields["script"] = value.text
+        else:
+            try:
+                fields["argv"] = tuple(shlex.split(value.text))
+            except ValueError as error:
+                self.problem(value.at, f"command: expected words as in a shell, but {error}".replace("No ", "no "))
+                fields |= _SOMETHING
+        return fields
+
+    def _package(self, node: Node) -> Task | None:
+        """`url`, `task` and `format`: a repository, and what is usually done with it."""
+        names = node.names or {}
+        kind = self._text(node, "format") or "go"
+        if kind not in FORMATS:
+            self.problem(names["format"].at, f"format: expected one of {', '.join(FORMATS)}, got {kind!r}")
+            return None
+        task = names.get("task")
+        if task is None:
+            wanted = list(FORMATS[kind])
+        elif task.items is not None:
+            wanted = list(self._texts(node, "task"))
+        else:
+            wanted = [word.strip() for word in (task.text or "").split(",")]
+        unknown = [word for word in wanted if word not in FORMATS[kind]]
+        for word in unknown:
+            at = node.at if task is None else task.at
+            self.problem(at, f"task: expected some of {', '.join(FORMATS[kind])}, got {word!r}")
+        steps = tuple(Step(name=word, script=FORMATS[kind][word]) for word in wanted if word not in unknown)
+        source = Source(git=self._text(node, "url"), ref=self._text(node, "ref"))
+        return Steps(steps=steps, env=self._env(node), source=source, artifacts=self._texts(node, "artifacts"))
+
+    # ── pieces ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _source(self, node: Node) -> Source | None:
+        source = (node.names or {}).get("source")
+        if source is None:
+            return None
+        if source.text is not None:
+            return Source(git=source.text)
+        if not self._is_mapping(source, "source: a mapping with git and ref"):
+            return None
+        self._known(source, ("git", "ref"))
+        return Source(git=self._text(source, "git"), ref=self._text(source, "ref"))
+
+    def _env(self, node: Node) -> dict[str, str]:
+        """Values as they are written: `1.10` is no number here."""
+        env = (node.names or {}).get("env")
+        if env is None:
+            return {}
+        if env.names is None:
+            self.problem(env.at, "env: expected names with their values")
+            return {}
+        for name, value in env.names.items():
+            if value.text is None:
+                self.problem(value.at, f"env: expected a text for {name!r}, got {_shown(value)}")
+        return {name: value.text or "" for name, value in env.names.items()}
+
+    def _text(self, node: Node, key: str) -> str:
+        value = (node.names or {}).get(key)
+        if value is None:
+            return ""
+        if value.text is None:
+            self.problem(value.at, f"{key}: expected a text, got {_shown(value)}")
+        return value.text or ""
+
+    def _texts(self, node: Node, key: str) -> tuple[str, ...]:
+        value = (node.names or {}).get(key)
+        if value is None:
+            return ()
+        if value.items is None or any(item.text is None for item in value.items):
+            self.problem(value.at, f"{key}: expected a list of texts, got {_shown(value)}")
+            return ()
+        return tuple(item.text or "" for item in value.items)
+
+    def _read(self, node: Node, key: str, read: Callable[[], Any]) -> Any:
+        """What a reader makes of it; its problems are told at the place of the key, or of what it points at."""
+        try:
+            return read()
+        except Trouble as trouble:
+            self.problem(trouble.at, trouble.problem)
+        except DefinitionError as error:
+            for problem in error.problems:
+                self.problem(self._place(node, key), problem)
+        return None
+
+    def _known(self, node: Node, allowed: tuple[str, ...]) -> None:
+        for trouble in check_names(node, allowed):
+            self.problem(trouble.at, trouble.problem)
+
+    def _is_mapping(self, node: Node, expected: str) -> bool:
+        if node.names is None:
+            self.problem(node.at, f"expected {expected}, got {_shown(node)}")
+        return node.names is not None
+
+    def _place(self, node: Node, key: str) -> Place:
+        return (node.names or {})[key].at if key in (node.names or {}) else node.at
+
+    def _where(self, node: Node, problem: str) -> Place:
+        """The place that a problem of the whole definition speaks of: `step 2 (…): …`, `timeout: …`."""
+        step = re.match(r"step (\d+) ", problem)
+        steps = (node.names or {}).get("steps")
+        if step is not None and steps is not None and steps.items:
+            return steps.items[int(step[1]) - 1].at
+        key = re.match(r"[a-z_]+", problem)
+        return node.at if key is None else self._place(node, key[0])
+
+
+def _shown(node: Node) -> str:
+    if node.items is not None:
+        return "a list"
+    return "a mapping" if node.names is not None else repr((node.text or "")[:60])

@@ -1,0 +1,185 @@
+"""YAML 1.2 as plain nodes that know their place, for messages such as `jobs.yaml:12:5: …`.
+
+Nothing is constructed: no tags, no merge keys, no timestamps. What a value means is said by YAML's core schema, so that
+`on` and `yes` are texts. Size, depth and number of nodes are bounded, aliases counted in full; a key is there once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from onthedot.errors import DefinitionError
+
+MOST_CHARACTERS = 1 << 20
+MOST_NODES = 50_000
+MOST_DEPTH = 20
+
+_NULL = re.compile(r"null|Null|NULL|~|")
+_TRUE = re.compile(r"true|True|TRUE")
+_FALSE = re.compile(r"false|False|FALSE")
+_WHOLE = re.compile(r"[-+]?[0-9]+")
+_OTHER_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_TEXT = "tag:yaml.org,2002:str"
+
+Place = tuple[int, int]
+"""Line and column, from 1."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A value and its place: a scalar with its text, a list of nodes, or names with their nodes."""
+
+    at: Place
+    text: str | None = None
+    quoted: bool = False
+    items: list[Node] | None = None
+    names: dict[str, Node] | None = None
+    places: dict[str, Place] = field(default_factory=dict)  # of the names
+    size: int = 1  # with everything in it
+    depth: int = 1
+
+    @property
+    def value(self) -> Any:
+        """The plain data."""
+        if self.items is not None:
+            return [item.value for item in self.items]
+        if self.names is not None:
+            return {name: node.value for name, node in self.names.items()}
+        text = self.text or ""
+        return text if self.quoted else _scalar(text)
+
+
+def _scalar(text: str) -> Any:
+    if _NULL.fullmatch(text):
+        return None
+    if _TRUE.fullmatch(text) or _FALSE.fullmatch(text):
+        return bool(_TRUE.fullmatch(text))
+    if _WHOLE.fullmatch(text):
+        return int(text) if len(text) < 100 else text
+    if _OTHER_BASE.fullmatch(text):
+        return int(text[2:], 8 if text[1] == "o" else 16)
+    return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def read_nodes(text: str, file: str) -> Node:
+    """The one document of a text; `DefinitionError` with its place if it cannot be read."""
+    from ruamel.yaml import YAML  # loaded by who has such a file
+    from ruamel.yaml.error import YAMLError
+
+    if len(text) > MOST_CHARACTERS:
+        raise DefinitionError(f"{file}: expected at most {MOST_CHARACTERS} characters, got {len(text)}")
+    try:
+        return _Builder(file).build(YAML(typ="safe", pure=True).parse(text))
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark is not None else file
+        said = getattr(error, "problem", None) or str(error).split("\n")[0]
+        raise DefinitionError(f"{where}: expected YAML, but {said}") from None
+
+
+class _Builder:
+    """Nodes from events, without recursion."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._open: list[Node] = []
+        self._keys: list[tuple[str, Place] | None] = []  # of each open node: the name whose value comes next
+        self._anchors: dict[str, Node] = {}
+        self._root: Node | None = None
+        self._documents = 0
+
+    def build(self, events: Iterator[Any]) -> Node:
+        for event in events:
+            self._take(event, type(event).__name__)
+        if self._root is None:
+            raise DefinitionError(f"{self._file}: expected YAML with jobs in it, got nothing")
+        return self._root
+
+    def _take(self, event: Any, kind: str) -> None:
+        at = (event.start_mark.line + 1, event.start_mark.column + 1)
+        match kind:
+            case "DocumentStartEvent":
+                self._documents += 1
+                if self._documents > 1:
+                    self._refuse(at, "expected one document, got a second one; use a file for each")
+            case "AliasEvent":
+                known = self._anchors.get(event.anchor)
+                if known is None or any(known is node for node in self._open):
+                    self._refuse(at, f"expected an anchor &{event.anchor} before and outside of *{event.anchor}")
+                else:
+                    self._put(known)
+            case "ScalarEvent":
+                quoted = event.style is not None or event.tag == _TEXT
+                node = Node(at, event.value, quoted)
+                self._check(at, event)
+                self._name(node, event)
+                self._put(node)
+            case "SequenceStartEvent" | "MappingStartEvent":
+                node = Node(at, items=[]) if kind == "SequenceStartEvent" else Node(at, names={})
+                self._begin(node, event)
+            case "SequenceEndEvent" | "MappingEndEvent":
+                node = self._open.pop()
+                self._keys.pop()
+                self._put(node)
+            case _:
+                pass
+
+    def _begin(self, node: Node, event: Any) -> None:
+        self._check(node.at, event)
+        if len(self._open) >= MOST_DEPTH:
+            self._refuse(node.at, f"expected at most {MOST_DEPTH} levels, got more")
+        if self._open and self._open[-1].names is not None and self._keys[-1] is None:
+            self._refuse(node.at, "expected a text as a key")
+        self._name(node, event)
+        self._open.append(node)
+        self._keys.append(None)
+
+    def _name(self, node: Node, event: Any) -> None:
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+
+    def _check(self, at: Place, event: Any) -> None:
+        tag = getattr(event, "tag", None)
+        if tag is not None and str(tag) not in (_TEXT, "!"):
+            self._refuse(at, f"expected a plain value, got one with the tag {str(tag)!r}; leave the tag out")
+
+    def _put(self, node: Node) -> None:
+        """A node is complete: give it to the one that it is in."""
+        if not self._open:
+            self._root = node
+            return
+        outer = self._open[-1]
+        outer.size += node.size
+        outer.depth = max(outer.depth, node.depth + 1)
+        if outer.depth > MOST_DEPTH:
+            self._refuse(node.at, f"expected at most {MOST_DEPTH} levels, got more")
+        if outer.size > MOST_NODES:  # before anybody walks through it
+            self._refuse(node.at, f"expected at most {MOST_NODES} values, got more; aliases count in full")
+        if outer.items is not None:
+            outer.items.append(node)
+        elif outer.names is not None:
+            self._put_name(outer, outer.names, node)
+
+    def _put_name(self, outer: Node, names: dict[str, Node], node: Node) -> None:
+        key = self._keys[-1]
+        if key is not None:
+            names[key[0]] = node
+            outer.places[key[0]] = key[1]
+            self._keys[-1] = None
+            return
+        if node.text is None:
+            self._refuse(node.at, "expected a text as a key")
+        name = node.text or ""
+        if name in names:
+            first = outer.places[name]
+            self._refuse(node.at, f"expected each key once, got {name!r} again; it is in line {first[0]} already")
+        if name == "<<":
+            self._refuse(node.at, "expected no merge keys, got '<<'; YAML 1.2 has none")
+        self._keys[-1] = (name, node.at)
+
+    def _refuse(self, at: Place, problem: str) -> None:
+        raise DefinitionError(f"{self._file}:{at[0]}:{at[1]}: {problem}")
