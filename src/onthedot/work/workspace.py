@@ -53,6 +53,7 @@ class Place:
 
     def __init__(self, spool: Path, lease: Lease) -> None:
         self.spool = spool
+        self._apart = lease.record.job.isolation not in ("none", "process")
         self.run = spool / place_name(lease.run_id, lease.created_at)
         self.workspace = self.run / "work"
         self.log = self.run / f"{lease.attempt}.log"
@@ -64,8 +65,13 @@ class Place:
         os.makedirs(self.spool, mode=0o700, exist_ok=True)
         for folder in (self.run, self.workspace):
             folder.mkdir(mode=0o700, exist_ok=True)
+        if self._apart:  # its programs have a user of their own, who must come to the workspace, and sees nothing else
+            for folder in (self.spool, self.run):
+                if stat.S_IMODE(folder.stat().st_mode) == 0o700:
+                    folder.chmod(0o711)
         found = (self.run / "ready").exists()
         self._own_folder()
+        os.close(os.open(self.log, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
         self.touch()
         return found
 
