@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from datetime import timedelta
 from pathlib import Path
@@ -360,3 +361,9 @@ def test_a_file_that_cannot_be_read(tmp_path: Path):
     (tmp_path / "bad.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(otd.DefinitionError, match="expected text in UTF-8"):
         read_file(tmp_path / "bad.yaml")
+
+
+def test_the_example_of_the_documentation():
+    page = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
+    [example] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert [job.name for job in read_jobs(example)] == ["BuildAndTest", "backup", "shop"]
