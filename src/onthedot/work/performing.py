@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.duration import micros
@@ -105,10 +106,8 @@ class Performing:
 
     async def _prepare(self, progress: Progress) -> Failed | None:
         """The workspace, as far as it must be there before the next step; how that failed, or None."""
-        found = await asyncio.to_thread(self.place.open)
-        if self._neighbours.keeper is not None:
-            self._log = await asyncio.to_thread(self._neighbours.keeper.log_of, self._lease)
         source = self._task.source if isinstance(self._task, Steps) else None
+        found = await asyncio.to_thread(self._open, complete=source is None)
         if progress.done:
             again = ", its source comes anew" if source else ""
             anew = "" if found else f"; its workspace is not on this machine{again}"
@@ -124,8 +123,17 @@ class Performing:
                 failed = failure_of(end, step=0, name="source")
                 if failed is not None:
                     return failed
-        await asyncio.to_thread(self.place.ready)
+            await asyncio.to_thread(self.place.ready)
         return None
+
+    def _open(self, *, complete: bool) -> bool:
+        """All at once, because each way to a thread and back costs as much as what is done there."""
+        found = self.place.open()
+        if self._neighbours.keeper is not None:
+            self._log = self._neighbours.keeper.log_of(self._lease)
+        if complete and not found:
+            self.place.ready()
+        return found
 
     # ── one step ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -158,10 +166,9 @@ class Performing:
 
     async def _try(self, at: int, step: Step, progress: Progress) -> tuple[Failed | None, Progress]:
         """How it failed, or None; and how far the run is, with what the step has saved."""
-        await asyncio.to_thread(self._clear_files, progress)
         try:
-            directory = await asyncio.to_thread(self.place.directory, self._directory(step))
-        except OSError as error:
+            directory = await asyncio.to_thread(self._begin, step, progress)
+        except NotADirectoryError as error:
             return failure_of(ProgramEnd("refused", error=str(error)), step=at, name=step.name), progress
         argv = step.argv or ("/bin/sh", "-ec", step.script)
         env = {**policy.handed_on(progress), **(self._task.env if isinstance(self._task, Steps) else {}), **step.env}
@@ -170,9 +177,14 @@ class Performing:
         end = await self._run(argv, step.name, env, directory, timeout, saved=saved)
         return failure_of(end, step=at, name=step.name), saved.progress
 
-    def _clear_files(self, progress: Progress) -> None:
+    def _begin(self, step: Step, progress: Progress) -> Path:
+        """What is to be there before a step begins; where it does."""
         self.place.clear_outputs()
         self.place.write_checkpoint(progress.text)
+        directory = self.place.directory(self._directory(step))
+        if step.name:
+            self._remark(step.name)
+        return directory
 
     def _directory(self, step: Step) -> str:
         """Where a step begins that does not say it: in the workspace, unless the operator has another folder for
@@ -214,8 +226,6 @@ class Performing:
             grace=self._settings.kill_after,
             secrets=self._secrets,
         )
-        if label:
-            await asyncio.to_thread(self._remark, label)
         live = _Live(self._context)
         try:
             end = await self._watched(program, live, saved)

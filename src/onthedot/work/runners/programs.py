@@ -9,6 +9,7 @@ from pathlib import Path
 from onthedot import faults
 from onthedot.clock import SECOND, Clock
 from onthedot.errors import LeaseLost
+from onthedot.run import Lease
 from onthedot.settings import Settings
 from onthedot.task import Steps
 from onthedot.verdict import Outcome, OutcomeKind
@@ -17,6 +18,7 @@ from onthedot.work.guarding import Neighbours
 from onthedot.work.performing import Over, Performing, TimeIsUp
 from onthedot.work.workspace import Place, spool_of
 
+_MOST_REMARKS = 10
 _KEEP_PATIENCE = 60.0  # seconds that an end waits for its output to be kept; it goes on behind it
 
 
@@ -119,21 +121,25 @@ class ProgramRunner:
 
     async def _leave(self, attempt: Attempt, performing: Performing, outcome: Outcome) -> None:
         """Have kept what the attempt leaves behind; a workspace that nobody needs any more goes."""
-        place, keeper, lease = performing.place, self._neighbours.keeper, attempt.lease
-        task = lease.record.job.task
+        useless = outcome.kind is OutcomeKind.SUCCEEDED
         try:
-            if keeper is not None:
-                patterns = task.artifacts if isinstance(task, Steps) else ()
-                artifacts, left_out = await asyncio.to_thread(place.artifacts, patterns)
-                for remark in left_out[:10]:
-                    performing.say(remark)
-                await asyncio.to_thread(keeper.hand_in, lease, sorted(artifacts.items()))
-            if outcome.kind is OutcomeKind.SUCCEEDED:
-                await asyncio.to_thread(place.discard)
+            for remark in await asyncio.to_thread(self._hand_in, performing.place, attempt.lease, discard=useless):
+                performing.say(remark)
         except Exception as error:  # noqa: BLE001 - what cannot be kept never fails a job; it stays in the spool
             performing.say(f"its output could not be kept, and stays in the spool: {error}")
         finally:
             self._places.pop(attempt, None)
+
+    def _hand_in(self, place: Place, lease: Lease, *, discard: bool) -> list[str]:
+        """In a thread: what is to be said about it."""
+        left_out: list[str] = []
+        keeper, task = self._neighbours.keeper, lease.record.job.task
+        if keeper is not None:
+            artifacts, left_out = place.artifacts(task.artifacts if isinstance(task, Steps) else ())
+            keeper.hand_in(lease, sorted(artifacts.items()))
+        if discard:
+            place.discard()
+        return left_out[:_MOST_REMARKS]
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         self._running.discard(attempt)
