@@ -33,6 +33,7 @@ from onthedot.plan.resumer import Resumer
 from onthedot.settings import Settings
 from onthedot.stores.base import Hint, Loss, PutJob, Store
 from onthedot.task import Command, Steps
+from onthedot.tasks.filling import Filling, secrets_of
 from onthedot.tasks.registry import Registry
 from onthedot.upkeep.expiry import Expiry
 from onthedot.upkeep.gates import GateRecount
@@ -48,6 +49,7 @@ from onthedot.work.hooking import Hooking
 from onthedot.work.program_ends import abilities
 from onthedot.work.programs import Guard
 from onthedot.work.runners import doors
+from onthedot.work.runners.apart import NOT_RECORDED
 from onthedot.work.runners.coroutines import CoroutineRunner
 from onthedot.work.runners.processes import ProcessRunner
 from onthedot.work.runners.programs import ProgramRunner
@@ -225,7 +227,10 @@ class Engine:
                 stuck=worker.stuck, freed=worker.freed,
             ),
             "process": self._processes,
-            **doors.runners(here, self.clock, self._settings, ended=worker.ended, started=started),
+            **doors.runners(
+                here, self.clock, self._settings, ended=worker.ended, started=started,
+                fill=self._fill(), recording=self._records() or NOT_RECORDED,
+            ),
         }  # fmt: skip
         self._runners = runners
         if self._registry.hooks.wanted:
@@ -241,15 +246,31 @@ class Engine:
             wanted = any(isinstance(job.task, Command | Steps) for job in jobs)
         if not wanted or not settings.works or not self.outside or self._programs is not None:
             return
-        neighbours = await guarding.neighbours_of(self.store, settings)
-        if neighbours is None:
+        guard = await guarding.guard_of(settings)
+        if guard is None:
             return
+        self._guard = guard
+        self._membership.on_renewed(guard.renew)
+        neighbours = guarding.Neighbours(guard, self.store, self._fill(), self._records())
         started = worker.started if self.events.wanted else None
-        self._guard = neighbours.guard
         self._programs = ProgramRunner(neighbours, settings, self.clock, ended=worker.ended, started=started)
         self._runners["program"] = self._sweeping.runner = self._programs
-        self._registry.offer(abilities(neighbours.guard.levels, settings.least_isolation))
+        self._registry.offer(abilities(guard.levels, settings.least_isolation))
         worker.tasks = self._membership.tasks = self._registry.task_names()
+
+    def _fill(self) -> Filling:
+        return Filling(secrets_of(self.store, self._registry.providers))
+
+    def _records(self) -> guarding.Records | None:
+        if self.leaving is None:
+            return None
+        home = asyncio.get_running_loop()
+
+        def handed_in() -> None:  # on whatever thread
+            if not home.is_closed():
+                home.call_soon_threadsafe(self.output_is_there)
+
+        return guarding.Records(self.leaving.spool, handed_in)
 
     async def end_programs(self) -> None:
         """Let go of the guard, and of all that it runs. Twice is fine."""

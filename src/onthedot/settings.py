@@ -46,7 +46,11 @@ class Settings:
     """Where commands and steps begin that say no directory, check nothing out and leave no artifacts; empty: in the
     run's own workspace."""
     spool: str = ""
-    """The folder of workspaces and records; empty: `$XDG_STATE_HOME/onthedot/spool`, or that in `~/.local/state`."""
+    """Where attempts have their workspaces, and their output waits until it is kept; empty: below
+    `$XDG_STATE_HOME/onthedot/spool`, or that in `~/.local/state`."""
+    cgroups: tuple[str, ...] = ()
+    """Directories of cgroups in which the guard may make one for each program: bounds then count for all its processes
+    together."""
     keep_workspaces: Micros = 86_400 * SECOND
     """How long the workspace of a run that did not succeed is kept after its last use: to go on in it, or to look."""
     ahead: int = 64
@@ -108,8 +112,6 @@ class Settings:
     output: str = ""
     """Where the output of attempts is kept: a directory, or `s3://bucket/prefix?endpoint=…&region=…`; empty: a folder
     for each store below `$XDG_STATE_HOME/onthedot/output`. It belongs to one store."""
-    spool: str = ""
-    """Where it waits for that, on this machine; empty: likewise below `…/onthedot/spool`."""
 
     grace: Micros = 30 * SECOND
     """How long a stopping node waits for its attempts before it gives up on them."""

@@ -12,10 +12,11 @@ from onthedot.output.capture import Capture
 from onthedot.output.records import Stream, decode
 from onthedot.run import Lease
 from onthedot.task import Noop
+from onthedot.tasks.params import Filled
 from onthedot.verdict import SUCCEEDED, Outcome, OutcomeKind
 from onthedot.work.attempt import Attempt
 from onthedot.work.runners import apart
-from onthedot.work.runners.apart import Filled, Said
+from onthedot.work.runners.apart import Said
 from tests.work.attempts import Passing, lease_of, said
 
 

@@ -236,15 +236,8 @@ class Kept:
 
 @pytest.fixture
 def keeper(monkeypatch: pytest.MonkeyPatch, guard: PlainGuard, tmp_path: Path) -> Kept:
-    kept, make = Kept(tmp_path), guarding.neighbours_of
-
-    async def neighbours_of(*given: Any) -> guarding.Neighbours | None:
-        made = await make(*given)
-        assert made is not None
-        made.keeper = kept
-        return made
-
-    monkeypatch.setattr(guarding, "neighbours_of", neighbours_of)
+    kept = Kept(tmp_path)
+    monkeypatch.setattr(guarding, "Records", lambda *_: kept)
     return kept
 
 

@@ -73,7 +73,6 @@ def arguments_of(lease: Lease) -> dict[str, Any]:
 class Registry:
     """Name → handler."""
 
-
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
         self._rules: dict[str, When] = {}  # by job

@@ -5,20 +5,21 @@ One place for each, so that a test can put something else there.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from onthedot.clock import Micros
+from onthedot.output.keeping import Name
+from onthedot.output.spool import Spool
 from onthedot.run import Lease
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
-from onthedot.task import Command, Json, Steps
+from onthedot.task import Json
+from onthedot.tasks.params import Filled
 from onthedot.work.programs import Guard
-
-Filled = tuple[Command | Steps, tuple[str, ...]]
-"""A task with nothing left to be filled in, and the secret values that are in it."""
 
 
 class Keeper(Protocol):
@@ -34,13 +35,22 @@ class Keeper(Protocol):
         ...
 
 
+Fill = Callable[[Lease], Awaitable[Filled]]
+"""What puts parameters and secrets into a lease's task: `tasks/filling.py`."""
+
+
+async def as_written(lease: Lease) -> Filled:
+    """The task as its definition has it."""
+    return Filled(lease.record.job.task)
+
+
 class Neighbours:
     """What a runner of programs needs from elsewhere. The guard is there from its start on."""
 
-    def __init__(self, guard: Guard, store: Store) -> None:
+    def __init__(self, guard: Guard, store: Store, fill: Fill = as_written, keeper: Keeper | None = None) -> None:
         self.guard = guard
-        self.keeper: Keeper | None = None
-        self.fill: Callable[[Lease], Awaitable[Filled]] = as_written
+        self.fill = fill
+        self.keeper = keeper
         self._store = store
 
     async def checkpoint_of(self, run_id: int) -> tuple[Json, Micros]:
@@ -49,21 +59,37 @@ class Neighbours:
         return None if saved is None else json.loads(saved.value), 0 if run is None else run.created_at
 
 
-async def as_written(lease: Lease) -> Filled:
-    """The task as its definition has it."""
-    task = lease.record.job.task
-    if not isinstance(task, Command | Steps):
-        raise AssertionError(f"a task for another runner: {task!r}")
-    return task, ()
+class Records:
+    """The node's spool, as runners see it."""
+
+    def __init__(self, spool: Spool, handed_in: Callable[[], None]) -> None:
+        self._spool = spool
+        self._handed_in = handed_in
+
+    def log_of(self, lease: Lease) -> Path:
+        """See `Keeper`."""
+        return self._spool.log_of(_name(lease))
+
+    def hand_in(self, lease: Lease, artifacts: Sequence[tuple[str, Path]] = ()) -> None:
+        """See `Keeper`."""
+        self._spool.hand_in(_name(lease), artifacts)
+        self._handed_in()
+
+    path = log_of
+
+    async def keep(self, lease: Lease) -> None:
+        """It is complete, and has no artifacts."""
+        await asyncio.to_thread(self.hand_in, lease)
+
+
+def _name(lease: Lease) -> Name:
+    return Name(lease.run_id, lease.attempt, lease.lease_id)
 
 
 async def guard_of(settings: Settings) -> Guard | None:
-    """A guard for this worker; None where programs cannot be guarded, and so are not run."""
-    del settings
-    return None
+    """A guard for this worker; None where programs cannot be guarded, and so are not run. In a thread: what the machine
+    offers is tried out."""
+    from onthedot.work.guard.client import GuardClient  # not where no programs are run
 
-
-async def neighbours_of(store: Store, settings: Settings) -> Neighbours | None:
-    """All of them, as these settings want them; None: this machine runs no programs."""
-    guard = await guard_of(settings)
-    return None if guard is None else Neighbours(guard, store)
+    guard = await asyncio.to_thread(lambda: GuardClient(cgroups=settings.cgroups))
+    return guard if guard.levels else None

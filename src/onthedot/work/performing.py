@@ -69,7 +69,10 @@ class Performing:
 
     async def perform(self) -> Outcome:
         """From the first step that is not done to the last one; what came of it."""
-        self._task, self._secrets = await self._neighbours.fill(self._lease)
+        task, self._secrets = await self._neighbours.fill(self._lease)
+        if not isinstance(task, Command | Steps):
+            raise AssertionError(f"a task for another runner: {task!r}")
+        self._task = task
         steps = self._steps = policy.steps_of(self._task)
         progress = policy.progress_of(self._context.last_checkpoint, steps)
         if not progress.done and not progress.text:

@@ -12,15 +12,15 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from onthedot import faults
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.output.capture import Capture
 from onthedot.output.records import Stream
 from onthedot.run import Lease
-from onthedot.task import Task
 from onthedot.tasks.context import Context
+from onthedot.tasks.params import Filled
 from onthedot.verdict import Outcome
 from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, timed_out
 from onthedot.work.runners.deciding import Deciding
@@ -31,13 +31,6 @@ _LONGEST_ERROR = 1 << 20  # bytes; an error is some thousands at the most
 _KEEP = 30.0  # seconds that a record gets to be kept
 _JOIN = 3.0  # seconds that attempts get to clean up when the runner is closed
 _LONGEST_LINE = 8_192  # characters that wait for the end of their line
-
-
-class Filled(NamedTuple):
-    """A task as it is to be done: arguments and secrets are in it. No secret's value is ever recorded."""
-
-    task: Task
-    secrets: tuple[str, ...] = ()
 
 
 Fill = Callable[[Lease], Coroutine[Any, Any, Filled]]

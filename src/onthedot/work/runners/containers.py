@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from onthedot.clock import SECOND, Micros
 from onthedot.output.records import Stream
 from onthedot.task import Container, Mount
+from onthedot.tasks.params import Filled
 from onthedot.verdict import Outcome, OutcomeKind
 from onthedot.work import marks
 from onthedot.work.attempt import Attempt, type_names
 from onthedot.work.confined import config_of, end_of, outcome_of
 from onthedot.work.runners import engines
-from onthedot.work.runners.apart import Filled, Said
+from onthedot.work.runners.apart import Said
 from onthedot.work.runners.engines import EngineTrouble
 
 if TYPE_CHECKING:

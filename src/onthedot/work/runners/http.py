@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from onthedot.addresses import Address, AddressRefused, Allowed, check, literal
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.task import Http
+from onthedot.tasks.params import Filled
 from onthedot.verdict import Outcome, OutcomeKind
 from onthedot.work.attempt import Attempt, type_names
 from onthedot.work.exchange import (
@@ -28,7 +29,7 @@ from onthedot.work.exchange import (
     redirected,
     wished_for,
 )
-from onthedot.work.runners.apart import Filled, Said
+from onthedot.work.runners.apart import Said
 
 if TYPE_CHECKING:
     import httpx2
