@@ -169,13 +169,7 @@ def test_the_output_of_runs_that_have_gone_goes_an_hour_after_it_was_kept(output
         while await early.tick(now) != PRUNE_EVERY:
             pass
         assert await kept(outputs) == {1, 2, 1_001}
-        later = OutputPruner(
-            Known([Ended(2)]),
-            Led(),
-            outputs,
-            Events([heard.append]),
-            lambda: now + 2 * HOUR,  # type: ignore[arg-type]
-        )
+        later = OutputPruner(Known([Ended(2)]), Led(), outputs, Events([heard.append]), lambda: now + 2 * HOUR)  # type: ignore[arg-type]  # fmt: skip
         while await later.tick(now) != PRUNE_EVERY:
             pass
         assert await kept(outputs) == {2}

@@ -73,10 +73,11 @@ def arguments_of(lease: Lease) -> dict[str, Any]:
 class Registry:
     """Name → handler."""
 
+    _offered: frozenset[str] = frozenset({"sleep", "noop"})  # what needs no handler
+
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
         self._rules: dict[str, When] = {}  # by job
-        self._offered = frozenset({"sleep", "noop"})
         self.hooks = Hooks()
         self.providers: list[Provider] = []  # of secrets, beside those that every worker has
 

@@ -244,8 +244,12 @@ class Performing:
 
     def _remark(self, label: str) -> None:
         """Say in the record which step this is, before it says anything itself."""
+        self._record(label, f"step {label!r}" if label else "begins")
+
+    def _record(self, label: str, text: str) -> None:
+        """A remark of ours, beside what programs say."""
         with self._log.open("ab") as file:
-            file.write(encode(Record(self._clock.now(), "otd", label, f"{label}\n")))
+            file.write(encode(Record(self._clock.now(), "otd", label, f"onthedot: {text}\n")))
 
     async def _watched(self, program: Program, live: _Live, saved: _Saved | None) -> ProgramEnd:
         """Run it, and save what it writes to `$OTD_CHECKPOINT` meanwhile. A lost lease ends it."""
@@ -289,8 +293,10 @@ class Performing:
         await self._context.checkpoint(progress.to_json())
 
     def say(self, text: str) -> None:
-        """A remark of ours in the run's log."""
+        """A remark of ours: in the run's log at once, and in its record."""
         self._context.log(f"onthedot: {text}")
+        with suppress(OSError):  # what cannot be kept fails no job
+            self._record("", text)
 
 
 class _Saved:

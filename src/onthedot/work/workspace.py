@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from onthedot.clock import Micros, to_datetime
+from onthedot.output.places import state_folder
 from onthedot.run import Lease
 from onthedot.settings import Settings
 
@@ -35,8 +36,7 @@ def spool_of(settings: Settings) -> Path:
     """The folder of all runs' places: as the settings say, or where this user's programs keep their state."""
     if settings.spool:
         return Path(settings.spool).absolute()
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "onthedot" / "spool"
+    return state_folder() / "spool"
 
 
 def place_name(run_id: int, created_at: Micros) -> str:
