@@ -275,3 +275,9 @@ def test_an_engine_is_found_where_it_is_said_to_be(engine: Engine, monkeypatch: 
         assert engines.find(nonsense) is None
     engine.broken = {"_ping"}
     assert engines.find(engine.url) is None
+
+
+async def test_those_who_come_first_together_open_one_connection(engine: Engine, passing: Passing):
+    attempts = [passing.begin(lease_of(script("true"), run_id=number)) for number in range(3)]
+    assert {await passing.end(attempt) for attempt in attempts} == {SUCCEEDED}
+    assert engine.asked.count("GET _ping") == 1

@@ -7,10 +7,10 @@ for one kind of task is its `Door`; what every attempt has in common (time-out, 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -26,6 +26,8 @@ from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, 
 from onthedot.work.runners.deciding import Deciding
 
 T = TypeVar("T")
+
+_log = logging.getLogger("onthedot")
 
 _LONGEST_ERROR = 1 << 20  # bytes; an error is some thousands at the most
 _KEEP = 30.0  # seconds that a record gets to be kept
@@ -146,13 +148,14 @@ class ApartRunner(Deciding):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._running: set[Attempt] = set()
+        self._warming: asyncio.Task[None] | None = None
 
     # ── on the engine's thread ───────────────────────────────────────────────────────────────────────────────
 
     def warm_up(self) -> None:
         """Be ready for a first attempt: it is as punctual as the others."""
         loop = self._running_loop()
-        loop.call_soon_threadsafe(lambda: loop.create_task(self._warm_up()))
+        loop.call_soon_threadsafe(self._begin_warming, loop)
 
     def start(self, attempts: list[Attempt]) -> None:
         loop = self._running_loop()
@@ -187,14 +190,22 @@ class ApartRunner(Deciding):
         finally:
             loop.close()
 
+    def _begin_warming(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._warming = loop.create_task(self._warm_up())
+
     async def _warm_up(self) -> None:
-        with suppress(Exception):  # the first attempt tells
+        try:
             await self._door.warm_up()
+        except Exception as error:  # noqa: BLE001 - the first attempt tells it to whom it concerns
+            _log.info("%s is not ready: %s", type(self._door).__name__, error)
 
     async def _shut(self, loop: asyncio.AbstractEventLoop) -> None:
         for attempt in self._running:
             self._cancel(attempt)
         tasks = {attempt.handle for attempt in self._running}
+        if self._warming is not None:
+            self._warming.cancel()
+            tasks.add(self._warming)
         if tasks:
             await asyncio.wait(tasks, timeout=_JOIN)
         await self._door.close()

@@ -53,6 +53,7 @@ class ContainerDoor:
         self._grace = grace
         self._mounts = tuple(os.path.realpath(mount) for mount in mounts)
         self._docker: aiodocker.Docker | None = None
+        self._opening = asyncio.Lock()
         self._url = ""
 
     async def perform(self, attempt: Attempt, filled: Filled, said: Said) -> Outcome:
@@ -91,7 +92,9 @@ class ContainerDoor:
             )
 
     async def _open(self) -> aiodocker.Docker:
-        if self._docker is None:
+        async with self._opening:
+            if self._docker is not None:
+                return self._docker
             url = await asyncio.to_thread(self._find, self._wanted)
             if url is None:
                 raise EngineTrouble("no container engine answers: expected Docker or Podman; start it, and try again")
@@ -100,7 +103,7 @@ class ContainerDoor:
 
             timeout = aiohttp.ClientTimeout(total=_ANSWER, sock_connect=_ANSWER)
             self._docker, self._url = aiodocker.Docker(url=url, timeout=timeout), url
-        return self._docker
+            return self._docker
 
     async def _run(self, docker: aiodocker.Docker, task: Container, attempt: Attempt, said: Said) -> Outcome:
         container = await self._create(docker, task, attempt, said)
