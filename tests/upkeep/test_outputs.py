@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -149,6 +150,10 @@ def test_a_record_of_no_run_is_kept_after_a_day(spool: Spool, outputs: Outputs):
 # ── retention ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def pruner(outputs: Outputs, known: Known, heard: list[Event], clock: Callable[[], Micros]) -> OutputPruner:
+    return OutputPruner(known, Led(), outputs, Events([heard.append]), clock)  # type: ignore[arg-type]
+
+
 async def keep(outputs: Outputs, tmp_path: Path, *run_ids: int) -> None:
     log = tmp_path / "log"
     log.touch()
@@ -165,11 +170,11 @@ def test_the_output_of_runs_that_have_gone_goes_an_hour_after_it_was_kept(output
         await keep(outputs, tmp_path, 1, 2, 1_001)
         heard: list[Event] = []
         now = wall()
-        early = OutputPruner(Known([Ended(2)]), Led(), outputs, Events([heard.append]), lambda: now)  # type: ignore[arg-type]
+        early = pruner(outputs, Known([Ended(2)]), heard, lambda: now)
         while await early.tick(now) != PRUNE_EVERY:
             pass
         assert await kept(outputs) == {1, 2, 1_001}
-        later = OutputPruner(Known([Ended(2)]), Led(), outputs, Events([heard.append]), lambda: now + 2 * HOUR)  # type: ignore[arg-type]  # fmt: skip
+        later = pruner(outputs, Known([Ended(2)]), heard, lambda: now + 2 * HOUR)
         while await later.tick(now) != PRUNE_EVERY:
             pass
         assert await kept(outputs) == {2}
@@ -183,12 +188,12 @@ def test_a_round_ends_early_where_nothing_goes_and_once_a_day_it_does_not(output
         run_ids = [group * 1_000 for group in range(ENOUGH + 4)]
         await keep(outputs, tmp_path, *run_ids)
         known, now = Known([Ended(run_id) for run_id in run_ids]), wall()
-        pruner = OutputPruner(known, Led(), outputs, Events(), lambda: now + 2 * HOUR)  # type: ignore[arg-type]
-        while await pruner.tick(now) != PRUNE_EVERY:
+        service = pruner(outputs, known, [], lambda: now + 2 * HOUR)
+        while await service.tick(now) != PRUNE_EVERY:
             pass
         assert known.asked == len(run_ids)
         known.asked = 0
-        while await pruner.tick(now + HOUR) != PRUNE_EVERY:
+        while await service.tick(now + HOUR) != PRUNE_EVERY:
             pass
         assert known.asked == ENOUGH
 

@@ -250,20 +250,6 @@ class Lines:
             case JobResumed():
                 fate = f"{count(event.skipped, 'slot')} of the pause skipped; {count(event.released, 'held run')} free"
                 return Line(at, "resumed", f"{self._name(event.job)}its pause is over; {fate}", "quiet")
-            case GatesRecounted():
-                freed = f"{count(event.freed, 'run')} waited at an open gate and is free now; please report this"
-                return Line(at, "gates", freed, "bad")
-            case HistoryPruned():
-                parts = ((event.runs, "finished run"), (event.skips, "skipped range"), (event.nodes, "ended node"))
-                text = ", ".join(count(number, what) for number, what in parts if number)
-                return Line(at, "pruned", f"{text}; the counts are kept", "quiet")
-            case OutputNotKept(run_id=0):
-                return Line(at, "output", f"of runs that have gone is not removed yet: {plain(event.error)}", "warning")
-            case OutputNotKept():
-                what = f"of run {event.run_id}, attempt {event.attempt}, is not kept yet: {plain(event.error)}"
-                return Line(at, "output", f"{what}; trying again in {length(event.again_in)}", "warning")
-            case OutputsPruned():
-                return Line(at, "pruned", f"the output of {count(event.runs, 'run')} that had gone", "quiet")
             case HookFailed():
                 text = f"{self._name(event.job)}{event.hook}: {plain(event.error)}; what was recorded stays"
                 return Line(at, "hook", text, "bad")
@@ -275,7 +261,30 @@ class Lines:
             case DrainBegun():
                 return Line(at, "draining", self._draining(event.running))
             case _:
+                return self._upkeep_line(event, at)
+
+    def _upkeep_line(self, event: Event, at: Micros) -> Line:
+        match event:
+            case GatesRecounted():
+                freed = f"{count(event.freed, 'run')} waited at an open gate and is free now; please report this"
+                return Line(at, "gates", freed, "bad")
+            case HistoryPruned():
+                parts = ((event.runs, "finished run"), (event.skips, "skipped range"), (event.nodes, "ended node"))
+                text = ", ".join(count(number, what) for number, what in parts if number)
+                return Line(at, "pruned", f"{text}; the counts are kept", "quiet")
+            case OutputNotKept():
+                return self._not_kept(event, at)
+            case OutputsPruned():
+                return Line(at, "pruned", f"the output of {count(event.runs, 'run')} that had gone", "quiet")
+            case _:
                 raise AssertionError(f"no words for {event!r}")
+
+    def _not_kept(self, event: OutputNotKept, at: Micros) -> Line:
+        what = f"of run {event.run_id}, attempt {event.attempt}, is not kept yet"
+        if not event.run_id:
+            what = "of runs that have gone is not removed yet"
+        text = f"{what}: {plain(event.error)}; trying again in {length(event.again_in)}"
+        return Line(at, "output", text, "warning")
 
     def _draining(self, running: int) -> str:
         if not running:
