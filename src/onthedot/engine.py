@@ -8,7 +8,8 @@ virtual loop, with the same ticks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from onthedot import faults
@@ -37,7 +38,7 @@ from onthedot.tasks.filling import Filling, secrets_of
 from onthedot.tasks.registry import Registry
 from onthedot.upkeep.expiry import Expiry
 from onthedot.upkeep.gates import GateRecount
-from onthedot.upkeep.outputs import OutputKeeper, OutputPruner
+from onthedot.upkeep.outputs import OutputKeeper, OutputPruner, Patience
 from onthedot.upkeep.pruner import Pruner
 from onthedot.upkeep.reaper import Reaper
 from onthedot.work import guarding
@@ -158,8 +159,10 @@ class Engine:
         if self.leaving is None:
             return []
         spool, outputs = self.leaving
-        self._keeper = OutputKeeper(self.store, spool, outputs, self.events, self._wall)
-        return [self._keeper, OutputPruner(self.store, self._leadership, outputs, self.events, self._wall)]
+        self._patience = Patience()
+        self._keeper = OutputKeeper(self.store, spool, outputs, self.events, self._wall, self._patience)
+        pruner = OutputPruner(self.store, self._leadership, outputs, self.events, self._wall, self._patience)
+        return [self._keeper, pruner]
 
     def output_is_there(self) -> None:
         """An attempt's output was handed in (`output/spool.py`): keep it now."""
@@ -326,8 +329,10 @@ class Engine:
         if self._hooking is not None:
             await self._hooking.settled(SECOND)
         faults.point("stop.before_leave")
-        await self._loop.stop()
-        await self._keep_last_output()
+        with self._patience_for_output():
+            await self._loop.stop()
+            if self.leaving is not None:
+                await self._try("outputs", self._keeper.keep_last(self.clock.now()))
         self.let_go()
         await self._try("heartbeat", self._membership.leave())
         self.events.emit(NodeLeft(self.node_id, abandoned))
@@ -390,14 +395,17 @@ class Engine:
             except TimeoutError:
                 return
 
-    async def _keep_last_output(self) -> None:
-        """A moment for what was handed in last; the rest waits in the spool for the next one."""
+    @contextmanager
+    def _patience_for_output(self) -> Iterator[None]:
+        """A moment for what was handed in last; the rest waits in the spool for the next node."""
         if self.leaving is None:
+            yield
             return
+        over = asyncio.get_running_loop().call_later(LAST_OUTPUT, self._patience.give_up)
         try:
-            await asyncio.wait_for(self._keeper.tick(self.clock.now()), LAST_OUTPUT)
-        except (TimeoutError, StoreUnavailable):
-            return
+            yield
+        finally:
+            over.cancel()
 
     async def _finish_all(self) -> None:
         """Every verdict is with the store, or the grace is over: then the reaper will judge what is left."""

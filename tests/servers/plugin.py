@@ -11,6 +11,7 @@
 | `debian_redis` | the process's own redis-server of Debian |
 | `pgbouncer` | a pooler in transaction mode before the run's server |
 | `podman` | a container engine of the test module's own, with a busybox image |
+| `s3_server` | a server of the test's own, to be killed, restarted and paused |
 | `s3` | the process's own S3, with keys; `s3.fresh_prefix()` for a place of one's own |
 """
 
@@ -96,6 +97,12 @@ def podman() -> Iterator[Podman]:
         if reason := engine.why_not():
             pytest.skip(f"{NOT_TESTED}{setup.PODMAN.purpose}: podman cannot run one here: {reason}")
         yield engine.start()
+
+
+@pytest.fixture
+def s3_server() -> Iterator[S3Server]:
+    with S3Server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.cluster.leadership import Leadership
@@ -14,6 +15,8 @@ from onthedot.output.spool import Spool
 from onthedot.policy.retention import SETTLED
 from onthedot.retention import DAY, HOUR
 from onthedot.stores.base import Store
+
+T = TypeVar("T")
 
 BATCH = 16
 """How many attempts are looked at in one tick."""
@@ -31,6 +34,36 @@ ENOUGH = 3
 goes through all of them."""
 
 
+class Patience:
+    """Waits for an output store, and can be told not to: one that is frozen must not hold up a node that stops."""
+
+    def __init__(self) -> None:
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._over = False
+
+    async def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the work gives; `OutputUnavailable` if it was given up."""
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        if self._over:
+            task.cancel()
+        try:
+            return await task
+        except asyncio.CancelledError:
+            asking = asyncio.current_task()
+            if self._over and asking is not None and not asking.cancelling():
+                raise OutputUnavailable("the output store has not answered, and the node stops") from None
+            raise
+        finally:
+            self._under_way.discard(task)
+
+    def give_up(self) -> None:
+        """Wait no more, now or later."""
+        self._over = True
+        for task in self._under_way:
+            task.cancel()
+
+
 class OutputKeeper:
     """Moves the output of ended attempts from this machine's spool to the output store, and tries again what failed.
     Nothing that goes wrong here reaches a job."""
@@ -38,8 +71,15 @@ class OutputKeeper:
     name = "outputs"
 
     def __init__(
-        self, store: Store, spool: Spool, outputs: Outputs, events: Events, wall: Callable[[], Micros]
+        self,
+        store: Store,
+        spool: Spool,
+        outputs: Outputs,
+        events: Events,
+        wall: Callable[[], Micros],
+        patience: Patience | None = None,
     ) -> None:
+        self._patience = patience or Patience()
         self._store = store
         self._spool = spool
         self._outputs = outputs
@@ -58,7 +98,7 @@ class OutputKeeper:
         waiting = await asyncio.to_thread(self._spool.waiting, BATCH)
         for name, log, artifacts in waiting:
             try:
-                await self._outputs.keep(name, log, artifacts)
+                await self._patience.wait(self._outputs.keep(name, log, artifacts))
             except FileNotFoundError:
                 continue  # another process of this machine has kept it meanwhile
             except (OutputUnavailable, OSError) as error:
@@ -68,6 +108,11 @@ class OutputKeeper:
             await asyncio.to_thread(self._spool.forget, name)
         self._pause = 0
         return 0 if len(waiting) == BATCH else LOOK_EVERY
+
+    async def keep_last(self, now: Micros) -> None:
+        """Keep all that waits, as long as that goes well: the node stops."""
+        while await self.tick(now) == 0:
+            continue
 
     async def _adopt(self) -> None:
         """Hand in the records of attempts that have ended, as the store knows, and that nobody has handed in. A run
@@ -87,8 +132,15 @@ class OutputPruner:
     name = "output pruner"
 
     def __init__(
-        self, store: Store, leadership: Leadership, outputs: Outputs, events: Events, wall: Callable[[], Micros]
+        self,
+        store: Store,
+        leadership: Leadership,
+        outputs: Outputs,
+        events: Events,
+        wall: Callable[[], Micros],
+        patience: Patience | None = None,
     ) -> None:
+        self._patience = patience or Patience()
         self._store = store
         self._leadership = leadership
         self._outputs = outputs
@@ -118,19 +170,19 @@ class OutputPruner:
         return BREATH if self._groups else PRUNE_EVERY
 
     async def _begin(self, now: Micros) -> None:
-        self._groups = (await self._outputs.groups())[::-1]
+        self._groups = (await self._patience.wait(self._outputs.groups()))[::-1]
         self._untouched = 0
         self._full = now >= self._full_at
         if self._full:
             self._full_at = now + DAY
 
     async def _prune(self, group: str) -> None:
-        found = await self._outputs.of_group(group)
+        found = await self._patience.wait(self._outputs.of_group(group))
         old = [each for each in found if each.since <= self._wall() - SETTLED]
         ids = sorted({each.run_id for each in old})
         known = {run.id for run in await self._store.get_runs(ids)} if ids else set()
         going = [each for each in old if each.run_id not in known]
-        await self._outputs.forget(each.path for each in going)
+        await self._patience.wait(self._outputs.forget([each.path for each in going]))
         self._untouched = 0 if going else self._untouched + 1
         if going:
             self._events.emit(OutputsPruned(len({each.run_id for each in going})))
