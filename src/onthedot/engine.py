@@ -84,6 +84,7 @@ class Engine:
         self.events = events
         self._settings = settings
         self._registry = registry
+        registry.withdraw()
         self._sweeping = Sweeping(settings, clock)
         self.clock = clock = store.clock or StoreClock(clock)
         self._membership = Membership(store, clock, ids, settings, events)

@@ -200,6 +200,14 @@ async def test_what_it_hands_on_is_the_result(tmp_path, guard):
         assert await (await sched.submit("it")).result(timeout="20s") == {"image": "a1"}
 
 
+async def test_a_program_that_removes_its_workspace_harms_itself_only(tmp_path, guard):
+    record, _ = await run_it(scheduler(tmp_path, sh("rm -rf $OTD_WORKSPACE")))
+    assert record.state == "succeeded"
+    steps = (Step(name="a", script="rm -rf $OTD_WORKSPACE"), Step(name="b", script="true"))
+    record, _ = await run_it(scheduler(tmp_path, Steps(steps=steps)))
+    assert (record.state, "FileNotFoundError" in record.error) == ("dead", True)
+
+
 async def test_links_lead_nowhere(tmp_path, guard):
     """A program that puts links where its worker reads gets nothing of what they lead to."""
     secret = tmp_path / "secret"
@@ -278,6 +286,16 @@ async def test_a_worker_offers_what_its_machine_can_and_its_operator_allows(tmp_
     async with scheduler(tmp_path, sh("true"), settings=settings) as sched:
         [node] = await sched._running().on_store(lambda store: store.list_nodes())
     assert {task for task in node.tasks if task.startswith(("command", "steps"))} == offered
+
+
+async def test_a_scheduler_that_is_started_again_offers_what_it_can_then(tmp_path, guard):
+    sched = scheduler(tmp_path, sh("true"))
+    async with sched:
+        assert "command" in sched.registry.task_names()
+    sched.settings = replace(sched.settings, programs=False)
+    async with sched:
+        [*_, node] = await sched._running().on_store(lambda store: store.list_nodes())
+        assert "command" not in node.tasks
 
 
 async def test_who_has_no_such_jobs_has_no_guard(tmp_path, guard):

@@ -70,10 +70,13 @@ def arguments_of(lease: Lease) -> dict[str, Any]:
     return copy.deepcopy(dict(defaults)) if defaults else {}
 
 
+_ALWAYS = frozenset({"sleep", "noop"})
+
+
 class Registry:
     """Name → handler."""
 
-    _offered: frozenset[str] = frozenset({"sleep", "noop"})  # what needs no handler
+    _offered = _ALWAYS  # what needs no handler
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
@@ -84,6 +87,10 @@ class Registry:
     def offer(self, abilities: Iterable[str]) -> None:
         """This node can do these, too: what needs no handler, but a machine that can do it."""
         self._offered |= frozenset(abilities)
+
+    def withdraw(self) -> None:
+        """Offer nothing but what every node can: what an earlier start of this program could is not known any more."""
+        self._offered = _ALWAYS
 
     def add(self, name: str, function: Callable[..., Any]) -> Handler:
         """Register a function. A name can be taken once."""

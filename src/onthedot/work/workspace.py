@@ -142,7 +142,7 @@ class Place:
     def artifacts(self, patterns: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
         """The files that match, by their path in the workspace, and what was left out and why. Links are not followed,
         and not kept."""
-        return _matching(self.workspace, patterns) if patterns else ({}, [])
+        return _matching(self.workspace, patterns, only_own=self._apart) if patterns else ({}, [])
 
     def discard(self) -> None:
         """The run has succeeded: its workspace is of no use. A record that nobody has taken stays until it is swept."""
@@ -198,20 +198,13 @@ def _iso(instant: Micros) -> str:
 
 def _remove(folder: Path) -> None:
     """A folder with everything in it; links go, what they lead to stays."""
-
-    def make_writable(function: object, path: str, error: object) -> None:
-        del function, error
-        with suppress(OSError):  # a program may take away its own rights to what it made
-            os.chmod(Path(path).parent, 0o700)
-            os.unlink(path)
-
-    with suppress(FileNotFoundError):
-        shutil.rmtree(folder, onerror=make_writable)
-        if folder.exists():  # folders that could not be looked into: once more, now that they can
-            for path, _, _ in os.walk(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():  # a program may take away the rights to what it made: once more, now that they are given back
+        for path, inner, _ in os.walk(folder):
+            for name in ("", *inner):
                 with suppress(OSError):
-                    os.chmod(path, 0o700)
-            shutil.rmtree(folder, ignore_errors=True)
+                    os.chmod(os.path.join(path, name), 0o700, follow_symlinks=False)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_file(path: Path) -> None:
@@ -224,7 +217,10 @@ def _remove_file(path: Path) -> None:
 
 def _read_inside(folder: Path, parts: Sequence[str], limit: int) -> str | None:
     """The text of a file below a folder, opened step by step, so that no link on the way leads out of it."""
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:  # a program may remove its own workspace
+        return None
     try:
         for part in parts[:-1]:
             inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
@@ -235,14 +231,23 @@ def _read_inside(folder: Path, parts: Sequence[str], limit: int) -> str | None:
         return None
     finally:
         os.close(at)
-    with os.fdopen(file, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
+    try:
+        about = os.fstat(file)
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink != 1:  # a second name may be somebody else's file
             return None
-        data = opened.read(limit + 1)
+        data = b""
+        while len(data) <= limit and (more := os.read(file, limit + 1 - len(data))):
+            data += more
+    except OSError:
+        return None
+    finally:
+        os.close(file)
     return None if len(data) > limit else data.decode(errors="replace").replace("\0", "")
 
 
-def _matching(workspace: Path, patterns: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
+def _matching(workspace: Path, patterns: Sequence[str], *, only_own: bool) -> tuple[dict[str, Path], list[str]]:
+    """`only_own`: without files that have a second name, because a program with a user of its own may have linked to
+    what it cannot read, and its worker can."""
     found: dict[str, Path] = {}
     left_out: list[str] = []
     size, looked_at = 0, 0
@@ -259,7 +264,7 @@ def _matching(workspace: Path, patterns: Sequence[str]) -> tuple[dict[str, Path]
             if not any(_matches(relative, pattern) for pattern in patterns):
                 continue
             about = path.lstat()
-            if not stat.S_ISREG(about.st_mode):
+            if not stat.S_ISREG(about.st_mode) or (only_own and about.st_nlink != 1):
                 left_out.append(f"artifacts: {relative!r} is no plain file, and was left out")
             elif len(found) >= MOST_ARTIFACTS or size + about.st_size > MOST_ARTIFACT_BYTES:
                 most = f"{MOST_ARTIFACTS} files and {MOST_ARTIFACT_BYTES >> 20} MiB"

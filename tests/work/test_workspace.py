@@ -1,0 +1,156 @@
+"""A run's place: who may look into it, what is found there, and what is left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from onthedot.clock import SECOND
+from onthedot.settings import Settings
+from onthedot.work import workspace
+from onthedot.work.sweeping import Sweeping
+from onthedot.work.workspace import OTD, Place, spool_of
+
+
+def place_of(spool: Path, isolation: str = "none", attempt: int = 1) -> Place:
+    record = SimpleNamespace(job=SimpleNamespace(isolation=isolation))
+    lease: Any = SimpleNamespace(run_id=7, created_at=255, attempt=attempt, record=record)
+    place = Place(spool, lease)
+    place.open()
+    return place
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_it_is_for_nobody_else(tmp_path):
+    place = place_of(tmp_path / "spool")
+    assert place.run.name == "7-ff"
+    assert {mode(path) for path in (tmp_path / "spool", place.run, place.workspace, place.workspace / OTD)} == {0o700}
+    assert mode(place.log) == 0o600
+
+
+def test_a_user_of_its_own_comes_to_the_workspace_and_sees_nothing_else(tmp_path):
+    place = place_of(tmp_path / "spool", "user")
+    assert [mode(path) for path in (tmp_path / "spool", place.run, place.workspace)] == [0o711, 0o711, 0o700]
+
+
+def test_it_is_found_again_only_when_it_was_complete(tmp_path):
+    place = place_of(tmp_path)
+    assert place.open() is False
+    place.ready()
+    assert place.open() is True
+    (place.workspace / "made").touch()
+    place.discard()
+    assert not place.workspace.exists()
+    assert place.open() is False
+
+
+@pytest.mark.parametrize("trick", ["link to a folder", "link to nothing", "file"])
+def test_our_folder_is_a_folder_whatever_a_program_puts_there(tmp_path, trick):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    place = place_of(tmp_path / "spool")
+    (place.workspace / OTD / "tmp").rmdir()
+    (place.workspace / OTD).rmdir()
+    if trick == "file":
+        (place.workspace / OTD).touch()
+    else:
+        (place.workspace / OTD).symlink_to(elsewhere if trick == "link to a folder" else "/nowhere")
+    place.clear_outputs()
+    place.write_checkpoint("seven")
+    assert place.read_checkpoint(100) == "seven"
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_what_is_no_plain_file_is_not_read(tmp_path):
+    import os
+
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2")
+    place = place_of(tmp_path / "spool")
+    for make in (
+        lambda path: path.symlink_to(secret),
+        lambda path: path.hardlink_to(secret),
+        lambda path: os.mkfifo(path),
+        lambda path: path.mkdir(),
+    ):
+        make(place.checkpoint_file)
+        assert place.read_checkpoint(100) is None
+        place.write_checkpoint("")
+        assert not place.checkpoint_file.exists()
+    assert secret.read_text() == "hunter2"
+
+
+def test_a_checkpoint_that_is_too_long_is_none(tmp_path):
+    place = place_of(tmp_path)
+    place.checkpoint_file.write_text("x" * 101)
+    assert place.read_checkpoint(100) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*.txt", ["a.txt"]),
+        ("**/*.txt", ["a.txt", "out/b.txt", "out/deep/c.txt"]),
+        ("out/*", ["out/b.txt"]),
+        ("out/**", ["out/b.txt", "out/deep/c.txt"]),
+        ("out", []),
+        ("**/tmp/*", []),
+    ],
+)
+def test_artifacts_by_pattern(tmp_path, pattern, found):
+    place = place_of(tmp_path)
+    (place.workspace / "out" / "deep").mkdir(parents=True)
+    for name in ("a.txt", "out/b.txt", "out/deep/c.txt", f"{OTD}/tmp/x.txt"):
+        (place.workspace / name).touch()
+    assert sorted(place.artifacts([pattern])[0]) == found
+
+
+def test_artifacts_are_bounded_in_number_and_size(tmp_path, monkeypatch):
+    place = place_of(tmp_path)
+    for number in range(5):
+        (place.workspace / f"{number}.txt").write_text("12345")
+    monkeypatch.setattr(workspace, "MOST_ARTIFACTS", 3)
+    kept, left_out = place.artifacts(["*.txt"])
+    assert (list(kept), len(left_out)) == (["0.txt", "1.txt", "2.txt"], 1)
+    monkeypatch.setattr(workspace, "MOST_ARTIFACT_BYTES", 9)
+    assert list(place.artifacts(["*.txt"])[0]) == ["0.txt"]
+
+
+def test_a_job_that_is_kept_apart_gives_away_no_second_names(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2")
+    place = place_of(tmp_path / "spool", "user")
+    (place.workspace / "mine.txt").hardlink_to(secret)
+    kept, left_out = place.artifacts(["*.txt"])
+    assert (kept, len(left_out)) == ({}, 1)
+
+
+def test_where_the_spool_is(tmp_path, monkeypatch):
+    assert spool_of(Settings(spool=str(tmp_path))) == tmp_path
+    monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
+    assert spool_of(Settings()) == Path("/var/state/onthedot/spool")
+
+
+async def test_the_service_sweeps_what_nobody_uses(tmp_path):
+    class At:
+        def now(self) -> int:
+            return place.run.stat().st_mtime_ns // 1_000 + 3 * SECOND
+
+        steady = now
+
+    place = place_of(tmp_path)
+    service = Sweeping(Settings(keep_workspaces=2 * SECOND), At())
+    assert await service.tick(0) is None  # this node runs no programs
+    used: Any = SimpleNamespace(spool=tmp_path, places=lambda: {place.run.name})
+    service.runner = used
+    assert await service.tick(0) == 600 * SECOND
+    assert place.run.exists()
+    used.places = set
+    await service.tick(0)
+    assert not place.run.exists()
