@@ -12,7 +12,7 @@ from onthedot.cli.groups import Group
 COMMANDS = (
     *("up", "worker", "server", "store"),  # run
     *("next", "simulate", "jobs", "runs", "show", "logs", "nodes", "queues"),  # look
-    *("trigger", "cancel", "pause", "resume", "backfill", "node", "queue", "secret"),  # change
+    *("trigger", "retry", "cancel", "pause", "resume", "backfill", "node", "queue", "secret"),  # change
 )
 """Each is `command` in the file of its name, in the order of `--help`."""
 
