@@ -57,6 +57,7 @@ from onthedot.work.runners.programs import ProgramRunner
 from onthedot.work.runners.threads import ThreadRunner
 from onthedot.work.sweeping import Sweeping
 from onthedot.work.worker import Arming, Reserving, Worker
+from onthedot.work.workspace import spool_of
 
 LAST_OUTPUT = 3.0
 """How long a stopping node tries to keep what its last attempts have left, in seconds."""
@@ -255,7 +256,7 @@ class Engine:
             return
         self._guard = guard
         self._membership.on_renewed(guard.renew)
-        neighbours = guarding.Neighbours(guard, self.store, self._fill(), self._records())
+        neighbours = guarding.Neighbours(guard, self.store, spool_of(settings), self._fill(), self._records())
         started = worker.started if self.events.wanted else None
         self._programs = ProgramRunner(neighbours, settings, self.clock, ended=worker.ended, started=started)
         self._runners["program"] = self._sweeping.runner = self._programs

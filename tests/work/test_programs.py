@@ -264,6 +264,32 @@ async def test_what_cannot_be_kept_fails_no_job(tmp_path, keeper):
     assert record.state == "succeeded"
 
 
+async def test_what_is_to_be_filled_in_comes_just_before_the_start(tmp_path, guard, monkeypatch):
+    """A store that is away gives the run back; what is filled in is not shown."""
+    troubles = [otd.StoreUnavailable("away")]
+
+    async def fill(lease: Lease) -> guarding.Filled:
+        if troubles:
+            raise troubles.pop()
+        return sh("echo $TOKEN", env={"TOKEN": "s3cret"}), ("s3cret",)
+
+    make = guarding.neighbours_of
+
+    async def neighbours_of(*given: Any) -> guarding.Neighbours | None:
+        made = await make(*given)
+        assert made is not None
+        made.fill = fill
+        return made
+
+    monkeypatch.setattr(guarding, "neighbours_of", neighbours_of)
+    sched = scheduler(tmp_path, sh("echo ${{ secrets.TOKEN }}"))
+    async with sched:
+        run = await sched.submit("it")
+        await run.result(timeout="20s")
+        assert [tried.outcome for tried in await sched.history(run)] == ["released", "succeeded"]
+    assert guard.programs[0].secrets == ("s3cret",)
+
+
 async def test_failed_attempts_are_kept_too(tmp_path, keeper):
     await run_it(scheduler(tmp_path, sh("exit 1"), retry=otd.Retry(2, delay="1ms")))
     assert [attempt for attempt, _, _ in keeper.kept] == [1, 2]

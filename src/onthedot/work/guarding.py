@@ -47,8 +47,11 @@ async def as_written(lease: Lease) -> Filled:
 class Neighbours:
     """What a runner of programs needs from elsewhere. The guard is there from its start on."""
 
-    def __init__(self, guard: Guard, store: Store, fill: Fill = as_written, keeper: Keeper | None = None) -> None:
+    def __init__(
+        self, guard: Guard, store: Store, spool: Path, fill: Fill = as_written, keeper: Keeper | None = None
+    ) -> None:
         self.guard = guard
+        self.spool = spool
         self.fill = fill
         self.keeper = keeper
         self._store = store

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from pathlib import Path
 
 from onthedot import faults
 from onthedot.clock import SECOND, Clock
-from onthedot.errors import LeaseLost
+from onthedot.errors import LeaseLost, StoreUnavailable
 from onthedot.run import Lease
 from onthedot.settings import Settings
 from onthedot.task import Steps
@@ -16,7 +15,7 @@ from onthedot.verdict import Outcome, OutcomeKind
 from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, timed_out
 from onthedot.work.guarding import Neighbours
 from onthedot.work.performing import Over, Performing, TimeIsUp
-from onthedot.work.workspace import Place, spool_of
+from onthedot.work.workspace import Place
 
 _MOST_REMARKS = 10
 _KEEP_PATIENCE = 60.0  # seconds that an end waits for its output to be kept; it goes on behind it
@@ -28,7 +27,7 @@ class ProgramRunner:
     def __init__(
         self, neighbours: Neighbours, settings: Settings, clock: Clock, *, ended: Ended, started: Started | None
     ) -> None:
-        self.spool: Path = spool_of(settings)
+        self.spool = neighbours.spool
         self._neighbours = neighbours
         self._settings = settings
         self._clock = clock
@@ -97,6 +96,8 @@ class ProgramRunner:
             outcome = timed_out(attempt.timeout)
         except Over as over:
             outcome = attempt.stop_as or over.outcome
+        except StoreUnavailable as error:  # what it needs before its first program could not be had: nothing has begun
+            outcome = attempt.stop_as or Outcome(OutcomeKind.RELEASED, str(error))
         except LeaseLost as error:
             outcome = attempt.stop_as or Outcome(OutcomeKind.LOST, str(error))
         except Exception as error:  # noqa: BLE001 - whatever goes wrong on the way is the outcome of this attempt
