@@ -285,6 +285,7 @@ class RunRecord:
     priority: Priority = "normal"
     target: str = ""
     progress: Progress | None = None  # the newest that an attempt has told
+    args: str | None = None  # canonical JSON; None: the job's own
 
     @property
     def slot(self) -> datetime:

@@ -24,6 +24,21 @@ def quickly(attempts: int) -> otd.Retry:
     return otd.Retry(attempts, delay="1ms", jitter=False)
 
 
+async def test_a_hook_is_told_the_arguments_of_the_run():
+    told: list[Ended] = []
+    sched = otd.Scheduler("memory:")
+
+    async def greet(name: str, loud: bool) -> None: ...
+
+    sched.job(args={"name": "Ada", "loud": False}, on_success=told.append)(greet)
+    watch = Watch(sched)
+    async with sched:
+        await sched.submit("greet")
+        await sched.submit("greet", {"name": "Grace", "loud": True})
+        await watch.until_count(AttemptEnded, 2)
+    assert [ended.args for ended in told] == [{"name": "Ada", "loud": False}, {"name": "Grace", "loud": True}]
+
+
 async def test_each_verdict_is_told_once_to_the_job_s_hooks_and_to_all():
     told: list[tuple[str, Ended]] = []
     sched = otd.Scheduler("memory:")

@@ -94,8 +94,8 @@ def _facts(shown: Shown, now: Micros) -> list[tuple[str, str]]:
     ]
     if run.target:
         facts.append(("target", f"node {run.target} only"))
-    if standing is not None and standing.args is not None:
-        facts.append(("args", standing.args))
+    if run.args is not None:
+        facts.append(("args", run.args))
     if standing is not None and standing.expires_at is not None:
         facts.append(("expires", f"{local_time(standing.expires_at, None)}, {relative(standing.expires_at, now)}"))
     return [
@@ -150,7 +150,7 @@ def _as_json(shown: Shown) -> dict[str, Any]:
     run, standing = shown.run, shown.standing
     return {
         **run_fields(run),
-        "args": None if standing is None or standing.args is None else json.loads(standing.args),
+        "args": None if run.args is None else json.loads(run.args),
         "result": None if run.result is None else json.loads(run.result),
         "waits_for": shown.waits_for,
         "gate": standing.gate or None if standing else None,

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from onthedot.clock import Micros
-
-if TYPE_CHECKING:
-    pass
 
 
 class Held(NamedTuple):
@@ -23,7 +20,6 @@ class Standing:
     """What keeps a live run where it is, beside what its `RunRecord` tells. What does not apply is empty."""
 
     run_id: int
-    args: str | None = None  # canonical JSON; None: the job's own
     expires_at: Micros | None = None  # not started by then: skipped
     node: str = ""  # who has reserved it, or executes it
     incarnation: str = ""

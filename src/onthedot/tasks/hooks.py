@@ -52,9 +52,10 @@ class Ended(NamedTuple):
     error: str | None
     result: Any  # what the handler returned
     again_at: datetime | None  # when it is tried again
+    args: Mapping[str, Any]  # of its run
 
 
-def ended(finish: Finish) -> Ended:
+def ended(finish: Finish, args: Mapping[str, Any]) -> Ended:
     """A finish as hooks see it."""
     lease, verdict = finish.lease, finish.verdict
     return Ended(
@@ -67,6 +68,7 @@ def ended(finish: Finish) -> Ended:
         verdict.error,
         None if verdict.result is None else json.loads(verdict.result),
         to_datetime(verdict.due_at) if verdict.state is RunState.SCHEDULED else None,
+        args,
     )
 
 

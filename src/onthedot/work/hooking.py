@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from onthedot.clock import SECOND, Micros
 from onthedot.events import Events, HookFailed
 from onthedot.tasks.hooks import Ended, Hook, Hooks, ended
+from onthedot.tasks.registry import arguments_of
 from onthedot.verdict import Finish
 from onthedot.work.attempt import failed
 
@@ -49,7 +50,7 @@ class Hooking:
             for kind, hook in self._hooks.calls(finish):
                 self._open += 1
                 self._settled.clear()
-                self._begin((kind, hook, ended(finish)))
+                self._begin((kind, hook, ended(finish, arguments_of(finish.lease))))
 
     async def settled(self, patience: Micros) -> None:
         """Wait until all hooks have returned, but no longer than that."""

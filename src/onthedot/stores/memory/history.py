@@ -38,7 +38,7 @@ class History(Tables):
         return RunRecord(
             run.id, job.name, job.namespace, run.key.trigger, run.key.slot_at, run.due_at, run.state, run.reason,
             run.attempt, run.failures, run.recoveries, run.created_at, armed_at, queue=run.queue,
-            priority=PRIORITIES[run.level], target=run.key.target, progress=self.progress_of(run.id),
+            priority=PRIORITIES[run.level], target=run.key.target, progress=self.progress_of(run.id), args=run.args,
         )  # fmt: skip
 
     async def get_run(self, run_id: int) -> RunRecord | None:

@@ -27,7 +27,6 @@ class Standings(Tables):
         lease, gate = run.lease, run.blocked_on
         return Standing(
             run_id,
-            args=run.args,
             expires_at=run.expires_at,
             node=self.nodes[lease.incarnation].node.id if lease else "",
             incarnation=lease.incarnation if lease else "",

@@ -297,7 +297,7 @@ class Tables:
             run.id, job.name, job.namespace, run.key.trigger, run.key.slot_at, run.due_at, state, run.reason,
             run.attempt, run.failures, run.recoveries, run.created_at, lease.armed_at if lease else None,
             started_at or None, ended_at, verdict.error if verdict else None, verdict.result if verdict else None,
-            run.queue, PRIORITIES[run.level], run.key.target, self.progress_of(run.id),
+            run.queue, PRIORITIES[run.level], run.key.target, self.progress_of(run.id), run.args,
         )  # fmt: skip
         self.hints.send(Hint("ends", ended_at))
         if self.delays:

@@ -18,7 +18,7 @@ _PROGRESS_OF = """
 _LIVE = f"""
 SELECT r.id, j.name, j.namespace, r.trigger, r.slot_at, r.due_at, r.state, r.reason, r.attempt, r.failures,
        r.recoveries, r.created_at, r.armed_at, NULL::bigint, NULL::bigint, NULL::text, NULL::text,
-       r.queue, r.priority, r.target, {_PROGRESS_OF.format(id="r.id")}
+       r.queue, r.priority, r.target, {_PROGRESS_OF.format(id="r.id")}, r.args
 FROM runs r JOIN jobs j ON j.id = r.job_id
 WHERE {{wanted}}
 """  # noqa: S608 - constants of this file
@@ -26,7 +26,7 @@ WHERE {{wanted}}
 _FINISHED = f"""
 SELECT h.id, j.name, j.namespace, h.trigger, h.slot_at, h.due_at, h.state, h.reason, h.attempts, h.failures,
        h.recoveries, h.created_at, h.armed_at, h.started_at, h.ended_at, h.error, h.result,
-       h.queue, h.priority, h.target, {_PROGRESS_OF.format(id="h.id")}
+       h.queue, h.priority, h.target, {_PROGRESS_OF.format(id="h.id")}, h.args
 FROM history h JOIN jobs j ON j.id = h.job_id
 WHERE {{wanted}}
 """  # noqa: S608

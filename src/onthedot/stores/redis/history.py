@@ -75,8 +75,8 @@ class History(Queues):
         found = await self.look("standing", run_id=run_id)
         if found is None:
             return None
-        args, expires, node, incarnation, reserved, fence, gate, holders, granted, route, cancel = found
+        expires, node, incarnation, reserved, fence, gate, holders, granted, route, cancel = found
         return Standing(
-            run_id, args, expires, node, incarnation, reserved, fence, gate, tuple(holders), granted,
+            run_id, expires, node, incarnation, reserved, fence, gate, tuple(holders), granted,
             waits_for_leader(route), placed_incarnation(route) or "", cancel,
         )  # fmt: skip

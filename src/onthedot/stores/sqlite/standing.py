@@ -13,7 +13,7 @@ FROM runs INDEXED BY runs_held WHERE incarnation IS NOT NULL GROUP BY incarnatio
 """
 
 FIND_STANDING = """
-SELECT r.args, r.expires_at, coalesce(n.id, ''), coalesce(r.incarnation, ''), r.reserved_at, coalesce(r.fence, 0),
+SELECT r.expires_at, coalesce(n.id, ''), coalesce(r.incarnation, ''), r.reserved_at, coalesce(r.fence, 0),
        coalesce(r.blocked_on, ''), r.granted_at, r.cancel_wanted, r.route
 FROM runs r LEFT JOIN nodes n ON n.incarnation = r.incarnation WHERE r.id = ?
 """
@@ -33,10 +33,10 @@ class Standings(Tables):
             row = tx.db.execute(FIND_STANDING, (run_id,)).fetchone()
             if row is None:
                 return None
-            args, expires_at, node, incarnation, reserved_at, fence, gate, granted_at, cancel_wanted, route = row
+            expires_at, node, incarnation, reserved_at, fence, gate, granted_at, cancel_wanted, route = row
             holders = tuple(holder for (holder,) in tx.db.execute(LIST_HOLDERS_OF, (gate,))) if gate else ()
             return Standing(
-                run_id, args, expires_at, node, incarnation, reserved_at, fence, gate, holders, granted_at,
+                run_id, expires_at, node, incarnation, reserved_at, fence, gate, holders, granted_at,
                 waits_for_leader(route), placed_incarnation(route) or "", cancel_wanted,
             )  # fmt: skip
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from onthedot.run import AttemptRecord, RunState
+from onthedot.run import TERMINAL, AttemptRecord, Gate, GateAsk, NewRun, OnBusy, RunState
 from onthedot.testing.contract.register import check
-from onthedot.testing.contract.workbench import DEAD, SUCCESS, Workbench, at, every, retry, skip, window
+from onthedot.testing.contract.workbench import DEAD, SUCCESS, VERDICTS, Workbench, at, every, retry, skip, window
 
 
 @check
@@ -61,6 +61,67 @@ async def check_one_run(bench: Workbench) -> None:
     assert listed == [await bench.run(live), await bench.run(done)]
     assert {run.namespace for run in listed} == {"team"}
     assert await bench.store.get_run(max(live, done) + 99) is None
+
+
+@check
+async def check_arguments_stay_with_their_run(bench: Workbench) -> None:
+    """The same while it lives and after every way into a terminal state."""
+    record = await bench.define()
+    node, mortal = await bench.node(), await bench.node("mortal", ttl=15)
+    expected: dict[int, str] = {}
+
+    async def submit(way: str, due: float = 0, expires: float | None = None) -> int:
+        args = f'{{"way":"{way}"}}'
+        new = NewRun(record.id, f"submit:{way}", at(due), args, expires_at=None if expires is None else at(expires))
+        [run_id] = await bench.store.submit([new], now=bench.now)
+        assert (await bench.run(run_id)).args == args
+        expected[run_id] = args
+        return run_id
+
+    for verdict in VERDICTS.values():
+        await submit(f"finished as {verdict.state}")
+        [lease] = await bench.take(node)
+        assert (await bench.run(lease.run_id)).args == lease.args
+        assert await bench.finish(lease, verdict)
+    await submit("tried twice")
+    for verdict in (retry(0), DEAD):
+        [lease] = await bench.take(node)
+        assert await bench.finish(lease, verdict)
+    for way in ("held a gate", "met it closed"):
+        await submit(way, due=1)
+    leases = await bench.hold(node, ahead=2)
+    bench.turn(1)
+    ask = GateAsk((Gate("g", 1, until_end=True),), OnBusy("skip"))
+    await bench.store.arm(leases, gates={lease.lease_id: ask for lease in leases}, now=bench.now)
+    assert await bench.finish(leases[0])
+    await submit("reaped")
+    [orphan] = await bench.take(mortal)
+    cancelled = await submit("cancelled", 30)
+    await submit("missed", 20, expires=21)
+    bench.turn(25)
+    assert await bench.reap(orphan)
+    assert len(await bench.expire()) == 1
+    await bench.store.cancel([cancelled], why="enough", now=bench.now)
+    await submit("deleted", 40)
+    assert await bench.store.delete_job(record.id, now=bench.now) == 1
+    ended = await bench.runs()
+    assert {run.state for run in ended} == TERMINAL
+    assert {run.id: run.args for run in ended} == expected
+
+
+@check
+async def check_a_run_without_arguments_of_its_own_has_none(bench: Workbench) -> None:
+    """Slots of a schedule that has none, live, skipped by a pause, and ended."""
+    record = await bench.define(slots=[1, 2], args={"n": 1})
+    assert {run.args for run in await bench.runs()} == {None}
+    bench.turn(1)
+    [lease] = await bench.take(await bench.node())
+    assert await bench.finish(lease)
+    bench.turn(3)
+    await bench.store.pause(record.id, reason="", now=bench.now)
+    assert [(run.state, run.args) for run in await bench.runs()] == [
+        (RunState.SKIPPED, None), (RunState.SUCCEEDED, None),
+    ]  # fmt: skip
 
 
 @check

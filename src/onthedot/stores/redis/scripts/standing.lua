@@ -1,7 +1,7 @@
 -- How a live run stands: `StandingSlice.standing`.
 --
 -- ARGV     run_id
--- returns  args, expires, node, incarnation, reserved, fence, gate, holders, granted at, route, cancel wanted
+-- returns  expires, node, incarnation, reserved, fence, gate, holders, granted at, route, cancel wanted
 -- Uses: lines runs
 
 local run = find('runs', ask.run_id)
@@ -10,7 +10,7 @@ if not run then
 end
 local holders = run.blocked and ids_of(look('ZRANGE', P .. 'holders:' .. run.blocked.key, 0, -1)) or {}
 return {
-  run.args or false, run.expires or false, run.inc and find('nodes', run.inc).id or '', run.inc or '',
+  run.expires or false, run.inc and find('nodes', run.inc).id or '', run.inc or '',
   run.reserved or false, run.fence or 0, run.blocked and run.blocked.key or '', holders, run.granted_at or false,
   run.route, run.cancel_wanted or false,
 }

@@ -73,7 +73,7 @@ local function end_run(run, state, ended, last)
     id = run.id, job = run.job, trigger = run.trigger, slot = run.slot, target = run.target, due = run.due,
     state = state, reason = run.reason, attempt = run.attempt, failures = run.failures, recoveries = run.recoveries,
     created = run.created, armed = armed, ended = ended, queue = run.queue, level = run.level, tries = run.tries,
-    done = run.done, of = run.of, keys = run.keys,
+    done = run.done, of = run.of, keys = run.keys, args = run.args,
   }
   if last then
     over.started, over.error, over.result = last.started, last.error, last.result
