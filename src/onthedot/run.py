@@ -79,6 +79,7 @@ LIVE: frozenset[RunState] = frozenset(MOVES) - TERMINAL
 SLOT_PREFIX = "schedule:"
 BACKFILL_PREFIX = "backfill:"
 AFTER_PREFIX = "after:"
+RERUN_PREFIX = "rerun:"
 
 
 def slot_trigger(schedule_id: str) -> str:
@@ -104,6 +105,11 @@ def after_trigger(run_id: int) -> str:
 def backfill_trigger(schedule_id: str) -> str:
     """The trigger of a run that somebody asked for, of a slot that has passed. Its instant is the slot."""
     return BACKFILL_PREFIX + schedule_id
+
+
+def rerun_trigger(run_id: int) -> str:
+    """The trigger of a run that repeats another one, which is over."""
+    return f"{RERUN_PREFIX}{run_id}"
 
 
 def is_slot(trigger: str) -> bool:
@@ -286,6 +292,7 @@ class RunRecord:
     target: str = ""
     progress: Progress | None = None  # the newest that an attempt has told
     args: str | None = None  # canonical JSON; None: the job's own
+    settled: str = ""  # what was done about it, if it is dead: `replayed:<run id>` or `discarded:<why>`
 
     @property
     def slot(self) -> datetime:

@@ -36,6 +36,7 @@ from onthedot.stores.documents import PutDocument as PutDocument
 from onthedot.stores.hints import Hint as Hint
 from onthedot.stores.hints import Hints as Hints
 from onthedot.stores.hints import Loss as Loss
+from onthedot.stores.letters import LettersSlice
 from onthedot.stores.queues import Placement as Placement
 from onthedot.stores.queues import PlacementSlice, QueuesSlice
 from onthedot.stores.queues import Queue as Queue
@@ -454,7 +455,7 @@ class HistorySlice(Protocol):
 
 class Store(
     JobsSlice, DependenciesSlice, ControlSlice, PlanSlice, ShardsSlice, QueuesSlice, PlacementSlice, RunsSlice,
-    CheckpointsSlice, NodesSlice, UpkeepSlice, HistorySlice, StandingSlice, DocumentsSlice, Protocol,
+    CheckpointsSlice, NodesSlice, UpkeepSlice, HistorySlice, LettersSlice, StandingSlice, DocumentsSlice, Protocol,
 ):  # fmt: skip
     """The whole protocol."""
 

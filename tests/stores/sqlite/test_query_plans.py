@@ -21,6 +21,7 @@ from onthedot.stores.sqlite import (
     finish,
     history,
     jobs,
+    letters,
     plan,
     rates,
     reserve,
@@ -281,6 +282,22 @@ def test_who_waits_at_a_gate_costs_nothing_when_the_next_run_is_looked_for(tmp_p
     many = steps_of(db, reserve.LIST_LATER, values)
     db.close()
     assert many <= few * 1.1
+
+
+def test_the_box_of_dead_letters_is_all_that_is_read(databases):
+    """However much has ended beside it: few steps for five letters, and none to put them in order."""
+    few, many = databases
+    values = {"job": None, "namespace": "default", "since": 0, "ended": NEVER, "run_id": 0, "limit": 100}
+    for db in databases:
+        db.execute("BEGIN")
+        db.execute("UPDATE history SET state = 'dead' WHERE id IN (SELECT id FROM history ORDER BY id LIMIT 5)")
+        found = plan_of(db, letters.LIST_DEAD, values)
+        assert any("SEARCH h USING INDEX history_dead (ended_at>? AND ended_at<?)" in line for line in found), found
+        assert not [line for line in found if "TEMP B-TREE" in line or line.startswith("SCAN")], found
+    assert steps_of(many, letters.LIST_DEAD, values) <= steps_of(few, letters.LIST_DEAD, values) * 1.1
+    assert plan_of(few, letters.SETTLE, ("discarded", 1)) == ["SEARCH history USING INTEGER PRIMARY KEY (rowid=?)"]
+    for db in databases:
+        db.execute("ROLLBACK")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from onthedot.stores.memory.checkpoints import Checkpoints
 from onthedot.stores.memory.documents import Documents
 from onthedot.stores.memory.exceptions import Exceptions
 from onthedot.stores.memory.history import History
+from onthedot.stores.memory.letters import Letters
 from onthedot.stores.memory.nodes import Nodes
 from onthedot.stores.memory.queues import Queues
 from onthedot.stores.memory.retention import Retention
@@ -20,7 +21,8 @@ from onthedot.stores.memory.upkeep import Upkeep
 
 
 class MemoryStore(
-    Exceptions, Queues, Runs, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings, Documents, Transacting
+    Exceptions, Queues, Runs, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Letters, Standings, Documents,
+    Transacting,
 ):
     """All of it in dictionaries. `connect` makes what handlers get from `ctx.transaction()`."""
 

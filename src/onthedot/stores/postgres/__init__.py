@@ -23,6 +23,7 @@ from onthedot.stores.postgres.documents import Documents
 from onthedot.stores.postgres.excepting import Excepting
 from onthedot.stores.postgres.history import History
 from onthedot.stores.postgres.joining import Joining
+from onthedot.stores.postgres.letters import Letters
 from onthedot.stores.postgres.nodes import Nodes
 from onthedot.stores.postgres.queues import Queues
 from onthedot.stores.postgres.retention import Retention
@@ -34,7 +35,7 @@ from onthedot.stores.postgres.url import read_url
 
 
 class PostgresStore(
-    Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings, Documents, Joining
+    Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Letters, Standings, Documents, Joining
 ):
     """All of it in one schema of a database."""
 

@@ -18,22 +18,22 @@ _PROGRESS_OF = """
 _LIVE = f"""
 SELECT r.id, j.name, j.namespace, r.trigger, r.slot_at, r.due_at, r.state, r.reason, r.attempt, r.failures,
        r.recoveries, r.created_at, r.armed_at, NULL::bigint, NULL::bigint, NULL::text, NULL::text,
-       r.queue, r.priority, r.target, {_PROGRESS_OF.format(id="r.id")}, r.args
+       r.queue, r.priority, r.target, {_PROGRESS_OF.format(id="r.id")}, r.args, ''
 FROM runs r JOIN jobs j ON j.id = r.job_id
 WHERE {{wanted}}
 """  # noqa: S608 - constants of this file
 
-_FINISHED = f"""
+FINISHED = f"""
 SELECT h.id, j.name, j.namespace, h.trigger, h.slot_at, h.due_at, h.state, h.reason, h.attempts, h.failures,
        h.recoveries, h.created_at, h.armed_at, h.started_at, h.ended_at, h.error, h.result,
-       h.queue, h.priority, h.target, {_PROGRESS_OF.format(id="h.id")}, h.args
+       h.queue, h.priority, h.target, {_PROGRESS_OF.format(id="h.id")}, h.args, coalesce(h.settled, '')
 FROM history h JOIN jobs j ON j.id = h.job_id
 WHERE {{wanted}}
 """  # noqa: S608
 
 SHOW_THESE_LIVE = _LIVE.format(wanted="r.id = ANY($1)")
 
-SHOW_THESE_FINISHED = _FINISHED.format(wanted="h.id = ANY($1)")
+SHOW_THESE_FINISHED = FINISHED.format(wanted="h.id = ANY($1)")
 
 LIST_LIVE = _LIVE.format(wanted="r.state = ANY($1) AND j.namespace = $2 ORDER BY r.due_at, r.id LIMIT $3")
 
@@ -42,14 +42,14 @@ LIST_LIVE_OF_JOB = _LIVE.format(
 )
 
 # Read backwards from the newest end, only as far as it is asked for.
-LIST_FINISHED = _FINISHED.format(
+LIST_FINISHED = FINISHED.format(
     wanted="h.state = ANY($1) AND j.namespace = $2 ORDER BY h.ended_at DESC, h.id DESC LIMIT $3"
 )
 
 # A name may have been several jobs', one after the other: each is read on its own, in the order of its index.
 LIST_JOB_IDS = "SELECT id FROM jobs WHERE namespace = $1 AND name = $2"
 
-LIST_FINISHED_OF_JOB = _FINISHED.format(
+LIST_FINISHED_OF_JOB = FINISHED.format(
     wanted="h.job_id = $2 AND h.state = ANY($1) ORDER BY h.ended_at DESC, h.id DESC LIMIT $3"
 )
 

@@ -110,8 +110,10 @@ CREATE TABLE history (
     origin bigint,
     args text,
     error text,
-    result text
+    result text,
+    settled text
 ) PARTITION BY RANGE (ended_at);
+CREATE INDEX history_dead ON ONLY history USING btree (ended_at, id) WHERE ((state = 'dead'::text) AND (settled IS NULL));
 CREATE INDEX history_ended ON ONLY history USING btree (ended_at, id);
 CREATE INDEX history_job_ended ON ONLY history USING btree (job_id, ended_at, id);
 CREATE UNIQUE INDEX history_pkey ON ONLY history USING btree (id, ended_at);

@@ -21,13 +21,14 @@ from onthedot.stores.redis.checkpoints import Checkpoints
 from onthedot.stores.redis.control import Control
 from onthedot.stores.redis.documents import Documents
 from onthedot.stores.redis.history import History
+from onthedot.stores.redis.letters import Letters
 from onthedot.stores.redis.nodes import Nodes
 from onthedot.stores.redis.plan import Plan
 from onthedot.stores.redis.upkeep import Upkeep
 from onthedot.stores.redis.url import read_url
 
 
-class RedisStore(Control, Plan, Checkpoints, Nodes, Upkeep, History, Documents):
+class RedisStore(Control, Plan, Checkpoints, Nodes, Upkeep, History, Letters, Documents):
     """All of it under one prefix of a server."""
 
     @classmethod

@@ -140,13 +140,13 @@ def read_run(row: Sequence[Any]) -> RunRecord:
     """A run for people."""
     (
         run_id, _, trigger, slot, due, state, reason, attempts, failures, recoveries, created, armed, started, ended,
-        error, result, queue, level, target, done, of, args, name, namespace,
+        error, result, queue, level, target, done, of, args, settled, name, namespace,
     ) = row  # fmt: skip
     progress = None if done is None else Progress(float(done), None if of is None else float(of))
     return RunRecord(
         run_id, name, namespace, trigger, slot, due, RunState(state), reason or "", attempts or 0, failures or 0,
         recoveries or 0, created, armed, started, ended, error, result, queue, PRIORITIES[level], target or "",
-        progress, args,
+        progress, args, settled or "",
     )  # fmt: skip
 
 

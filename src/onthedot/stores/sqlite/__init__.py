@@ -21,6 +21,7 @@ from onthedot.stores.sqlite.checkpoints import Checkpoints
 from onthedot.stores.sqlite.documents import Documents
 from onthedot.stores.sqlite.excepting import Excepting
 from onthedot.stores.sqlite.history import History
+from onthedot.stores.sqlite.letters import Letters
 from onthedot.stores.sqlite.nodes import Nodes
 from onthedot.stores.sqlite.queues import Queues
 from onthedot.stores.sqlite.retention import Retention
@@ -29,7 +30,9 @@ from onthedot.stores.sqlite.standing import Standings
 from onthedot.stores.sqlite.upkeep import Upkeep
 
 
-class SqliteStore(Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Standings, Documents):
+class SqliteStore(
+    Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Letters, Standings, Documents
+):
     """All of it in one SQLite file."""
 
     transactions: None = None  # a handler's own writes cannot share the one writer: exactly_once is refused

@@ -16,30 +16,30 @@ _LIVE = """
 SELECT r.id, j.name, j.namespace, r.trigger, r.slot_at, r.due_at, r.state, r.reason, r.attempt, r.failures,
        r.recoveries, r.created_at, r.armed_at, NULL, NULL, NULL, NULL, r.queue, r.priority, r.target,
        (SELECT n.progress FROM notes n WHERE n.run_id = r.id AND n.progress IS NOT NULL ORDER BY n.attempt DESC LIMIT 1)
-       AS progress, r.args
+       AS progress, r.args, ''
 FROM {source}
 WHERE {wanted}
 """
 
-_FINISHED = """
+FINISHED = """
 SELECT h.id, j.name, j.namespace, h.trigger, h.slot_at, h.due_at, h.state, h.reason, h.attempts, h.failures,
        h.recoveries, h.created_at, h.armed_at, h.started_at, h.ended_at, h.error, h.result,
        h.queue, h.priority, h.target,
        (SELECT n.progress FROM notes n WHERE n.run_id = h.id AND n.progress IS NOT NULL ORDER BY n.attempt DESC LIMIT 1)
-       AS progress, h.args
+       AS progress, h.args, coalesce(h.settled, '')
 FROM {source}
 WHERE {wanted}
 """
 
 SHOW_LIVE = _LIVE.format(source="runs r JOIN jobs j ON j.id = r.job_id", wanted="r.id = ?")
 
-SHOW_FINISHED = _FINISHED.format(source="history h JOIN jobs j ON j.id = h.job_id", wanted="h.id = ?")
+SHOW_FINISHED = FINISHED.format(source="history h JOIN jobs j ON j.id = h.job_id", wanted="h.id = ?")
 
 _OF_THESE = "json_each(:ids) wanted CROSS JOIN {runs} ON {id} = wanted.value JOIN jobs j ON j.id = {job}"
 
 SHOW_THESE_LIVE = _LIVE.format(source=_OF_THESE.format(runs="runs r", id="r.id", job="r.job_id"), wanted="true")
 
-SHOW_THESE_FINISHED = _FINISHED.format(
+SHOW_THESE_FINISHED = FINISHED.format(
     source=_OF_THESE.format(runs="history h", id="h.id", job="h.job_id"), wanted="true"
 )
 
@@ -56,7 +56,7 @@ ORDER BY r.due_at, r.id LIMIT :limit""",
 )
 
 # Read backwards from the newest end, only as far as it is asked for.
-LIST_FINISHED = _FINISHED.format(
+LIST_FINISHED = FINISHED.format(
     source="history h INDEXED BY history_ended CROSS JOIN jobs j ON j.id = h.job_id",
     wanted="""h.state IN (SELECT value FROM json_each(:states)) AND j.namespace = :namespace
 ORDER BY h.ended_at DESC, h.id DESC LIMIT :limit""",
@@ -65,7 +65,7 @@ ORDER BY h.ended_at DESC, h.id DESC LIMIT :limit""",
 # A name may have been several jobs', one after the other: each is read on its own, in the order of its index.
 LIST_JOB_IDS = "SELECT id FROM jobs WHERE namespace = :namespace AND name = :job"
 
-LIST_FINISHED_OF_JOB = _FINISHED.format(
+LIST_FINISHED_OF_JOB = FINISHED.format(
     source="history h INDEXED BY history_job_ended CROSS JOIN jobs j ON j.id = h.job_id",
     wanted="""h.job_id = :job_id AND h.state IN (SELECT value FROM json_each(:states))
 ORDER BY h.ended_at DESC, h.id DESC LIMIT :limit""",

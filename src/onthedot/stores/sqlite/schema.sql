@@ -105,8 +105,11 @@ CREATE TABLE history (  -- finished runs
     origin     INTEGER,
     args       TEXT,
     error      TEXT,
-    result     TEXT
+    result     TEXT,
+    settled    TEXT  -- what was done about a dead one; NULL: nothing
 ) STRICT;
+
+CREATE INDEX history_dead ON history (ended_at) WHERE state = 'dead' AND settled IS NULL;
 
 CREATE INDEX history_ended ON history (ended_at);
 

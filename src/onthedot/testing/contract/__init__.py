@@ -27,6 +27,7 @@ from onthedot.testing.contract import (
     history,
     jobs,
     leftovers,
+    letters,
     look_again,
     moved,
     moves,
@@ -75,6 +76,7 @@ _SLICES = (
     retention,
     leftovers,
     history,
+    letters,
     standing,
     documents,
 )

@@ -221,11 +221,14 @@ CREATE TABLE history (  -- finished runs
     args       text,
     error      text,
     result     text,
+    settled    text,  -- what was done about a dead one; NULL: nothing
     PRIMARY KEY (id, ended_at)
 ) PARTITION BY RANGE (ended_at);
 
 CREATE INDEX history_ended ON history (ended_at, id);
 CREATE INDEX history_job_ended ON history (job_id, ended_at, id);
+-- The box of dead letters: it costs nothing where nothing dies.
+CREATE INDEX history_dead ON history (ended_at, id) WHERE state = 'dead' AND settled IS NULL;
 -- submit, asked again: the same run, also when it has ended. Slots need no such index, they have their watermark.
 CREATE INDEX history_submitted ON history (slot_at, job_id, trigger) WHERE trigger NOT LIKE 'schedule:%';
 

@@ -82,6 +82,9 @@ local function end_run(run, state, ended, last)
   local name = member(run.id)
   zadd(ENDED, ended, name)
   zadd(ended_of(run.job), ended, name)
+  if state == 'dead' then
+    zadd(P .. 'dead', ended, name) -- the box of dead letters
+  end
   if not with_history[run.job] then
     with_history[run.job] = true
     zadd(P .. 'jobs_with_history', run.job, run.job)

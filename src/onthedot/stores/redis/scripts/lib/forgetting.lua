@@ -18,6 +18,9 @@ local function forget_run(run)
   logs[#logs + 1] = P .. 'logs:' .. run.id
   zrem(P .. 'ended', member(run.id))
   zrem(P .. 'ended:' .. run.job, member(run.id))
+  if run.state == 'dead' then
+    zrem(P .. 'dead', member(run.id))
+  end
   thinned[run.job] = true
   count_ended(run.state, -1)
   forget_key(run)

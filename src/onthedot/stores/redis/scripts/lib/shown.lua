@@ -35,7 +35,7 @@ end
 
 local RUN_FIELDS = {
   'id', 'job', 'trigger', 'slot', 'due', 'state', 'reason', 'attempt', 'failures', 'recoveries', 'created', 'armed',
-  'started', 'ended', 'error', 'result', 'queue', 'level', 'target', 'done', 'of', 'args',
+  'started', 'ended', 'error', 'result', 'queue', 'level', 'target', 'done', 'of', 'args', 'settled',
 }
 
 -- A run for people, live or over, with the name and namespace of its job at the end.
