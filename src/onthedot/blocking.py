@@ -168,3 +168,8 @@ class BlockingScheduler:
     history = _through(Scheduler.history)
     logs = _through(Scheduler.logs)
     result = _through(Scheduler.result)
+    dead_letters = _through(Scheduler.dead_letters)
+    dead_runs = _through(Scheduler.dead_runs)
+    replay = _through(Scheduler.replay)
+    replay_many = _through(Scheduler.replay_many)
+    discard = _through(Scheduler.discard)

@@ -139,6 +139,13 @@ class RunsBackfilled(NamedTuple):
     of: int
 
 
+class RunsReplayed(NamedTuple):
+    """Dead letters were asked for again: `runs` so far, of so many in all."""
+
+    runs: int
+    of: int
+
+
 class SlotsSkipped(NamedTuple):
     """Slots of a schedule will not run."""
 
@@ -314,6 +321,7 @@ Event = (
     | JobResumed
     | RunsPlanned
     | RunsBackfilled
+    | RunsReplayed
     | SlotsSkipped
     | AttemptStarted
     | RunProgressed

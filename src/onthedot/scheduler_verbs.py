@@ -31,6 +31,7 @@ from onthedot.plan.asking import check_arguments, find_job
 from onthedot.plan.controls import resume_job
 from onthedot.plan.moving import To, except_next
 from onthedot.plan.windows import Missed
+from onthedot.policies import Rate
 from onthedot.run import AttemptRecord, NewRun, RunRecord, RunState, manual_trigger, submit_trigger
 from onthedot.settings import Settings
 from onthedot.stores.base import CancelAnswer, Excepted, Layout, LogRecord, Paused, PutJob, Resumed, Store
@@ -40,6 +41,7 @@ from onthedot.verbs import Asked, Run, Verbs
 
 if TYPE_CHECKING:
     from onthedot.plan.backfill import Backfill
+    from onthedot.plan.letters import DeadLetters, Replayed
 
 
 class Wanted(NamedTuple):
@@ -369,3 +371,66 @@ class SchedulerVerbs(Verbs):
         if run.state is not RunState.SUCCEEDED:
             raise RunFailed(run.id, state=run.state.value, reason=run.reason, error=run.error)
         return None if run.result is None else json.loads(run.result)
+
+    # ── dead letters ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def dead_letters(
+        self,
+        job: str | None = None,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int = 10_000,
+    ) -> list[DeadLetters]:
+        from onthedot.plan.letters import Box, group_letters  # loaded by who needs it
+
+        box = Box(job, self._namespace_of(job or ""), None, since, until, limit)
+        return await self._running().on_store(lambda store: group_letters(store, box))
+
+    async def dead_runs(
+        self,
+        job: str | None = None,
+        *,
+        fingerprint: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int = 100,
+    ) -> list[RunRecord]:
+        from onthedot.plan.letters import Box, find_letters
+
+        box = Box(job, self._namespace_of(job or ""), fingerprint, since, until, limit)
+        return await self._running().on_store(lambda store: find_letters(store, box))
+
+    async def replay(self, run_id: int) -> Run:
+        from onthedot.plan.letters import replay
+
+        clock = self._running().clock
+        letter, new_id, made = await self._running().on_store(lambda store: replay(store, int(run_id), clock=clock))
+        return Run(new_id, job=letter.job, created=made, verbs=self)
+
+    async def replay_many(
+        self,
+        job: str | None = None,
+        *,
+        fingerprint: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        rate: Rate | None = None,
+        limit: int = 10_000,
+        dry_run: bool = False,
+    ) -> Replayed:
+        from onthedot.plan.letters import Box, replay_many
+
+        box = Box(job, self._namespace_of(job or ""), fingerprint, since, until, limit)
+
+        async def work(store: Store) -> Replayed:
+            clock = self._running().clock
+            return await replay_many(store, box, rate=rate, dry_run=dry_run, clock=clock, events=self._events)
+
+        return await self._running().on_store(work)
+
+    async def discard(self, run_ids: int | Iterable[int], *, why: str = "") -> int:
+        from onthedot.plan.letters import discard
+
+        ids = [run_ids] if isinstance(run_ids, int) else list(run_ids)
+        return await self._running().on_store(lambda store: discard(store, ids, why=why))

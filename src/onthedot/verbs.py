@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from onthedot.define.calls import BoundCall
 from onthedot.duration import Duration
 from onthedot.job import Job, JobRecord, Json
+from onthedot.letter_verbs import LetterVerbs
 from onthedot.plan.moving import To
 from onthedot.plan.windows import Missed
 from onthedot.run import AttemptRecord, RunRecord, RunState
@@ -25,7 +26,7 @@ Asked = str | Callable[..., Any] | BoundCall
 """What a run is asked for by: a job's name, its function, or a call of it with arguments (`report.call(…)`)."""
 
 
-class Verbs(Protocol):
+class Verbs(LetterVerbs, Protocol):
     """What can be asked of onthedot. Jobs are named; runs are given by id, or by their handle, which is one.
 
     In the examples `sched` is the one of `Scheduler`, with its job `report`.

@@ -58,6 +58,7 @@ LINES = [
     "12:00:00.000  job        import          created, revision 1; 6 runs planned, 0 withdrawn",
     "12:00:01.000  planned    6 runs of import until 12:00:25",
     "12:00:00.000  backfill   import          500 of 1200 runs asked for",
+    "12:00:00.000  replay     500 of 1200 dead letters asked for again",
     "12:00:00.000  skipped    import          14 slots from 11:58:50 to 11:59:55 will not run: missed",
     "12:00:00.001  started    import          run 41     +1.2 ms late",
     "",  # progress comes every second: for the live view and for machines

@@ -49,6 +49,7 @@ from onthedot.events import (
     RunSkipped,
     RunsPlaced,
     RunsPlanned,
+    RunsReplayed,
     SlotsSkipped,
     StoreLost,
     StoreTrouble,
@@ -173,6 +174,8 @@ class Lines:
                 return self._recovered(lease, verdict, at)
             case RunsBackfilled(job, runs, of):
                 return Line(at, "backfill", f"{self._name(job)}{runs} of {count(of, 'run')} asked for", "quiet")
+            case RunsReplayed(runs, of):
+                return Line(at, "replay", f"{runs} of {count(of, 'dead letter')} asked for again", "quiet")
             case SlotsSkipped():
                 slots = f"{count(event.slots, 'slot')} {span(event.first, event.last, at, self._zone)}"
                 text = f"{self._name(event.job)}{slots} will not run: {plain(event.reason)}"

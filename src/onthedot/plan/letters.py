@@ -1,0 +1,241 @@
+"""Dead letters: runs that are dead, grouped by what they died of; replayed, or discarded.
+
+To replay is to ask for a new run, `rerun:<the old one's id>`, for the same instant and with the same arguments: that is
+its key, so that it is the same run however often it is asked for. Then the old one is settled, and leaves the box. If
+the second write is lost, the letter is still there, and replaying it again only settles it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from onthedot.clock import Clock, Micros, to_datetime, to_micros
+from onthedot.duration import micros
+from onthedot.errors import DefinitionError, StateError, UnknownRun
+from onthedot.events import Events, RunsReplayed
+from onthedot.job import JobRecord
+from onthedot.plan.asking import find_job
+from onthedot.policies import Rate
+from onthedot.policy import fingerprint as policy
+from onthedot.retention import Mark
+from onthedot.run import NewRun, RunRecord, RunState, rerun_trigger
+from onthedot.schedules.instants import format_instant, read_instant
+from onthedot.stores.base import Store
+from onthedot.stores.letters import LAST
+
+BATCH = 500
+"""How many letters one write is about: the engine has other things to do in between."""
+
+REPLAYED = "replayed:"
+DISCARDED = "discarded:"
+
+
+class Box(NamedTuple):
+    """Which letters are meant: of a job, of one fingerprint, of runs that ended from `since` on and before `until`."""
+
+    job: str | None = None
+    namespace: str = "default"
+    fingerprint: str | None = None
+    since: datetime | str | None = None
+    until: datetime | str | None = None
+    limit: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Letters of one job that died of the same thing."""
+
+    fingerprint: str
+    job: str
+    namespace: str
+    error_type: str  # empty: no error of the handler's
+    error: str  # what they have in common of the error's text
+    count: int
+    first: datetime  # when the first of them ended
+    last: datetime
+    example: RunRecord  # the newest
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay did, or would do.
+
+    >>> print(Replayed(3, without_job=1, dry_run=True))
+    3 dead letters: 2 new runs would be made, 1 is of a job that is gone
+    """
+
+    letters: int
+    without_job: int = 0  # nobody is left to run them: they stay in the box
+    first_due: datetime | None = None
+    last_due: datetime | None = None
+    run_ids: tuple[int, ...] = ()  # the oldest letter's first; none of a dry run
+    dry_run: bool = False
+
+    @property
+    def runs(self) -> int:
+        """How many runs were made, or would be."""
+        return self.letters - self.without_job
+
+    def __str__(self) -> str:
+        if not self.letters:
+            return "no dead letters match"
+        told = [f"{_count(self.runs, 'new run')}{' would be made' if self.dry_run else ''}"]
+        if self.first_due is not None and self.last_due is not None and self.last_due > self.first_due:
+            told.append(f"due from {format_instant(self.first_due)} to {format_instant(self.last_due)}")
+        if self.without_job:
+            told.append(f"{self.without_job} {'is' if self.without_job == 1 else 'are'} of a job that is gone")
+        return f"{_count(self.letters, 'dead letter')}: {', '.join(told)}"
+
+
+# ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def find_letters(store: Store, box: Box) -> list[RunRecord]:
+    """The letters that are meant, newest end first, at most so many."""
+    found: list[RunRecord] = []
+    async for run in _letters(store, box):
+        if len(found) == box.limit:
+            break
+        found.append(run)
+    return found
+
+
+async def group_letters(store: Store, box: Box) -> list[DeadLetters]:
+    """The letters that are meant (the newest `limit` of them), by fingerprint: what died last first."""
+    groups: dict[str, list[RunRecord]] = {}
+    for run in await find_letters(store, box):
+        groups.setdefault(fingerprint_of(run), []).append(run)
+    return [_group(name, runs) for name, runs in groups.items()]
+
+
+def _group(name: str, runs: Sequence[RunRecord]) -> DeadLetters:
+    newest, oldest = runs[0], runs[-1]
+    return DeadLetters(
+        name,
+        newest.job,
+        newest.namespace,
+        policy.error_type(_died_of(newest)),
+        policy.common_text(_died_of(newest)),
+        len(runs),
+        to_datetime(oldest.ended_at or 0),
+        to_datetime(newest.ended_at or 0),
+        newest,
+    )
+
+
+def fingerprint_of(run: RunRecord) -> str:
+    """What a dead run died of, as twelve characters."""
+    return policy.fingerprint(run.namespace, run.job, _died_of(run))
+
+
+def _died_of(run: RunRecord) -> str:
+    return run.error or run.reason
+
+
+async def _letters(store: Store, box: Box) -> AsyncIterator[RunRecord]:
+    """All of them, page by page."""
+    if box.limit < 1:
+        raise DefinitionError(f"limit: expected a whole number above zero, got {box.limit!r}")
+    since = 0 if box.since is None else _instant(box.since, "since")
+    mark = LAST if box.until is None else Mark(_instant(box.until, "until"), 0)
+    while page := await store.list_dead(job=box.job, namespace=box.namespace, since=since, before=mark, limit=BATCH):
+        for run in page:
+            if box.fingerprint is None or fingerprint_of(run) == box.fingerprint:
+                yield run
+        if len(page) < BATCH:
+            return
+        mark = Mark(page[-1].ended_at or 0, page[-1].id)
+
+
+def _instant(given: datetime | str, what: str) -> Micros:
+    return to_micros(read_instant(given, what=what))
+
+
+# ── replaying ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def replay(store: Store, run_id: int, *, clock: Clock) -> tuple[RunRecord, int, bool]:
+    """Ask for a dead run again: the letter, the new run's id, and whether this call has made it. Asked again: the same
+    run. `StateError` if it is not dead, or was discarded; `UnknownRun`, `UnknownJob` if it or its job is gone."""
+    letter = await store.get_run(run_id)
+    if letter is None:
+        raise UnknownRun(f"there is no run {run_id}: expected one that is dead and not forgotten since")
+    if letter.state is not RunState.DEAD:
+        raise StateError(f"run {run_id}: expected one that is dead, got {letter.state}; ask for a new run instead")
+    if letter.settled.startswith(REPLAYED):
+        return letter, int(letter.settled.removeprefix(REPLAYED)), False
+    if letter.settled:
+        raise StateError(f"run {run_id} was settled before ({letter.settled}); ask for a new run instead")
+    record = await find_job(store, letter.job, namespace=letter.namespace)
+    [(new_id, made)] = await _replay_batch(store, [(letter, record, clock.now())])
+    return letter, new_id, made
+
+
+async def replay_many(
+    store: Store, box: Box, *, rate: Rate | None, dry_run: bool, clock: Clock, events: Events
+) -> Replayed:
+    """A new run for each letter that is meant, the oldest first; due at once, or spread over time by the rate.
+    `DefinitionError`, and nothing is written, if there are more than the limit. With `dry_run` nothing is written."""
+    letters = await find_letters(store, box._replace(limit=box.limit + 1))
+    if len(letters) > box.limit:
+        raise DefinitionError(
+            f"limit: expected at most {box.limit} dead letters, got more; choose fewer, or raise the limit"
+        )
+    records = await _records(store, letters)
+    doable = [(run, record) for run in reversed(letters) if (record := records[run.namespace, run.job]) is not None]
+    now = clock.now()
+    asked = [(run, record, _due(now, number, rate)) for number, (run, record) in enumerate(doable)]
+    answer = Replayed(len(letters), len(letters) - len(doable), dry_run=dry_run)
+    if not asked:
+        return answer
+    ids: list[int] = []
+    for start in range(0, 0 if dry_run else len(asked), BATCH):
+        ids += [run_id for run_id, _ in await _replay_batch(store, asked[start : start + BATCH])]
+        events.emit(RunsReplayed(len(ids), len(asked)))
+    return Replayed(
+        answer.letters, answer.without_job, to_datetime(asked[0][2]), to_datetime(asked[-1][2]), tuple(ids), dry_run
+    )
+
+
+def _due(now: Micros, number: int, rate: Rate | None) -> Micros:
+    """When the run with this number is due.
+
+    >>> [_due(0, number, Rate(3, "1s")) for number in range(4)]
+    [0, 333334, 666667, 1000000]
+    """
+    return now if rate is None else now - (-number * micros(rate.per) // rate.most)
+
+
+async def _records(store: Store, letters: Iterable[RunRecord]) -> dict[tuple[str, str], JobRecord | None]:
+    """The jobs of these letters, as they are now; None for one that is gone."""
+    names = {(run.namespace, run.job) for run in letters}
+    return {(namespace, job): await store.get_job(job, namespace=namespace) for namespace, job in names}
+
+
+async def _replay_batch(store: Store, asked: Sequence[tuple[RunRecord, JobRecord, Micros]]) -> list[tuple[int, bool]]:
+    """Ask for the runs, then settle the letters: in this order, so that none is lost in between."""
+    new = [NewRun(record.id, rerun_trigger(run.id), due, run.args, slot_at=run.slot_at) for run, record, due in asked]
+    ids = await store.submit(new)
+    letters = [(run.id, f"{REPLAYED}{run_id}") for (run, _, _), run_id in zip(asked, ids, strict=True)]
+    return list(zip(ids, await store.settle_dead(letters), strict=True))
+
+
+# ── discarding ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def discard(store: Store, run_ids: Iterable[int], *, why: str = "") -> int:
+    """Take letters out of the box, for a reason; how many were in it. The runs stay in history, dead."""
+    if len(why) > 200:
+        raise DefinitionError(f"why: expected at most 200 characters, got {len(why)}: {why[:40]!r}…")
+    ids = list(dict.fromkeys(int(run_id) for run_id in run_ids))
+    done = 0
+    for start in range(0, len(ids), BATCH):
+        done += sum(await store.settle_dead([(run_id, DISCARDED + why) for run_id in ids[start : start + BATCH]]))
+    return done
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

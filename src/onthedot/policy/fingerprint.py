@@ -1,0 +1,59 @@
+"""Which failures are the same: the fingerprint of a dead run. Pure.
+
+Two runs of a job that died of the same thing say almost the same: they differ in ids, addresses, paths and what was
+quoted. With these taken out of the text, what is left is hashed, together with the job and the type of the error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_MOST = 1_000
+"""How much of an error's text counts."""
+
+# Each of them looks at a character a bounded number of times, whatever the text is.
+_PARTS = (
+    (re.compile(r"(?<!\w)(['\"`])[^'\"`\n]{0,200}\1(?!\w)"), "<text>"),
+    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE), "<n>"),
+    (re.compile(r"\b0x[0-9a-f]+\b|\b(?=[a-f]{0,40}\d)[0-9a-f]{8,}\b", re.IGNORECASE), "<n>"),
+    (re.compile(r"(?<![\w>])(?:[A-Za-z]:\\|~?/)[^\s:;,'\"`()<>]+"), "<path>"),
+    (re.compile(r"\d+(?:[.,:]\d+)*"), "<n>"),
+    (re.compile(r"\s+"), " "),
+)
+
+_TYPED = re.compile(r"([A-Za-z_][\w.]{0,200}): ?")
+
+
+def error_type(error: str) -> str:
+    """The type of an error as it is kept with a run; empty if it was none of a handler's.
+
+    >>> error_type("ConnectionError: no answer from 10.0.0.7"), error_type("took longer than its time-out of 5 s")
+    ('ConnectionError', '')
+    """
+    match = _TYPED.match(error)
+    return match.group(1) if match else ""
+
+
+def common_text(error: str) -> str:
+    """What an error says, without what differs from one time to the next.
+
+    >>> common_text("order 4711 of 'ann' is not in /srv/in/4711.csv (0x7f3a91bc)")
+    'order <n> of <text> is not in <path> (<n>)'
+    """
+    kept = error[:_MOST]
+    for pattern, instead in _PARTS:
+        kept = pattern.sub(instead, kept)
+    return kept.strip()
+
+
+def fingerprint(namespace: str, job: str, error: str) -> str:
+    """Twelve characters that are the same for runs of one job that died of the same thing.
+
+    >>> fingerprint("default", "mail", "KeyError: 'ann'") == fingerprint("default", "mail", "KeyError: 'bob'")
+    True
+    >>> fingerprint("default", "mail", "KeyError: 'ann'") == fingerprint("default", "mail", "ValueError: 'ann'")
+    False
+    """
+    said = "\0".join((namespace, job, error_type(error), common_text(error)))
+    return hashlib.sha256(said.encode(errors="backslashreplace")).hexdigest()[:12]

@@ -1,0 +1,296 @@
+"""Dead letters through a whole node in virtual time: grouped, replayed once, at a rate, and discarded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import onthedot as otd
+from onthedot.clock import Clock, SystemClock
+from onthedot.events import Events, RunsReplayed
+from onthedot.plan import letters
+from onthedot.run import NewRun, RunRecord, RunState
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.testing import Harness, run_virtual
+from onthedot.testing.contract import Workbench
+from onthedot.testing.contract.workbench import DEAD
+
+START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+OpenStore = Callable[[Clock], Any]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def open_store(request, tmp_path) -> OpenStore:
+    if request.param == "memory":
+        return MemoryStore
+    return lambda clock: SqliteStore.open(tmp_path / "letters.db", clock=clock, inline=True)
+
+
+class Orders:
+    """A job that fails for some orders until it is mended, and what it was called with."""
+
+    def __init__(self) -> None:
+        self.broken = True
+        self.seen: list[tuple[int, datetime]] = []
+        self.sched = otd.Scheduler("memory:")
+
+        @self.sched.job
+        async def charge(ctx: otd.Context, order: int) -> int:
+            self.seen.append((order, ctx.scheduled_at))
+            if self.broken:
+                raise ConnectionError(f"no answer for order {order}") if order < 100 else KeyError(str(order))
+            return order
+
+        @self.sched.job
+        async def other() -> None:
+            raise ValueError("never")
+
+
+def play(open_store: OpenStore, scenario: Callable[[Harness, Orders], Awaitable[None]]) -> None:
+    async def main() -> None:
+        harness, orders = Harness(START, store=open_store), Orders()
+        await harness.start(orders.sched)
+        await scenario(harness, orders)
+        await harness.stop()
+        await harness.store.close()
+
+    run_virtual(main())
+
+
+async def die(harness: Harness, orders: Orders, *numbers: int) -> list[int]:
+    """Runs for these orders, a second apart, each dead; their ids."""
+    ids = []
+    for number in numbers:
+        ids.append((await orders.sched.submit("charge", {"order": number})).id)
+        await harness.advance("1s")
+    assert {(await run_of(orders, run_id)).state for run_id in ids} <= {RunState.DEAD}
+    return ids
+
+
+async def run_of(orders: Orders, run_id: int) -> RunRecord:
+    run = await orders.sched.get_run(run_id)
+    assert run is not None
+    return run
+
+
+def test_letters_are_grouped_by_what_they_died_of(open_store: OpenStore):
+    async def scenario(harness: Harness, orders: Orders) -> None:
+        ids = await die(harness, orders, 1, 2, 100, 3)
+        await orders.sched.submit("other")
+        await harness.advance("1s")
+        other, no_answer, key = await orders.sched.dead_letters()
+        assert (other.job, other.count, other.error_type) == ("other", 1, "ValueError")
+        assert (no_answer.count, no_answer.error) == (3, "ConnectionError: no answer for order <n>")
+        assert (no_answer.first, no_answer.last) == (START, START + timedelta(seconds=3))
+        assert (no_answer.example.id, no_answer.example.args) == (ids[3], '{"order":3}')
+        assert key.error_type == "KeyError"
+        runs = await orders.sched.dead_runs(fingerprint=no_answer.fingerprint)
+        assert [run.id for run in runs] == [ids[3], ids[1], ids[0]]
+        assert [group.fingerprint for group in await orders.sched.dead_letters("other")] == [other.fingerprint]
+        later = await orders.sched.dead_runs("charge", since=START + timedelta(seconds=1), until="2026-06-01T12:00:03Z")
+        assert [run.id for run in later] == [ids[2], ids[1]]
+
+    play(open_store, scenario)
+
+
+def test_a_letter_is_replayed_once_for_its_instant_with_its_arguments(open_store: OpenStore):
+    async def scenario(harness: Harness, orders: Orders) -> None:
+        sched = orders.sched
+        [dead] = await die(harness, orders, 7)
+        orders.broken = False
+        new = await sched.replay(dead)
+        assert (new.created, (await sched.replay(dead)).created) == (True, False)
+        assert await sched.replay(dead) == new
+        await harness.advance("1s")
+        assert orders.seen == [(7, START), (7, START)]
+        run = await run_of(orders, new)
+        assert (run.state, run.trigger, run.args) == (RunState.SUCCEEDED, f"rerun:{dead}", '{"order":7}')
+        assert (await run_of(orders, dead)).settled == f"replayed:{new.id}"
+        assert await sched.dead_runs() == []
+        assert await sched.replay(dead) == new  # and also when it has ended
+
+    play(open_store, scenario)
+
+
+def test_a_replay_that_dies_again_is_a_letter_of_its_own(open_store: OpenStore):
+    async def scenario(harness: Harness, orders: Orders) -> None:
+        [dead] = await die(harness, orders, 7)
+        new = await orders.sched.replay(dead)
+        await harness.advance("1s")
+        [group] = await orders.sched.dead_letters()
+        assert (group.count, group.example.id) == (1, new)
+        assert await orders.sched.replay(new) not in (dead, new)
+
+    play(open_store, scenario)
+
+
+def test_a_replay_whose_second_write_is_lost_is_made_good_by_the_next(open_store: OpenStore):
+    async def scenario(harness: Harness, orders: Orders) -> None:
+        [dead] = await die(harness, orders, 7)
+        letter = await run_of(orders, dead)
+        record = await orders.sched.get_job("charge")
+        assert record is not None
+        [run_id] = await harness.store.submit(  # as far as a process came that was killed then
+            [NewRun(record.id, f"rerun:{dead}", harness.clock.now(), letter.args, slot_at=letter.slot_at)]
+        )
+        assert [run.id for run in await orders.sched.dead_runs()] == [dead]
+        answer = await orders.sched.replay_many("charge")
+        assert answer.run_ids == (run_id,)
+        assert await orders.sched.dead_runs() == []
+
+    play(open_store, scenario)
+
+
+def test_many_are_replayed_at_a_rate_the_oldest_first(open_store: OpenStore):
+    async def scenario(harness: Harness, orders: Orders) -> None:
+        sched = orders.sched
+        ids = await die(harness, orders, *range(5), 100)
+        [group] = [group for group in await sched.dead_letters() if group.count == 5]
+        orders.broken = False
+        orders.seen.clear()
+        preview = await sched.replay_many(fingerprint=group.fingerprint, rate=otd.Rate(1, "10s"), dry_run=True)
+        assert str(preview) == (
+            "5 dead letters: 5 new runs would be made, due from 2026-06-01T12:00:06Z to 2026-06-01T12:00:46Z"
+        )
+        assert len(await sched.dead_runs()) == 6
+        done = await sched.replay_many(fingerprint=group.fingerprint, rate=otd.Rate(1, "10s"))
+        assert (done.runs, len(done.run_ids), done.last_due) == (5, 5, preview.last_due)
+        due = [(await run_of(orders, run_id)).due for run_id in done.run_ids]
+        assert due == [START + timedelta(seconds=6 + 10 * number) for number in range(5)]
+        await harness.advance("15s")
+        assert [order for order, _ in orders.seen] == [0, 1]
+        await harness.advance("40s")
+        assert [order for order, _ in orders.seen] == [0, 1, 2, 3, 4]
+        assert [run.id for run in await sched.dead_runs()] == [ids[5]]
+        again = await sched.replay_many(fingerprint=group.fingerprint)
+        assert str(again) == "no dead letters match"
+
+    play(open_store, scenario)
+
+
+def test_more_than_the_limit_are_refused_and_nothing_is_written(open_store: OpenStore):
+    async def scenario(harness: Harness, orders: Orders) -> None:
+        await die(harness, orders, 1, 2, 3)
+        with pytest.raises(otd.DefinitionError, match="limit: expected at most 2 dead letters, got more"):
+            await orders.sched.replay_many("charge", limit=2)
+        assert len(await orders.sched.dead_runs()) == 3
+        assert (await orders.sched.replay_many("charge", limit=3)).runs == 3
+
+    play(open_store, scenario)
+
+
+def test_subscribers_hear_how_far_a_long_replay_is(monkeypatch: pytest.MonkeyPatch, open_store: OpenStore):
+    monkeypatch.setattr(letters, "BATCH", 2)
+
+    async def scenario(harness: Harness, orders: Orders) -> None:
+        await die(harness, orders, 1, 2, 3, 4, 5)
+        told: list[Any] = []
+        events = Events([told.append])
+        box = letters.Box("charge")
+        await letters.replay_many(harness.store, box, rate=None, dry_run=False, clock=harness.clock, events=events)
+        assert told == [RunsReplayed(2, 5), RunsReplayed(4, 5), RunsReplayed(5, 5)]
+
+    play(open_store, scenario)
+
+
+def test_letters_of_a_job_that_is_gone_stay_and_are_counted(open_store: OpenStore):
+    async def scenario(harness: Harness, orders: Orders) -> None:
+        [dead] = await die(harness, orders, 1)
+        await orders.sched.remove("charge")
+        answer = await orders.sched.replay_many()
+        assert str(answer) == "1 dead letter: 0 new runs, 1 is of a job that is gone"
+        assert [run.id for run in await orders.sched.dead_runs()] == [dead]
+        with pytest.raises(otd.UnknownJob, match="no job 'charge' is stored"):
+            await orders.sched.replay(dead)
+        await orders.sched.put(orders.sched.jobs["charge"])  # there is one of that name again
+        assert (await orders.sched.replay(dead)).created
+
+    play(open_store, scenario)
+
+
+def test_discarded_letters_leave_the_box_and_stay_in_history(open_store: OpenStore):
+    async def scenario(harness: Harness, orders: Orders) -> None:
+        sched = orders.sched
+        one, two = await die(harness, orders, 1, 2)
+        assert await sched.discard([one, one, 999], why="known") == 1
+        assert await sched.discard(one) == 0
+        assert [run.id for run in await sched.dead_runs()] == [two]
+        run = await run_of(orders, one)
+        assert (run.state, run.settled) == (RunState.DEAD, "discarded:known")
+        assert {run.id for run in await sched.list_runs(states=[RunState.DEAD])} == {one, two}
+        with pytest.raises(otd.StateError, match=r"run 1 was settled before \(discarded:known\)"):
+            await sched.replay(one)
+        with pytest.raises(otd.DefinitionError, match="why: expected at most 200 characters, got 201"):
+            await sched.discard(two, why="x" * 201)
+
+    play(open_store, scenario)
+
+
+def test_only_dead_runs_can_be_replayed(open_store: OpenStore):
+    async def scenario(harness: Harness, orders: Orders) -> None:
+        orders.broken = False
+        run = await orders.sched.submit("charge", {"order": 1})
+        with pytest.raises(otd.StateError, match="run 1: expected one that is dead, got scheduled"):
+            await orders.sched.replay(run)
+        with pytest.raises(otd.UnknownRun, match="there is no run 99"):
+            await orders.sched.replay(99)
+        await harness.advance("1s")
+        with pytest.raises(otd.StateError, match="expected one that is dead, got succeeded"):
+            await orders.sched.replay(run)
+
+    play(open_store, scenario)
+
+
+def test_a_slot_is_replayed_for_its_slot(open_store: OpenStore):
+    """`ctx.scheduled_at` is the old one: what it is about does not change because it is late."""
+
+    async def main() -> None:
+        harness, sched, seen = Harness(START, store=open_store), otd.Scheduler("memory:"), []
+
+        @sched.job(schedule=otd.at("2026-06-01T12:00:10Z"), args={"n": 1})
+        async def once(ctx: otd.Context, n: int) -> None:
+            seen.append((ctx.scheduled_at, n))
+            raise ValueError("no")
+
+        await harness.start(sched)
+        await harness.advance("20s")
+        [dead] = await sched.dead_runs()
+        assert dead.args is None  # the job's own
+        await sched.replay(dead.id)
+        await harness.advance("1s")
+        assert seen == [(START + timedelta(seconds=10), 1)] * 2
+        await harness.stop()
+        await harness.store.close()
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("bad", ["yesterday", "2026-06-01T12:00"])
+def test_instants_must_be_ones(open_store: OpenStore, bad: str):
+    async def scenario(harness: Harness, orders: Orders) -> None:
+        with pytest.raises(otd.ScheduleError, match="since: expected"):
+            await orders.sched.dead_letters(since=bad)
+        with pytest.raises(otd.DefinitionError, match="limit: expected a whole number above zero, got 0"):
+            await orders.sched.dead_runs(limit=0)
+
+    play(open_store, scenario)
+
+
+async def test_two_who_replay_at_once_make_one_run(tmp_path):
+    store = await SqliteStore.open(tmp_path / "otd.db")
+    try:
+        bench = Workbench(store)
+        record, node = await bench.define(), await bench.node()
+        dead = await bench.submit(record)
+        [lease] = await bench.take(node)
+        assert await bench.finish(lease, DEAD)
+        answers = await asyncio.gather(*(letters.replay(store, dead, clock=SystemClock()) for _ in range(8)))
+        assert len({run_id for _, run_id, _ in answers}) == 1
+        assert [made for _, _, made in answers].count(True) == 1
+    finally:
+        await store.close()
