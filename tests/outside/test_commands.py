@@ -14,7 +14,16 @@ import onthedot as otd
 from onthedot.cli.main import cli
 from tests.outside.attacks import ATTACKS
 
-BENIGN = {"words": "@daily", "run_id": "1", "job": "echo", "name": "default", "shares": "a=1", "program": "shop.py"}
+BENIGN = {
+    "words": "@daily",
+    "run_id": "1",
+    "run_ids": "1",
+    "fingerprint": "0",
+    "job": "echo",
+    "name": "default",
+    "shares": "a=1",
+    "program": "shop.py",
+}
 Leaf = tuple[tuple[str, ...], click.Command]
 
 

@@ -97,15 +97,15 @@ async def _backfill(
     clock = await clock_of(store, SystemClock())
     record = await find_job(store, job, namespace=namespace)
     now = clock.now()
-    end = _when(asked.end, now, "end") if asked.end else to_datetime(now)
-    asked = asked._replace(start=_when(asked.start, now, "start"), end=end)
+    end = when(asked.end, now, "end") if asked.end else to_datetime(now)
+    asked = asked._replace(start=when(asked.start, now, "start"), end=end)
     if ask:
         _confirm(await backfill(store, record, asked, dry_run=True, clock=clock, events=Events()))
     events = Events([_tell] if sys.stderr.isatty() else [])
     return record, await backfill(store, record, asked, dry_run=dry_run, clock=clock, events=events)
 
 
-def _when(given: Any, now: Micros, what: str) -> Any:
+def when(given: Any, now: Micros, what: str) -> Any:
     """A length of time ago, such as -2h, is an instant; anything else is read as the schedule's own time."""
     from onthedot.clock import to_datetime
     from onthedot.duration import micros, parse_duration

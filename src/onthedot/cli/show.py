@@ -104,6 +104,7 @@ def _facts(shown: Shown, now: Micros) -> list[tuple[str, str]]:
         ("attempts", f"{run.attempts} ({run.failures} failed, {run.recoveries} lost with their node)"),
         ("error", run.error or "-"),
         ("result", run.result or "-"),
+        *([("settled", run.settled)] if run.settled else []),
     ]
 
 
@@ -152,6 +153,7 @@ def _as_json(shown: Shown) -> dict[str, Any]:
         **run_fields(run),
         "args": None if run.args is None else json.loads(run.args),
         "result": None if run.result is None else json.loads(run.result),
+        "settled": run.settled or None,
         "waits_for": shown.waits_for,
         "gate": standing.gate or None if standing else None,
         "held_by": list(standing.holders) if standing else [],

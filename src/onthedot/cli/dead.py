@@ -1,0 +1,398 @@
+"""`onthedot dead list | show | replay | discard`: runs that have failed for good, and what to do about them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from onthedot.cli.backfill import ASK_ABOVE, when
+from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.groups import Group
+from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_store
+
+if TYPE_CHECKING:
+    from onthedot.clock import Clock, Micros
+    from onthedot.events import Event
+    from onthedot.plan.letters import Box, DeadLetters, Replayed
+    from onthedot.policies import Rate
+    from onthedot.run import RunRecord
+    from onthedot.stores.base import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group(cls=Group, short_help="Look at runs that have failed for good; replay or discard them.")
+def command() -> None:
+    """Dead letters: runs that have failed for good, and about which nobody has done anything yet. They are grouped by a
+    fingerprint of what they died of.
+
+    \b
+    Examples:
+      onthedot dead list
+      onthedot dead show 3f9a1c0b77e2
+      onthedot dead replay 41
+      onthedot dead replay --fingerprint 3f9a1c0b77e2 --rate 10/s --dry-run
+      onthedot dead discard --job nightly_report --why "the supplier is gone"
+    """
+
+
+def with_box(limit: int) -> Callable[[F], F]:
+    """The options that say which letters are meant."""
+
+    def add(function: F) -> F:
+        for option in reversed(
+            (
+                click.option("--job", metavar="NAME", help="Only of this job."),
+                click.option("--since", metavar="WHEN", help="Only what ended then or later."),
+                click.option("--until", metavar="WHEN", help="Only what ended before."),
+                click.option(
+                    "--limit", type=click.IntRange(1), default=limit, show_default=True, help="At most so many."
+                ),
+            )
+        ):
+            function = option(function)
+        return with_namespace(function)
+
+    return add
+
+
+def with_fingerprint(function: F) -> F:
+    return click.option("--fingerprint", metavar="TEXT", help="Only what died of this.")(function)
+
+
+# ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@command.command("list", cls=Command, short_help="List what runs have died of.")
+@with_box(10_000)
+@with_store
+@with_json("a JSON array with one object per group")
+@with_debug
+def list_groups(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None:
+    """List dead letters by what they died of, what died last first. WHEN is an instant with an offset, or how long ago.
+
+    \b
+    Examples:
+      onthedot dead list
+      onthedot dead list --job nightly_report --since -24h --json
+    """
+    from onthedot.cli.reading import read_store
+    from onthedot.plan.letters import group_letters
+
+    async def read(opened: Store) -> list[DeadLetters]:
+        box, _ = await _box(opened, asked)
+        return await group_letters(opened, box)
+
+    groups = read_store(store_url(store, db), read)
+    if as_json:
+        click.echo(json.dumps([_group_as_json(group) for group in groups], indent=2))
+    else:
+        _echo_groups(groups)
+
+
+@command.command(cls=Command, short_help="Show the runs that died of one thing.")
+@click.argument("fingerprint")
+@with_box(20)
+@with_store
+@with_json("a JSON array with one object per run")
+@with_debug
+def show(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None:
+    """Show the dead letters with this FINGERPRINT one by one, the newest first. 'onthedot show RUN' tells all of one.
+
+    \b
+    Examples:
+      onthedot dead show 3f9a1c0b77e2
+      onthedot dead show 3f9a1c0b77e2 --limit 1000 --json | jq .[].args
+    """
+    from onthedot.cli.reading import read_store
+    from onthedot.plan.letters import find_letters
+
+    async def read(opened: Store) -> list[RunRecord]:
+        box, _ = await _box(opened, asked)
+        return await find_letters(opened, box)
+
+    runs = read_store(store_url(store, db), read)
+    if as_json:
+        click.echo(json.dumps([_run_as_json(run) for run in runs], indent=2))
+    elif not runs:
+        raise BadInput(
+            f"FINGERPRINT: expected one of 'onthedot dead list', got {asked['fingerprint']!r}, which no dead letter has"
+        )
+    else:
+        _echo_runs(runs)
+
+
+# ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def with_choice(function: F) -> F:
+    """Which letters are to be changed: some by number, those that match, or all."""
+    function = with_box(10_000)(with_fingerprint(function))
+    function = click.option("--all", "everything", is_flag=True, help="All that there are, of the namespace.")(function)
+    function = click.option("--dry-run", is_flag=True, help="Only tell what it would do.")(function)
+    more = f"Do not ask, also when there are more than {ASK_ABOVE}."
+    function = click.option("--yes", is_flag=True, help=more)(function)
+    return click.argument("run_ids", nargs=-1, type=click.IntRange(min=1), metavar="[RUN]...")(function)
+
+
+@command.command(cls=Command, short_help="Ask for dead runs again.")
+@with_choice
+@click.option("--rate", "pace", metavar="N/TIME", help="Let them be due so far apart: 10/s, 100/m, 1/30s.")
+@with_store
+@with_json("one JSON object")
+@with_debug
+def replay(
+    run_ids: tuple[int, ...],
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+    pace: str | None,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Ask again for dead runs: those with the numbers RUN, or all that match, the oldest first. Each is one new run,
+    however often it is asked for, with the old one's arguments and for its instant.
+
+    \b
+    Examples:
+      onthedot dead replay 41 42
+      onthedot dead replay --fingerprint 3f9a1c0b77e2 --rate 10/s --dry-run
+      onthedot dead replay --job nightly_report --since -24h --yes
+      onthedot dead replay --all --rate 100/m --json
+    """
+    from onthedot.cli.writing import write_store
+
+    rate = None if pace is None else _read_rate(pace)
+    _check_choice(run_ids, everything, {**asked, "rate": pace, "dry-run": dry_run})
+    ask = _may_ask(yes or dry_run or as_json)
+
+    async def work(opened: Store) -> Replayed:
+        box, clock = await _box(opened, asked)
+        if run_ids:
+            return await _replay_these(opened, run_ids, clock)
+        return await _replay_box(opened, box, rate, dry_run=dry_run, ask=ask, clock=clock)
+
+    done = write_store(store_url(store, db), work)
+    click.echo(json.dumps(_replayed_as_json(done), indent=2) if as_json else str(done))
+
+
+@command.command(cls=Command, short_help="Take dead runs out of the box.")
+@with_choice
+@click.option("--why", metavar="TEXT", default="", help="Why; it is kept with the runs.")
+@with_store
+@with_json("one JSON object")
+@with_debug
+def discard(
+    run_ids: tuple[int, ...],
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+    why: str,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Do nothing more about dead runs: those with the numbers RUN, or all that match. They stay in history, dead, and
+    say why.
+
+    \b
+    Examples:
+      onthedot dead discard 41 42 --why "sent by hand"
+      onthedot dead discard --fingerprint 3f9a1c0b77e2 --yes
+      onthedot dead discard --all --until 2026-01-01T00:00Z --dry-run
+    """
+    from onthedot.cli.writing import write_store
+    from onthedot.observe.text import count
+    from onthedot.plan import letters
+
+    _check_choice(run_ids, everything, asked)
+    ask = _may_ask(yes or dry_run or as_json)
+
+    async def work(opened: Store) -> int:
+        box, _ = await _box(opened, asked)
+        ids = list(run_ids) or [run.id for run in await letters.find_letters(opened, box)]
+        if ask and len(ids) > ASK_ABOVE:
+            click.confirm(f"{count(len(ids), 'dead letter')} would be discarded. Go on?", abort=True)
+        return len(ids) if dry_run else await letters.discard(opened, ids, why=why)
+
+    done = write_store(store_url(store, db), work)
+    if as_json:
+        click.echo(json.dumps({"discarded": done, "dry_run": dry_run}, indent=2))
+    else:
+        click.echo(f"{count(done, 'dead letter')} {'would be ' if dry_run else ''}discarded")
+    if run_ids and not dry_run and done < len(set(run_ids)):
+        raise BadInput(f"RUN: expected dead letters only, got {len(set(run_ids)) - done} that are none")
+
+
+async def _replay_these(store: Store, run_ids: tuple[int, ...], clock: Clock) -> Replayed:
+    from onthedot.errors import StateError, UnknownRun
+    from onthedot.plan.letters import Replayed, replay
+
+    ids: list[int] = []
+    for run_id in dict.fromkeys(run_ids):
+        try:
+            ids.append((await replay(store, run_id, clock=clock))[1])
+        except (StateError, UnknownRun) as error:
+            asked_for = f"; asked for before that: {', '.join(map(str, ids))}" if ids else ""
+            raise BadInput(f"RUN: {error}{asked_for}") from error
+    return Replayed(len(ids), run_ids=tuple(ids))
+
+
+async def _replay_box(store: Store, box: Box, rate: Rate | None, *, dry_run: bool, ask: bool, clock: Clock) -> Replayed:
+    from onthedot.events import Events
+    from onthedot.plan.letters import replay_many
+
+    if ask:
+        preview = await replay_many(store, box, rate=rate, dry_run=True, clock=clock, events=Events())
+        if preview.runs > ASK_ABOVE:
+            click.confirm(f"{preview}. Go on?", abort=True)
+    events = Events([_tell] if sys.stderr.isatty() else [])
+    return await replay_many(store, box, rate=rate, dry_run=dry_run, clock=clock, events=events)
+
+
+def _tell(event: Event) -> None:
+    """How far it is, in one line that is written over."""
+    from onthedot.events import RunsReplayed
+
+    if isinstance(event, RunsReplayed):
+        click.echo(f"\r{event.runs} of {event.of} asked for again", err=True, nl=event.runs == event.of)
+
+
+# ── what was asked ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _may_ask(settled: bool) -> bool:
+    return not settled and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _check_choice(run_ids: tuple[int, ...], everything: bool, asked: dict[str, Any]) -> None:
+    """Some by number, or those that match, or all: never all by mistake."""
+    narrowing = [name for name in ("job", "fingerprint", "since", "until") if asked.get(name)]
+    alone = [f"--{name}" for name in (*narrowing, "rate", "dry-run") if asked.get(name)]
+    if run_ids and (everything or alone):
+        raise click.UsageError(f"expected RUN or what matches, got both; leave out {', '.join(alone) or '--all'}")
+    if not (run_ids or everything or narrowing):
+        raise click.UsageError("expected RUN, or --job, --fingerprint, --since or --until, or --all; got none of them")
+
+
+async def _box(store: Store, asked: dict[str, Any]) -> tuple[Box, Clock]:
+    """Which letters are meant, and the store's clock."""
+    from onthedot.clock import SystemClock
+    from onthedot.cluster.offset import clock_of
+    from onthedot.errors import ScheduleError
+    from onthedot.plan.letters import Box
+    from onthedot.schedules.instants import read_instant
+
+    clock = await clock_of(store, SystemClock())
+    now = clock.now()
+    instants = {}
+    for name in ("since", "until"):
+        given = asked[name]
+        try:
+            instants[name] = None if given is None else read_instant(when(given, now, name), what=f"--{name}")
+        except ScheduleError as error:
+            raise BadInput(str(error)) from error
+    return Box(asked["job"], asked["namespace"], asked.get("fingerprint"), limit=asked["limit"], **instants), clock
+
+
+def _read_rate(text: str) -> Rate:
+    """
+    >>> _read_rate("10/s").per, _read_rate("1/30s").per
+    (datetime.timedelta(seconds=1), datetime.timedelta(seconds=30))
+    """
+    from onthedot.errors import DefinitionError
+    from onthedot.policies import Rate
+
+    most, slash, per = text.partition("/")
+    if not slash or not most.isdecimal() or not per or len(most) > 9:
+        raise BadInput(f"--rate: expected N/TIME like '10/s' or '1/30s', got {text!r}")
+    try:
+        return Rate(int(most), per if per[0].isdecimal() else f"1{per}")
+    except DefinitionError as error:
+        raise BadInput(f"--rate: expected N/TIME like '10/s' or '1/30s', got {text!r}: {error}") from error
+
+
+# ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _echo_groups(groups: list[DeadLetters]) -> None:
+    from onthedot.cli.table import echo_table
+    from onthedot.clock import SystemClock, to_micros
+    from onthedot.observe.text import moment
+
+    if not groups:
+        click.echo("no dead letters match")
+        return
+    now = SystemClock().now()
+    rows = [
+        [
+            group.fingerprint,
+            group.job,
+            str(group.count),
+            moment(to_micros(group.first), now),
+            moment(to_micros(group.last), now),
+            str(group.example.id),
+            group.error,
+        ]
+        for group in groups
+    ]
+    echo_table(["FINGERPRINT", "JOB", "COUNT", "FIRST", "LAST", "RUN", "ERROR"], rows)
+
+
+def _echo_runs(runs: list[RunRecord]) -> None:
+    from onthedot.cli.table import echo_table
+    from onthedot.clock import SystemClock
+    from onthedot.observe.text import moment
+
+    now: Micros = SystemClock().now()
+    rows = [
+        [
+            str(run.id),
+            run.job,
+            moment(run.ended_at or 0, now),
+            str(run.attempts),
+            run.args or "",
+            run.error or run.reason,
+        ]
+        for run in runs
+    ]
+    echo_table(["RUN", "JOB", "ENDED", "TRIES", "ARGS", "ERROR"], rows)
+
+
+def _group_as_json(group: DeadLetters) -> dict[str, Any]:
+    return {
+        "fingerprint": group.fingerprint,
+        "job": group.job,
+        "namespace": group.namespace,
+        "error_type": group.error_type or None,
+        "error": group.error,
+        "count": group.count,
+        "first": group.first.isoformat(),
+        "last": group.last.isoformat(),
+        "example": _run_as_json(group.example),
+    }
+
+
+def _run_as_json(run: RunRecord) -> dict[str, Any]:
+    from onthedot.observe.json_lines import run_fields
+
+    return {**run_fields(run), "args": None if run.args is None else json.loads(run.args)}
+
+
+def _replayed_as_json(done: Replayed) -> dict[str, Any]:
+    return {
+        "letters": done.letters,
+        "runs": done.runs,
+        "without_job": done.without_job,
+        "first_due": None if done.first_due is None else done.first_due.isoformat(),
+        "last_due": None if done.last_due is None else done.last_due.isoformat(),
+        "run_ids": list(done.run_ids),
+        "dry_run": done.dry_run,
+    }
