@@ -11,7 +11,7 @@ from onthedot.cli.groups import Group
 
 COMMANDS = (
     *("up", "worker", "server", "store"),  # run
-    *("next", "simulate", "jobs", "runs", "show", "dead", "logs", "nodes", "queues"),  # look
+    *("next", "simulate", "jobs", "runs", "show", "dead", "logs", "nodes", "queues", "doctor"),  # look
     *("trigger", "retry", "cancel", "pause", "resume", "backfill", "node", "queue", "secret"),  # change
 )
 """Each is `command` in the file of its name, in the order of `--help`."""

@@ -24,6 +24,8 @@ from typing import Protocol
 from onthedot.clock import Clock, Micros
 from onthedot.job import Job, JobRecord
 from onthedot.run import ArmAnswer, AttemptRecord, GateAsk, Lease, NewRun, RunRecord, RunState, SkipRecord
+from onthedot.stores.about import About as About
+from onthedot.stores.about import AboutSlice
 from onthedot.stores.checkpoints import CheckpointsSlice
 from onthedot.stores.checkpoints import LogRecord as LogRecord
 from onthedot.stores.checkpoints import Note as Note
@@ -455,7 +457,8 @@ class HistorySlice(Protocol):
 
 class Store(
     JobsSlice, DependenciesSlice, ControlSlice, PlanSlice, ShardsSlice, QueuesSlice, PlacementSlice, RunsSlice,
-    CheckpointsSlice, NodesSlice, UpkeepSlice, HistorySlice, LettersSlice, StandingSlice, DocumentsSlice, Protocol,
+    CheckpointsSlice, NodesSlice, UpkeepSlice, HistorySlice, LettersSlice, StandingSlice, DocumentsSlice, AboutSlice,
+    Protocol,
 ):  # fmt: skip
     """The whole protocol."""
 

@@ -5,6 +5,7 @@ One file per slice of the protocol, all over the same `Tables`.
 """
 
 from onthedot.clock import Clock
+from onthedot.stores.about import About
 from onthedot.stores.memory.checkpoints import Checkpoints
 from onthedot.stores.memory.documents import Documents
 from onthedot.stores.memory.exceptions import Exceptions
@@ -30,6 +31,9 @@ class MemoryStore(
         super().__init__(clock)
         self.statements: list[Statement] = []
         self.transactions = MemoryTransactions(self, connect)
+
+    async def about(self) -> About:
+        return About("memory", "", "nothing: it ends with its process")
 
     async def close(self) -> None:
         """Nothing to let go of."""

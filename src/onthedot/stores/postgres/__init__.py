@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Self
 
 from onthedot.errors import OnTheDotError
+from onthedot.stores.about import About
 from onthedot.stores.postgres.checkpoints import Checkpoints
 from onthedot.stores.postgres.documents import Documents
 from onthedot.stores.postgres.excepting import Excepting
@@ -32,6 +33,10 @@ from onthedot.stores.postgres.standing import Standings
 from onthedot.stores.postgres.transactions import PostgresTransactions
 from onthedot.stores.postgres.upkeep import Upkeep
 from onthedot.stores.postgres.url import read_url
+
+TELL_PROMISE = """
+SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit')
+"""
 
 
 class PostgresStore(
@@ -59,6 +64,12 @@ class PostgresStore(
             await store.close()
             raise
         return store
+
+    async def about(self) -> About:
+        version, fsync, commit = await self.show(lambda tx: tx.row(TELL_PROMISE))
+        lost = "nothing" if fsync == "on" and commit != "off" else "the last moments"
+        promise = f"fsync {fsync}, synchronous_commit {commit}; a crash of the server's machine may lose {lost}"
+        return About("PostgreSQL", version, promise, self.address.connections)
 
 
 __all__ = ["PostgresStore"]

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Self
 
 from onthedot.errors import OnTheDotError
+from onthedot.stores.about import About
 from onthedot.stores.redis.capping import take_history
 from onthedot.stores.redis.checkpoints import Checkpoints
 from onthedot.stores.redis.control import Control
@@ -48,6 +49,13 @@ class RedisStore(Control, Plan, Checkpoints, Nodes, Upkeep, History, Letters, Do
             await store.close()
             raise
         return store
+
+    async def about(self) -> About:
+        info = await self.server_info()
+        valkey = info.get("valkey_version")
+        version = valkey or info.get("redis_version", "unknown")
+        product = "Valkey" if valkey else "Redis"
+        return About(product, version, str(self.persistence), self.address.connections)
 
 
 __all__ = ["RedisStore"]

@@ -80,8 +80,8 @@ class Tables:
     async def connect(self) -> None:
         """See that the server is there and fit for us. Hints of other processes come on this loop."""
         home = await self._homes.here()
+        info = await self.server_info()
         try:
-            info = read_info(await home.connections.call("INFO"))
             settings = await self._settings(home)
         except TROUBLE as error:
             raise translate(error, self.address.shown) from error
@@ -92,6 +92,14 @@ class Tables:
         if not self._read_only:
             self.listener = Listener(self.address, self._sender, self.hints)
             self.listener.start()
+
+    async def server_info(self) -> dict[str, str]:
+        """What the server says of itself."""
+        home = await self._homes.here()
+        try:
+            return read_info(await home.connections.call("INFO"))
+        except TROUBLE as error:
+            raise translate(error, self.address.shown) from error
 
     async def _settings(self, home: RedisHome) -> dict[str, str]:
         """What the server is set to; nothing where we may not ask."""

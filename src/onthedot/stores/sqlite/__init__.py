@@ -12,11 +12,13 @@ a write stops the others until it wakes or dies: they are late, never wrong. The
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Self
 
 from onthedot.clock import Clock, SystemClock
 from onthedot.errors import StoreError
+from onthedot.stores.about import About
 from onthedot.stores.sqlite.checkpoints import Checkpoints
 from onthedot.stores.sqlite.documents import Documents
 from onthedot.stores.sqlite.excepting import Excepting
@@ -55,6 +57,9 @@ class SqliteStore(
             await store.close()
             raise
         return store
+
+    async def about(self) -> About:
+        return About("SQLite", sqlite3.sqlite_version, "all of it, as far as its disk keeps what it has synced")
 
 
 __all__ = ["SqliteStore"]

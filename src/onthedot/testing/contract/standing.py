@@ -129,3 +129,12 @@ async def check_a_run_tells_the_place_that_the_leader_chose(bench: Workbench) ->
     assert await bench.store.place(await bench.term(node), [Placement(run_id, node)], now=bench.now) == [True]
     standing = await _standing(bench, run_id)
     assert (standing.for_leader, standing.place) == (False, node)
+
+
+@check
+async def check_a_store_tells_what_it_is(bench: Workbench) -> None:
+    """Which product it is, and what is left of what was acknowledged."""
+    about = await bench.store.about()
+    assert about.product
+    assert about.promise
+    assert about.connections >= 0

@@ -1,0 +1,84 @@
+"""`onthedot doctor`: what this machine and this configuration offer, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from onthedot.cli.errors import Command
+from onthedot.cli.options import DEFAULT_STORE, store_url, with_debug, with_json, with_store
+
+if TYPE_CHECKING:
+    from onthedot.doctor.findings import Finding
+    from onthedot.doctor.looking import Asked
+
+_COLOURS = {"ok": "green", "missing": "yellow", "broken": "red"}
+
+
+@click.command(cls=Command, short_help="Tell what this machine offers, what is missing, and what to do.")
+@click.argument("program", required=False)
+@click.option(
+    "--output", metavar="PLACE", default="", help="Where output is to be kept: a directory, or s3://bucket/prefix."
+)
+@with_store
+@with_json("one JSON object")
+@with_debug
+def command(program: str | None, output: str, store: str | None, db: str | None, as_json: bool) -> None:
+    """Try out what this machine and this configuration offer: the store, its clock and what it keeps, room for output,
+    and ways to keep programs apart. For what is missing or broken: what that costs, and how to get it.
+
+    With a PROGRAM its settings, jobs and store are looked at. Nothing is changed. Exit codes: 0; 1 if something that
+    is configured does not work; 2 if it was asked in a wrong way.
+
+    \b
+    Examples:
+      onthedot doctor
+      onthedot doctor app.py
+      onthedot doctor --store postgresql://db/shop --output s3://bucket/logs
+      onthedot doctor --json | jq '.findings[] | select(.state != "ok")'
+    """
+    from onthedot.doctor.looking import look
+
+    findings = look(_asked(program, output, store, db))
+    faults = [finding.name for finding in findings if finding.is_fault]
+    if as_json:
+        click.echo(json.dumps({"ok": not faults, "findings": [asdict(finding) for finding in findings]}, indent=2))
+    else:
+        _echo(findings, faults)
+    if faults:
+        click.get_current_context().exit(1)
+
+
+def _asked(program: str | None, output: str, store: str | None, db: str | None) -> Asked:
+    from onthedot.doctor.looking import Asked
+    from onthedot.settings import Settings
+
+    named = store is not None or db is not None
+    url = store_url(store, db)
+    if program is None:
+        return Asked(Settings(), (), url, named, output)
+    from onthedot.cli.program import load_program
+
+    scheduler = load_program(program)
+    if not named and isinstance(scheduler.store, str):
+        url, named = scheduler.store, scheduler.store != DEFAULT_STORE
+    return Asked(scheduler.settings, tuple(scheduler.jobs.values()), url, named, output)
+
+
+def _echo(findings: list[Finding], faults: list[str]) -> None:
+    from onthedot.cli.table import colours_wanted
+    from onthedot.observe.text import plain
+
+    width = max(len(finding.name) for finding in findings)
+    for finding in findings:
+        state = f"{finding.state:<7}"
+        shown = click.style(state, fg=_COLOURS[finding.state]) if colours_wanted() else state
+        click.echo(f"{finding.name:<{width}}  {shown}  {plain(finding.found, most=500)}")
+        if finding.state != "ok":
+            indent = " " * (width + 11)
+            click.echo(f"{indent}{plain(finding.costs, most=500)}\n{indent}do: {plain(finding.remedy, most=500)}")
+    if faults:
+        click.echo(f"\nconfigured, and not working: {', '.join(faults)}")

@@ -1,0 +1,77 @@
+"""The store that a node would use: whether it answers, what it is, what it promises, and what time it has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from onthedot.clock import SECOND, Clock, Micros, SystemClock
+from onthedot.doctor.findings import Finding
+from onthedot.errors import DefinitionError, OnTheDotError
+from onthedot.settings import Settings
+from onthedot.stores.about import About
+from onthedot.stores.addresses import shown_url
+from onthedot.stores.base import Store
+from onthedot.stores.opening import open_store, sqlite_path
+
+PATIENCE = 5
+"""Seconds for a store to answer."""
+
+FAR_OFF: Micros = SECOND // 2
+"""From here on a node reports that its clock is off."""
+
+
+async def look_at_store(url: str, settings: Settings, *, wanted: bool) -> list[Finding]:
+    """How the store is. It is only read: nothing is made or migrated. `wanted`: somebody has named it."""
+    if url.startswith("memory:"):
+        return [Finding("store", "ok", "memory; nothing is kept when the process ends", wanted=True)]
+    shown = shown_url(url)
+    path = sqlite_path(url)
+    if path is not None and not (path.exists() and path.stat().st_size):
+        costs = "there are no jobs and no runs yet"
+        return [Finding("store", "missing", f"{shown}: no such file", costs, "'onthedot up' makes it", wanted)]
+    try:
+        async with asyncio.timeout(PATIENCE):
+            store = await open_store(url, read_only=True)
+            try:
+                return [*_told(shown, await store.about(), settings), await _clock(store, SystemClock())]
+            finally:
+                await store.close()
+    except TimeoutError:
+        found, remedy = f"{shown}: no answer within {PATIENCE} s", "see that the server runs, and can be reached"
+    except DefinitionError:
+        raise  # the URL itself is wrong: whoever asks is told so
+    except OnTheDotError as error:
+        found, remedy = str(error), "do what it says"
+    return [Finding("store", "broken", found, "nothing can be planned, run or looked at", remedy, wanted=True)]
+
+
+def _told(shown: str, about: About, settings: Settings) -> Iterator[Finding]:
+    yield Finding("store", "ok", f"{shown}: {about.product} {about.version}, tables up to date", wanted=True)
+    yield Finding("kept", "ok", about.promise)
+    pools = [f"{settings.seats} seats and {settings.processes} processes execute"] if settings.works else []
+    pools += (
+        [f"{settings.batch} runs to a write are planned, {settings.lookahead // SECOND} s ahead"]
+        if settings.plans
+        else []
+    )
+    pools += [f"{about.connections} connections to the store for each event loop"] if about.connections else []
+    yield Finding("pools", "ok", "; ".join(pools))
+
+
+async def _clock(store: Store, clock: Clock) -> Finding:
+    """How far this machine's clock is from the store's, which is the one that counts."""
+    if store.clock is not None:
+        return Finding("clock", "ok", "this machine's own is the store's")
+    before = clock.now()
+    told = await store.tell_time()
+    after = clock.now()
+    offset, unsure = told - (before + after) // 2, (after - before) // 2
+    said = (
+        f"{abs(offset) / SECOND:.3f} s {'behind' if offset > 0 else 'ahead of'} the store's (± {unsure / SECOND:.3f} s)"
+    )
+    if abs(offset) - unsure < FAR_OFF:
+        return Finding("clock", "ok", said)
+    return Finding(
+        "clock", "broken", said, "nothing starts early, but logs of this machine are off", "let NTP set the clock"
+    )
