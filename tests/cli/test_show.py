@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
+import onthedot as otd
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.testing import Harness, run_virtual
+
 Call = Callable[..., Result]
+NOON = datetime(2026, 3, 28, 12, 0, tzinfo=UTC)
 
 DETAIL = r"""
 run       4 of broken
@@ -40,12 +46,14 @@ def facts(call: Call, run: int, database: Path) -> dict[str, list[str]]:
 
 
 def test_a_run_that_has_ended_with_its_attempts(call: Call, database: Path):
-    told, table = call("show", "4", "--db", database).output.rstrip().split("\n\n")
+    told, table, log = call("show", "4", "--db", database).output.rstrip().split("\n\n")
     assert told == DETAIL.strip()
     head, first, second = (re.split(r" {2,}", line) for line in table.splitlines())
     assert head == ["TRY", "OUTCOME", "NODE", "DUE", "RESERVED", "ARMED", "STARTED", "ENDED", "ERROR"]
     assert first[:2] == ["1", "failed"]
     assert second[3:] == ["12:00:06", "-1.0 s", "-5.0 ms", "+0.0 ms", "+0.0 ms", r"ValueError: line one\nline two"]
+    assert log.startswith("log of attempt 2:\n  ValueError came from (last frame last):\n")
+    assert log.endswith('in broken\n      raise ValueError("line one\\nline two")')
 
 
 def test_the_attempt_that_is_going_on(call: Call, cluster: Path):
@@ -85,13 +93,35 @@ def test_arguments_queue_and_namespace(call: Call, cluster: Path):
     assert facts(call, 6, cluster)["run"] == ["6 of team/own"]
 
 
+def test_a_long_log_is_shown_from_its_end_and_harmless(call: Call, tmp_path: Path):
+    path, sched = tmp_path / "long.db", otd.Scheduler("memory:")
+
+    @sched.job
+    async def talk(ctx: otd.Context) -> None:
+        for number in range(100):
+            ctx.log(f"line {number}\x1b[2J")
+
+    async def live() -> None:
+        harness = Harness(NOON, store=lambda clock: SqliteStore.open(path, clock=clock, inline=True))
+        await harness.start(sched)
+        await sched.submit("talk")
+        await harness.advance("1s")
+        await harness.stop()
+        await harness.store.close()
+
+    run_virtual(live())
+    head, cut, first, *rest = call("show", "1", "--db", path).output.rstrip().split("\n\n")[-1].splitlines()
+    assert (head, cut, first, len(rest)) == ("log of attempt 1:", "  …", r"  line 80\x1b[2J", 19)
+    assert len(json.loads(call("show", "1", "--db", path, "--json").output)["logs"][0]["text"].splitlines()) == 100
+
+
 def test_json(call: Call, database: Path):
     run = json.loads(call("show", "1", "--db", database, "--json").output)
     assert list(run) == [
         "run_id", "job", "namespace", "trigger", "queue", "priority", "target", "state", "reason", "error", "attempts",
         "failures", "recoveries", "created_at", "slot_at", "due_at", "armed_at", "started_at", "ended_at", "late_ms",
         "duration_ms", "args", "result", "settled", "waits_for", "gate", "held_by", "node", "reserved_at", "expires_at",
-        "attempt_list",
+        "attempt_list", "logs",
     ]  # fmt: skip
     assert (run["result"], run["target"], run["node"], run["waits_for"]) == ({"ticks": 1}, None, None, [])
     [attempt] = run["attempt_list"]

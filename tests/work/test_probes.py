@@ -59,10 +59,11 @@ def test_a_program_that_cannot_be_started(fake: Fake, tmp_path: Path):
 def test_one_that_hangs_is_killed_with_all_it_started(fake: Fake, tmp_path: Path):
     fake("git", f"sleep 60 & echo $! > {tmp_path}/child; sleep 60")
     began = time.monotonic()
-    assert probes.try_program(["git"], patience=0.3) == Probe("broken", "git has not answered within 0.3 s")
-    assert time.monotonic() - began < 5
+    assert probes.try_program(["git"], patience=2) == Probe("broken", "git has not answered within 2 s")
     child = int((tmp_path / "child").read_text())
-    assert _is_gone(child)
+    while not _is_gone(child):  # it was killed, and the kernel has its own time
+        time.sleep(0.01)
+    assert time.monotonic() - began < 30
 
 
 def test_one_that_leaves_a_child_at_its_output_is_not_waited_for(fake: Fake):

@@ -14,7 +14,11 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_store
 if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.run import AttemptRecord, RunRecord
-    from onthedot.stores.base import Standing, Store
+    from onthedot.stores.base import LogRecord, Standing, Store
+
+
+LOG_LINES = 20
+"""How many lines of the newest log are shown, from its end."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Shown:
     standing: Standing | None  # of one that has not ended
     waits_for: list[str]
     attempts: list[AttemptRecord]
+    logs: list[LogRecord]
 
 
 @click.command(cls=Command, short_help="Show one run: why it waits, and each of its attempts.")
@@ -60,7 +65,7 @@ async def _find(store: Store, run_id: int, now: Micros) -> Shown:
         raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
     standing = await store.standing(run_id)
     waits_for = await why_waiting(store, run, standing, now)
-    return Shown(run, standing, waits_for, await store.list_attempts(run_id))
+    return Shown(run, standing, waits_for, await store.list_attempts(run_id), await store.list_logs(run_id))
 
 
 # ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -75,6 +80,18 @@ def _echo(shown: Shown, now: Micros) -> None:
     if rows:
         click.echo()
         echo_table(["TRY", "OUTCOME", "NODE", "DUE", "RESERVED", "ARMED", "STARTED", "ENDED", "ERROR"], rows)
+    if shown.logs:
+        _echo_log(shown.logs[-1])
+
+
+def _echo_log(log: LogRecord) -> None:
+    """The end of the newest log: where it failed, if it did."""
+    from onthedot.observe.text import plain
+
+    lines = log.text.splitlines()
+    cut = ["…"] if len(lines) > LOG_LINES else []
+    told = [f"  {plain(line, most=1_000)}" for line in [*cut, *lines[-LOG_LINES:]]]
+    click.echo("\n".join([f"\nlog of attempt {log.attempt}:", *told]))
 
 
 def _facts(shown: Shown, now: Micros) -> list[tuple[str, str]]:
@@ -176,4 +193,5 @@ def _as_json(shown: Shown) -> dict[str, Any]:
             }
             for attempt in shown.attempts
         ],
+        "logs": [{"attempt": log.attempt, "text": log.text} for log in shown.logs],
     }

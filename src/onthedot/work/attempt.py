@@ -11,8 +11,10 @@ from typing import Any, Protocol
 from onthedot.clock import Micros
 from onthedot.run import Lease
 from onthedot.tasks.context import Context, Desk
+from onthedot.tasks.notes import Notes
 from onthedot.tasks.registry import Handler
 from onthedot.verdict import SUCCEEDED, Outcome, OutcomeKind
+from onthedot.work.traces import trace_of
 
 _ERROR_CHARACTERS = 4_000
 
@@ -41,6 +43,18 @@ class Attempt:
             if self.stop_as is not None:  # asked for on another thread, before there was anybody to tell
                 self.context.cancelled.set()
         return handler.call(self.lease, self.context)
+
+    def failed(self, error: BaseException) -> Outcome:
+        """The outcome of its handler that raised. Where it did goes into the attempt's log."""
+        trace = trace_of(error)
+        if trace and self.desk is not None:
+            if self.context is not None:
+                self.context.log(trace)
+            else:
+                notes = Notes(self.lease)
+                notes.log(trace)
+                self.desk.noted(notes)
+        return failed(error)
 
     def tell_to_stop(self) -> None:
         """Let the handler know that it is to end."""

@@ -87,6 +87,12 @@ class ChildDesk:
             with contextlib.suppress(OSError):  # the worker is gone, and this process in a moment
                 self._send({"note": [progress, note.log]})
 
+    def log(self, lease: Lease, text: str) -> None:
+        """Words about the handler, behind its own; sent when this is closed."""
+        if text:
+            self._notes = self._notes or Notes(lease)
+            self._notes.log(text)
+
     def close(self) -> None:
         """The handler has come to its end: the last words, and nothing is under way any more."""
         if self._timer is not None:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from onthedot.work.runners.frames import TERM, lease_from_json, outcome_to_json, receive, send
 
 if TYPE_CHECKING:
+    from onthedot.run import Lease
     from onthedot.tasks.context import Context
     from onthedot.work.runners.child_desk import ChildDesk
 
@@ -132,25 +133,26 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
 def _perform(asked: dict[str, Any], talk: socket.socket) -> Any:
     from onthedot.work.attempt import failed, succeeded
     from onthedot.work.runners.child_desk import ChildDesk
+    from onthedot.work.traces import trace_of
 
-    desk = ChildDesk(talk)
+    desk, lease = ChildDesk(talk), lease_from_json(asked["lease"])
     try:
-        value = _call(asked, desk)
+        value = _call(asked, lease, desk)
         signal.signal(signal.SIGTERM, _leave)
         outcome = succeeded(value, asked["result_bytes"])
     except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
         signal.signal(signal.SIGTERM, _leave)
         outcome = failed(error)
+        desk.log(lease, trace_of(error))
     desk.close()
     return outcome
 
 
-def _call(asked: dict[str, Any], desk: ChildDesk) -> object:
+def _call(asked: dict[str, Any], lease: Lease, desk: ChildDesk) -> object:
     from onthedot.tasks.context import Context
     from onthedot.tasks.registry import Handler
 
     handler = Handler.of("handler", _function(asked["handler"], asked["main"]))
-    lease = lease_from_json(asked["lease"])
     started_at, timeout = asked["started_at"], asked["timeout"]
     context = Context(lease, desk, started_at + timeout if timeout else None, started_at)
     if handler.is_coroutine:

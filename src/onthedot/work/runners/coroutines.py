@@ -16,7 +16,7 @@ from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
 from onthedot.task import Call, Noop, Sleep
 from onthedot.tasks.registry import Registry
 from onthedot.verdict import Outcome, OutcomeKind
-from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, succeeded, timed_out
+from onthedot.work.attempt import Attempt, Ended, Started, never_begun, succeeded, timed_out
 
 _PATIENCE = 1.0  # seconds that a cancelled coroutine gets to clean up
 _TOGETHER: Micros = 20 * MILLISECOND  # how long outcomes wait for those of attempts that still wait for a seat here
@@ -94,13 +94,13 @@ class CoroutineRunner:
         try:
             outcome = succeeded(await self._call(attempt), self._result_bytes)
         except asyncio.CancelledError as error:
-            outcome = attempt.stop_as or failed(error)
+            outcome = attempt.stop_as or attempt.failed(error)
         except GeneratorExit as error:
             if not self._loop.is_running():
                 raise  # the loop is gone: nobody is left to tell
-            outcome = failed(error)  # the handler's own
+            outcome = attempt.failed(error)  # the handler's own
         except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
-            outcome = failed(error)
+            outcome = attempt.failed(error)
         faults.point("attempt.after_call")
         self._end(attempt, timed_out(attempt.timeout) if attempt.timed_out else outcome)
 

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from onthedot import faults
 from onthedot.clock import SECOND, Clock
 from onthedot.tasks.registry import Registry
-from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, succeeded, timed_out
+from onthedot.work.attempt import Attempt, Ended, Started, never_begun, succeeded, timed_out
 from onthedot.work.runners.deciding import Deciding
 
 
@@ -118,6 +118,6 @@ class ThreadRunner(Deciding):
         try:
             outcome = succeeded(attempt.call(self._registry.handler_of(attempt.lease)), self._result_bytes)
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt end the attempt, not the worker
-            outcome = failed(error)
+            outcome = attempt.failed(error)
         faults.point("attempt.after_call")
         self._decide(attempt, outcome)
