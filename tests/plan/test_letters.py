@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from onthedot.events import Events, RunsReplayed
 from onthedot.plan import letters
 from onthedot.run import NewRun, RunRecord, RunState
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.opening import open_store
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
 from onthedot.testing.contract import Workbench
@@ -25,7 +27,7 @@ OpenStore = Callable[[Clock], Any]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def open_store(request, tmp_path) -> OpenStore:
+def opened(request, tmp_path) -> OpenStore:
     if request.param == "memory":
         return MemoryStore
     return lambda clock: SqliteStore.open(tmp_path / "letters.db", clock=clock, inline=True)
@@ -51,9 +53,9 @@ class Orders:
             raise ValueError("never")
 
 
-def play(open_store: OpenStore, scenario: Callable[[Harness, Orders], Awaitable[None]]) -> None:
+def play(opened: OpenStore, scenario: Callable[[Harness, Orders], Awaitable[None]]) -> None:
     async def main() -> None:
-        harness, orders = Harness(START, store=open_store), Orders()
+        harness, orders = Harness(START, store=opened), Orders()
         await harness.start(orders.sched)
         await scenario(harness, orders)
         await harness.stop()
@@ -78,7 +80,7 @@ async def run_of(orders: Orders, run_id: int) -> RunRecord:
     return run
 
 
-def test_letters_are_grouped_by_what_they_died_of(open_store: OpenStore):
+def test_letters_are_grouped_by_what_they_died_of(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         ids = await die(harness, orders, 1, 2, 100, 3)
         await orders.sched.submit("other")
@@ -95,10 +97,10 @@ def test_letters_are_grouped_by_what_they_died_of(open_store: OpenStore):
         later = await orders.sched.dead_runs("charge", since=START + timedelta(seconds=1), until="2026-06-01T12:00:03Z")
         assert [run.id for run in later] == [ids[2], ids[1]]
 
-    play(open_store, scenario)
+    play(opened, scenario)
 
 
-def test_a_letter_is_replayed_once_for_its_instant_with_its_arguments(open_store: OpenStore):
+def test_a_letter_is_replayed_once_for_its_instant_with_its_arguments(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         sched = orders.sched
         [dead] = await die(harness, orders, 7)
@@ -114,10 +116,10 @@ def test_a_letter_is_replayed_once_for_its_instant_with_its_arguments(open_store
         assert await sched.dead_runs() == []
         assert await sched.replay(dead) == new  # and also when it has ended
 
-    play(open_store, scenario)
+    play(opened, scenario)
 
 
-def test_a_replay_that_dies_again_is_a_letter_of_its_own(open_store: OpenStore):
+def test_a_replay_that_dies_again_is_a_letter_of_its_own(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         [dead] = await die(harness, orders, 7)
         new = await orders.sched.replay(dead)
@@ -126,10 +128,10 @@ def test_a_replay_that_dies_again_is_a_letter_of_its_own(open_store: OpenStore):
         assert (group.count, group.example.id) == (1, new)
         assert await orders.sched.replay(new) not in (dead, new)
 
-    play(open_store, scenario)
+    play(opened, scenario)
 
 
-def test_a_replay_whose_second_write_is_lost_is_made_good_by_the_next(open_store: OpenStore):
+def test_a_replay_whose_second_write_is_lost_is_made_good_by_the_next(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         [dead] = await die(harness, orders, 7)
         letter = await run_of(orders, dead)
@@ -143,10 +145,10 @@ def test_a_replay_whose_second_write_is_lost_is_made_good_by_the_next(open_store
         assert answer.run_ids == (run_id,)
         assert await orders.sched.dead_runs() == []
 
-    play(open_store, scenario)
+    play(opened, scenario)
 
 
-def test_many_are_replayed_at_a_rate_the_oldest_first(open_store: OpenStore):
+def test_many_are_replayed_at_a_rate_the_oldest_first(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         sched = orders.sched
         ids = await die(harness, orders, *range(5), 100)
@@ -170,10 +172,10 @@ def test_many_are_replayed_at_a_rate_the_oldest_first(open_store: OpenStore):
         again = await sched.replay_many(fingerprint=group.fingerprint)
         assert str(again) == "no dead letters match"
 
-    play(open_store, scenario)
+    play(opened, scenario)
 
 
-def test_more_than_the_limit_are_refused_and_nothing_is_written(open_store: OpenStore):
+def test_more_than_the_limit_are_refused_and_nothing_is_written(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         await die(harness, orders, 1, 2, 3)
         with pytest.raises(otd.DefinitionError, match="limit: expected at most 2 dead letters, got more"):
@@ -181,10 +183,10 @@ def test_more_than_the_limit_are_refused_and_nothing_is_written(open_store: Open
         assert len(await orders.sched.dead_runs()) == 3
         assert (await orders.sched.replay_many("charge", limit=3)).runs == 3
 
-    play(open_store, scenario)
+    play(opened, scenario)
 
 
-def test_subscribers_hear_how_far_a_long_replay_is(monkeypatch: pytest.MonkeyPatch, open_store: OpenStore):
+def test_subscribers_hear_how_far_a_long_replay_is(monkeypatch: pytest.MonkeyPatch, opened: OpenStore):
     monkeypatch.setattr(letters, "BATCH", 2)
 
     async def scenario(harness: Harness, orders: Orders) -> None:
@@ -195,10 +197,10 @@ def test_subscribers_hear_how_far_a_long_replay_is(monkeypatch: pytest.MonkeyPat
         await letters.replay_many(harness.store, box, rate=None, dry_run=False, clock=harness.clock, events=events)
         assert told == [RunsReplayed(2, 5), RunsReplayed(4, 5), RunsReplayed(5, 5)]
 
-    play(open_store, scenario)
+    play(opened, scenario)
 
 
-def test_letters_of_a_job_that_is_gone_stay_and_are_counted(open_store: OpenStore):
+def test_letters_of_a_job_that_is_gone_stay_and_are_counted(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         [dead] = await die(harness, orders, 1)
         await orders.sched.remove("charge")
@@ -210,10 +212,10 @@ def test_letters_of_a_job_that_is_gone_stay_and_are_counted(open_store: OpenStor
         await orders.sched.put(orders.sched.jobs["charge"])  # there is one of that name again
         assert (await orders.sched.replay(dead)).created
 
-    play(open_store, scenario)
+    play(opened, scenario)
 
 
-def test_discarded_letters_leave_the_box_and_stay_in_history(open_store: OpenStore):
+def test_discarded_letters_leave_the_box_and_stay_in_history(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         sched = orders.sched
         one, two = await die(harness, orders, 1, 2)
@@ -228,10 +230,10 @@ def test_discarded_letters_leave_the_box_and_stay_in_history(open_store: OpenSto
         with pytest.raises(otd.DefinitionError, match="why: expected at most 200 characters, got 201"):
             await sched.discard(two, why="x" * 201)
 
-    play(open_store, scenario)
+    play(opened, scenario)
 
 
-def test_only_dead_runs_can_be_replayed(open_store: OpenStore):
+def test_only_dead_runs_can_be_replayed(opened: OpenStore):
     async def scenario(harness: Harness, orders: Orders) -> None:
         orders.broken = False
         run = await orders.sched.submit("charge", {"order": 1})
@@ -243,14 +245,14 @@ def test_only_dead_runs_can_be_replayed(open_store: OpenStore):
         with pytest.raises(otd.StateError, match="expected one that is dead, got succeeded"):
             await orders.sched.replay(run)
 
-    play(open_store, scenario)
+    play(opened, scenario)
 
 
-def test_a_slot_is_replayed_for_its_slot(open_store: OpenStore):
+def test_a_slot_is_replayed_for_its_slot(opened: OpenStore):
     """`ctx.scheduled_at` is the old one: what it is about does not change because it is late."""
 
     async def main() -> None:
-        harness, sched, seen = Harness(START, store=open_store), otd.Scheduler("memory:"), []
+        harness, sched, seen = Harness(START, store=opened), otd.Scheduler("memory:"), []
 
         @sched.job(schedule=otd.at("2026-06-01T12:00:10Z"), args={"n": 1})
         async def once(ctx: otd.Context, n: int) -> None:
@@ -271,18 +273,21 @@ def test_a_slot_is_replayed_for_its_slot(open_store: OpenStore):
 
 
 @pytest.mark.parametrize("bad", ["yesterday", "2026-06-01T12:00"])
-def test_instants_must_be_ones(open_store: OpenStore, bad: str):
+def test_instants_must_be_ones(opened: OpenStore, bad: str):
     async def scenario(harness: Harness, orders: Orders) -> None:
         with pytest.raises(otd.ScheduleError, match="since: expected"):
             await orders.sched.dead_letters(since=bad)
         with pytest.raises(otd.DefinitionError, match="limit: expected a whole number above zero, got 0"):
             await orders.sched.dead_runs(limit=0)
 
-    play(open_store, scenario)
+    play(opened, scenario)
 
 
-async def test_two_who_replay_at_once_make_one_run(tmp_path):
-    store = await SqliteStore.open(tmp_path / "otd.db")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "redis"])
+async def test_many_who_replay_at_once_make_one_run(kind: str, request: pytest.FixtureRequest, tmp_path: Path):
+    urls = {"postgres": "postgres_url", "redis": "valkey_url"}
+    url = request.getfixturevalue(urls[kind]) if kind in urls else f"sqlite:///{tmp_path}/otd.db"
+    store = await open_store(url)
     try:
         bench = Workbench(store)
         record, node = await bench.define(), await bench.node()

@@ -22,7 +22,18 @@ from onthedot.stores.memory.upkeep import Upkeep
 
 
 class MemoryStore(
-    Exceptions, Queues, Runs, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Letters, Standings, Documents,
+    Exceptions,
+    Queues,
+    Runs,
+    Checkpoints,
+    Nodes,
+    Shards,
+    Upkeep,
+    Retention,
+    History,
+    Letters,
+    Standings,
+    Documents,
     Transacting,
 ):
     """All of it in dictionaries. `connect` makes what handlers get from `ctx.transaction()`."""
