@@ -64,6 +64,11 @@ def test_list(call: Call, box: Path, in_berlin: None):
     assert second[1:] == ["charge", "1", "13:00:02", "13:00:02", "3", "KeyError: <text>"]
 
 
+def test_a_list_that_is_cut_says_so(call: Call, box: Path):
+    assert "only the newest 2 dead letters are counted" in call("dead", "list", "--db", box, "--limit", "2").output
+    assert "only the newest" not in call("dead", "list", "--db", box, "--limit", "5").output
+
+
 def test_list_as_json(call: Call, box: Path):
     first, second = groups(call, box)
     assert list(first) == [
@@ -129,6 +134,7 @@ def test_discard(call: Call, box: Path):
     assert call("dead", "discard", "--all", "--dry-run", "--db", box).output == "4 dead letters would be discarded\n"
     result = call("dead", "discard", "1", "2", "--why", "sent by hand", "--db", box)
     assert (result.exit_code, result.output) == (0, "2 dead letters discarded\n")
+    assert call("dead", "discard", "1", "4", "--dry-run", "--db", box).output.startswith("1 dead letter would be")
     again = call("dead", "discard", "1", "4", "--db", box)
     assert again.exit_code == 2
     assert "RUN: expected dead letters only, got 1 that are none" in again.output

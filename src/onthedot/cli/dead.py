@@ -92,6 +92,8 @@ def list_groups(store: str | None, db: str | None, as_json: bool, **asked: Any) 
         click.echo(json.dumps([_group_as_json(group) for group in groups], indent=2))
     else:
         _echo_groups(groups)
+        if sum(group.count for group in groups) >= asked["limit"]:
+            click.echo(f"only the newest {asked['limit']} dead letters are counted; --limit sets how many")
 
 
 @command.command(cls=Command, short_help="Show the runs that died of one thing.")
@@ -220,14 +222,16 @@ def discard(
         ids = list(run_ids) or [run.id for run in await letters.find_letters(opened, box)]
         if ask and len(ids) > ASK_ABOVE:
             click.confirm(f"{count(len(ids), 'dead letter')} would be discarded. Go on?", abort=True)
-        return len(ids) if dry_run else await letters.discard(opened, ids, why=why)
+        if not dry_run:
+            return await letters.discard(opened, ids, why=why)
+        return len(ids) if not run_ids else sum(letters.is_letter(run) for run in await opened.get_runs(ids))
 
     done = write_store(store_url(store, db), work)
     if as_json:
         click.echo(json.dumps({"discarded": done, "dry_run": dry_run}, indent=2))
     else:
         click.echo(f"{count(done, 'dead letter')} {'would be ' if dry_run else ''}discarded")
-    if run_ids and not dry_run and done < len(set(run_ids)):
+    if run_ids and done < len(set(run_ids)):
         raise BadInput(f"RUN: expected dead letters only, got {len(set(run_ids)) - done} that are none")
 
 

@@ -126,6 +126,11 @@ def _group(name: str, runs: Sequence[RunRecord]) -> DeadLetters:
     )
 
 
+def is_letter(run: RunRecord) -> bool:
+    """Whether a run is in the box."""
+    return run.state is RunState.DEAD and not run.settled
+
+
 def fingerprint_of(run: RunRecord) -> str:
     """What a dead run died of, as twelve characters."""
     return policy.fingerprint(run.namespace, run.job, _died_of(run))
