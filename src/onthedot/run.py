@@ -295,6 +295,12 @@ class RunRecord:
     settled: str = ""  # what was done about it, if it is dead: `replayed:<run id>` or `discarded:<why>`
 
     @property
+    def origin(self) -> int | None:
+        """The run that this one repeats; None: it is no rerun."""
+        number = self.trigger.removeprefix(RERUN_PREFIX).partition(":")[0]
+        return int(number) if self.trigger.startswith(RERUN_PREFIX) and number.isdecimal() else None
+
+    @property
     def slot(self) -> datetime:
         """The instant that it is for."""
         return to_datetime(self.slot_at)

@@ -114,6 +114,8 @@ def test_replay_by_number_is_one_run_each(call: Call, box: Path):
     assert [group["count"] for group in groups(call, box)] == [2]
     told = json.loads(call("show", "5", "--db", box, "--json").output)
     assert (told["trigger"], told["args"], told["state"]) == ("rerun:1", {"order": 1}, "scheduled")
+    assert told["origin"] == 1
+    assert "repeats   run 1\n" in call("show", "5", "--db", box).output
     assert "settled   replayed:5" in call("show", "1", "--db", box).output
 
 

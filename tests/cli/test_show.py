@@ -120,8 +120,8 @@ def test_json(call: Call, database: Path):
     assert list(run) == [
         "run_id", "job", "namespace", "trigger", "queue", "priority", "target", "state", "reason", "error", "attempts",
         "failures", "recoveries", "created_at", "slot_at", "due_at", "armed_at", "started_at", "ended_at", "late_ms",
-        "duration_ms", "args", "result", "settled", "waits_for", "gate", "held_by", "node", "reserved_at", "expires_at",
-        "attempt_list", "logs",
+        "duration_ms", "args", "result", "settled", "origin", "waits_for", "gate", "held_by", "node", "reserved_at",
+        "expires_at", "attempt_list", "logs",
     ]  # fmt: skip
     assert (run["result"], run["target"], run["node"], run["waits_for"]) == ({"ticks": 1}, None, None, [])
     [attempt] = run["attempt_list"]

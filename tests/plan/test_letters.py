@@ -112,6 +112,7 @@ def test_a_letter_is_replayed_once_for_its_instant_with_its_arguments(opened: Op
         assert orders.seen == [(7, START), (7, START)]
         run = await run_of(orders, new)
         assert (run.state, run.trigger, run.args) == (RunState.SUCCEEDED, f"rerun:{dead}", '{"order":7}')
+        assert (run.origin, (await run_of(orders, dead)).origin) == (dead, None)
         assert (await run_of(orders, dead)).settled == f"replayed:{new.id}"
         assert await sched.dead_runs() == []
         assert await sched.replay(dead) == new  # and also when it has ended

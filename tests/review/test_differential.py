@@ -304,6 +304,18 @@ class Machine(RuleBasedStateMachine):
             name = names[number % len(names)]
             self.both(lambda twin: twin.store.cancel([twin.id_of(name)], why=why, now=self.now))
 
+    @rule(number=st.integers(0, 9), word=st.sampled_from(["replayed:1", "discarded:"]))
+    def settle(self, number: int, word: str) -> None:
+        """One of the runs, whatever has become of it; and what is in the box then."""
+        names = sorted(set(self.twins.memory.names.values()))
+        if names:
+            name = names[number % len(names)]
+            self.both(lambda twin: twin.store.settle_dead([(twin.id_of(name), word)]))
+            self.both(self._box)
+
+    async def _box(self, twin: Twin) -> Any:
+        return sorted(map(twin.plain, await twin.store.list_dead()))
+
     # ── upkeep ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     @rule()

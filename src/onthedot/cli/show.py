@@ -109,6 +109,8 @@ def _facts(shown: Shown, now: Micros) -> list[tuple[str, str]]:
         ("created", local_time(run.created_at, None)),
         ("queue", f"{run.queue}, priority {run.priority}"),
     ]
+    if run.origin is not None:
+        facts.append(("repeats", f"run {run.origin}"))
     if run.target:
         facts.append(("target", f"node {run.target} only"))
     if run.args is not None:
@@ -171,6 +173,7 @@ def _as_json(shown: Shown) -> dict[str, Any]:
         "args": None if run.args is None else json.loads(run.args),
         "result": None if run.result is None else json.loads(run.result),
         "settled": run.settled or None,
+        "origin": run.origin,
         "waits_for": shown.waits_for,
         "gate": standing.gate or None if standing else None,
         "held_by": list(standing.holders) if standing else [],
