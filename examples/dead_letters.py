@@ -38,6 +38,9 @@ async def main() -> None:
                 print(failed)
         dead = await sched.list_runs("deliver", states=[otd.RunState.DEAD])
         print({run.id: len(await sched.history(run.id)) for run in sorted(dead, key=lambda run: run.id)})
+        for group in await sched.dead_letters("deliver"):  # by what they died of, the last first
+            print(group.count, group.error, group.example.args)
+        print(await sched.replay_many("deliver", rate=otd.Rate(10, "1s"), dry_run=True))  # and really, once it is mended
 
 
 asyncio.run(main())
@@ -45,3 +48,6 @@ asyncio.run(main())
 # prints: dead: run 2 of deliver: ConnectionError: nobody answers
 # prints: dead: run 3 of deliver: Refused: we have moved
 # prints: {2: 3, 3: 1}
+# prints: 1 ConnectionError: nobody answers {"to":"away"}
+# prints: 1 Refused: we have moved {"to":"closed"}
+# prints: 2 dead letters: 2 new runs would be made

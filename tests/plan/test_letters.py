@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -300,3 +301,28 @@ async def test_many_who_replay_at_once_make_one_run(kind: str, request: pytest.F
         assert [made for _, _, made in answers].count(True) == 1
     finally:
         await store.close()
+
+
+async def test_a_full_box_does_not_keep_the_engine_from_its_work():
+    """Letters are looked at a few in a turn of the loop: whoever waits has one after each."""
+    store = MemoryStore()
+    bench = Workbench(store)
+    record, node = await bench.define(), await bench.node()
+    run_id = await bench.submit(record)
+    [lease] = await bench.take(node)
+    assert await bench.finish(lease, DEAD)
+    like = store.finished[run_id]
+    store.finished = {number: replace(like, id=number) for number in range(1, 1_001)}
+    turns = 0
+
+    async def wait() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    waiting = asyncio.create_task(wait())
+    [group] = await letters.group_letters(store, letters.Box())
+    waiting.cancel()
+    assert group.count == 1_000
+    assert turns >= 1_000 // letters.TURN

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-_MOST = 1_000
+_MOST = 500
 """How much of an error's text counts."""
 
 # Each of them looks at a character a bounded number of times, whatever the text is.
