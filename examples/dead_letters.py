@@ -40,7 +40,9 @@ async def main() -> None:
         print({run.id: len(await sched.history(run.id)) for run in sorted(dead, key=lambda run: run.id)})
         for group in await sched.dead_letters("deliver"):  # by what they died of, the last first
             print(group.count, group.error, group.example.args)
-        print(await sched.replay_many("deliver", rate=otd.Rate(10, "1s"), dry_run=True))  # and really, once it is mended
+        print(
+            await sched.replay_many("deliver", rate=otd.Rate(10, "1s"), dry_run=True)
+        )  # and really, once it is mended
 
 
 asyncio.run(main())

@@ -33,14 +33,14 @@ def test_trigger_asks_for_one_run_now(call: Call, cluster: Path, look: Look):
     assert (result.exit_code, result.output) == (0, "run 7 of scan is stored\n")
     run = look(lambda store: store.get_run(7))
     assert (run.trigger.partition(":")[0], run.state, run.slot_at == run.due_at) == ("manual", "scheduled", True)
-    assert look(lambda store: store.standing(7)).args is None
+    assert look(lambda store: store.get_run(7)).args is None
 
 
 def test_arguments_are_json_or_text(call: Call, cluster: Path, look: Look):
     pairs = ["--arg", "n=3", "--arg", "who=ann=b", "--arg", 'quoted="3"', "--arg", "none=", "--arg", "on=true"]
     run = json.loads(call("trigger", "scan", *pairs, "--db", cluster, "--json").output)
     assert (run["run_id"], run["job"], run["state"], run["queue"]) == (7, "scan", "scheduled", "default")
-    args = json.loads(look(lambda store: store.standing(7)).args)
+    args = json.loads(look(lambda store: store.get_run(7)).args)
     assert args == {"n": 3, "who": "ann=b", "quoted": "3", "none": "", "on": True}
 
 
