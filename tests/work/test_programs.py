@@ -16,10 +16,12 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import SECOND
+from onthedot.engine import Engine
 from onthedot.job import Job
 from onthedot.output.records import decode
 from onthedot.run import Lease
 from onthedot.task import Command, Step, Steps, Task
+from onthedot.tasks.params import Filled
 from onthedot.work import guarding
 from onthedot.work.programs import ProgramEnd
 from tests.work.plain_guard import PlainGuard, guard
@@ -268,21 +270,13 @@ async def test_what_is_to_be_filled_in_comes_just_before_the_start(tmp_path, gua
     """A store that is away gives the run back; what is filled in is not shown."""
     troubles = [otd.StoreUnavailable("away")]
 
-    async def fill(lease: Lease) -> guarding.Filled:
+    async def fill(lease: Lease) -> Filled:
         if troubles:
             raise troubles.pop()
-        return sh("echo $TOKEN", env={"TOKEN": "s3cret"}), ("s3cret",)
+        return Filled(sh("echo $TOKEN", env={"TOKEN": "s3cret"}), ("s3cret",))
 
-    make = guarding.neighbours_of
-
-    async def neighbours_of(*given: Any) -> guarding.Neighbours | None:
-        made = await make(*given)
-        assert made is not None
-        made.fill = fill
-        return made
-
-    monkeypatch.setattr(guarding, "neighbours_of", neighbours_of)
-    sched = scheduler(tmp_path, sh("echo ${{ secrets.TOKEN }}"))
+    monkeypatch.setattr(Engine, "_fill", lambda _: fill)
+    sched = scheduler(tmp_path, sh("echo $TOKEN", env={"TOKEN": "${{ secrets.TOKEN }}"}))
     async with sched:
         run = await sched.submit("it")
         await run.result(timeout="20s")
