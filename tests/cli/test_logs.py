@@ -15,11 +15,13 @@ from click.testing import Result
 from onthedot.cli import logs
 from onthedot.cli.telling import PASSED_OVER, Telling
 from onthedot.output.keeping import Name, Outputs
+from onthedot.output.places import output_place
 from onthedot.output.reading import Said
 from onthedot.output.records import Record, encode
 from onthedot.run import RunRecord, RunState
 from onthedot.stores.base import LogRecord
 from onthedot.stores.sqlite import SqliteStore
+from tests.servers.s3 import S3Server
 
 Call = Callable[..., Result]
 
@@ -63,6 +65,29 @@ def test_one_attempt_and_one_step(call: Call, database: Path, output: Path):
     result = call("logs", "4", "--db", database, "--output", output, "--attempt", "1")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "run 4 has said nothing\n"
+
+
+def test_it_is_read_from_s3_and_a_wrong_key_is_told(
+    call: Call, database: Path, tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    place = s3.url(s3.fresh_prefix())
+    (tmp_path / "log").write_bytes(b"".join(map(encode, RECORDS)))
+
+    async def keep() -> None:
+        store = await SqliteStore.open(database, read_only=True)
+        last = (await store.list_attempts(4))[-1]
+        await store.close()
+        await Outputs(output_place(place, None)).keep(Name(4, last.attempt, last.lease_id), tmp_path / "log")
+
+    asyncio.run(keep())
+    assert call("logs", "4", "--db", database, "--output", place, "--step", "test").stdout == "ok\n"
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-key")
+    refused = call("logs", "4", "--db", database, "--output", place)
+    assert refused.exit_code == 1
+    assert "privileges" in refused.stderr
+    assert "wrong-key" not in refused.output
 
 
 def test_json_has_everything(call: Call, database: Path, output: Path):

@@ -158,3 +158,22 @@ def test_a_wrong_key_is_refused_and_told_without_it(s3: S3Server, log: Path, mon
     with pytest.raises(OutputUnavailable, match="privileges") as told:
         asyncio.run(outputs.keep(NAME, log))
     assert "not-the-key" not in str(told.value)
+
+
+def test_a_bucket_that_does_not_exist_is_told_and_a_file_that_has_gone_is_not_its_fault(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def refuse(*_: object, **__: object) -> None:
+        raise FileNotFoundError("NoSuchBucket")
+
+    monkeypatch.setattr("obstore.put_async", refuse)
+    with pytest.raises(OutputUnavailable, match="a place that exists; NoSuchBucket"):
+        asyncio.run(Outputs(None).keep(NAME, log))
+    log.unlink()
+    with pytest.raises(FileNotFoundError):
+        asyncio.run(Outputs(None).keep(NAME, log))
+
+
+def test_nothing_is_left_beside_the_log(outputs: Outputs, log: Path):
+    asyncio.run(outputs.keep(NAME, log))
+    assert [path.name for path in log.parent.iterdir()] == ["log"]

@@ -57,7 +57,16 @@ class S3Server(Server):
         command += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.volumeSizeLimitMB=64", "-volume.max=20"]
         command += [f"-{name}.port={port}" for name, port in self._ports.items()]
         command += [f"-{name}.port.grpc={port}" for name, port in self._grpc.items()]
+        # What has fixed ports is off, so that there can be two; and nothing is reported to anybody.
+        command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"]
+        command += [f"-{name}.localSocket={self.folder / name}.sock" for name in ("filer", "s3")]
         return [*command, "-s3", f"-s3.port={self.port}", f"-s3.config={self._keys}"]
+
+    def close(self) -> None:
+        """See `Server`; and the sockets that it makes where nobody has asked for them."""
+        super().close()
+        for name, port in self._grpc.items():
+            Path(f"/tmp/seaweedfs-{name}-grpc-{port}.sock").unlink(missing_ok=True)
 
     def _answers(self) -> bool:
         """Whether it refuses a stranger, which is the last thing that it learns."""

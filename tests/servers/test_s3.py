@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import obstore
 import pytest
 from obstore.exceptions import PermissionDeniedError
@@ -34,8 +36,18 @@ def test_who_has_the_key_may_write_and_a_wrong_one_is_refused(s3: S3Server):
 
 @pytest.mark.slow
 def test_nothing_is_left_of_it():
+    before = set(Path("/tmp").glob("seaweedfs-*"))
     with S3Server() as server:
-        pid, folder = server.pid, server.folder
+        pid, folder, ports = server.pid, server.folder, [str(port) for port in server._grpc.values()]
         assert (folder / "data").exists()
     assert running.state_of(pid) == ""
     assert not folder.exists()
+    made = set(Path("/tmp").glob("seaweedfs-*")) - before
+    assert [path for path in made if any(port in path.name for port in ports)] == []
+
+
+@pytest.mark.slow
+def test_there_can_be_two_at_once(s3: S3Server):
+    with S3Server() as other:
+        for server in (s3, other):
+            obstore.put(client(server, server.secret), "a", b"kept")

@@ -123,7 +123,12 @@ class Outputs:
 
     async def _keep_file(self, name: Name, stored: str, called: str, path: Path) -> Kept:
         size, digest = await asyncio.to_thread(_measure, path)
-        await self._try(self._put(f"{name.folder}/{stored}", path))
+        try:
+            await self._try(self._put(f"{name.folder}/{stored}", path))
+        except FileNotFoundError as error:
+            await asyncio.to_thread(path.stat)  # not there: somebody else has kept it meanwhile
+            told = f"expected a place that exists; {_first_words(error)}"
+            raise OutputUnavailable(f"{self} cannot be used: {told}") from None
         return Kept(called, stored, size, digest)
 
     async def _put(self, path: str, data: Path | bytes, *, create: bool = False) -> None:
@@ -276,8 +281,11 @@ class Outputs:
         except FileNotFoundError:
             raise
         except (BaseError, OSError) as error:
-            said = " ".join(str(error).partition("Debug source:")[0].split())[:_LONGEST_ERROR]
-            raise OutputUnavailable(f"{self} cannot be used: {said}") from None
+            raise OutputUnavailable(f"{self} cannot be used: {_first_words(error)}") from None
+
+
+def _first_words(error: Exception) -> str:
+    return " ".join(str(error).partition("Debug source:")[0].split())[:_LONGEST_ERROR]
 
 
 def _open(place: Place) -> ObjectStore:

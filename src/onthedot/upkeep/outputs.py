@@ -96,6 +96,7 @@ class OutputKeeper:
             self._adopt_at = now + ADOPT_EVERY
             await self._adopt()
         waiting = await asyncio.to_thread(self._spool.waiting, BATCH)
+        kept = 0
         for name, log, artifacts in waiting:
             try:
                 await self._patience.wait(self._outputs.keep(name, log, artifacts))
@@ -106,8 +107,9 @@ class OutputKeeper:
                 self._events.emit(OutputNotKept(name.run_id, name.attempt, str(error), self._pause))
                 return self._pause
             await asyncio.to_thread(self._spool.forget, name)
+            kept += 1
         self._pause = 0
-        return 0 if len(waiting) == BATCH else LOOK_EVERY
+        return 0 if kept and len(waiting) == BATCH else LOOK_EVERY
 
     async def keep_last(self, now: Micros) -> None:
         """Keep all that waits, as long as that goes well: the node stops."""
