@@ -69,7 +69,7 @@ def test_a_handler_declares_none():
         (Command(script="ls ${{ params.where }}"), "script: expected no '${{ … }}': nothing is filled in here; put it"),
         (Command(argv=("ls",), directory="${{ params.where }}"), "directory: expected no"),
         (Command(argv=("ls",), stdin="${{ secrets.X }}"), "stdin: expected no"),
-        (Command(argv=("ls",), env={"${{ params.where }}": "x"}), "env: expected no"),
+        (Command(argv=("ls",), env={"${{ params.where }}": "x"}), "env: expected letters"),
         (Steps(steps=(Step(name="a", script="${{secret.X}}"),)), "steps.a.script: expected no"),
         (Steps(steps=(Step(name="a", argv=("ls", "${{x}}")),)), "steps.a.argv[1]: expected '${{ params.name }}' or"),
         (Http(url="https://${{ params.where }}/"), "url: expected no"),

@@ -10,7 +10,7 @@ import pytest
 import onthedot as otd
 from onthedot.define.check import check_job
 from onthedot.define.options import build_job
-from onthedot.task import Bounds, Command, Noop, Param, Source, Step, Steps
+from onthedot.task import Bounds, Command, Noop, Source, Step, Steps
 
 OK = Step(name="ok", script="true")
 
@@ -94,28 +94,6 @@ def test_a_job_that_is_kept_apart_reads_no_repositories_of_its_worker():
 def test_bounds_are_above_zero(field):
     nothing: Any = timedelta(0) if field == "cpu" else 0
     assert f"bounds.{field}: expected more than zero" in problems(Noop(), bounds=Bounds(**{field: nothing}))[0]
-
-
-@pytest.mark.parametrize(
-    ("param", "expected"),
-    [
-        (Param(name="a-b"), "as a name"),
-        (Param(name="a", kind="date"), "expected one of"),  # type: ignore[arg-type]
-        (Param(name="a", kind="whole", default=1.5), "expected whole as default"),
-        (Param(name="a", kind="whole", default=True), "expected whole as default"),
-        (Param(name="a", choices=("x", 1)), "expected text as a choice"),
-        (Param(name="a", choices=("x",), default="y"), "one of the choices"),
-        (Param(name="a", required=True, default="y"), "no default"),
-    ],
-)
-def test_params_are_declared_well(param, expected):
-    assert expected in problems(Command(script="x"), params=(param,))[0]
-
-
-def test_params_are_there_once_and_not_for_handlers():
-    twice = (Param(name="a"), Param(name="a"))
-    assert "got 'a' 2 times" in problems(Command(script="x"), params=twice)[0]
-    assert "a function declares its own" in problems(otd.job.Call(handler="x"), params=(Param(name="a"),))[0]
 
 
 def test_bounds_as_people_write_them():

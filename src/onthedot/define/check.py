@@ -42,8 +42,7 @@ def check_job(job: Job) -> None:
         *_guarantee_problems(job),
         *_placement_problems(job),
         *_length_problems("timeout", job.timeout),
-        *call_problems(job.task),
-        *params_problems(job),
+        *_filled_task_problems(job),
     ]
     if isinstance(job.task, Sleep) and not timedelta(0) <= job.task.duration <= LONGEST:
         problems.append(f"sleep: expected a length of time from zero up, got {job.task.duration}")
@@ -52,7 +51,6 @@ def check_job(job: Job) -> None:
     if job.max_recoveries < 0:
         problems.append(f"max_recoveries: expected zero or more, got {job.max_recoveries}")
     problems.extend(_argument_problems(job))
-    problems.extend(task_problems(job))
     if problems:
         raise DefinitionError(problems, subject=f"job {job.name!r}")
 
@@ -72,6 +70,11 @@ def parents_first(jobs: Iterable[Job]) -> list[Job]:
     except CycleError as error:
         raise cycle_error([name for _, name in error.args[1]]) from None
     return [known[key] for key in order if key in known]
+
+
+def _filled_task_problems(job: Job) -> list[str]:
+    """Of what is to be done; and, if that has the right shape, of what is to be filled into it."""
+    return [*task_problems(job), *call_problems(job.task)] or list(params_problems(job))
 
 
 def _argument_problems(job: Job) -> list[str]:

@@ -13,7 +13,7 @@ from typing import get_args
 from onthedot.duration import LONGEST
 from onthedot.job import Job
 from onthedot.policy.steps import variable
-from onthedot.task import Bounds, Call, Command, Param, Source, Step, Steps, When
+from onthedot.task import Bounds, Command, Source, Step, Steps, When
 
 MOST_STEPS = 100
 _MOST_TEXT = 64 * 1024
@@ -43,9 +43,6 @@ def task_problems(job: Job) -> Iterator[str]:
         case _:
             pass
     yield from _bounds_problems(job.bounds)
-    if job.params and isinstance(job.task, Call):
-        yield "params: expected only for what is no Python handler; a function declares its own"
-    yield from _params_problems(job.params)
 
 
 # ── programs ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -173,26 +170,6 @@ def _bounds_problems(bounds: Bounds) -> Iterator[str]:
         number = type(value) is int and value > 0
         if not (length if one.name == "cpu" else number):
             yield f"bounds.{one.name}: expected more than zero, got {value!r}"
-
-
-def _params_problems(params: tuple[Param, ...]) -> Iterator[str]:
-    for param in params:
-        where = f"params: {param.name!r}"
-        if not _is_text(param.name) or not _PARAM.fullmatch(param.name):
-            yield f"{where}: expected letters, digits and '_' as a name"
-        if param.kind not in _KINDS:
-            yield f"{where}: expected one of {', '.join(map(repr, _KINDS))}, got {param.kind!r}"
-            continue
-        for what, value in (("default", param.default), *(("a choice", choice) for choice in param.choices)):
-            if value is not None and not _is_of(param.kind, value):
-                yield f"{where}: expected {param.kind} as {what}, got {value!r}"
-        if param.required and param.default is not None:
-            yield f"{where}: expected no default where a value is required, got {param.default!r}"
-        if param.choices and param.default is not None and param.default not in param.choices:
-            yield f"{where}: expected one of the choices as default, got {param.default!r}"
-    for name, count in Counter(param.name for param in params).items():
-        if count > 1:
-            yield f"params: expected each name once, got {name!r} {count} times"
 
 
 def _is_text(value: object) -> bool:

@@ -28,7 +28,7 @@ async def rerun(store: Store, run_id: int, from_step: str | None, *, token: str,
     saved = await store.get_checkpoint(run_id)
     progress = before_failure(progress_of(None if saved is None else json.loads(saved.value), steps_of(task)))
     at = _step(task, run, progress, from_step)
-    args: str | None = getattr(run, "args", None)  # None: the job's own
+    args = run.args  # None: the job's own
     [made] = await store.submit([NewRun(record.id, rerun_trigger(run_id, at, token), now, args)])
     return made, run.job
 
