@@ -6,12 +6,12 @@
 
 local said = {}
 for place, given in ipairs(ask.settled) do
-  local run = find('history', given.run_id)
+  local over = find('history', given.run_id)
   said[place] = 0
-  if run and run.state == 'dead' and not run.settled then
-    run.settled = given.word
-    keep('history', run.id, run)
-    zrem(P .. 'dead', member(run.id))
+  if over and over.state == 'dead' and not over.settled then
+    over.settled = given.word
+    keep('history', over.id, over)
+    zrem(P .. 'dead', member(over.id))
     said[place] = 1
   end
 end

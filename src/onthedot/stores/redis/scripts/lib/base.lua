@@ -178,7 +178,7 @@ local RUN = set_of_names([[
   args
 ]])
 local OVER = set_of_names([[
-  id job trigger slot due state attempt created armed started ended queue level tries
+  id job trigger slot due state attempt created armed started ended queue level tries args
 ]])
 
 local function rest_of(one, named)
@@ -209,7 +209,7 @@ end
 
 local function is_rare_over(one)
   return one.target or one.reason or one.failures or one.recoveries or one.error or one.result or one.done or one.of
-    or one.keys
+    or one.keys or one.settled
 end
 
 local function pack_run(one)
@@ -235,18 +235,19 @@ end
 local function pack_over(one)
   return cmsgpack.pack(
     one.id, one.job, one.trigger, one.slot, one.due, one.state, one.attempt, one.created, one.armed, one.started,
-    one.ended, one.queue, one.level, one.tries,
+    one.ended, one.queue, one.level, one.tries, one.args,
     is_rare_over(one) and rest_of(one, OVER) or nil
   )
 end
 
 local function unpack_over(packed)
   local
-    id, job, trigger, slot, due, state, attempt, created, armed, started, ended, queue, level, tries, rest
+    id, job, trigger, slot, due, state, attempt, created, armed, started, ended, queue, level, tries, args, rest
     = cmsgpack.unpack(packed)
   return with_rest({
     id = id, job = job, trigger = trigger, slot = slot, due = due, state = state, attempt = attempt,
-    created = created, armed = armed, started = started, ended = ended, queue = queue, level = level, tries = tries
+    created = created, armed = armed, started = started, ended = ended, queue = queue, level = level, tries = tries,
+    args = args
   }, rest)
 end
 
