@@ -17,8 +17,13 @@ from onthedot.stores.postgres.url import Address, read_url
 DRIVER = "onthedot.stores.postgres"
 OLDEST = 140_000  # the version of the server
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('onthedot migrations ' || $1::text, 0))"
-COUNT_TABLES = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1"
-HAS_MIGRATIONS = "SELECT to_regclass($1) IS NOT NULL"
+
+# Both in one look, and in the tables themselves: what `to_regclass` remembers may be older than what another process
+# has just made.
+LOOK_AROUND = """
+SELECT count(*) FILTER (WHERE c.relname = 'migrations') > 0, count(*)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1
+"""
 
 LIST_TABLES = """
 SELECT c.relname, pg_get_partkeydef(c.oid), c.reloptions::text FROM pg_class c
@@ -82,8 +87,8 @@ def _check_server(db: Connection, address: Address) -> None:
 async def _version(db: Connection, address: Address, *, newest: int) -> int:
     """How many migrations the schema has seen; `StoreUnusable` if it is none of ours."""
     schema = address.schema
-    if not await db.fetchval(HAS_MIGRATIONS, f"{schema}.migrations"):
-        tables = await db.fetchval(COUNT_TABLES, schema)
+    [(has_migrations, tables)] = await db.fetch(LOOK_AROUND, schema)
+    if not has_migrations:
         if tables:
             raise StoreUnusable(
                 f"{address.shown}: expected the schema {schema!r} to be onthedot's or not to be there, got one of "
