@@ -223,20 +223,11 @@ def test_what_is_alive_and_well_passes():
     assert check(run_at(calm(), 120, 120, 121).events, only=[rule for rule in RULES if rule.startswith("L")]) == []
 
 
-@pytest.mark.parametrize(("released", "judged"), [(8, True), (9, False)])
-def test_a_backlog_that_a_resume_lets_go_is_not_asked_to_start_at_once(released, judged):
-    story = run_at(calm(), 120, 125, 126).add(110, "pause", job_id=1, until=None, marks={}, answer=[0, 0, 0])
-    story.events[0]["settings"] = story.events[0]["settings"] | {"seats": 8}
-    story.add(122, "resume", job_id=1, marks={}, slots=[], skips=[], released=released, windows=[])
-    assert bool(check(renumbered(story).events, only=["L3"])) == judged
-
-
-@pytest.mark.parametrize(("seats", "judged"), [(1, True), (0, False)])
-def test_a_backlog_that_a_queue_lets_go_is_not_asked_to_start_at_once(seats, judged):
-    story = (
-        run_at(calm(), 120, 125, 126).add(110, "stop_queue", queue="default").add(122, "open_queue", queue="default")
-    )
-    story.events[0]["settings"] = story.events[0]["settings"] | {"seats": seats}
+@pytest.mark.parametrize(("due", "judged"), [(119, False), (121, True)])
+def test_who_waits_behind_older_runs_is_not_asked_to_start_at_once(due, judged):
+    """A resume or a queue that goes on lets go of more runs than there are seats: the oldest are taken first."""
+    other: dict[str, Any] = {"run": 77, "lease": "l77", "fence": 77, "trigger": "submit:x"}
+    story = run_at(calm(), 120, 125, 126).lease(124, "arm", **other, slot=due * S, due=due * S)
     assert bool(check(renumbered(story).events, only=["L3"])) == judged
 
 

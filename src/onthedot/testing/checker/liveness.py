@@ -82,38 +82,26 @@ def l3_on_time(history: History) -> Iterator[Finding]:
             continue
         known = [event["t_store"] for event in run.events if event["ev"] in ("submit", "follow")]
         resumed = history.resumed_at(first["job_id"], run.starts[0]["seq"])
-        if first["due"] <= resumed and _is_backlog(history, first["job_id"], resumed):
-            continue
         opened = history.opened_at(run, run.starts[0]["seq"])
-        if first["due"] <= opened and _is_backlog_of_queue(history, run, opened):
-            continue
         allowed = max(first["due"], min(known, default=0), resumed, opened) + ON_TIME
         job = history.job_of(run)
         if job is not None and job.assignment == "leader":
             allowed += PLACING
         late = run.starts[0]["t_store"] - allowed
-        if late > 0:
+        if late > 0 and not _others_came_first(history, run, first["due"], allowed - ON_TIME):
             yield run.starts[0]["seq"], f"run {run.id} started {late + ON_TIME} µs late, and nothing was broken"
 
 
-def _is_backlog(history: History, job_id: int, resumed: int) -> bool:
-    """Whether a resume let more runs go at once than a worker has seats: they wait for each other, and L1 judges."""
-    resumes = [event for event in history.by["resume"] if (event["job_id"], event["t_store"]) == (job_id, resumed)]
-    seats = history.settings.get("seats")
-    return seats is not None and any(event.get("released", 0) > seats for event in resumes)
-
-
-def _is_backlog_of_queue(history: History, run: Run, opened: int) -> bool:
-    """The same for a queue that goes on: whether more runs of it were due by then than a worker has seats."""
-    seats, job = history.settings.get("seats"), history.job_of(run)
-    if seats is None or job is None:
-        return False
-    waiting = 0
-    for other in history.runs.values():
-        mine = history.job_of(other)
-        if mine is not None and mine.queue == job.queue and other.starts and other.starts[0]["t_store"] >= opened:
-            waiting += min((event["due"] for event in other.events if event.get("due")), default=opened) <= opened
-    return waiting > seats
+def _others_came_first(history: History, run: Run, due: int, since: int) -> bool:
+    """Whether runs that were due before this one were taken while it waited: a backlog was let go, by a resume or a
+    queue that goes on, and there are not seats enough. The first of those in line is judged, and that nobody waits for
+    ever is L1's."""
+    until = run.starts[0]["seq"]
+    return any(
+        event["ev"] == "arm" and event["run"] != run.id and event["due"] < due
+        and event["t_store"] >= since and event["seq"] < until
+        for event in history.events
+    )  # fmt: skip
 
 
 def _was_blocked(history: History, run: Run) -> bool:

@@ -89,6 +89,7 @@ class _Books:
         self._ledgers: dict[tuple[int, str], _Ledger] = {}
         self._skips: defaultdict[tuple[int, str], list[Event]] = defaultdict(list)
         self._newest_armed: defaultdict[tuple[int, str], int] = defaultdict(int)
+        self._dropped_with: defaultdict[tuple[int, str], set[int]] = defaultdict(set)  # slots that had a fate then
 
     def findings(self) -> Iterator[Finding]:
         for event in self._history.events:
@@ -207,6 +208,7 @@ class _Books:
                 yield from self._dropped(name, event)
             elif before is None:
                 ledger = self._ledgers[name] = _Ledger(rules[schedule], after["origin"], after["origin"])
+                ledger.ahead |= self._dropped_with[name]  # it comes back, by an edit that was long on its way
                 yield from self._moved(ledger, name, ledger.origin, after["watermark"])
             else:
                 yield from self._survived(name, rules[schedule], before["watermark"], after["watermark"], event)
@@ -272,6 +274,7 @@ class _Books:
     def _dropped(self, name: tuple[int, str], event: Event) -> Iterator[str]:
         ledger = self._ledgers.pop(name)
         yield from self._record(ledger, name, [])
+        self._dropped_with[name] |= ledger.fates.keys()
         if not isinstance(ledger.rule, FixedDelay):
             now = event["t_store"]
             owed = [slot for slot in ledger.slots(ledger.watermark, now) if slot not in ledger.fates]

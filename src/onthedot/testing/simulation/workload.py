@@ -171,8 +171,8 @@ def _schedules(chance: Chance, number: int, start: datetime, seconds: float) -> 
         case 3:
             return [cron(f"{chance.whole(60)} */{1 + chance.whole(3)} * * * *", tz="Europe/Berlin", id="named")]
         case 4:
-            moments = sorted(chance.between(5, min(seconds, 3_600)) for _ in range(4))
-            return [at(start + timedelta(seconds=round(moment, 1))) for moment in moments]
+            moments = sorted({round(chance.between(5, min(seconds, 3_600)), 1) for _ in range(4)})
+            return [at(start + timedelta(seconds=moment)) for moment in moments]
         case 5:
             return []
         case _:
