@@ -144,7 +144,7 @@ class Performing:
         """Run a step, as often as it wants; how far the run is then, which is saved."""
         step, tried = self._steps[at], 0
         if step.name:
-            self.say(f"step {at + 1} of {len(self._steps)}: {step.name}")
+            self.say(f"step {at + 1} of {len(self._steps)}: {step.name}", step.name)
         while True:
             tried += 1
             failed, progress = await self._try(at, step, progress)
@@ -184,10 +184,7 @@ class Performing:
         """What is to be there before a step begins; where it does."""
         self.place.clear_outputs()
         self.place.write_checkpoint(progress.text)
-        directory = self.place.directory(self._directory(step))
-        if step.name:
-            self._remark(step.name)
-        return directory
+        return self.place.directory(self._directory(step))
 
     def _directory(self, step: Step) -> str:
         """Where a step begins that does not say it: in the workspace, unless the operator has another folder for
@@ -242,10 +239,6 @@ class Performing:
             self.say(f"{end.stragglers} processes that it had left running were killed")
         return end
 
-    def _remark(self, label: str) -> None:
-        """Say in the record which step this is, before it says anything itself."""
-        self._record(label, f"step {label!r}" if label else "begins")
-
     def _record(self, label: str, text: str) -> None:
         """A remark of ours, beside what programs say."""
         with self._log.open("ab") as file:
@@ -292,11 +285,11 @@ class Performing:
     async def _save(self, progress: Progress) -> None:
         await self._context.checkpoint(progress.to_json())
 
-    def say(self, text: str) -> None:
-        """A remark of ours: in the run's log at once, and in its record."""
+    def say(self, text: str, label: str = "") -> None:
+        """A remark of ours, about this step: in the run's log at once, and in its record."""
         self._context.log(f"onthedot: {text}")
         with suppress(OSError):  # what cannot be kept fails no job
-            self._record("", text)
+            self._record(label, text)
 
 
 class _Saved:
