@@ -117,6 +117,8 @@ async def test_a_fork_bomb_runs_into_its_bound_in_a_sandbox(yard: Yard):
 
 
 async def test_who_takes_too_much_memory_is_told_so(yard: Yard):
+    """However much the worker has had when it started the guard."""
+    assert len(bytearray(300 << 20)) > 0
     end = await suffered(yard, PYTHON, "-c", TAKES_MEMORY, bounds=Bounds(memory=128 << 20), timeout=30 * SECOND)
     assert end.kind == "out_of_memory"
     assert end.memory < 160 << 20

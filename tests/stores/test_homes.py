@@ -131,7 +131,11 @@ SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'onth
 @pytest.fixture(params=["postgres", "redis"])
 def server(request: pytest.FixtureRequest) -> tuple[str, Count]:
     """A store's URL, and how many connections of ours its server has."""
-    url: str = request.getfixturevalue("empty_url" if request.param == "postgres" else "valkey_url")
+    if request.param == "postgres":  # a database of its own: nobody else's connections are in it
+        url: str = request.getfixturevalue("postgres_url")
+        asyncio.run(_migrate(url))
+    else:
+        url = request.getfixturevalue("valkey_url")
 
     def in_postgres() -> int:
         with psycopg.connect(url, autocommit=True) as db:
@@ -143,6 +147,10 @@ def server(request: pytest.FixtureRequest) -> tuple[str, Count]:
             return sum(client["name"] == "onthedot" for client in db.client_list())
 
     return url, in_postgres if request.param == "postgres" else in_redis
+
+
+async def _migrate(url: str) -> None:
+    await (await open_store(url)).close()
 
 
 async def opened(url: str) -> Store:

@@ -196,5 +196,15 @@ class Running:
         if self.group is not None and self.group.was_out_of_memory():
             return True
         bound = self.program.bounds.memory
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # it began as a copy of the guard
+        before = _highest()  # it began as a copy of the guard
         return bound is not None and memory >= _NEAR * bound and memory > before
+
+
+def _highest() -> int:
+    """The most memory that this process itself has had. Not `ru_maxrss`: that is the worker's, if it had more when it
+    started the guard."""
+    with open("/proc/self/status", encoding="ascii") as lines:
+        for line in lines:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0

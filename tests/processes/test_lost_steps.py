@@ -1,0 +1,116 @@
+"""A worker dies, or freezes, in the middle of a job of five steps: its programs are gone before anybody goes on, and
+another worker goes on at the right step."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.started import Started, started
+
+STEPS = ("one", "two", "three", "four", "five")
+LEASE = 3.0
+
+# The third step of the first attempt starts something that hides from its session, and waits.
+JOBS = """
+jobs:
+  - name: build
+    steps:
+      - {name: one, run: echo $OTD_ATTEMPT >> HERE/one}
+      - {name: two, run: echo $OTD_ATTEMPT >> HERE/two}
+      - name: three
+        run: |
+          echo $OTD_ATTEMPT >> HERE/three
+          if [ $OTD_ATTEMPT = 1 ]; then
+            setsid sleep 300 & echo $! > HERE/hidden
+            echo $$ > HERE/pid
+            wait
+          fi
+      - {name: four, run: echo $OTD_ATTEMPT >> HERE/four}
+      - {name: five, run: echo $OTD_ATTEMPT >> HERE/five}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "jobs.yaml").write_text(JOBS.replace("HERE", str(tmp_path)))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+def node(name: str) -> tuple[str, ...]:
+    return ("up", "jobs.yaml", "--node-id", name, "--lease", f"{LEASE:g}s")
+
+
+def ask(folder: Path, *arguments: str) -> Any:
+    command = [sys.executable, "-m", "onthedot", *arguments, "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def wait_for(path: Path) -> int:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if path.exists() and (text := path.read_text().strip()):
+            return int(text)
+        time.sleep(0.02)
+    raise AssertionError(f"waited in vain for {path}")
+
+
+def gone_at(*pids: int) -> float:
+    """When the last of these processes was gone, by the wall clock."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
+            return time.time()
+        time.sleep(0.01)
+    raise AssertionError("its programs live on")
+
+
+def until_succeeded(folder: Path) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        shown = ask(folder, "show", "1")
+        if shown["state"] == "succeeded":
+            return shown
+        time.sleep(0.2)
+    raise AssertionError(f"it did not succeed: {shown}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+def test_its_programs_are_gone_before_another_goes_on_at_the_right_step(folder: Path, how: signal.Signals):
+    with started(folder, *node("a")) as first:
+        first.until("Ctrl-C")
+        ask(folder, "trigger", "build")
+        pids = wait_for(folder / "pid"), wait_for(folder / "hidden")
+        with started(folder, *node("b")) as second:
+            second.until("Ctrl-C")
+            first.signal(how)
+            gone = gone_at(*pids)
+            shown = until_succeeded(folder)
+            _let_go(first, how)
+    _, recovered = shown["attempt_list"]
+    assert recovered["node"] == "b"
+    assert gone <= datetime.fromisoformat(recovered["started_at"]).timestamp()
+    done = {step: (folder / step).read_text().split() for step in STEPS}
+    assert done == {"one": ["1"], "two": ["1"], "three": ["1", "2"], "four": ["2"], "five": ["2"]}
+    said = "".join(record["text"] for record in shown["logs"] if record["attempt"] == 2)
+    assert "resumed at step 3 of 5" in said
+
+
+def _let_go(first: Started, how: signal.Signals) -> None:
+    """One that was frozen wakes up, and changes nothing."""
+    if how is signal.SIGSTOP:
+        first.signal(signal.SIGCONT)
+        first.until("a", "lease")
