@@ -26,7 +26,7 @@ LINES = {
         "drain sqlite",
         *(f"drain {store}, {count}" for store in ("postgres", "redis") for count in ("1 process", "2 processes")),
     ],
-    "gated": [f"gated {store} {kind}" for store in ("memory", "sqlite") for kind in ("overlap", "limit", "one key")],
+    "gated": [f"gated {store} {kind}" for store in STORES for kind in ("overlap", "limit", "one key")],
     "lateness": [f"lateness {store} {share}" for store in STORES for share in ("p50", "p99")],
     "submit": [f"submit {store}" for store in STORES],
     "submitting": [f"submitting {store}, {size} at a time" for store in ("postgres", "redis") for size in (1, 500)],
