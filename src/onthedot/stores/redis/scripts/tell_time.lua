@@ -1,0 +1,4 @@
+-- What time it is by the server's clock: `Store.tell_time`.
+-- Uses:
+
+return
