@@ -18,6 +18,7 @@ from onthedot.job import Job
 from onthedot.task import Command, Container, Source, Step, Steps
 from onthedot.work import probes
 from onthedot.work.probes import Cgroups, Probe
+from onthedot.work.workspace import spool_of
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_a_spool_that_may_not_be_written_to(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_the_spool_is_in_the_folder_for_state(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert machine.spool_of(otd.Settings()) == Path("/state/onthedot/spool")
+    assert spool_of(otd.Settings()) == Path("/state/onthedot/spool")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from onthedot.doctor.findings import Finding, finding
 from onthedot.settings import Settings
 from onthedot.work import probes
 from onthedot.work.probes import Probe
+from onthedot.work.workspace import spool_of
 
 LEAST_DISK = 1 << 30
 """Bytes that should be free where programs work and what they say is kept."""
@@ -92,13 +93,6 @@ def open_files(settings: Settings) -> Finding:
         return Finding("open files", "ok", f"{'any number' if soft == resource.RLIM_INFINITY else soft}", wanted=True)
     costs = f"{settings.seats} seats and {settings.processes} processes may need {needed}: attempts can fail to start"
     return Finding("open files", "broken", str(soft), costs, f"ulimit -n {max(needed, min(hard, 65_536))}", wanted=True)
-
-
-def spool_of(settings: Settings) -> Path:
-    """Where programs work: what the settings say, or the user's own folder for state."""
-    said = str(getattr(settings, "spool", ""))
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(said) if said else Path(state, "onthedot", "spool")
 
 
 def spool(folder: Path, *, wanted: bool) -> Finding:

@@ -15,6 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from onthedot.work.guard import levels
+from onthedot.work.runners import engines
+
 PATIENCE = 0.9
 """Seconds for one probe."""
 
@@ -75,21 +78,8 @@ def _first_line(output: bytes) -> str:
 
 def bubblewrap() -> Probe:
     """Whether a sandbox can be made: bubblewrap may be there, and the kernel may not let it."""
-    tried = try_program(
-        [
-            "bwrap",
-            "--unshare-all",
-            "--die-with-parent",
-            "--ro-bind",
-            "/",
-            "/",
-            "--proc",
-            "/proc",
-            "--dev",
-            "/dev",
-            "true",
-        ]
-    )
+    _, *words = levels.bubblewrap("/usr", "/usr")  # the very sandbox that the guard makes
+    tried = try_program(["bwrap", *words, "true"])
     return try_program(["bwrap", "--version"]) if tried.state == "ok" else tried
 
 
@@ -156,8 +146,7 @@ def _usual_sockets() -> list[str]:
     host = os.environ.get("DOCKER_HOST", "")
     if host.startswith("unix://"):
         return [host.removeprefix("unix://")]
-    own = os.environ.get("XDG_RUNTIME_DIR", "")
-    return ["/var/run/docker.sock", "/run/podman/podman.sock", *([f"{own}/podman/podman.sock"] if own else [])]
+    return engines.usual_sockets()
 
 
 def _ping(path: str) -> Probe:

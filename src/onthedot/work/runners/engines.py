@@ -40,10 +40,13 @@ def _candidates(wanted: str) -> Iterator[str]:
     if said:
         yield said
         return
+    yield from (f"unix://{path}" for path in usual_sockets() if Path(path).is_socket())
+
+
+def usual_sockets() -> list[str]:
+    """Where engines listen if nobody says otherwise: the machine's, and this user's own."""
     own = os.environ.get("XDG_RUNTIME_DIR", "")
-    for path in (*_USUAL, *([f"{own}/podman/podman.sock", f"{own}/docker.sock"] if own else [])):
-        if Path(path).is_socket():
-            yield f"unix://{path}"
+    return [*_USUAL, *([f"{own}/podman/podman.sock", f"{own}/docker.sock"] if own else [])]
 
 
 def answers(url: str) -> bool:
