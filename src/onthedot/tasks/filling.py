@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from onthedot.run import Lease
 from onthedot.stores.documents import DocumentsSlice
@@ -12,6 +13,15 @@ from onthedot.tasks.registry import arguments_of
 from onthedot.tasks.sealing import Keys
 from onthedot.tasks.secrets import DIRECTORY, EnvironmentSecrets, Provider, SecretFiles, Secrets
 from onthedot.tasks.stored_secrets import StoredSecrets
+
+Fill = Callable[[Lease], Coroutine[Any, Any, Filled]]
+"""What makes a lease's task complete, as runners are given it; awaited on the engine's loop, because it may ask the
+store."""
+
+
+async def as_written(lease: Lease) -> Filled:
+    """The task as its definition has it: nothing is filled in."""
+    return Filled(lease.record.job.task)
 
 
 class Filling:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from onthedot.run import Lease
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
 from onthedot.task import Json
-from onthedot.tasks.params import Filled
+from onthedot.tasks.filling import Fill, as_written
 from onthedot.work.programs import Guard
 
 
@@ -33,15 +33,6 @@ class Keeper(Protocol):
         """An attempt has ended, and its outcome is not told yet: take its record, and copies of these files with what
         they are called."""
         ...
-
-
-Fill = Callable[[Lease], Awaitable[Filled]]
-"""What puts parameters and secrets into a lease's task: `tasks/filling.py`."""
-
-
-async def as_written(lease: Lease) -> Filled:
-    """The task as its definition has it."""
-    return Filled(lease.record.job.task)
 
 
 class Neighbours:

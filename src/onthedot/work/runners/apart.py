@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from onthedot.output.capture import Capture
 from onthedot.output.records import Stream
 from onthedot.run import Lease
 from onthedot.tasks.context import Context
+from onthedot.tasks.filling import Fill, as_written
 from onthedot.tasks.params import Filled
 from onthedot.verdict import Outcome
 from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, timed_out
@@ -33,15 +34,6 @@ _LONGEST_ERROR = 1 << 20  # bytes; an error is some thousands at the most
 _KEEP = 30.0  # seconds that a record gets to be kept
 _JOIN = 3.0  # seconds that attempts get to clean up when the runner is closed
 _LONGEST_LINE = 8_192  # characters that wait for the end of their line
-
-
-Fill = Callable[[Lease], Coroutine[Any, Any, Filled]]
-"""What makes a lease's task complete; awaited on the engine's loop, because it may ask the store."""
-
-
-async def as_written(lease: Lease) -> Filled:
-    """The task as its definition has it: nothing is filled in."""
-    return Filled(lease.record.job.task)
 
 
 class Recording(Protocol):

@@ -13,9 +13,10 @@ from onthedot.clock import Clock
 from onthedot.job import Job
 from onthedot.settings import Settings
 from onthedot.task import task_name
+from onthedot.tasks.filling import Fill, as_written
 from onthedot.work.attempt import Ended, Runner, Started
 from onthedot.work.runners import engines
-from onthedot.work.runners.apart import NOT_RECORDED, ApartRunner, Fill, Recording, as_written
+from onthedot.work.runners.apart import NOT_RECORDED, ApartRunner, Recording
 from onthedot.work.runners.containers import ContainerDoor
 from onthedot.work.runners.http import LONGEST, HttpDoor
 
