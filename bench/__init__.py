@@ -6,7 +6,7 @@
     places      where stores are: nowhere, in files, on a PostgreSQL of our own (`server`)
     bare        the loops and timers that ours is held against; bare_postgres
     drain gated lateness submit history schedules imports herd sizing failover      one bench each
-    drain_postgres submitting_postgres history_postgres schedules_postgres      what is made differently there
+    drain_crews drains on a server; drain_postgres, drain_redis and the like: what is made differently there
     crew        several processes that drain one database; crew_node and attending are their side
     peers       beside others: `make bench-peers`; pgqueuer_node is the other
     idle_node   the process that `schedules` looks at

@@ -11,7 +11,8 @@ import asyncio
 import time
 
 from bench import crew, server
-from bench.drain_postgres import RUNS, filled
+from bench.drain_crews import RUNS
+from bench.drain_postgres import filled
 from bench.history import AIM, DAYS_30, FINISHED, FLOOR, JOBS
 from bench.nodes import check_executions, check_history, check_never_fenced, open_store, wall
 from bench.results import Result, ratio

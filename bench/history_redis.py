@@ -12,7 +12,7 @@ import time
 
 from bench import crew, valkey
 from bench.bare_redis import Bare
-from bench.drain_postgres import RUNS
+from bench.drain_crews import RUNS
 from bench.drain_redis import filled
 from bench.history import AIM, FLOOR
 from bench.nodes import check_executions, check_never_fenced, open_store

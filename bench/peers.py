@@ -17,9 +17,11 @@ from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
-from bench import crew, drain_postgres, peers_redis, server
+from bench import crew, peers_redis, server
 from bench.asking import ask
 from bench.crew import Done
+from bench.drain_crews import RUNS, cpu, drain, name_of
+from bench.drain_postgres import POSTGRES, filled
 from bench.nodes import check_executions
 from bench.results import BenchFailed, Result, exit_code, missed, ratio, table
 from bench.rounds import Plan, alternate
@@ -61,18 +63,18 @@ PEERS = {"pgqueuer": run, "dramatiq": peers_redis.run}
 
 def beside(plan: Plan, postgres: server.Server, python: str, processes: int) -> Result:
     """Ours as a multiple of the peer's rate."""
-    what = drain_postgres.name_of(processes)
-    count = plan.count(drain_postgres.RUNS) * processes
+    what = name_of(POSTGRES, processes)
+    count = plan.count(RUNS) * processes
     full, full_peer = postgres.create(), postgres.create()
-    run_ids = asyncio.run(drain_postgres.filled(full, count, plan.seed))
+    run_ids = asyncio.run(filled(full, count, plan.seed))
     job_ids = ask(python, NODE, "fill", full_peer, count)
     pairs = alternate(
         plan,
         lambda _: drain_peer(f"{what}, PgQueuer", postgres, python, full_peer, job_ids, processes),
-        lambda number: drain_postgres.drain(what, postgres, full, run_ids, "ours", processes, plan.seed + number),
+        lambda number: drain(what, postgres, POSTGRES, full, run_ids, processes, plan.seed + number),
     )
     ours, peers = [one for _, one in pairs], [one for one, _ in pairs]
-    note = f"bare = PgQueuer; CPU µs a run, workers + server: {drain_postgres.cpu(ours)}, {drain_postgres.cpu(peers)}"
+    note = f"bare = PgQueuer; CPU µs a run, workers + server: {cpu(ours)}, {cpu(peers)}"
     rates = [(peer.rate, our.rate) for peer, our in pairs]
     return ratio(f"{what}, beside PgQueuer", rates, unit="runs/s", floor=FLOOR, aim=AIM, note=note)
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 
-from bench import crew, drain_redis, valkey
+from bench import crew, valkey
 from bench.asking import ask
 from bench.crew import Done
-from bench.drain_postgres import RUNS, cpu
+from bench.drain_crews import RUNS, cpu, drain, name_of
+from bench.drain_redis import REDIS, filled
 from bench.nodes import check_executions
 from bench.results import BenchFailed, Result, ratio
 from bench.rounds import Plan, alternate
@@ -23,16 +24,16 @@ NODE = "bench.dramatiq_node"
 
 def run(plan: Plan, python: str, processes: int) -> Result:
     """Ours as a multiple of the peer's rate."""
-    what = drain_redis.name_of(processes)
+    what = name_of(REDIS, processes)
     count = plan.count(RUNS) * processes
     with valkey.running() as server:
         full, full_peer = server.create(), server.create()
-        run_ids = asyncio.run(drain_redis.filled(full, count, plan.seed))
+        run_ids = asyncio.run(filled(full, count, plan.seed))
         numbers = ask(python, NODE, "fill", full_peer, count)
         pairs = alternate(
             plan,
             lambda _: drain_peer(f"{what}, dramatiq", server, python, full_peer, numbers, processes),
-            lambda number: drain_redis.drain(what, server, full, run_ids, "ours", processes, plan.seed + number),
+            lambda number: drain(what, server, REDIS, full, run_ids, processes, plan.seed + number),
         )
     ours, peers = [one for _, one in pairs], [one for one, _ in pairs]
     note = f"bare = dramatiq; CPU µs a run, workers + server: {cpu(ours)}, {cpu(peers)}"
