@@ -67,20 +67,29 @@ async def test_out_of_memory_is_told_apart(engine: Engine, passing: Passing):
     assert (await passing.end(passing.begin(lease_of(script("true"))))) == SUCCEEDED  # a child of it, perhaps
 
 
+async def test_an_engine_is_left_the_threads_that_it_starts_with(engine: Engine, passing: Passing):
+    """With four, podman could start a container only now and then: the kernel counts runc's threads as the
+    container's."""
+    lease = lease_of(Container(image="busybox", argv=("true",)), bounds=Bounds(processes=4))
+    assert await passing.end(passing.begin(lease)) == SUCCEEDED
+    [container] = engine.removed.values()
+    assert container.config["HostConfig"]["PidsLimit"] == 16
+
+
 async def test_what_the_engine_is_told(engine: Engine, passing: Passing, tmp_path: Path):
     (tmp_path / "shared" / "in").mkdir(parents=True)
     source = str(tmp_path / "shared" / "in")
     task = Container(
         image="busybox", argv=("true",), user="1000:1000", mounts=(Mount(source=source, target="/in"),), env={"A": "b"}
     )
-    bounds = Bounds(cpu=timedelta(seconds=9), memory=1 << 20, processes=5, files=64, file_bytes=4096, output=1000)
+    bounds = Bounds(cpu=timedelta(seconds=9), memory=1 << 20, processes=50, files=64, file_bytes=4096, output=1000)
     assert await passing.end(passing.begin(lease_of(task, bounds=bounds))) == SUCCEEDED
     [container] = engine.removed.values()
     config = container.config
     host = config["HostConfig"]
     assert (config["Image"], config["Cmd"], config["User"]) == ("busybox", ["true"], "1000:1000")
     assert (host["NetworkMode"], config["NetworkDisabled"]) == ("none", True)
-    assert (host["Memory"], host["MemorySwap"], host["PidsLimit"]) == (1 << 20, 1 << 20, 5)
+    assert (host["Memory"], host["MemorySwap"], host["PidsLimit"]) == (1 << 20, 1 << 20, 50)
     limits = {limit["Name"]: limit["Hard"] for limit in host["Ulimits"]}
     limits.pop("nproc", None)  # this machine's own
     assert limits == {"core": 0, "cpu": 9, "nofile": 64, "fsize": 4096}

@@ -68,8 +68,8 @@ async def test_its_memory_is_bounded(podman: Podman, passing: Passing):
 
 
 async def test_it_cannot_have_more_processes_than_its_bounds(podman: Podman, passing: Passing):
-    many = script("for n in 1 2 3 4 5 6 7 8 9; do sleep 1 & done; wait; echo over")
-    outcome, log = await outcome_of(passing, many, bounds=Bounds(processes=4))
+    many = script("n=0; while [ $n -lt 40 ]; do sleep 1 & n=$((n+1)); done; wait; echo over")
+    outcome, log = await outcome_of(passing, many, bounds=Bounds(processes=20))
     assert "fork" in log, (outcome, log)
 
 

@@ -17,6 +17,9 @@ from onthedot.work import marks
 from onthedot.work.programs import ProgramEnd
 
 _FAILED = "onthedot.ContainerFailed"
+_FEWEST_TASKS = 16
+"""What starts a container has some ten threads, and the kernel counts them among the container's own: with fewer than
+this an engine now and then cannot start it."""
 
 
 def config_of(task: Container, lease: Lease, worker: str, user_processes: int | None = None) -> dict[str, Any]:
@@ -74,7 +77,7 @@ def _limits(bounds: Bounds) -> dict[str, int]:
     if bounds.memory is not None:
         limits |= {"Memory": bounds.memory, "MemorySwap": bounds.memory}  # together: no swap
     if bounds.processes is not None:
-        limits["PidsLimit"] = bounds.processes
+        limits["PidsLimit"] = max(bounds.processes, _FEWEST_TASKS)
     return limits
 
 
