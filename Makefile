@@ -61,7 +61,7 @@ format: $(VENV)/.dev ## let ruff rewrite what it can
 
 lock: $(LOCK_VENV)/.uv-$(UV_VERSION) ## regenerate requirements*.txt (ARGS="--upgrade" for newer versions)
 	$(LOCK) --group dev --all-extras pyproject.toml --output-file requirements-dev.txt
-	$(LOCK) --group build --constraints requirements-dev.txt pyproject.toml --output-file requirements.txt
+	$(LOCK) --group build --extra server --constraints requirements-dev.txt pyproject.toml --output-file requirements.txt
 	$(LOCK) --group pyproject.toml:peers --constraints requirements-dev.txt --output-file requirements-peers.txt
 	@! grep -nE '://|(^|[[:space:]])/|file:' requirements.txt requirements-dev.txt requirements-peers.txt \
 		|| { echo "make lock: these lines name a host or a path; do not commit them" >&2; exit 1; }
