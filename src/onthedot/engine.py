@@ -293,13 +293,13 @@ class Engine:
         if len(self._worker.held):
             self._drivers["arming"].wake()
 
-    async def put_job(self, job: Job) -> PutJob:
+    async def put_job(self, job: Job, *, revision: int | None = None) -> PutJob:
         """Store a definition, with the runs of its next moments. If nobody said which queues this node serves, its own
         jobs' are among them from here on; others see that when it registers anew."""
         if self._settings.queues is None and job.queue not in self._worker.queues:
             self._worker.queues = self._membership.queues = (*self._worker.queues, job.queue)
         await self._open_programs([job])
-        return await put_job(self.store, job, clock=self.clock, settings=self._settings)
+        return await put_job(self.store, job, clock=self.clock, settings=self._settings, revision=revision)
 
     async def unrunnable(self) -> list[JobRecord]:
         """Stored jobs whose task this program cannot do: their runs wait for a program that can."""

@@ -3,222 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
-from onthedot.clock import SECOND, Micros, to_micros
-from onthedot.define.arguments import encode_arguments
-from onthedot.define.calls import BoundCall, JobFunction
+from onthedot.clock import Clock
+from onthedot.define.calls import JobFunction
 from onthedot.define.check import check_job
-from onthedot.duration import Duration, micros, parse_duration
 from onthedot.engine import Engine
 from onthedot.engine_thread import EngineThread
-from onthedot.errors import (
-    ArgumentsError,
-    DefinitionError,
-    RunFailed,
-    UnknownHandler,
-    UnknownRun,
-)
-from onthedot.events import Events
-from onthedot.ids import Ids
-from onthedot.job import Call, Job, JobRecord, Json
+from onthedot.errors import ArgumentsError, UnknownHandler
+from onthedot.job import Call, Job
 from onthedot.output.reading import read_logs
-from onthedot.plan.asking import check_arguments, find_job
-from onthedot.plan.controls import resume_job
-from onthedot.plan.moving import To, except_next
-from onthedot.plan.windows import Missed
-from onthedot.policies import Rate
-from onthedot.run import AttemptRecord, NewRun, RunRecord, RunState, manual_trigger, submit_trigger
-from onthedot.settings import Settings
-from onthedot.stores.base import CancelAnswer, Excepted, Layout, LogRecord, Paused, PutJob, Resumed, Store
-from onthedot.stores.joining import Joins, joining, wait_for
+from onthedot.run import RunRecord
+from onthedot.store_verbs import StoreVerbs
+from onthedot.stores.base import LogRecord, PutJob, Store
 from onthedot.tasks.registry import Registry
-from onthedot.verbs import Asked, Run, Verbs
 
-if TYPE_CHECKING:
-    from onthedot.plan.backfill import Backfill
-    from onthedot.plan.letters import DeadLetters, Replayed
+T = TypeVar("T")
 
 
-class Wanted(NamedTuple):
-    """One run that is asked for: of which job, with which arguments (None: the job's own), under which key."""
-
-    job: str
-    args: str | None
-    trigger: str
-    key: str = ""
-
-
-class SchedulerVerbs(Verbs):
-    """See `Verbs`. What is said there holds; here is how it is done."""
+class SchedulerVerbs(StoreVerbs):
+    """See `Verbs`. The engine's thread has the store; this program has handlers, whose signatures are looked at."""
 
     jobs: dict[str, Job]
     registry: Registry
-    settings: Settings
-    _ids: Ids
-    _events: Events
 
     @abstractmethod
     def _running(self) -> EngineThread:
         """The engine; `StateError` if there is none."""
 
-    # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the way to the store ─────────────────────────────────────────────────────────────────────────────────
 
-    async def put(self, job: Job) -> PutJob:
-        check_job(job)
-        problem = self.registry.check(job)
-        if problem is not None:
-            raise UnknownHandler(f"job {job.name!r}: {problem}")
-
-        async def work(engine: Engine) -> PutJob:
-            return await engine.put_job(job)
-
-        put = await self._running().on_engine(work)
-        self.jobs[job.name] = job
-        return put
-
-    async def remove(self, job: str) -> int:
-        async def work(store: Store) -> int:
-            return await store.delete_job((await self._stored(store, job)).id)
-
+    async def _on_store(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         return await self._running().on_store(work)
 
-    async def pause(self, job: str, *, reason: str = "", until: datetime | None = None) -> Paused:
-        at = None if until is None else to_micros(until)
-
-        async def work(store: Store) -> Paused:
-            return await store.pause((await self._stored(store, job)).id, reason=reason, until=at)
-
-        return await self._running().on_store(work)
-
-    async def resume(self, job: str, *, missed: Missed = "none", dry_run: bool = False) -> Resumed:
-        if missed not in ("none", "last", "all"):
-            raise DefinitionError(f"missed: expected 'none', 'last' or 'all', got {missed!r}")
-
-        async def work(store: Store) -> Resumed:
-            job_id = (await self._stored(store, job)).id
-            clock = self._running().clock
-            return await resume_job(store, job_id, missed=missed, clock=clock, settings=self.settings, dry_run=dry_run)
-
-        return await self._running().on_store(work)
-
-    async def get_job(self, job: str) -> JobRecord | None:
-        async def read(store: Store) -> JobRecord | None:
-            return await store.get_job(job, namespace=self._namespace_of(job))
-
-        return await self._running().on_store(read)
-
-    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
-        async def read(store: Store) -> list[JobRecord]:
-            return await store.list_jobs(limit=limit)
-
-        return await self._running().on_store(read)
-
-    async def set_shards(self, shards: int) -> Layout:
-        async def work(store: Store) -> Layout:
-            return await store.set_shards(shards)
-
-        return await self._running().on_store(work)
-
-    async def skip_next(self, job: str, *, slot: datetime | None = None) -> Excepted:
-        return await self._except(job, slot, None)
-
-    async def move_next(self, job: str, *, to: To, slot: datetime | None = None) -> Excepted:
-        return await self._except(job, slot, to)
-
-    async def _except(self, job: str, slot: datetime | None, to: To | None) -> Excepted:
-        trigger = manual_trigger(self._ids.token())
-
-        async def work(store: Store) -> Excepted:
-            job_id = (await self._stored(store, job)).id
-            return await except_next(store, job_id, slot=slot, to=to, trigger=trigger, clock=self._running().clock)
-
-        return await self._running().on_store(work)
+    def _store_clock(self) -> Clock:
+        return self._running().clock
 
     def _namespace_of(self, job: str) -> str:
         return self.jobs[job].namespace if job in self.jobs else "default"
 
-    async def backfill(
-        self,
-        job: str,
-        start: datetime | str,
-        end: datetime | str,
-        *,
-        schedule: str | None = None,
-        dry_run: bool = False,
-        limit: int = 10_000,
-    ) -> Backfill:
-        from onthedot.plan.backfill import Asked as Range  # loaded by who needs it
-        from onthedot.plan.backfill import backfill
+    async def _wait_for(self, run_id: int, seconds: float | None) -> RunRecord | None:
+        async def wait(engine: Engine) -> RunRecord | None:
+            async with asyncio.timeout(seconds):
+                return await engine.ends.wait(run_id)
 
-        asked = Range(start, end, schedule, limit)
-
-        async def work(store: Store) -> Backfill:
-            record, clock = await self._stored(store, job), self._running().clock
-            return await backfill(store, record, asked, dry_run=dry_run, clock=clock, events=self._events)
-
-        return await self._running().on_store(work)
-
-    async def _stored(self, store: Store, job: str) -> JobRecord:
-        return await find_job(store, job, namespace=self._namespace_of(job), known=self.jobs)
-
-    # ── asking for runs ──────────────────────────────────────────────────────────────────────────────────────
-
-    async def submit(
-        self,
-        job: Asked,
-        args: Mapping[str, Any] | None = None,
-        *,
-        delay: Duration | None = None,
-        expires: Duration | None = None,
-        key: str = "",
-        connection: Any = None,
-    ) -> Run:
-        wanted = self._wanted(job, args, submit_trigger(self._ids.token()), key)
-        [run] = await self._ask_for([wanted], delay, expires, connection)
-        return run
-
-    async def submit_many(
-        self,
-        jobs: Iterable[Asked],
-        *,
-        delay: Duration | None = None,
-        expires: Duration | None = None,
-        keys: Sequence[str] = (),
-        connection: Any = None,
-    ) -> list[Run]:
-        asked = list(jobs)
-        if keys and len(keys) != len(asked):
-            raise DefinitionError(f"keys: expected one for each of {len(asked)} runs, got {len(keys)}")
-        token = self._ids.token()
-        wanted = [
-            self._wanted(job, None, submit_trigger(f"{token}-{number}"), keys[number] if keys else "")
-            for number, job in enumerate(asked)
-        ]
-        return await self._ask_for(wanted, delay, expires, connection)
-
-    async def trigger(self, job: Asked, args: Mapping[str, Any] | None = None) -> Run:
-        [run] = await self._ask_for([self._wanted(job, args, manual_trigger(self._ids.token()))])
-        return run
-
-    def _wanted(self, job: Asked, args: Mapping[str, Any] | None, trigger: str, key: str = "") -> Wanted:
-        """Check what is asked for, before anything is written."""
-        if len(key) > 200:
-            raise DefinitionError(f"key: expected at most 200 characters, got {len(key)}: {key[:40]!r}…")
-        if isinstance(job, BoundCall):
-            if args is not None:
-                raise DefinitionError(f"job {job.job!r}: expected its arguments in the call, got more beside it")
-            self._check_arguments(job.job, json.loads(job.args))
-            return Wanted(job.job, job.args, trigger, key)
-        name = job if isinstance(job, str) else self._name_of(job)
-        text = None if args is None else encode_arguments(args, subject=f"job {name!r}")
-        if name in self.jobs:
-            self._check_arguments(name, self.jobs[name].args if args is None else args)
-        return Wanted(name, text, trigger, key)
+        return await self._running().on_engine(wait)
 
     def _name_of(self, function: Callable[..., Any]) -> str:
         """The job that calls this function, whatever name it was given."""
@@ -229,127 +60,27 @@ class SchedulerVerbs(Verbs):
                 return name
         return str(getattr(function, "__name__", ""))
 
-    def _check_arguments(self, name: str, args: Mapping[str, Any]) -> None:
+    def _check_signature(self, name: str, args: Mapping[str, Any]) -> None:
         task = self.jobs[name].task if name in self.jobs else None
         if isinstance(task, Call):
             problem = self.registry.get(task.handler).check_arguments(dict(args))
             if problem is not None:
                 raise ArgumentsError(problem, subject=f"job {name!r}")
 
-    async def _ask_for(
-        self,
-        wanted: Sequence[Wanted],
-        delay: Duration | None = None,
-        expires: Duration | None = None,
-        connection: Any = None,
-    ) -> list[Run]:
-        wait = 0 if delay is None else micros(parse_duration(delay, what="delay"))
-        lives = None if expires is None else micros(parse_duration(expires, what="expires"))
-        batch = self.settings.batch
-        some = [wanted[first : first + batch] for first in range(0, len(wanted), batch)]
+    # ── verbs ────────────────────────────────────────────────────────────────────────────────────────────────
 
-        async def records_of(store: Store) -> dict[str, JobRecord]:
-            found = {job: await self._stored(store, job) for job in dict.fromkeys(one.job for one in wanted)}
-            for one in wanted:
-                check_arguments(found[one.job], one.args)
-            return found
+    async def put(self, job: Job, *, revision: int | None = None) -> PutJob:
+        check_job(job)
+        problem = self.registry.check(job)
+        if problem is not None:
+            raise UnknownHandler(f"job {job.name!r}: {problem}")
 
-        async def insert(store: Store) -> list[Run]:
-            records = await records_of(store)
-            return [run for part in some for run in await self._insert(store, part, records, wait, lives)]
+        async def work(engine: Engine) -> PutJob:
+            return await engine.put_job(job, revision=revision)
 
-        async def look(store: Store) -> tuple[Joins, dict[str, JobRecord]]:
-            return joining(store), await records_of(store)
-
-        if connection is None:
-            return await self._running().on_store(insert)
-        store, records = await self._running().on_store(look)
-        return [run for part in some for run in await self._join(store, connection, part, records, wait, lives)]
-
-    def _new_runs(
-        self, wanted: Sequence[Wanted], records: Mapping[str, JobRecord], wait: Micros, lives: Micros | None
-    ) -> list[NewRun]:
-        due_at = self._running().clock.now() + wait
-        expires_at = None if lives is None else due_at + lives
-        return [NewRun(records[one.job].id, one.trigger, due_at, one.args, one.key, expires_at) for one in wanted]
-
-    async def _insert(
-        self,
-        store: Store,
-        wanted: Sequence[Wanted],
-        records: Mapping[str, JobRecord],
-        wait: Micros,
-        lives: Micros | None,
-    ) -> list[Run]:
-        ids = await store.submit(self._new_runs(wanted, records, wait, lives))
-        keyed = [run_id for run_id, one in zip(ids, wanted, strict=True) if one.key]
-        # A trigger is drawn for each asking: under a key, the run that has ours is the one that this call created.
-        triggers = {run.id: run.trigger for run in await store.get_runs(keyed)} if keyed else {}
-        return [
-            Run(run_id, job=one.job, created=triggers.get(run_id, one.trigger) == one.trigger, verbs=self)
-            for run_id, one in zip(ids, wanted, strict=True)
-        ]
-
-    async def _join(
-        self,
-        store: Joins,
-        connection: Any,
-        wanted: Sequence[Wanted],
-        records: Mapping[str, JobRecord],
-        wait: Micros,
-        lives: Micros | None,
-    ) -> list[Run]:
-        """On the loop that this is called on, which is the connection's, and not on the engine's."""
-        blocks = store.blocks(connection)
-        jobs = [records[job] for job in {one.job for one in wanted}]
-        work = store.submit_within(connection, self._new_runs(wanted, records, wait, lives), jobs)
-        joined = await wait_for(work, blocks=blocks)
-        return [
-            Run(one.id, job=asked.job, created=one.created, verbs=self)
-            for one, asked in zip(joined, wanted, strict=True)
-        ]
-
-    async def retry_run(self, run_id: int, *, from_step: str | None = None) -> Run:
-        from onthedot.plan.rerunning import rerun  # loaded by who needs it
-
-        token = self._ids.token()
-
-        async def work(store: Store) -> tuple[int, str]:
-            return await rerun(store, int(run_id), from_step, token=token, now=self._running().clock.now())
-
-        made, job = await self._running().on_store(work)
-        return Run(made, job=job, created=True, verbs=self)
-
-    # ── runs that exist ──────────────────────────────────────────────────────────────────────────────────────
-
-    async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:
-        async def work(store: Store) -> CancelAnswer:
-            [answer] = await store.cancel([int(run_id)], why=why)
-            return answer
-
-        return await self._running().on_store(work)
-
-    async def get_run(self, run_id: int) -> RunRecord | None:
-        async def read(store: Store) -> RunRecord | None:
-            return await store.get_run(int(run_id))
-
-        return await self._running().on_store(read)
-
-    async def list_runs(
-        self, job: str | None = None, *, states: Iterable[RunState] | None = None, limit: int = 100
-    ) -> list[RunRecord]:
-        namespace = "default" if job is None else self._namespace_of(job)
-
-        async def read(store: Store) -> list[RunRecord]:
-            return await store.list_runs(job=job, namespace=namespace, states=states, limit=limit)
-
-        return await self._running().on_store(read)
-
-    async def history(self, run_id: int) -> list[AttemptRecord]:
-        async def read(store: Store) -> list[AttemptRecord]:
-            return await store.list_attempts(int(run_id))
-
-        return await self._running().on_store(read)
+        put = await self._running().on_engine(work)
+        self.jobs[job.name] = job
+        return put
 
     async def logs(self, run_id: int) -> list[LogRecord]:
         async def read(engine: Engine) -> list[LogRecord]:
@@ -357,80 +88,3 @@ class SchedulerVerbs(Verbs):
             return await read_logs(engine.store, outputs, int(run_id))
 
         return await self._running().on_engine(read)
-
-    async def result(self, run_id: int, *, timeout: Duration | None = None) -> Json:
-        seconds = None if timeout is None else micros(parse_duration(timeout, what="timeout")) / SECOND
-
-        async def wait(engine: Engine) -> RunRecord | None:
-            async with asyncio.timeout(seconds):
-                return await engine.ends.wait(int(run_id))
-
-        run = await self._running().on_engine(wait)
-        if run is None:
-            raise UnknownRun(f"there is no run {int(run_id)}: expected one that was submitted and not forgotten since")
-        if run.state is not RunState.SUCCEEDED:
-            raise RunFailed(run.id, state=run.state.value, reason=run.reason, error=run.error)
-        return None if run.result is None else json.loads(run.result)
-
-    # ── dead letters ─────────────────────────────────────────────────────────────────────────────────────────
-
-    async def dead_letters(
-        self,
-        job: str | None = None,
-        *,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-        limit: int = 10_000,
-    ) -> list[DeadLetters]:
-        from onthedot.plan.letters import Box, group_letters  # loaded by who needs it
-
-        box = Box(job, self._namespace_of(job or ""), None, since, until, limit)
-        return await self._running().on_store(lambda store: group_letters(store, box))
-
-    async def dead_runs(
-        self,
-        job: str | None = None,
-        *,
-        fingerprint: str | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-        limit: int = 100,
-    ) -> list[RunRecord]:
-        from onthedot.plan.letters import Box, find_letters
-
-        box = Box(job, self._namespace_of(job or ""), fingerprint, since, until, limit)
-        return await self._running().on_store(lambda store: find_letters(store, box))
-
-    async def replay(self, run_id: int) -> Run:
-        from onthedot.plan.letters import replay
-
-        clock = self._running().clock
-        letter, new_id, made = await self._running().on_store(lambda store: replay(store, int(run_id), clock=clock))
-        return Run(new_id, job=letter.job, created=made, verbs=self)
-
-    async def replay_many(
-        self,
-        job: str | None = None,
-        *,
-        fingerprint: str | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-        rate: Rate | None = None,
-        limit: int = 10_000,
-        dry_run: bool = False,
-    ) -> Replayed:
-        from onthedot.plan.letters import Box, replay_many
-
-        box = Box(job, self._namespace_of(job or ""), fingerprint, since, until, limit)
-
-        async def work(store: Store) -> Replayed:
-            clock = self._running().clock
-            return await replay_many(store, box, rate=rate, dry_run=dry_run, clock=clock, events=self._events)
-
-        return await self._running().on_store(work)
-
-    async def discard(self, run_ids: int | Iterable[int], *, why: str = "") -> int:
-        from onthedot.plan.letters import discard
-
-        ids = [run_ids] if isinstance(run_ids, int) else list(run_ids)
-        return await self._running().on_store(lambda store: discard(store, ids, why=why))

@@ -37,10 +37,12 @@ class Verbs(LetterVerbs, Protocol):
 
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def put(self, job: Job) -> PutJob:
+    async def put(self, job: Job, *, revision: int | None = None) -> PutJob:
         """Store a definition while everything runs: created, changed (a new revision) or unchanged.
 
-        Its handler, if it calls one, must be registered in this program.
+        With the `revision` that you have read (0: there is no such job yet), nobody else's edit is lost: if another one
+        is stored meanwhile, `RevisionConflict`, and nothing is written. Where handlers are registered, the job's own
+        must be among them.
 
         >>> from datetime import timedelta
         >>> nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.every("1h"),))

@@ -17,8 +17,12 @@ from onthedot.stores.definitions import encode
 from onthedot.stores.transactions import refuse_without
 
 
-async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings) -> PutJob:
-    """Store a definition, with the runs of its next moments. `DefinitionError` for what this store cannot keep."""
+async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings, revision: int | None = None) -> PutJob:
+    """Store a definition, with the runs of its next moments. `DefinitionError` for what this store cannot keep.
+
+    `revision` is the one that the caller has read (0: no such job yet; None: whichever is current). If another is
+    stored, with another definition, `RevisionConflict`, and nothing is written.
+    """
     refuse_without(store.transactions is not None, job)
     told: Micros | None = None  # by the store, which had another time than we have
     while True:
@@ -30,6 +34,7 @@ async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings) -
             return await store.put_job(job, windows)
         if stored is not None and encode(stored.job) == encode(job):
             return PutJob(stored, "unchanged")
+        _check_revision(job, 0 if stored is None else stored.revision, revision)
         places = await living_places(store, now) if job.on == "all" else []
         known = {} if stored is None else {s.schedule_id: s for s in await store.schedules_of(stored.id)}
         windows = edit_windows(job, known, now=now, lookahead=settings.lookahead, late_after=settings.late_after)
@@ -37,9 +42,19 @@ async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings) -
         try:
             return await store.put_job(job, windows, expected=stored.revision if stored else 0)
         except RevisionConflict:
-            continue  # somebody else edits the same job
+            continue  # somebody else edits the same job: who named a revision is told above
         except WindowStale as stale:
             told = stale.now
+
+
+def _check_revision(job: Job, stored: int, expected: int | None) -> None:
+    if expected is None or expected == stored:
+        return
+    wanted = "no such job" if expected == 0 else f"revision {expected}"
+    found = "none" if stored == 0 else f"revision {stored}"
+    raise RevisionConflict(
+        f"job {job.name!r}: expected {wanted}, found {found}; read it again, and make the change anew"
+    )
 
 
 async def resume_job(

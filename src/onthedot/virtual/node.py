@@ -97,7 +97,7 @@ class VirtualEngine(Engine):
     plain_functions = OneThread
     outside = False
 
-    async def put_job(self, job: Job) -> PutJob:
+    async def put_job(self, job: Job, *, revision: int | None = None) -> PutJob:
         """As in production; but this node stands for the whole cluster, so it can do whatever the job needs, and there
         are no child processes in virtual time."""
         worker = self._worker
@@ -106,7 +106,7 @@ class VirtualEngine(Engine):
         if not job.labels.issubset(worker.settings.labels):
             labels = dict.fromkeys([*worker.settings.labels, *job.labels])
             worker.settings = replace(worker.settings, labels=tuple(labels))
-        return await super().put_job(replace(job, isolation="none"))
+        return await super().put_job(replace(job, isolation="none"), revision=revision)
 
     def wake(self, service: str) -> None:
         """Let a service tick now, and not at its time."""
