@@ -1,0 +1,77 @@
+"""Permissions, and which of them a role has. Pure. The words are explained in `docs/api.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import StrEnum
+
+from onthedot.task import Command, Container, Steps, Task
+
+
+class Permission(StrEnum):
+    """What can be allowed: `what:deed`. A route of the HTTP API declares exactly one."""
+
+    JOBS_READ = "jobs:read"
+    JOBS_WRITE = "jobs:write"
+    JOBS_CODE = "jobs:code"  # besides jobs:write: for tasks that run programs
+    JOBS_CONTROL = "jobs:control"
+    RUNS_READ = "runs:read"
+    RUNS_CONTROL = "runs:control"
+    LOGS_READ = "logs:read"
+    NODES_READ = "nodes:read"
+    NODES_CONTROL = "nodes:control"
+    QUEUES_READ = "queues:read"
+    QUEUES_CONTROL = "queues:control"
+    KEYS_OWN = "keys:own"
+    KEYS_MANAGE = "keys:manage"
+    AUDIT_READ = "audit:read"
+
+
+class Role(StrEnum):
+    """What somebody is to a server."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    EDITOR = "editor"
+    ADMIN = "admin"
+    WORKER = "worker"
+
+
+_P = Permission
+_VIEWER = frozenset({_P.JOBS_READ, _P.RUNS_READ, _P.LOGS_READ, _P.NODES_READ, _P.QUEUES_READ, _P.KEYS_OWN})
+_OPERATOR = _VIEWER | {_P.JOBS_CONTROL, _P.RUNS_CONTROL, _P.QUEUES_CONTROL}
+_EDITOR = _OPERATOR | {_P.JOBS_WRITE}
+
+ROLES: dict[Role, frozenset[Permission]] = {
+    Role.VIEWER: _VIEWER,
+    Role.OPERATOR: _OPERATOR,
+    Role.EDITOR: _EDITOR,
+    Role.ADMIN: frozenset(Permission),
+    Role.WORKER: frozenset({_P.NODES_READ, _P.QUEUES_READ, _P.KEYS_OWN}),
+}
+
+
+def permissions_of(
+    role: Role, *, scopes: Collection[Permission] | None = None, may_code: bool = False
+) -> frozenset[Permission]:
+    """What a role may, narrowed by scopes (None: not at all). Only an editor can be given `jobs:code` besides.
+
+    >>> sorted(permissions_of(Role.EDITOR, scopes=[Permission.JOBS_WRITE, Permission.KEYS_MANAGE]))
+    [<Permission.JOBS_WRITE: 'jobs:write'>]
+    >>> Permission.JOBS_CODE in permissions_of(Role.EDITOR, may_code=True)
+    True
+    """
+    has = ROLES[role]
+    if may_code and role is Role.EDITOR:
+        has |= {Permission.JOBS_CODE}
+    return has if scopes is None else has & frozenset(scopes)
+
+
+def writing_needs(task: Task) -> Permission:
+    """What it takes to write a job with this task: those that run programs want a permission of their own.
+
+    >>> from onthedot.task import Noop
+    >>> str(writing_needs(Noop())), str(writing_needs(Command(argv=("true",))))
+    ('jobs:write', 'jobs:code')
+    """
+    return Permission.JOBS_CODE if isinstance(task, Command | Steps | Container) else Permission.JOBS_WRITE
