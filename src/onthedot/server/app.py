@@ -1,0 +1,54 @@
+"""The application: every route, behind one door, in one envelope."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from onthedot.errors import OnTheDotError
+from onthedot.open_verbs import OpenStore
+from onthedot.server.door import Door, Keys
+from onthedot.server.envelope import Envelope
+from onthedot.server.limits import Limits
+from onthedot.server.problems import Problem, handle
+from onthedot.server.routes import health, jobs, runs
+from onthedot.server.routing import ProblemOut, include
+
+NDJSON = "application/x-ndjson"
+RATE, BURST = 50.0, 200
+
+
+def make_app(there: OpenStore, keys: Keys | None, *, rate: float = RATE, burst: int = BURST) -> FastAPI:
+    """The API on an open store. `keys` knows who is who; None lets everybody do everything."""
+    app = FastAPI(
+        title="onthedot",
+        version=version("onthedot"),
+        description="Every job, on the dot, once.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.door = Door(there, keys, Limits(there.clock, rate=rate, burst=burst))
+    include(app, [module.routes for module in (health, jobs, runs)])
+    for kind in (RequestValidationError, HTTPException, Problem, OnTheDotError):
+        app.add_exception_handler(kind, handle)
+    app.add_middleware(Envelope, unbounded=frozenset({NDJSON}))
+    return app
+
+
+def openapi_of(app: FastAPI) -> dict[str, object]:
+    """The document that describes every route."""
+    document = app.openapi()
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    schemas.update(ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}").pop("$defs", {}))
+    schemas["ProblemOut"] = _without_defs(ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}"))
+    document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{"key": []}]
+    return document
+
+
+def _without_defs(schema: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in schema.items() if name != "$defs"}

@@ -1,0 +1,105 @@
+"""What is around every request: an id, a bound on its size, headers that keep browsers honest, a line in the log."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from onthedot.ids import RandomIds
+from onthedot.server.problems import Problem, answer, problem_of_framework
+
+logger = logging.getLogger("onthedot.server")
+
+MOST_BYTES = 1024 * 1024
+"""Of a body, before anything is read from it. Bulk submits are read in pieces, and have a bound of their own."""
+
+_INSTEAD = "send less at once, or many runs as application/x-ndjson"
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+]
+
+
+class TooLarge(HTTPException):
+    """A body that goes on beyond its bound. Of the framework's own kind: it would take any other for a body that cannot
+    be read."""
+
+    def __init__(self) -> None:
+        super().__init__(413, f"expected a body of at most {MOST_BYTES} bytes; {_INSTEAD}")
+
+
+class Envelope:
+    """Around the whole application, as plain ASGI: it costs a request some microseconds."""
+
+    def __init__(self, app: ASGIApp, *, unbounded: frozenset[str] = frozenset()) -> None:
+        self._app = app
+        self._unbounded = unbounded  # content types that are read in pieces
+        self._ids = RandomIds()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        headers = dict(scope["headers"])
+        scope["request_id"] = request_id = self._id_of(headers)
+        status = 0
+
+        async def tell(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *_HEADERS, (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            await self._bounded(scope, headers, receive, tell)
+        except TooLarge as error:
+            await self._refuse(problem_of_framework(error), request_id, scope, receive, tell)
+        except Exception:
+            logger.exception("request %s: %s %s broke", request_id, scope["method"], _shown(scope["path"]))
+            if status == 0:  # nothing was sent yet
+                detail = f"this is a bug; the server's log says more under {request_id}"
+                await self._refuse(Problem(500, "broken", detail), request_id, scope, receive, tell)
+        took = (time.perf_counter() - began) * 1000
+        logger.debug("%s %s %s: %d in %.1f ms", request_id, scope["method"], _shown(scope["path"]), status, took)
+
+    def _id_of(self, headers: dict[bytes, bytes]) -> str:
+        given = headers.get(b"x-request-id", b"").decode("latin-1")
+        return given if _PLAIN_ID.fullmatch(given) else self._ids.token()[:16]
+
+    async def _bounded(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
+        kind = headers.get(b"content-type", b"").split(b";")[0].strip().decode("latin-1").lower()
+        if kind in self._unbounded:
+            await self._app(scope, receive, send)
+            return
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > MOST_BYTES:
+            raise TooLarge
+        seen = 0
+
+        async def count() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > MOST_BYTES:
+                raise TooLarge
+            return message
+
+        await self._app(scope, count, send)
+
+    async def _refuse(self, problem: Problem, request_id: str, scope: Scope, receive: Receive, send: Any) -> None:
+        await answer(problem, request_id)(scope, receive, send)
+
+
+def _shown(path: str) -> str:
+    """A path as a log may have it: whoever asks must not write lines of their own."""
+    return path.encode("unicode_escape").decode()[:200]

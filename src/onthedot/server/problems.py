@@ -1,0 +1,163 @@
+"""What went wrong, as `application/problem+json`: one shape for every answer that is no success."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from onthedot import errors
+
+logger = logging.getLogger("onthedot.server")
+
+MEDIA_TYPE = "application/problem+json"
+KINDS = "https://onthedot.invalid/problems/"
+"""Names of kinds, not addresses: nobody answers there."""
+
+
+class Wrong(NamedTuple):
+    """One thing that was said wrongly: where, and what was expected."""
+
+    field: str
+    problem: str
+
+
+class Problem(Exception):
+    """Raised by whatever answers a request; the status and all that is told."""
+
+    def __init__(
+        self, status: int, kind: str, detail: str, wrong: Iterable[Wrong] = (), headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.kind = kind
+        self.detail = detail
+        self.wrong = tuple(wrong)
+        self.headers = dict(headers or {})
+
+
+TITLES = {
+    "unauthenticated": "Nobody is let in without a key",
+    "forbidden": "This key may not do that",
+    "unknown": "There is no such thing",
+    "conflict": "Something else is true by now",
+    "stale": "It was changed meanwhile",
+    "too-large": "That is too much at once",
+    "media-type": "That is not what can be read here",
+    "invalid": "That cannot be understood",
+    "too-many": "Too many requests",
+    "method": "That cannot be done with it",
+    "unavailable": "The store does not answer",
+    "broken": "Something broke here",
+}
+
+_OF_ERRORS: list[tuple[type[errors.OnTheDotError], int, str]] = [
+    (errors.DefinitionError, 422, "invalid"),
+    (errors.UnknownHandler, 422, "invalid"),
+    (errors.UnknownSecret, 422, "invalid"),
+    (errors.UnknownJob, 404, "unknown"),
+    (errors.UnknownRun, 404, "unknown"),
+    (errors.UnknownSlot, 404, "unknown"),
+    (errors.KeyConflict, 409, "conflict"),
+    (errors.LayoutConflict, 409, "conflict"),
+    (errors.SlotSettled, 409, "conflict"),
+    (errors.RunFailed, 409, "conflict"),
+    (errors.StateError, 409, "conflict"),
+    (errors.RevisionConflict, 412, "stale"),
+    (errors.StoreUnavailable, 503, "unavailable"),
+    (errors.OutputUnavailable, 503, "unavailable"),
+]
+
+_PATH = re.compile(r"^([A-Za-z_][\w.\[\]-]*): (.*)$", re.DOTALL)
+
+
+def problem_of(error: errors.OnTheDotError) -> Problem:
+    """What is answered for an error of ours. What has no place here is a bug, and is raised again.
+
+    >>> problem_of(errors.UnknownJob("no job 'x' is stored")).status
+    404
+    """
+    for kind, status, name in _OF_ERRORS:
+        if isinstance(error, kind):
+            wrong = _wrong_of(error) if isinstance(error, errors.DefinitionError) else ()
+            headers = {"Retry-After": "1"} if status == 503 else {}
+            return Problem(status, name, str(error), wrong, headers)
+    raise error
+
+
+def _wrong_of(error: errors.DefinitionError) -> list[Wrong]:
+    """The problems of a definition; most begin with the name of what is wrong."""
+    found = (_PATH.match(problem) for problem in error.problems)
+    return [
+        Wrong(match[1], match[2]) if match else Wrong("", problem)
+        for match, problem in zip(found, error.problems, strict=True)
+    ]
+
+
+def answer(problem: Problem, request_id: str) -> Response:
+    """A problem as it is sent."""
+    told: dict[str, Any] = {
+        "type": KINDS + problem.kind,
+        "title": TITLES[problem.kind],
+        "status": problem.status,
+        "detail": problem.detail,
+        "request_id": request_id,
+    }
+    if problem.wrong:
+        told["errors"] = [wrong._asdict() for wrong in problem.wrong]
+    return Response(json.dumps(told), problem.status, problem.headers, MEDIA_TYPE)
+
+
+# ── what a framework raises ──────────────────────────────────────────────────────────────────────────────────
+
+_OF_STATUS = {
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "unknown",
+    405: "method",
+    413: "too-large",
+    415: "media-type",
+}
+
+
+def problem_of_framework(error: HTTPException) -> Problem:
+    """The framework's own refusals: an unknown path, a method that a path does not have, a body that is no JSON."""
+    kind = _OF_STATUS.get(error.status_code, "invalid")
+    status = 422 if error.status_code == 400 else error.status_code  # one status for what cannot be understood
+    return Problem(status, kind, str(error.detail), headers=error.headers)
+
+
+def problem_of_request(error: RequestValidationError) -> Problem:
+    """A request that does not fit what its route takes: every reason, by the name of the field."""
+    wrong = [_wrong_part(part) for part in error.errors()]
+    detail = "; ".join(f"{one.field}: {one.problem}" for one in wrong[:5])
+    return Problem(422, "invalid", detail, wrong)
+
+
+def _wrong_part(part: Mapping[str, Any]) -> Wrong:
+    place, *path = part["loc"]
+    named = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    field = named if place == "body" else f"{place}.{named}"
+    said = str(part["msg"])
+    return Wrong(field or "body", said[0].lower() + said[1:])
+
+
+async def handle(request: Request, error: Exception) -> Response:
+    """The one handler of all errors: known ones become problems, any other is a bug that is logged and not shown."""
+    request_id = str(request.scope.get("request_id", ""))
+    if isinstance(error, RequestValidationError):
+        return answer(problem_of_request(error), request_id)
+    if isinstance(error, HTTPException):
+        return answer(problem_of_framework(error), request_id)
+    if isinstance(error, Problem):
+        return answer(error, request_id)
+    if isinstance(error, errors.OnTheDotError):
+        return answer(problem_of(error), request_id)
+    raise error

@@ -1,0 +1,24 @@
+"""Every route, and what it takes to be called: the one table that the server goes by, and that tests go over.
+
+A route that is not here keeps the server from starting; so does a line here without a route.
+"""
+
+from __future__ import annotations
+
+from onthedot.access.permissions import Permission
+
+EVERYBODY = None
+"""For routes that nobody has to be known for."""
+
+TABLE: dict[str, Permission | None] = {
+    "GET /api/v1/health": EVERYBODY,
+    "GET /api/v1/ready": EVERYBODY,
+    "GET /api/v1/version": EVERYBODY,
+    "GET /api/v1/whoami": Permission.KEYS_OWN,
+    # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
+    "GET /api/v1/jobs/{job}": Permission.JOBS_READ,
+    "DELETE /api/v1/jobs/{job}": Permission.JOBS_WRITE,
+    "POST /api/v1/jobs/{job}/pause": Permission.JOBS_CONTROL,
+    # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────
+    "POST /api/v1/runs": Permission.RUNS_CONTROL,
+}

@@ -1,0 +1,50 @@
+"""A server without a socket: the real application on a real store, asked in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+
+from onthedot.access.permissions import Role
+from onthedot.access.principal import Principal
+from onthedot.open_verbs import OpenStore, opened
+from onthedot.server.app import make_app
+
+
+class MadeUpKeys:
+    """Knows whoever it was told of, by the text of their key."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Principal] = {}
+
+    def add(self, role: Role, **more: Any) -> dict[str, str]:
+        """The headers of somebody with this role."""
+        text = f"key{len(self.known)}"
+        self.known[text] = Principal(kind="key", id=text, name=f"{role} {text}", role=role, **more)
+        return {"Authorization": f"Bearer {text}"}
+
+    async def check(self, text: str) -> Principal | None:
+        return self.known.get(text)
+
+
+class Served:
+    """A client, the keys that the server knows, and the store behind it."""
+
+    def __init__(self, client: httpx2.AsyncClient, keys: MadeUpKeys, there: OpenStore) -> None:
+        self.client = client
+        self.keys = keys
+        self.there = there
+
+
+@asynccontextmanager
+async def served(url: str = "memory:", **options: Any) -> AsyncGenerator[Served]:
+    """A server on this store; its client is nobody, unless a request says who."""
+    keys = MadeUpKeys()
+    async with opened(url) as there:
+        app = make_app(there, keys, **options)
+        transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://server") as client:
+            yield Served(client, keys, there)

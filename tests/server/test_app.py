@@ -1,0 +1,190 @@
+"""What holds for every route: who is let in, how refusals look, and what is around an answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from datetime import timedelta
+
+import pytest
+
+import onthedot as otd
+from onthedot.access.permissions import Permission, Role
+from onthedot.errors import StoreUnavailable
+from onthedot.server.app import openapi_of
+from onthedot.server.routing import Routes
+from onthedot.server.table import TABLE
+from tests.server.kit import Served, served
+
+NAP = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), owner="ann")
+
+
+@pytest.fixture
+async def there() -> AsyncGenerator[Served]:
+    async with served() as server:
+        await server.there.verbs().put(NAP)
+        yield server
+
+
+# ── who is let in ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer nobody"}, {"Authorization": "Basic key0"}])
+async def test_nobody_is_let_in_without_a_key(there: Served, headers: dict[str, str]):
+    there.keys.add(Role.ADMIN)
+    answer = await there.client.get("/api/v1/jobs/nap", headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert "onthedot keys create" in answer.json()["detail"]
+
+
+async def test_a_permission_that_is_missing_is_named(there: Served):
+    viewer = there.keys.add(Role.VIEWER)
+    answer = await there.client.post("/api/v1/jobs/nap/pause", json={}, headers=viewer)
+    assert answer.status_code == 403
+    assert "jobs:control" in answer.json()["detail"]
+    record = await there.there.verbs().get_job("nap")
+    assert record is not None
+    assert record.state == "active"
+
+
+@pytest.mark.parametrize("whose", [{"namespaces": ("other",)}, {"owner": "bob", "only_own": True}])
+async def test_what_is_not_theirs_is_not_there(there: Served, whose: dict[str, object]):
+    stranger = there.keys.add(Role.ADMIN, **whose)
+    foreign = await there.client.get("/api/v1/jobs/nap", headers=stranger)
+    missing = await there.client.get("/api/v1/jobs/none", headers=stranger)
+    assert foreign.status_code == missing.status_code == 404
+    assert (await there.client.delete("/api/v1/jobs/nap", headers=stranger)).status_code == 404
+
+
+async def test_who_one_is(there: Served):
+    editor = there.keys.add(Role.EDITOR, scopes=frozenset({Permission.KEYS_OWN, Permission.JOBS_READ}))
+    told = (await there.client.get("/api/v1/whoami", headers=editor)).json()
+    assert (told["role"], told["permissions"]) == ("editor", ["jobs:read", "keys:own"])
+
+
+async def test_one_caller_too_many_waits_and_others_do_not():
+    async with served(rate=1.0, burst=3) as server:
+        eager, calm = server.keys.add(Role.VIEWER), server.keys.add(Role.VIEWER)
+        answers = [await server.client.get("/api/v1/whoami", headers=eager) for _ in range(5)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
+        assert answers[-1].headers["retry-after"] == "1"
+        assert (await server.client.get("/api/v1/whoami", headers=calm)).status_code == 200
+
+
+# ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_every_refusal_has_one_shape(there: Served):
+    admin = there.keys.add(Role.ADMIN)
+    ask = there.client
+    answers = [
+        await ask.get("/api/v1/nowhere"),
+        await ask.put("/api/v1/health"),
+        await ask.get("/api/v1/jobs/nap"),
+        await ask.get("/api/v1/jobs/napp", headers=admin),
+        await ask.post("/api/v1/runs", content=b"{", headers={**admin, "Content-Type": "application/json"}),
+        await ask.post("/api/v1/runs", json={"job": 3, "more": 1}, headers=admin),
+        await ask.post("/api/v1/runs", json={"job": "nap", "delay": "soon"}, headers=admin),
+    ]
+    assert [answer.status_code for answer in answers] == [404, 405, 401, 404, 422, 422, 422]
+    for answer in answers:
+        assert answer.headers["content-type"] == "application/problem+json"
+        told = answer.json()
+        assert told["status"] == answer.status_code
+        assert told["request_id"] == answer.headers["x-request-id"]
+        assert told["title"]
+        assert told["detail"]
+    assert "did you mean 'nap'" in answers[3].json()["detail"]
+    assert {wrong["field"] for wrong in answers[5].json()["errors"]} == {"job", "more"}
+    assert answers[6].json()["errors"][0]["field"] == "delay"
+
+
+async def test_a_store_that_is_away_is_told_and_asked_again_later(there: Served, monkeypatch: pytest.MonkeyPatch):
+    async def away() -> int:
+        raise StoreUnavailable("the store is away")
+
+    monkeypatch.setattr(there.there.store, "tell_time", away)
+    answer = await there.client.get("/api/v1/ready")
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert (await there.client.get("/api/v1/health")).status_code == 200
+
+
+async def test_a_bug_is_logged_and_not_shown(
+    there: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    async def broken() -> int:
+        raise ZeroDivisionError("the secret reason")
+
+    monkeypatch.setattr(there.there.store, "tell_time", broken)
+    answer = await there.client.get("/api/v1/ready", headers={"X-Request-Id": "mine"})
+    assert answer.status_code == 500
+    assert "secret reason" not in answer.text
+    assert answer.json()["request_id"] == "mine"
+    assert "the secret reason" in caplog.text
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"job": "\xff"}', b"", b"nul", b'{"job": NaN}', b"\x00"])
+async def test_a_body_that_cannot_be_read_is_told(there: Served, body: bytes):
+    headers = {**there.keys.add(Role.ADMIN), "Content-Type": "application/json"}
+    answer = await there.client.post("/api/v1/runs", content=body, headers=headers)
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+# ── the envelope ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_body_that_is_too_large_is_refused_before_it_is_read(there: Served, declared: bool):
+    admin = there.keys.add(Role.ADMIN)
+    body = json.dumps({"job": "nap", "args": {"x": "y" * 2_000_000}}).encode()
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        for first in range(0, len(body), 100_000):
+            yield body[first : first + 100_000]
+
+    content = body if declared else pieces()
+    headers = {**admin, "Content-Type": "application/json"}
+    answer = await there.client.post("/api/v1/runs", content=content, headers=headers)
+    assert answer.status_code == 413
+    assert await there.there.verbs().list_runs() == []
+
+
+@pytest.mark.parametrize(("given", "taken"), [("abc-1.2:3_X", True), ("a" * 65, False), ("a b", False), ("é", False)])
+async def test_a_request_id_is_taken_if_it_is_plain(there: Served, given: str, taken: bool):
+    answer = await there.client.get("/api/v1/health", headers={b"X-Request-Id": given.encode()})
+    assert (answer.headers["x-request-id"] == given) is taken
+    assert answer.headers["x-request-id"]
+
+
+async def test_browsers_are_told_to_take_nothing_for_granted(there: Served):
+    headers = (await there.client.get("/api/v1/health")).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in headers["content-security-policy"]
+
+
+# ── the table ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_route_that_the_table_does_not_have_cannot_be_declared():
+    routes = Routes(prefix="/api/v1")
+    with pytest.raises(RuntimeError, match=r"GET /api/v1/open.*expected a line"):
+        routes.get("/open")(lambda: None)
+
+
+async def test_a_line_without_a_route_keeps_the_server_from_starting(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(TABLE, "GET /api/v1/ghost", None)
+    with pytest.raises(RuntimeError, match="ghost"):
+        async with served():
+            pass
+
+
+async def test_every_route_is_in_the_document():
+    async with served() as server:
+        transport = server.client._transport
+        document = openapi_of(transport.app)  # type: ignore[attr-defined]  # the application that this asks
+    assert "/api/v1/jobs/{job}" in document["paths"]  # type: ignore[operator]
+    refusals = document["paths"]["/api/v1/jobs/{job}"]["get"]["responses"]  # type: ignore[index]
+    assert set(refusals) >= {"200", "401", "403", "404", "422", "429", "503"}
