@@ -1,0 +1,143 @@
+"""The API of one process: a thread with an event loop of its own. Planner and workers never wait for a request."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+import uvicorn
+
+from onthedot.errors import DefinitionError, StateError
+from onthedot.open_verbs import OpenStore, opened
+from onthedot.server.app import make_app
+from onthedot.server.door import Keys
+from onthedot.settings import Settings
+
+PORT = 7411
+_PATIENCE = 5  # seconds for requests under way when the server stops
+
+
+class Listen(NamedTuple):
+    """Where to listen. With port 0, or `elsewhere` if the port is taken: at a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    elsewhere: bool = False
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def read_listen(text: str) -> Listen:
+    """`HOST:PORT`, `PORT` or `[::1]:PORT`.
+
+    >>> read_listen("7411"), read_listen("[::1]:80").host
+    (Listen(host='127.0.0.1', port=7411, elsewhere=False), '::1')
+    """
+    host, _, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not port.isascii() or not port.isdigit() or int(port) > 65535 or (":" in bare and bare == host):
+        raise DefinitionError(f"listen: expected HOST:PORT such as 127.0.0.1:{PORT}, or a port, got {text!r}")
+    return Listen(bare or "127.0.0.1", int(port))
+
+
+class Serving:
+    """Serves the API on a store from `start` to `stop`. `knows` makes what knows keys on that store; None lets
+    everybody in, which is for loopback only."""
+
+    def __init__(
+        self, store: str, settings: Settings, listen: Listen, knows: Callable[[OpenStore], Keys] | None
+    ) -> None:
+        if knows is None and not listen.is_loopback:
+            raise DefinitionError(
+                f"listen: expected an address of this machine alone for a server that lets everybody in, "
+                f"got {listen.host!r}; use 127.0.0.1, or leave --insecure out"
+            )
+        self._store = store
+        self._settings = settings
+        self._listen = listen
+        self._knows = knows
+        self._ready = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._server: uvicorn.Server | None = None
+        self._error: BaseException | None = None
+        self.url = ""
+
+    def start(self) -> None:
+        """Return when it answers; whatever keeps it from that is raised here."""
+        if self._thread is not None:
+            raise StateError("the server is running already; stop it before you start it again")
+        listening = _bind(self._listen)
+        host, port = listening.getsockname()[:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self._thread = threading.Thread(target=self._main, args=(listening,), name="onthedot api", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._error is not None:
+            self._thread.join()
+            raise self._error
+
+    def stop(self) -> None:
+        """Take no more requests, let those under way end (for five seconds at the most), close. Twice is fine."""
+        if self._server is not None:
+            self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(_PATIENCE + 5)
+
+    def _main(self, listening: socket.socket) -> None:
+        try:
+            with listening:
+                asyncio.run(self._serve(listening))
+        except BaseException as error:  # noqa: BLE001 - a thread's error must reach whoever started it
+            self._error = error
+        self._ready.set()
+
+    async def _serve(self, listening: socket.socket) -> None:
+        async with opened(self._store, self._settings) as there:
+            app = make_app(there, None if self._knows is None else self._knows(there))
+            config = uvicorn.Config(
+                app, log_config=None, access_log=False, lifespan="off", http="httptools", ws="none",
+                server_header=False, timeout_graceful_shutdown=_PATIENCE,
+            )  # fmt: skip
+            self._server = _Server(config, self._ready.set)
+            await self._server.serve(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Says when it answers."""
+
+    def __init__(self, config: uvicorn.Config, answers: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._answers = answers
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._answers()
+
+
+def _bind(listen: Listen) -> socket.socket:
+    kind = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    listening = socket.socket(kind, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((listen.host, listen.port))
+        listening.listen(1024)
+        listening.setblocking(False)
+    except OSError as error:
+        listening.close()
+        if listen.elsewhere:
+            return _bind(Listen(listen.host, 0))
+        raise DefinitionError(
+            f"listen: expected {listen.host}:{listen.port} to be free, but {error.strerror or error}; "
+            "name another with --listen"
+        ) from error
+    return listening

@@ -1,0 +1,98 @@
+"""The API on a real socket, in a thread of its own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from onthedot.access.permissions import Role
+from onthedot.errors import DefinitionError, StateError, StoreError
+from onthedot.server.serving import Listen, Serving, read_listen
+from onthedot.settings import Settings
+from tests.server.kit import MadeUpKeys
+
+ANY = Listen(port=0)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'api.db'}"
+
+
+@pytest.fixture
+def serving(url: str) -> Iterator[Serving]:
+    server = Serving(url, Settings(), ANY, knows=None)
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_it_answers_when_it_has_started_and_not_when_it_has_stopped(serving: Serving):
+    assert httpx2.get(f"{serving.url}/api/v1/ready").json() == {"status": "ok"}
+    with pytest.raises(StateError):
+        serving.start()
+    serving.stop()
+    serving.stop()
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(f"{serving.url}/api/v1/health")
+    assert not [thread for thread in threading.enumerate() if thread.name == "onthedot api"]
+
+
+def test_a_connection_that_stays_open_does_not_keep_it_from_stopping(serving: Serving):
+    with httpx2.Client(base_url=serving.url) as client:
+        assert client.get("/api/v1/health").status_code == 200
+        began = time.monotonic()
+        serving.stop()
+        assert time.monotonic() - began < 3
+
+
+def test_whoever_has_no_key_is_refused(url: str):
+    keys = MadeUpKeys()
+    server = Serving(url, Settings(), ANY, knows=lambda there: keys)
+    server.start()
+    try:
+        assert httpx2.get(f"{server.url}/api/v1/whoami").status_code == 401
+        known = keys.add(Role.VIEWER)
+        assert httpx2.get(f"{server.url}/api/v1/whoami", headers=known).json()["role"] == "viewer"
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("host", ["::", "192.0.2.1", "example.org"])
+def test_nobody_listens_to_everybody_for_everybody(url: str, host: str):
+    with pytest.raises(DefinitionError, match="--insecure"):
+        Serving(url, Settings(), Listen(host=host), knows=None)
+
+
+def test_a_port_that_is_taken_is_told_or_another_is_used(url: str):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(DefinitionError, match=rf"127.0.0.1:{port} to be free.*--listen"):
+            Serving(url, Settings(), Listen(port=port), knows=None).start()
+        server = Serving(url, Settings(), Listen(port=port, elsewhere=True), knows=None)
+        server.start()
+        try:
+            assert str(port) not in server.url
+            assert httpx2.get(f"{server.url}/api/v1/health").status_code == 200
+        finally:
+            server.stop()
+
+
+def test_a_store_that_cannot_be_opened_is_raised_to_whoever_starts_it(tmp_path: Path):
+    (tmp_path / "no.db").write_text("this is no database, and is long enough not to be taken for an empty one" * 20)
+    with pytest.raises(StoreError):
+        Serving(f"sqlite:///{tmp_path / 'no.db'}", Settings(), ANY, knows=None).start()
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "host:x", "host:70000", "::1:80", "host:-1", "host:\uff11"])
+def test_what_is_no_place_to_listen_at(text: str):
+    with pytest.raises(DefinitionError, match="HOST:PORT"):
+        read_listen(text)
