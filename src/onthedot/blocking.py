@@ -149,6 +149,7 @@ class BlockingScheduler:
         return portal.ask(work)
 
     put = _through(Scheduler.put)
+    apply = _through(Scheduler.apply)
     remove = _through(Scheduler.remove)
     pause = _through(Scheduler.pause)
     resume = _through(Scheduler.resume)

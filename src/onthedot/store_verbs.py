@@ -28,6 +28,7 @@ from onthedot.stores.joining import Joins, joining, wait_for
 from onthedot.verbs import Asked, Run, Verbs
 
 if TYPE_CHECKING:
+    from onthedot.applying import Applied
     from onthedot.plan.backfill import Backfill
     from onthedot.plan.letters import DeadLetters, Replayed
 
@@ -83,6 +84,18 @@ class StoreVerbs(Verbs):
         return await find_job(store, job, namespace=self._namespace_of(job), known=self.jobs)
 
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def apply(self, jobs: Iterable[Job], *, source: str, prune: bool = False, dry_run: bool = False) -> Applied:
+        from onthedot.applying import apply_jobs  # loaded by who needs it
+
+        given, clock, settings = list(jobs), self._store_clock(), self.settings
+
+        async def work(store: Store) -> Applied:
+            return await apply_jobs(
+                store, given, source=source, prune=prune, dry_run=dry_run, clock=clock, settings=settings
+            )
+
+        return await self._on_store(work)
 
     async def remove(self, job: str) -> int:
         async def work(store: Store) -> int:

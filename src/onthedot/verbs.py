@@ -20,6 +20,7 @@ from onthedot.run import AttemptRecord, RunRecord, RunState
 from onthedot.stores.base import CancelAnswer, Excepted, Layout, LogRecord, Paused, PutJob, Resumed
 
 if TYPE_CHECKING:
+    from onthedot.applying import Applied
     from onthedot.plan.backfill import Backfill
 
 Asked = str | Callable[..., Any] | BoundCall
@@ -49,6 +50,22 @@ class Verbs(LetterVerbs, Protocol):
         >>> async with sched:
         ...     print((await sched.put(nap)).change, (await sched.put(nap)).change)
         created unchanged
+        """
+        ...
+
+    async def apply(self, jobs: Iterable[Job], *, source: str, prune: bool = False, dry_run: bool = False) -> Applied:
+        """Store all jobs of a source, such as a file, and tell what that changes, in text and in time.
+
+        With `prune`, jobs that came from this source before, and that it has no more, are removed; no others ever. A
+        job that is paused stays so. Everything is checked before anything is written; then each job is one write, and
+        if one fails, those before it stay: the same call does the rest. `dry_run` only tells.
+
+        >>> from datetime import timedelta
+        >>> nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.every("1h"),))
+        >>> async with sched:
+        ...     applied = await sched.apply([nap], source="jobs.yaml")
+        ...     print([(one.name, one.kind, len(one.appear)) for one in applied.differences])
+        [('nap', 'created', 720)]
         """
         ...
 

@@ -1,0 +1,175 @@
+"""Apply a set of jobs from a source, such as a file: what it would change, and the change.
+
+Each job that was applied has a mark, a document that names its source: so a source removes only what came from it, and
+only when it is told to. Pauses belong to people, and stay.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from onthedot.clock import Clock
+from onthedot.define.check import check_job, parents_first
+from onthedot.define.comparing import Difference, compare
+from onthedot.errors import DefinitionError
+from onthedot.job import Job, JobRecord, JobState, job_name
+from onthedot.plan.controls import put_job
+from onthedot.settings import Settings
+from onthedot.stores.base import Store
+
+KIND = "applied"
+"""The kind of the marks: `applied/<namespace>/<name>`."""
+
+_SOURCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}")
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What `apply` did, or would do. Jobs go by their names, `namespace/name` where that is not `default`."""
+
+    source: str
+    differences: tuple[Difference, ...]
+    elsewhere: Mapping[str, str] = field(default_factory=dict)  # jobs that came from elsewhere before: by name, whence
+    paused: tuple[str, ...] = ()  # jobs that are paused, and stay so
+    left: tuple[str, ...] = ()  # jobs of this source that it has no more, and that were not asked to be removed
+    dry_run: bool = False
+
+    @property
+    def changes(self) -> int:
+        """How many jobs are different now, or would be."""
+        return sum(one.kind != "unchanged" for one in self.differences)
+
+
+class _Mark(NamedTuple):
+    source: str
+    version: int
+
+
+class _Found(NamedTuple):
+    """What is stored of the jobs that are applied, and of the others that came from the same source."""
+
+    records: dict[str, JobRecord]
+    marks: dict[str, _Mark]
+    gone: dict[str, JobRecord]
+
+
+async def apply_jobs(
+    store: Store,
+    jobs: Iterable[Job],
+    *,
+    source: str,
+    prune: bool,
+    dry_run: bool,
+    clock: Clock,
+    settings: Settings,
+) -> Applied:
+    """See `Verbs.apply`. Everything is checked before anything is written; then each job is one write."""
+    ordered = _checked(jobs, source)
+    found = await _look(store, ordered, source)
+    names = {job_name(job) for job in ordered}
+    old = {key: record.job for key, record in found.records.items() if key in names}
+    old |= {key: record.job for key, record in found.gone.items()} if prune else {}
+    new = {job_name(job): job for job in ordered}
+    differences = compare(_shown(old), _shown(new), now=clock.now())
+    elsewhere = {
+        shown(key): found.marks[key].source if key in found.marks else ""
+        for key in names & found.records.keys()
+        if key not in found.marks or found.marks[key].source != source
+    }
+    applied = Applied(
+        source=source,
+        differences=tuple(differences),
+        elsewhere=elsewhere,
+        paused=tuple(sorted(shown(key) for key in old if _of(found, key).state is JobState.PAUSED)),
+        left=() if prune else tuple(sorted(map(shown, found.gone))),
+        dry_run=dry_run,
+    )
+    if not dry_run:
+        await _write(store, ordered, found, source, clock, settings)
+        await _remove(store, found if prune else found._replace(gone={}))
+    return applied
+
+
+def shown(key: str) -> str:
+    """A job's name as people know it.
+
+    >>> shown("default/report"), shown("night/report")
+    ('report', 'night/report')
+    """
+    return key.removeprefix("default/")
+
+
+def _shown(jobs: Mapping[str, Job]) -> dict[str, Job]:
+    return {shown(key): job for key, job in jobs.items()}
+
+
+def _of(found: _Found, key: str) -> JobRecord:
+    return found.records[key] if key in found.records else found.gone[key]
+
+
+def _checked(jobs: Iterable[Job], source: str) -> list[Job]:
+    """The jobs in the order in which they can be stored; every problem of all of them at once."""
+    problems: list[str] = []
+    if not _SOURCE.fullmatch(source):
+        problems.append(f"source: expected letters, digits and any of _.:/-, at most 200 of them, got {source!r}")
+    given = list(jobs)
+    for job in given:
+        try:
+            check_job(job)
+        except DefinitionError as error:
+            problems += [f"job {job.name!r}: {problem}" for problem in error.problems]
+    counted = Counter(map(job_name, given))
+    problems += [f"job {shown(key)!r}: expected it once, got it {n} times" for key, n in counted.items() if n > 1]
+    if problems:
+        raise DefinitionError(problems)
+    return parents_first(given)
+
+
+async def _look(store: Store, jobs: list[Job], source: str) -> _Found:
+    marks = await _marks(store)
+    records: dict[str, JobRecord] = {}
+    for job in jobs:
+        record = await store.get_job(job.name, namespace=job.namespace)
+        if record is not None:
+            records[job_name(job)] = record
+    names = {job_name(job) for job in jobs}
+    gone: dict[str, JobRecord] = {}
+    for key, mark in marks.items():
+        if mark.source == source and key not in names:
+            namespace, _, name = key.partition("/")
+            record = await store.get_job(name, namespace=namespace)
+            if record is not None:
+                gone[key] = record
+    return _Found(records, marks, gone)
+
+
+async def _marks(store: Store) -> dict[str, _Mark]:
+    marks: dict[str, _Mark] = {}
+    after = ""
+    while some := await store.list_documents(KIND, after=after, limit=_PAGE):
+        marks |= {one.id: _Mark(json.loads(one.body)["source"], one.version) for one in some}
+        after = some[-1].id
+    return marks
+
+
+async def _write(store: Store, jobs: list[Job], found: _Found, source: str, clock: Clock, settings: Settings) -> None:
+    for job in jobs:
+        key = job_name(job)
+        read = found.records[key].revision if key in found.records else 0
+        await put_job(store, job, clock=clock, settings=settings, revision=read)
+        mark = found.marks.get(key)
+        if mark is None or mark.source != source:
+            body = json.dumps({"source": source})
+            await store.put_document(KIND, key, body, version=0 if mark is None else mark.version)
+
+
+async def _remove(store: Store, found: _Found) -> None:
+    for key, record in found.gone.items():
+        await store.delete_job(record.id)
+        await store.delete_document(KIND, key, version=found.marks[key].version)
