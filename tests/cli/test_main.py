@@ -35,7 +35,7 @@ def test_the_version_is_the_packages(call: Call):
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("job", "'jobs'"), ("nxet", "'next'"), ("frobnicate", "known: backfill, cancel, dead, doctor, jobs, logs, next")],
+    [("job", "'jobs'"), ("nxet", "'next'"), ("frobnicate", "known: apply, backfill, cancel, dead, doctor, jobs")],
 )
 def test_a_misspelt_command_is_told_what_was_meant(call: Call, typed: str, meant: str):
     result = call(typed)

@@ -11,6 +11,7 @@ from onthedot.cli.groups import Group
 
 COMMANDS = (
     *("up", "worker", "server", "store"),  # run
+    *("plan", "apply"),  # jobs as files
     *("next", "simulate", "jobs", "runs", "show", "dead", "logs", "nodes", "queues", "doctor"),  # look
     *("trigger", "retry", "cancel", "pause", "resume", "backfill", "node", "queue", "secret"),  # change
 )

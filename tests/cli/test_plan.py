@@ -1,0 +1,109 @@
+"""`onthedot plan` and `apply`: what a file would change, and the change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Call = Callable[..., Result]
+
+BOTH = """\
+jobs:
+  - {name: backup, schedule: "0 2 * * *", run: echo hi}
+  - {name: report, schedule: every 6h, run: echo report}
+"""
+MOVED = """\
+jobs:
+  - {name: backup, schedule: "30 3 * * *", run: echo hi}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "jobs.yaml"
+    path.write_text(BOTH)
+    return path
+
+
+def names(call: Call) -> list[str]:
+    return [job["job"] for job in json.loads(call("jobs", "--json").output)]
+
+
+def test_a_plan_changes_nothing_and_makes_no_store(call: Call, file: Path):
+    result = call("plan", file)
+    assert result.exit_code == 0, result.output
+    assert "+ backup: created\n    30 new starts in the next 30 days: " in result.output
+    assert "+ report: created\n    120 new starts in the next 30 days: " in result.output
+    assert "jobs.yaml: 2 jobs would change\n" in result.output
+    assert "by hour of the day (UTC)" in result.output
+    assert not (file.parent / "onthedot.db").exists()
+
+
+def test_what_was_planned_is_applied(call: Call, file: Path):
+    assert "jobs.yaml: 2 jobs changed\n" in call("apply", file).output
+    assert names(call) == ["backup", "report"]
+    assert call("plan", file, "--exit-code").output == "= 2 jobs unchanged\nno changes\n"
+
+
+def test_a_change_is_told_in_text_and_in_time(call: Call, file: Path):
+    call("apply", file)
+    call("pause", "backup")
+    file.write_text(MOVED)
+    told = call("plan", file, "--exit-code")
+    assert told.exit_code == 3
+    assert "~ backup: changed (paused, and stays so)\n" in told.output
+    assert '    schedules.0.expression: "0 2 * * *" → "30 3 * * *"\n' in told.output
+    assert "    30 starts in the next 30 days moved by 1 h 30 m later: " in told.output
+    assert "! not in jobs.yaml any more, and left as they are (--prune removes them): report\n" in told.output
+
+
+def test_only_prune_removes_and_only_what_came_from_the_file(call: Call, file: Path, tmp_path: Path):
+    other = tmp_path / "other.yaml"
+    other.write_text("jobs:\n  - {name: other, run: echo other}\n")
+    call("apply", other)
+    call("apply", file)
+    file.write_text(MOVED)
+    call("apply", file)
+    assert names(call) == ["backup", "other", "report"]
+    told = json.loads(call("apply", file, "--prune", "--json").output)
+    assert {job["name"]: job["change"] for job in told["jobs"]} == {"backup": "unchanged", "report": "removed"}
+    assert len(told["jobs"][1]["vanish"]) == 120
+    assert names(call) == ["backup", "other"]
+
+
+def test_a_program_is_a_source_too(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.py").write_text(
+        "import onthedot as otd\nsched = otd.Scheduler('memory:')\n"
+        "@sched.job(schedule=otd.cron('@daily'))\nasync def tidy(): ...\n"
+    )
+    assert "app.py: 1 job changed" in call("apply", "app.py").output
+    told = json.loads(call("plan", "app.py", "--source", "mine", "--json").output)
+    assert told["jobs"][0]["until_now_from"] == "app.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("jobs:\n  - {name: a, schedule: '0 2 * *', nonsense: 1}\n", "unknown key 'nonsense'"),
+        ("jobs: {}\n", "expected a list"),
+        ("", "jobs.yaml"),
+    ],
+)
+def test_a_file_that_cannot_be_read_changes_nothing(call: Call, file: Path, text: str, problem: str):
+    file.write_text(text)
+    for command in ("plan", "apply"):
+        result = call(command, file)
+        assert result.exit_code == 2
+        assert problem in result.output
+    assert not (file.parent / "onthedot.db").exists()
+
+
+def test_a_source_that_cannot_be_a_name_is_refused(call: Call, file: Path):
+    result = call("apply", file, "--source", "what is this?")
+    assert (result.exit_code, "source: expected letters" in result.output) == (2, True)
