@@ -23,7 +23,7 @@ from onthedot.plan.windows import Missed
 from onthedot.policies import Rate
 from onthedot.run import AttemptRecord, NewRun, RunRecord, RunState, manual_trigger, submit_trigger
 from onthedot.settings import Settings
-from onthedot.stores.base import CancelAnswer, Excepted, Layout, Paused, Resumed, Store
+from onthedot.stores.base import CancelAnswer, Excepted, Layout, Node, Paused, Queue, Resumed, Store, Term
 from onthedot.stores.joining import Joins, joining, wait_for
 from onthedot.verbs import Asked, Run, Verbs
 
@@ -133,12 +133,6 @@ class StoreVerbs(Verbs):
             return await store.list_jobs(limit=limit)
 
         return await self._on_store(read)
-
-    async def set_shards(self, shards: int) -> Layout:
-        async def work(store: Store) -> Layout:
-            return await store.set_shards(shards)
-
-        return await self._on_store(work)
 
     async def skip_next(self, job: str, *, slot: datetime | None = None) -> Excepted:
         return await self._except(job, slot, None)
@@ -416,3 +410,29 @@ class StoreVerbs(Verbs):
 
         ids = [run_ids] if isinstance(run_ids, int) else list(run_ids)
         return await self._on_store(lambda store: discard(store, ids, why=why))
+
+    # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
+        return await self._on_store(lambda store: store.list_nodes(limit=limit))
+
+    async def drain_node(self, node: str, *, draining: bool = True) -> int:
+        return await self._on_store(lambda store: store.drain(node, draining=draining))
+
+    async def list_terms(self) -> list[Term]:
+        return await self._on_store(lambda store: store.list_terms())
+
+    async def set_shards(self, shards: int) -> Layout:
+        return await self._on_store(lambda store: store.set_shards(shards))
+
+    async def list_queues(self) -> list[Queue]:
+        return await self._on_store(lambda store: store.list_queues())
+
+    async def pause_queue(self, queue: str, *, reason: str = "") -> Queue:
+        return await self._on_store(lambda store: store.pause_queue(queue, reason=reason))
+
+    async def resume_queue(self, queue: str) -> Queue:
+        return await self._on_store(lambda store: store.resume_queue(queue))
+
+    async def share_queue(self, queue: str, weights: Mapping[str, int] | None) -> Queue:
+        return await self._on_store(lambda store: store.share_queue(queue, weights))

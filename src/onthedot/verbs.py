@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from onthedot.cluster_verbs import ClusterVerbs
 from onthedot.define.calls import BoundCall
 from onthedot.duration import Duration
 from onthedot.job import Job, JobRecord, Json
@@ -17,7 +18,7 @@ from onthedot.letter_verbs import LetterVerbs
 from onthedot.plan.moving import To
 from onthedot.plan.windows import Missed
 from onthedot.run import AttemptRecord, RunRecord, RunState
-from onthedot.stores.base import CancelAnswer, Excepted, Layout, LogRecord, Paused, PutJob, Resumed
+from onthedot.stores.base import CancelAnswer, Excepted, LogRecord, Paused, PutJob, Resumed
 
 if TYPE_CHECKING:
     from onthedot.applying import Applied
@@ -27,7 +28,7 @@ Asked = str | Callable[..., Any] | BoundCall
 """What a run is asked for by: a job's name, its function, or a call of it with arguments (`report.call(…)`)."""
 
 
-class Verbs(LetterVerbs, Protocol):
+class Verbs(LetterVerbs, ClusterVerbs, Protocol):
     """What can be asked of onthedot. Jobs are named; runs are given by id, or by their handle, which is one.
 
     In the examples `sched` is the one of `Scheduler`, with its job `report`.
@@ -116,18 +117,6 @@ class Verbs(LetterVerbs, Protocol):
         >>> async with sched:
         ...     print([stored.job.name for stored in await sched.list_jobs()])
         ['report']
-        """
-        ...
-
-    async def set_shards(self, shards: int) -> Layout:
-        """Divide the planning of all jobs among so many nodes (64 at the most), of those that there are.
-
-        State of the cluster, kept in the store: one is enough unless a single planner has too much to do. All terms end
-        with the change, and the next ones begin within seconds; what is planned already is not touched.
-
-        >>> async with sched:
-        ...     print(await sched.set_shards(4))
-        Layout(version=2, shards=4)
         """
         ...
 
