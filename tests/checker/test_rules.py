@@ -231,6 +231,21 @@ def test_who_waits_behind_older_runs_is_not_asked_to_start_at_once(due, judged):
     assert bool(check(renumbered(story).events, only=["L3"])) == judged
 
 
+@pytest.mark.parametrize(("seats", "judged"), [(1, False), (2, True)])
+def test_who_finds_all_seats_taken_is_not_asked_to_start_before_one_is_free(seats, judged):
+    """Younger runs may have them: they were taken before this one was due."""
+    other: dict[str, Any] = {"run": 77, "lease": "l77", "fence": 77, "trigger": "submit:x", "slot": 130 * S}
+    story = calm().lease(119, "arm", **other, due=119 * S).job(119, "start", **other)
+    story.job(124.9, "end", **other, outcome="done").verdict(124.9, **other)
+    due = 120 * S
+    story.lease(125, "arm", due=due, slot=due).job(125, "start", slot=due).job(126, "end", slot=due, outcome="done")
+    story.verdict(126).add(400, "over", "nemesis")
+    settings = story.events[0]["settings"]
+    story.events[0] = story.events[0] | {"settings": settings | {"seats": seats}}
+    found = check(renumbered(story).events, only=["L3"])
+    assert [violation.rule for violation in found] == (["L3"] if judged else [])
+
+
 def test_every_rule_has_something_to_catch():
     from tests.checker.test_dependencies import BAD as AFTER
     from tests.checker.test_effects import BAD as EFFECTS
