@@ -37,10 +37,12 @@ from onthedot.task import Command, Steps
 from onthedot.tasks.filling import Filling, secrets_of
 from onthedot.tasks.registry import Registry
 from onthedot.upkeep.expiry import Expiry
+from onthedot.upkeep.forgetting import Forgetting
 from onthedot.upkeep.gates import GateRecount
 from onthedot.upkeep.outputs import OutputKeeper, OutputPruner, Patience
 from onthedot.upkeep.pruner import Pruner
 from onthedot.upkeep.reaper import Reaper
+from onthedot.upkeep.sealing import Sealing
 from onthedot.work import guarding
 from onthedot.work.attempt import Runner
 from onthedot.work.desk import Desk
@@ -128,6 +130,7 @@ class Engine:
             GateRecount(self.store, self._settings, self.events),
             Probing(self.store, self._leadership, self._settings, self.events),
             *self._output_services(),
+            *self._access_services(),
             self._sweeping,
         ]
         drivers = {service.name: self._loop.add(service) for service in services}
@@ -165,6 +168,13 @@ class Engine:
         self._keeper = OutputKeeper(self.store, spool, outputs, self.events, self._wall, self._patience)
         pruner = OutputPruner(self.store, self._leadership, outputs, self.events, self._wall, self._patience)
         return [self._keeper, pruner]
+
+    def _access_services(self) -> list[Service]:
+        """Where there is no world outside there is no front door either: no keys, and nothing to audit."""
+        if not self.outside:
+            return []
+        sealing = Sealing(self.store, self._leadership, self._settings, self.events)
+        return [sealing, Forgetting(self.store, self._leadership, self._settings)]
 
     def output_is_there(self) -> None:
         """An attempt's output was handed in (`output/spool.py`): keep it now."""

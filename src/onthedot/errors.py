@@ -5,11 +5,17 @@
     │   ├── ScheduleError      … because of its schedule
     │   ├── DuplicateJob       … because the name is taken
     │   ├── ArgumentsError     … because its arguments are not JSON, or too large
-    │   └── DependencyCycle    … because it would run after itself
+    │   ├── DependencyCycle    … because it would run after itself
+    │   └── DuplicateUser      … or a user, because the name is taken
     ├── UnknownJob             no job of that name
     ├── UnknownRun             no run of that id (any more)
     ├── UnknownHandler         a job names a handler that is not registered here
     ├── UnknownSecret          a secret that a run needs is nowhere, or cannot be read
+    ├── UnknownKey             no API key of that id
+    ├── UnknownUser            no user of that name
+    ├── AccessDenied           somebody would give away more than they have
+    ├── LoginRefused           name and password, or a one-time token, that are not right
+    │   └── LoginLimited       … or not looked at: too many were tried
     ├── KeyConflict            the key was used before, with other arguments
     ├── RevisionConflict       the job was edited by someone else in the meantime
     ├── UnknownSlot            the schedule has no slot at that instant
@@ -113,6 +119,10 @@ class DependencyCycle(DefinitionError):
     """
 
 
+class DuplicateUser(DefinitionError):
+    """A user of this name is there already."""
+
+
 class UnknownJob(OnTheDotError, LookupError):
     """No job of that name is stored.
 
@@ -161,6 +171,30 @@ class UnknownSecret(OnTheDotError, LookupError):
     Traceback (most recent call last):
     onthedot.errors.UnknownSecret: secret DB: expected its value, got none
     """
+
+
+class UnknownKey(OnTheDotError, LookupError):
+    """No API key of that id is stored, or none that whoever asks can see."""
+
+
+class UnknownUser(OnTheDotError, LookupError):
+    """No user of that name is stored, or none that whoever asks can see."""
+
+
+class AccessDenied(OnTheDotError):
+    """Nobody gives away, or takes, more than they have themselves."""
+
+
+class LoginRefused(OnTheDotError):
+    """A name and a password, or a one-time token, that let nobody in. It never says which part was wrong."""
+
+
+class LoginLimited(LoginRefused):
+    """Too many have tried this name just now. `again_in` says when the next try is looked at (microseconds)."""
+
+    def __init__(self, message: str, *, again_in: int) -> None:
+        super().__init__(message)
+        self.again_in = again_in
 
 
 class KeyConflict(OnTheDotError):

@@ -251,6 +251,15 @@ class OutputsPruned(NamedTuple):
     runs: int
 
 
+class AuditSealed(NamedTuple):
+    """So many entries of the audit were put under a seal. Its number and hash are enough to find out later whether any
+    of them, or one before them, was changed: this is the one place outside of the store where they are."""
+
+    entries: int
+    seal: int
+    hash: str
+
+
 class ZombieHandler(NamedTuple):
     """A handler still runs although its attempt is over: it timed out, was cancelled, or lost its lease. Nobody listens
     to it any more; its seat stays taken until it ends. `zombies` such seats are taken on this node now."""
@@ -336,6 +345,7 @@ Event = (
     | HistoryPruned
     | OutputNotKept
     | OutputsPruned
+    | AuditSealed
     | ZombieHandler
     | CommittedBefore
     | HookFailed

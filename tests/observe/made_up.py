@@ -9,6 +9,7 @@ from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.events import (
     AttemptEnded,
     AttemptStarted,
+    AuditSealed,
     ClockOff,
     ClockStepped,
     CommittedBefore,
@@ -130,6 +131,7 @@ ONE_OF_EACH: tuple[Event, ...] = (
     HistoryPruned(12_345, 2, 1),
     OutputNotKept(41, 2, "s3://b cannot be used: no", 2_000 * MILLISECOND),
     OutputsPruned(7),
+    AuditSealed(12, 3, "0af3"),
     ZombieHandler(lease(), 2),
     CommittedBefore(lease(), "OSError: no"),
     HookFailed("import", "on_dead", "OSError: no"),

@@ -19,6 +19,7 @@ from onthedot.duration import format_duration
 from onthedot.events import (
     AttemptEnded,
     AttemptStarted,
+    AuditSealed,
     ClockOff,
     ClockStepped,
     CommittedBefore,
@@ -279,6 +280,9 @@ class Lines:
                 return self._not_kept(event, at)
             case OutputsPruned():
                 return Line(at, "pruned", f"the output of {count(event.runs, 'run')} that had gone", "quiet")
+            case AuditSealed():
+                text = f"{count(event.entries, 'change')} in the audit; head {event.seal}:{event.hash}"
+                return Line(at, "sealed", text, "quiet")
             case _:
                 raise AssertionError(f"no words for {event!r}")
 

@@ -1,0 +1,151 @@
+"""The audit: who changed what, when, and from where. Entries of a list that only grows (`audit`).
+
+Every change that comes through a front door is recorded before it is answered. What the entry says of the thing before
+and after is its definition, without the values of arguments, environments and headers; and no secret, password or key is
+in any part of it. Upkeep seals the list (`seals.py`, `upkeep/sealing.py`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from onthedot.access.credentials import hidden
+from onthedot.access.principal import LOCAL, Principal
+from onthedot.clock import Micros
+from onthedot.ids import RandomIds
+from onthedot.stores import base
+from onthedot.stores.base import Store
+
+KIND = "audit"
+
+LEFT_OUT = "…"
+VALUES = frozenset({"args", "arguments", "kwargs", "env", "headers"})
+"""Below these names, names are recorded and values are not."""
+SECRETS = frozenset(
+    {"authorization", "body", "password", "proof", "epoch", "result", "secret", "text", "token", "value"}
+)
+"""What stands under these names is never recorded."""
+
+_MOST_BYTES = 24 * 1024
+_MOST_CHARACTERS = 400
+_DEEPEST = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One change. `verb` is what was done (`jobs.pause`), `object` what to (`job/default/report`). `namespace` and
+    `owner` are the object's; without a namespace only who sees everything can read the entry.
+
+    Recorded twice, one `Entry` is there once: an answer of the store may be lost. The caller's request id would not do
+    for that, since callers choose it."""
+
+    who: Principal
+    verb: str
+    object: str
+    before: Any = None
+    after: Any = None
+    namespace: str = ""
+    owner: str = ""
+    request_id: str = ""
+    source: str = ""
+    id: str = field(default_factory=lambda: RandomIds().token(), repr=False)
+
+
+class Recorded(NamedTuple):
+    """An entry as it is read back. One that cannot be read has the verb `unreadable`."""
+
+    number: int
+    at: Micros
+    who_kind: str
+    who_id: str
+    who_name: str
+    source: str
+    verb: str
+    object: str
+    namespace: str
+    owner: str
+    before: Any
+    after: Any
+    request_id: str
+
+
+async def record(store: Store, entry: Entry, *, now: Micros | None = None) -> int:
+    """Append an entry; its number. It is in the store when this returns, and never refused for what is in it: what is
+    too long is cut, or left out with its size and hash."""
+    who = {"kind": entry.who.kind, "id": entry.who.id, "name": _short(entry.who.name)}
+    words = ("verb", "object", "namespace", "owner", "request_id", "source")
+    body = {
+        "who": who,
+        **{word: _short(getattr(entry, word)) for word in words},
+        "before": _bounded(without_values(entry.before)),
+        "after": _bounded(without_values(entry.after)),
+    }
+    return await store.append_document(KIND, json.dumps(body), key=entry.id, now=now)
+
+
+async def read(store: Store, *, by: Principal = LOCAL, after: int = 0, limit: int = 100) -> list[Recorded]:
+    """Entries with a number above this one, in order, as far as they are about what `by` sees."""
+    found: list[Recorded] = []
+    while len(found) < limit and (page := await store.list_appended(KIND, after=after, limit=limit)):
+        after = page[-1].number
+        found += [entry for entry in map(_recorded, page) if _is_for(entry, by)]
+    return found[:limit]
+
+
+def without_values(value: Any, *, named: bool = True, depth: int = 0) -> Any:
+    """A definition without the values that are nobody's business, as JSON. `named` False: only names are kept.
+
+    >>> without_values({"name": "report", "args": {"region": "eu"}, "task": {"env": {"A": "b"}, "password": "c"}})
+    {'name': 'report', 'args': {'region': '…'}, 'task': {'env': {'A': '…'}, 'password': '…'}}
+    """
+    if depth > _DEEPEST:
+        return LEFT_OUT
+    if isinstance(value, Mapping):
+        return {
+            hidden(str(name)): LEFT_OUT
+            if str(name).lower() in SECRETS
+            else without_values(each, named=named and str(name).lower() not in VALUES, depth=depth + 1)
+            for name, each in value.items()
+        }
+    if not named:
+        return None if value is None else LEFT_OUT
+    if isinstance(value, list | tuple | set | frozenset):
+        return [without_values(each, depth=depth + 1) for each in value]
+    if value is None or isinstance(value, bool | int):
+        return value
+    return hidden(str(value))
+
+
+def _bounded(value: Any) -> Any:
+    text = json.dumps(value).encode()
+    if len(text) <= _MOST_BYTES:
+        return value
+    return {"left_out": f"{len(text)} bytes", "sha256": hashlib.sha256(text).hexdigest()}
+
+
+def _short(text: str) -> str:
+    text = hidden(text)
+    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + LEFT_OUT
+
+
+def _is_for(entry: Recorded, by: Principal) -> bool:
+    if not entry.namespace:
+        return not by.namespaces and not by.only_own
+    return by.sees(entry.namespace, entry.owner)
+
+
+def _recorded(entry: base.Entry) -> Recorded:
+    try:
+        data = json.loads(entry.body)
+        who = data["who"]
+        return Recorded(
+            entry.number, entry.written_at, str(who["kind"]), str(who["id"]), str(who["name"]), str(data["source"]),
+            str(data["verb"]), str(data["object"]), str(data["namespace"]), str(data["owner"]),
+            data["before"], data["after"], str(data["request_id"]),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError):
+        return Recorded(entry.number, entry.written_at, "", "", "", "", "unreadable", "", "", "", None, None, "")

@@ -1,0 +1,85 @@
+"""What is shown to be let in: an id to find it by, and a secret to prove it.
+
+    otd_<id>.<secret>    a key          60 random bits of id, 256 of secret, both in hexadecimal digits
+    ots_<id>.<secret>    a session
+    ott_<id>.<secret>    a one-time token
+
+The store has a *proof*: the SHA-256 of the secret together with kind and id, so that one credential's proof is no
+other's. The secret is random, so a slow hash would protect nothing. No secret is in any `repr`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+from onthedot.ids import Ids
+
+Kind = Literal["key", "session", "token"]
+
+_PREFIXES: dict[Kind, str] = {"key": "otd", "session": "ots", "token": "ott"}
+_KINDS: dict[str, Kind] = {prefix: kind for kind, prefix in _PREFIXES.items()}
+_ID = re.compile(r"[0-9a-f]{15}")
+_FORM = re.compile(rf"(ot[dst])_({_ID.pattern})\.([0-9a-f]{{64}})")
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A key, a session or a one-time token, as its bearer has it."""
+
+    kind: Kind
+    id: str
+    secret: str = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """What the bearer is given, once."""
+        return f"{_PREFIXES[self.kind]}_{self.id}.{self.secret}"
+
+    @property
+    def proof(self) -> str:
+        """What the store keeps of it."""
+        return hashlib.sha256(f"onthedot {self.kind} {self.id} {self.secret}".encode()).hexdigest()
+
+    def proves(self, proof: str) -> bool:
+        """Whether this is what the proof was made of. It takes as long whatever it compares."""
+        return hmac.compare_digest(self.proof.encode(), proof.encode(errors="replace"))
+
+
+def draw(kind: Kind, ids: Ids) -> Credential:
+    """A new one.
+
+    >>> from onthedot.ids import SeededIds
+    >>> draw("key", SeededIds(7))
+    Credential(kind='key', id='f2a7fb9ed7b1ea6')
+    """
+    return Credential(kind, ids.token()[:15], ids.token() + ids.token())
+
+
+def read(text: str) -> Credential | None:
+    """What a text says, if it is exactly of the form; None for everything else.
+
+    >>> read("otd_0123456789abcde." + "f" * 64)
+    Credential(kind='key', id='0123456789abcde')
+    >>> read("OTD_0123456789abcde." + "f" * 64), read("")
+    (None, None)
+    """
+    found = _FORM.fullmatch(text)
+    return None if found is None else Credential(_KINDS[found[1]], found[2], found[3])
+
+
+def is_id(text: str) -> bool:
+    """Whether something can be found by this."""
+    return _ID.fullmatch(text) is not None
+
+
+def hidden(text: str) -> str:
+    """The text without the secrets of credentials in it.
+
+    >>> hidden(f"Bearer otd_0123456789abcde.{'f' * 64}!")
+    'Bearer otd_0123456789abcde.…!'
+    """
+    return _FORM.sub(r"\1_\2.…", text)

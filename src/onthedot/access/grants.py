@@ -1,0 +1,166 @@
+"""What somebody is given: a role, narrowed. Keys, users and one-time tokens have one each. Pure.
+
+Whatever cannot be read is refused, never filled in: an empty list of namespaces means all of them, so a missing one
+must not become an empty one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from onthedot.access.permissions import Permission, Role, permissions_of
+from onthedot.access.principal import Principal
+from onthedot.errors import AccessDenied, DefinitionError, did_you_mean
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,99}")
+"""What a key or a user can be called."""
+_NAMESPACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
+_MOST_NAMESPACES = 100
+_MOST_OWNER = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """See `Principal`, which becomes of it."""
+
+    role: Role
+    scopes: frozenset[Permission] | None = None
+    may_code: bool = False
+    namespaces: tuple[str, ...] = ()
+    owner: str = ""
+    only_own: bool = False
+
+    @property
+    def permissions(self) -> frozenset[Permission]:
+        """What it allows."""
+        return permissions_of(self.role, scopes=self.scopes, may_code=self.may_code)
+
+    def principal(self, kind: Literal["key", "session"], id: str, name: str) -> Principal:
+        """Who was given this."""
+        return Principal(
+            kind=kind, id=id, name=name, role=self.role, scopes=self.scopes, may_code=self.may_code,
+            namespaces=self.namespaces, owner=self.owner, only_own=self.only_own,
+        )  # fmt: skip
+
+    def is_within(self, principal: Principal) -> bool:
+        """Whether it is no more than this one has: then it may give it, see who has it, and take it away.
+
+        >>> from onthedot.access.principal import LOCAL
+        >>> Grant(role=Role.ADMIN).is_within(LOCAL)
+        True
+        >>> Grant(role=Role.VIEWER).is_within(Grant(role=Role.ADMIN, namespaces=("qa",)).principal("key", "1", "qa"))
+        False
+        """
+        seen = not principal.namespaces or (self.namespaces != () and set(self.namespaces) <= set(principal.namespaces))
+        own = not principal.only_own or (self.only_own and self.owner == principal.owner)
+        return seen and own and self.permissions <= principal.permissions
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is stored and shown."""
+        return {
+            "role": str(self.role),
+            "scopes": None if self.scopes is None else sorted(self.scopes),
+            "may_code": self.may_code,
+            "namespaces": list(self.namespaces),
+            "owner": self.owner,
+            "only_own": self.only_own,
+        }
+
+
+def read_grant(data: Any) -> Grant:
+    """What was stored; `ValueError`, `TypeError` or `KeyError` for anything else."""
+    scopes, namespaces = data["scopes"], data["namespaces"]
+    if not isinstance(namespaces, list) or not all(isinstance(name, str) for name in namespaces):
+        raise TypeError("namespaces: expected a list of names")
+    if not (scopes is None or isinstance(scopes, list)):
+        raise TypeError("scopes: expected a list of permissions, or null")
+    return Grant(
+        role=Role(data["role"]),
+        scopes=None if scopes is None else frozenset(Permission(scope) for scope in scopes),
+        may_code=data["may_code"] is True,
+        namespaces=tuple(namespaces),
+        owner=str(data["owner"]),
+        only_own=data["only_own"] is not False,
+    )
+
+
+def grant_in_words(
+    role: str,
+    *,
+    scopes: Sequence[str] | None = None,
+    may_code: bool = False,
+    namespaces: Sequence[str] = (),
+    owner: str = "",
+    only_own: bool = False,
+) -> Grant:
+    """A grant as people write it; `DefinitionError` with all that is wrong.
+
+    >>> grant_in_words("viewer", scopes=["jobs:raed"])
+    Traceback (most recent call last):
+    onthedot.errors.DefinitionError: scope: unknown permission 'jobs:raed', did you mean 'jobs:read'?
+    """
+    problems = []
+    if role not in set(Role):
+        problems.append(f"role: unknown role {role!r}{did_you_mean(role, map(str, Role))}")
+    problems += [
+        f"scope: unknown permission {scope!r}{did_you_mean(scope, map(str, Permission))}"
+        for scope in scopes or ()
+        if scope not in set(Permission)
+    ]
+    if problems:
+        raise DefinitionError(problems)
+    grant = Grant(
+        role=Role(role),
+        scopes=None if scopes is None else frozenset(Permission(scope) for scope in scopes),
+        may_code=may_code,
+        namespaces=tuple(dict.fromkeys(namespaces)),
+        owner=owner,
+        only_own=only_own,
+    )
+    check_grant(grant)
+    return grant
+
+
+def check_grant(grant: Grant) -> None:
+    """`DefinitionError` for what would not mean what it says."""
+    whole = permissions_of(grant.role, may_code=grant.may_code)
+    problems = [
+        f"scope: expected a permission of the role {grant.role}, got {scope}; give another role, or leave it out"
+        for scope in sorted((grant.scopes or frozenset()) - whole)
+    ]
+    if grant.may_code and grant.role is not Role.EDITOR:
+        problems.append(f"jobs:code: expected the role editor to add it to, got {grant.role}")
+    if len(grant.namespaces) > _MOST_NAMESPACES:
+        problems.append(f"namespaces: expected at most {_MOST_NAMESPACES}, got {len(grant.namespaces)}")
+    problems += [
+        f"namespace: expected letters, digits, '_', '-', '.' or ':', got {name!r}"
+        for name in grant.namespaces
+        if not _NAMESPACE.fullmatch(name)
+    ]
+    if len(grant.owner) > _MOST_OWNER or not grant.owner.isprintable():
+        problems.append(f"owner: expected up to {_MOST_OWNER} characters that can be printed, got {grant.owner!r}")
+    if grant.only_own and not grant.owner:
+        problems.append("only its own: expected an owner whose jobs these are, got none; say the owner, too")
+    if problems:
+        raise DefinitionError(problems)
+
+
+def check_name(what: str, name: str) -> None:
+    """`DefinitionError` for what a key or a user cannot be called."""
+    if not NAME.fullmatch(name):
+        raise DefinitionError(
+            f"{what}: expected a name of letters, digits, '_', '-', '.', ':' or '@', at most 100 of them, got {name!r}"
+        )
+
+
+def check_given(grant: Grant, by: Principal) -> None:
+    """`DefinitionError` for a grant that is none; `AccessDenied` if it is more than whoever gives it has."""
+    check_grant(grant)
+    if not grant.is_within(by):
+        raise AccessDenied(
+            f"{by.name} ({by.role}) may not give this: expected no more permissions, namespaces and owners than "
+            "it has itself; ask somebody who has them"
+        )

@@ -1,0 +1,210 @@
+"""API keys: documents of the kind `key`. Whoever has the text of one is let in as what it was given (`keyring.py`).
+
+A key is made once and never changed but by its revocation, which takes its proof away. When it was last used is a
+document of its own (`key.used`), so that noting it is never in the way of anything.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+from onthedot.access import credentials
+from onthedot.access.grants import Grant, check_given, check_name, read_grant
+from onthedot.access.principal import LOCAL, Principal
+from onthedot.clock import SECOND, Micros
+from onthedot.errors import DefinitionError, OnTheDotError, UnknownKey
+from onthedot.ids import Ids, RandomIds
+from onthedot.stores.base import Document, Store
+
+KIND, USED = "key", "key.used"
+USED_EVERY: Micros = 60 * SECOND
+"""When a key was last used is written at most so often."""
+
+UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
+"""What a document that is none of ours raises when it is read."""
+_TRIES = 10
+_PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """What can be told of a key: everything but its secret."""
+
+    id: str
+    name: str
+    grant: Grant
+    made_at: Micros
+    made_by: str
+    expires_at: Micros | None = None
+    revoked_at: Micros | None = None
+    used_at: Micros | None = None
+
+    def state(self, now: Micros) -> Literal["active", "expired", "revoked"]:
+        """Only an active one lets anybody in."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A new key, and the text that is shown once and kept nowhere."""
+
+    key: Key
+    text: str = field(repr=False)
+
+
+class Stored(NamedTuple):
+    """A key as it is kept."""
+
+    key: Key
+    proof: str
+
+    def __repr__(self) -> str:
+        return f"Stored({self.key!r})"
+
+
+async def issue(
+    store: Store,
+    name: str,
+    grant: Grant,
+    *,
+    expires_at: Micros | None = None,
+    by: Principal = LOCAL,
+    now: Micros | None = None,
+    ids: Ids | None = None,
+) -> Issued:
+    """Make a key. `DefinitionError` for a name, a grant or an end that is none; `AccessDenied` for a grant that is more
+    than `by` has. Names tell keys apart for people; two may have the same."""
+    check_name("name of the key", name)
+    check_given(grant, by)
+    now = await store.tell_time() if now is None else now
+    if expires_at is not None and expires_at <= now:
+        raise DefinitionError("expiry of the key: expected an instant that lies ahead, got one that is past")
+    credential = credentials.draw("key", ids or RandomIds())
+    key = Key(id=credential.id, name=name, grant=grant, made_at=now, made_by=by.name, expires_at=expires_at)
+    put = await store.put_document(KIND, key.id, _write(key, credential.proof), version=0)
+    if not put.accepted:  # once in 2⁶⁰
+        raise crowded(f"key {key.id}")
+    return Issued(key, credential.text)
+
+
+async def get_key(store: Store, id: str, *, by: Principal = LOCAL) -> Key:
+    """One key; `UnknownKey` if there is none, or none for `by`, who sees what it could have given."""
+    key, _ = await _find(store, id, by)
+    return replace(key, used_at=_instant(await store.get_document(USED, id)))
+
+
+async def list_keys(store: Store, *, by: Principal = LOCAL, after: str = "", limit: int = 100) -> list[Key]:
+    """The keys that there are for `by` with an id after this one, in the order of their ids."""
+    keys: list[Key] = []
+    start = after
+    while len(keys) < limit and (page := await store.list_documents(KIND, after=after, limit=limit)):
+        after = page[-1].id
+        stored = [read_key(document) for document in page]
+        keys += [one.key for one in stored if one is not None and one.key.grant.is_within(by)]
+    del keys[limit:]
+    used = await _uses(store, start, keys[-1].id) if keys else {}
+    return [replace(key, used_at=used.get(key.id)) for key in keys]
+
+
+async def revoke(store: Store, id: str, *, by: Principal = LOCAL, now: Micros | None = None) -> Key:
+    """End a key for good: no server lets it in 5 seconds from now. Once more changes nothing. `UnknownKey` as above."""
+    for _ in range(_TRIES):
+        key, version = await _find(store, id, by)
+        if key.revoked_at is not None:
+            return key
+        revoked = replace(key, revoked_at=await store.tell_time() if now is None else now)
+        if (await store.put_document(KIND, id, _write(revoked, ""), version=version)).accepted:
+            return revoked
+    raise crowded(f"key {id}")
+
+
+async def note_use(store: Store, id: str, now: Micros) -> None:
+    """Write down that a key was used, unless that was done less than a minute ago, by whatever server."""
+    found = await store.get_document(USED, id)
+    last = _instant(found)
+    if last is None or last <= now - USED_EVERY:
+        body = json.dumps({"used_at": now})
+        await store.put_document(USED, id, body, version=0 if found is None else found.version)
+
+
+async def forget(store: Store, found: Document) -> None:
+    """Remove a key, and when it was used."""
+    used = await store.get_document(USED, found.id)
+    if used is not None:
+        await store.delete_document(USED, used.id, version=used.version)
+    await store.delete_document(KIND, found.id, version=found.version)
+
+
+def read_key(document: Document) -> Stored | None:
+    """What a document says; None if it cannot be read: then it lets nobody in."""
+    try:
+        data = json.loads(document.body)
+        key = Key(
+            id=document.id,
+            name=str(data["name"]),
+            grant=read_grant(data["grant"]),
+            made_at=int(data["made_at"]),
+            made_by=str(data["made_by"]),
+            expires_at=instant_of(data["expires_at"]),
+            revoked_at=instant_of(data["revoked_at"]),
+        )
+        return Stored(key, str(data["proof"]))
+    except UNREADABLE:
+        return None
+
+
+def instant_of(value: Any) -> Micros | None:
+    """An instant, or none: `TypeError` for anything else, since "never" must not be what is left of a slip."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise TypeError("expected an instant or null")
+
+
+def _write(key: Key, proof: str) -> str:
+    return json.dumps(
+        {
+            "name": key.name,
+            "grant": key.grant.as_json(),
+            "made_at": key.made_at,
+            "made_by": key.made_by,
+            "expires_at": key.expires_at,
+            "revoked_at": key.revoked_at,
+            "proof": proof,
+        }
+    )
+
+
+async def _find(store: Store, id: str, by: Principal) -> tuple[Key, int]:
+    found = await store.get_document(KIND, id) if credentials.is_id(id) else None
+    stored = None if found is None else read_key(found)
+    if found is None or stored is None or not stored.key.grant.is_within(by):
+        raise UnknownKey(
+            f"key {credentials.hidden(id)!r}: expected the id of one that is there, such as 'onthedot keys list' "
+            "shows; it is what stands between 'otd_' and the dot"
+        )
+    return stored.key, found.version
+
+
+async def _uses(store: Store, after: str, last: str) -> dict[str, Micros | None]:
+    """When the keys after this id, up to the last one, were used."""
+    used: dict[str, Micros | None] = {}
+    while after < last and (page := await store.list_documents(USED, after=after, limit=_PAGE)):
+        after = page[-1].id
+        used |= {document.id: _instant(document) for document in page}
+    return used
+
+
+def _instant(document: Document | None) -> Micros | None:
+    try:
+        return None if document is None else instant_of(json.loads(document.body)["used_at"])
+    except UNREADABLE:
+        return None
+
+
+def crowded(what: str) -> OnTheDotError:
+    """Somebody else is always faster."""
+    return OnTheDotError(f"{what}: expected to be alone with it, but others change it at this moment; try again")

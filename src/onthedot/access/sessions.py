@@ -1,0 +1,152 @@
+"""Sessions and one-time tokens: credentials that end by themselves, documents of the kinds `session` and `token`.
+
+A session is either a user's, and then worth what the user has at the moment (`users.py`), or has a grant of its own,
+from the one-time token that it was exchanged for.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from onthedot.access import credentials
+from onthedot.access.credentials import Credential
+from onthedot.access.grants import Grant, check_given, check_name, read_grant
+from onthedot.access.keys import UNREADABLE, crowded
+from onthedot.access.principal import LOCAL, Principal
+from onthedot.clock import SECOND, Micros
+from onthedot.errors import LoginRefused
+from onthedot.ids import Ids, RandomIds
+from onthedot.stores.base import Document, Store
+
+KIND, TOKEN = "session", "token"
+LASTS: Micros = 12 * 3_600 * SECOND
+"""How long a session is good."""
+TOKEN_LASTS: Micros = 15 * 60 * SECOND
+"""How long a one-time token waits to be exchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Who was let in until when, and the text that is shown once and kept nowhere."""
+
+    id: str
+    name: str
+    expires_at: Micros
+    text: str = field(repr=False)
+
+
+class Stored(NamedTuple):
+    """A session or a one-time token as it is kept. `user` and `epoch` are empty if it has a grant of its own."""
+
+    name: str
+    user: str
+    epoch: str
+    grant: Grant | None
+    expires_at: Micros
+    proof: str
+
+    def __repr__(self) -> str:
+        return f"Stored({self.name!r}, expires_at={self.expires_at})"
+
+
+async def open_session(
+    store: Store,
+    name: str,
+    *,
+    user: str = "",
+    epoch: str = "",
+    grant: Grant | None = None,
+    now: Micros | None = None,
+    ids: Ids | None = None,
+) -> Session:
+    """Let somebody in for a while: as this user, for as long as its epoch is this one, or with this grant."""
+    now = await store.tell_time() if now is None else now
+    credential = credentials.draw("session", ids or RandomIds())
+    stored = Stored(name, user, epoch, grant, now + LASTS, credential.proof)
+    put = await store.put_document(KIND, credential.id, _write(stored), version=0)
+    if not put.accepted:
+        raise crowded("session")
+    return Session(credential.id, name, stored.expires_at, credential.text)
+
+
+async def end_session(store: Store, id: str) -> None:
+    """Log out: no server lets it in 5 seconds from now. One that has ended already is fine."""
+    found = await store.get_document(KIND, id)
+    if found is not None:
+        await store.delete_document(KIND, id, version=found.version)  # nobody changes a session: there is one version
+
+
+async def issue_token(
+    store: Store,
+    name: str,
+    grant: Grant,
+    *,
+    lasts: Micros = TOKEN_LASTS,
+    by: Principal = LOCAL,
+    now: Micros | None = None,
+    ids: Ids | None = None,
+) -> str:
+    """A text that `users.exchange` takes for a session with this grant, once. Errors as of `keys.issue`."""
+    check_name("name of the token", name)
+    check_given(grant, by)
+    now = await store.tell_time() if now is None else now
+    credential = credentials.draw("token", ids or RandomIds())
+    stored = Stored(name, "", "", grant, now + lasts, credential.proof)
+    if not (await store.put_document(TOKEN, credential.id, _write(stored), version=0)).accepted:
+        raise crowded("token")
+    return credential.text
+
+
+async def use_token(store: Store, text: str, *, now: Micros | None = None, ids: Ids | None = None) -> Stored:
+    """What a one-time token gives; `LoginRefused` if it gives nothing, or has been used.
+
+    A delete would not do: who deletes what is gone already is told that it is gone. So the token is marked first, with
+    something that only this call can have written: of all who do so at once, on whatever server, one is accepted."""
+    credential = credentials.read(text)
+    if credential is None or credential.kind != "token":
+        raise _refused()
+    now = await store.tell_time() if now is None else now
+    found = await store.get_document(TOKEN, credential.id)
+    stored = None if found is None else read_session(found)
+    if found is None or stored is None or not is_good(stored, credential, now):
+        raise _refused()
+    mark = json.dumps({"used_by": (ids or RandomIds()).token(), "expires_at": stored.expires_at})
+    put = await store.put_document(TOKEN, found.id, mark, version=found.version)
+    if not put.accepted:
+        raise _refused()
+    await store.delete_document(TOKEN, found.id, version=put.version)
+    return stored
+
+
+def is_good(stored: Stored, credential: Credential, now: Micros) -> bool:
+    """Whether the credential is the one that was kept, and has not ended."""
+    return credential.proves(stored.proof) and now < stored.expires_at
+
+
+def read_session(document: Document) -> Stored | None:
+    """What a document says; None if it cannot be read, or is a token that was used: then it lets nobody in."""
+    try:
+        data = json.loads(document.body)
+        return Stored(
+            name=str(data["name"]),
+            user=str(data["user"]),
+            epoch=str(data["epoch"]),
+            grant=None if data["grant"] is None else read_grant(data["grant"]),
+            expires_at=int(data["expires_at"]),
+            proof=str(data["proof"]),
+        )
+    except UNREADABLE:
+        return None
+
+
+def _write(stored: Stored) -> str:
+    return json.dumps(stored._asdict() | {"grant": None if stored.grant is None else stored.grant.as_json()})
+
+
+def _refused() -> LoginRefused:
+    return LoginRefused(
+        "token: expected one that was not used yet and has not ended, got another; "
+        "'onthedot up' prints a new link, or use a key ('onthedot keys create')"
+    )

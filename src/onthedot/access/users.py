@@ -1,0 +1,245 @@
+"""Users: people with a password, documents of the kind `user`; and how one is let in by it.
+
+A user's *epoch* is drawn anew with every password and whenever it is disabled or enabled. A session knows the epoch of
+its beginning, so one write ends all sessions of a user, on every server within 5 seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from onthedot.access import sessions
+from onthedot.access.grants import NAME, Grant, check_given, check_name, read_grant
+from onthedot.access.keys import UNREADABLE, crowded
+from onthedot.access.passwords import MOST, PASSWORDS, Passwords
+from onthedot.access.principal import LOCAL, Principal
+from onthedot.access.sessions import Session
+from onthedot.clock import SECOND, Clock, Micros
+from onthedot.errors import DuplicateUser, LoginLimited, LoginRefused, UnknownUser, did_you_mean
+from onthedot.ids import Ids, RandomIds
+from onthedot.stores.base import Document, Store
+
+KIND = "user"
+TRIES, WITHIN = 5, 60 * SECOND
+"""So many logins in so long a time are looked at for one name, by one server."""
+_MOST_NAMES = 10_000
+_AT_ONCE = 4
+_CHANGES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """What can be told of a user, and, in no `repr`, what its password is compared with."""
+
+    name: str
+    grant: Grant
+    made_at: Micros
+    disabled: bool = False
+    epoch: str = field(repr=False)
+    password: str = field(repr=False)
+
+
+async def create(
+    store: Store,
+    name: str,
+    password: str,
+    grant: Grant,
+    *,
+    by: Principal = LOCAL,
+    now: Micros | None = None,
+    passwords: Passwords = PASSWORDS,
+    ids: Ids | None = None,
+) -> User:
+    """Make a user. `DefinitionError` for a name, a password or a grant that is none, `DuplicateUser` for a name that is
+    taken, `AccessDenied` for a grant that is more than `by` has."""
+    check_name("name of the user", name)
+    check_given(grant, by)
+    hashed = await passwords.hash(password)
+    now = await store.tell_time() if now is None else now
+    user = User(name=name, grant=grant, made_at=now, epoch=(ids or RandomIds()).token(), password=hashed)
+    if not (await store.put_document(KIND, name, _write(user), version=0)).accepted:
+        raise DuplicateUser(f"user {name!r} is there already; 'onthedot users password' changes its password")
+    return user
+
+
+async def get_user(store: Store, name: str, *, by: Principal = LOCAL) -> User:
+    """One user; `UnknownUser` if there is none, or none for `by`, who sees what it could have made."""
+    return (await _find(store, name, by))[0]
+
+
+async def list_users(store: Store, *, by: Principal = LOCAL, after: str = "", limit: int = 100) -> list[User]:
+    """The users that there are for `by` with a name after this one, in the order of their names."""
+    users: list[User] = []
+    while len(users) < limit and (page := await store.list_documents(KIND, after=after, limit=limit)):
+        after = page[-1].id
+        found = [read_user(document) for document in page]
+        users += [user for user in found if user is not None and user.grant.is_within(by)]
+    return users[:limit]
+
+
+async def set_password(
+    store: Store,
+    name: str,
+    password: str,
+    *,
+    by: Principal = LOCAL,
+    passwords: Passwords = PASSWORDS,
+    ids: Ids | None = None,
+) -> User:
+    """Give a user another password, and end its sessions."""
+    await get_user(store, name, by=by)
+    hashed, epoch = await passwords.hash(password), (ids or RandomIds()).token()
+    return await _change(store, name, by, lambda user: replace(user, password=hashed, epoch=epoch))
+
+
+async def set_disabled(
+    store: Store, name: str, *, disabled: bool, by: Principal = LOCAL, ids: Ids | None = None
+) -> User:
+    """Let a user in no more, and end its sessions; or let it in again, with its old password. What it is already is
+    left as it is."""
+    epoch = (ids or RandomIds()).token()
+
+    def change(user: User) -> User:
+        return user if user.disabled == disabled else replace(user, disabled=disabled, epoch=epoch)
+
+    return await _change(store, name, by, change)
+
+
+async def remove(store: Store, name: str, *, by: Principal = LOCAL) -> User:
+    """Forget a user, and end its sessions: a new one of that name has none of them."""
+    for _ in range(_CHANGES):
+        user, version = await _find(store, name, by)
+        if await store.delete_document(KIND, name, version=version):
+            return user
+    raise crowded(f"user {name}")
+
+
+# ── being let in ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Logins:
+    """What one server keeps in mind of logins: how often a name was tried, and how many passwords are being compared,
+    each of which takes 64 MiB. Make one for each server, and hand it to every `login`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._tries: dict[str, deque[Micros]] = {}
+        self.room = asyncio.Semaphore(_AT_ONCE)
+        self.nobodys = ""  # compared with where there is no user, and made before anybody can tell the difference
+
+    def begin(self, name: str) -> None:
+        """Count a try, before anything is known about it; `LoginLimited` if it is one too many. Good ones count, too:
+        otherwise whoever has one password could use it to try others."""
+        now = self._clock.steady()
+        tries = self._tries.get(name)
+        if tries is None:
+            self._make_room(now)
+            tries = self._tries[name] = deque(maxlen=TRIES)
+        if len(tries) == TRIES and now - tries[0] < WITHIN:
+            raise _limited(WITHIN - (now - tries[0]))
+        tries.append(now)
+
+    def _make_room(self, now: Micros) -> None:
+        """Strangers choose the names, so there is a bound; beyond it no new name is looked at."""
+        if len(self._tries) < _MOST_NAMES:
+            return
+        self._tries = {name: tries for name, tries in self._tries.items() if now - tries[-1] < WITHIN}
+        if len(self._tries) >= _MOST_NAMES:
+            raise _limited(WITHIN)
+
+
+async def login(
+    store: Store,
+    name: str,
+    password: str,
+    *,
+    logins: Logins,
+    passwords: Passwords = PASSWORDS,
+    now: Micros | None = None,
+    ids: Ids | None = None,
+) -> Session:
+    """A session for whoever knows a user's name and password. `LoginRefused`, with the same words after the same time,
+    whether the name, the password or the user was not good; `LoginLimited` for one try too many."""
+    if not NAME.fullmatch(name) or len(password.encode(errors="replace")) > MOST:
+        raise _refused()  # no user can be called so, as everybody knows: no time is to be hidden
+    logins.begin(name)
+    async with logins.room:
+        logins.nobodys = logins.nobodys or await passwords.nobodys()
+        found = await store.get_document(KIND, name)
+        user = None if found is None else read_user(found)
+        matches = await passwords.matches(password, logins.nobodys if user is None else user.password)
+    if user is None or user.disabled or not matches:
+        raise _refused()
+    return await sessions.open_session(store, name, user=name, epoch=user.epoch, now=now, ids=ids)
+
+
+async def exchange(store: Store, text: str, *, now: Micros | None = None, ids: Ids | None = None) -> Session:
+    """A session for a one-time token (`sessions.issue_token`). Of all who come with the same one, on whatever server,
+    one gets it; `LoginRefused` for the others."""
+    used = await sessions.use_token(store, text, now=now, ids=ids)
+    return await sessions.open_session(store, used.name, grant=used.grant, now=now, ids=ids)
+
+
+# ── how they are kept ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_user(document: Document) -> User | None:
+    """What a document says; None if it cannot be read: then it lets nobody in."""
+    try:
+        data = json.loads(document.body)
+        return User(
+            name=document.id,
+            grant=read_grant(data["grant"]),
+            made_at=int(data["made_at"]),
+            disabled=data["disabled"] is not False,
+            epoch=str(data["epoch"]),
+            password=str(data["password"]),
+        )
+    except UNREADABLE:
+        return None
+
+
+def _write(user: User) -> str:
+    return json.dumps(
+        {
+            "grant": user.grant.as_json(),
+            "made_at": user.made_at,
+            "disabled": user.disabled,
+            "epoch": user.epoch,
+            "password": user.password,
+        }
+    )
+
+
+async def _find(store: Store, name: str, by: Principal) -> tuple[User, int]:
+    found = await store.get_document(KIND, name) if NAME.fullmatch(name) else None
+    user = None if found is None else read_user(found)
+    if found is None or user is None or not user.grant.is_within(by):
+        known = [one.name for one in await list_users(store, by=by)]
+        raise UnknownUser(f"user {name!r}: expected one that is there, found none{did_you_mean(name, known)}")
+    return user, found.version
+
+
+async def _change(store: Store, name: str, by: Principal, change: Callable[[User], User]) -> User:
+    for _ in range(_CHANGES):
+        user, version = await _find(store, name, by)
+        changed = change(user)
+        if (await store.put_document(KIND, name, _write(changed), version=version)).accepted:
+            return changed
+    raise crowded(f"user {name}")
+
+
+def _refused() -> LoginRefused:
+    return LoginRefused("login: expected the name and the password of a user, got others; 'onthedot users' knows them")
+
+
+def _limited(again_in: Micros) -> LoginLimited:
+    return LoginLimited(
+        f"login: expected at most {TRIES} tries a minute for one name, got more; "
+        f"try again in {-(-again_in // SECOND)} s",
+        again_in=again_in,
+    )
