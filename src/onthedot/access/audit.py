@@ -1,8 +1,8 @@
 """The audit: who changed what, when, and from where. Entries of a list that only grows (`audit`).
 
 Every change that comes through a front door is recorded before it is answered. What the entry says of the thing before
-and after is its definition, without the values of arguments, environments and headers; and no secret, password or key is
-in any part of it. Upkeep seals the list (`seals.py`, `upkeep/sealing.py`).
+and after is its definition, without the values of arguments, environments and headers; and no secret, password or key
+is in any part of it. Upkeep seals the list (`seals.py`, `upkeep/sealing.py`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ KIND = "audit"
 LEFT_OUT = "…"
 VALUES = frozenset({"args", "arguments", "kwargs", "env", "headers"})
 """Below these names, names are recorded and values are not."""
-SECRETS = frozenset(
-    {"authorization", "body", "password", "proof", "epoch", "result", "secret", "text", "token", "value"}
-)
+SECRETS = frozenset({"authorization", "body", "epoch", "password", "proof", "result", "secret", "token", "value"})
 """What stands under these names is never recorded."""
 
 _MOST_BYTES = 24 * 1024

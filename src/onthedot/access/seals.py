@@ -6,8 +6,8 @@ and the SHA-256 of that seal's own text. So nothing below a seal can be changed 
     audit        1  2  3 │ 4  5 │ 6 …            not sealed yet: 6 …
     audit.seals     1 ◀──── 2                    head: 2 and its hash
 
-Whoever can write the whole store could make all seals anew, or cut the newest entries off together with their seals. The
-*head*, the newest seal's number and hash, kept elsewhere finds that, too: it is in the log of the node that seals.
+Whoever can write the whole store could make all seals anew, or cut the newest entries off together with their seals.
+The *head*, the newest seal's number and hash, kept elsewhere finds that, too: it is in the log of the node that seals.
 """
 
 from __future__ import annotations

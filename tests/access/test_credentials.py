@@ -1,0 +1,53 @@
+"""The text of a key: exactly one form, and no secret where it could be read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onthedot.access.credentials import Credential, Kind, draw, hidden, is_id, read
+from onthedot.ids import RandomIds
+
+KINDS: list[Kind] = ["key", "session", "token"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_drawn_is_read_back_and_proves_itself(kind: Kind):
+    drawn = draw(kind, RandomIds())
+    again = read(drawn.text)
+    assert again == drawn
+    assert again is not None
+    assert again.proves(drawn.proof)
+    assert is_id(drawn.id)
+    assert len(drawn.secret) * 4 == 256
+    assert drawn.secret not in f"{drawn} {drawn!r} {drawn.proof} {hidden(drawn.text)}"
+
+
+def test_no_two_are_alike():
+    drawn = [draw("key", RandomIds()) for _ in range(100)]
+    assert len({one.id for one in drawn}) == len({one.secret for one in drawn}) == 100
+
+
+@given(st.sampled_from(KINDS), st.text(max_size=120))
+def test_other_texts_are_read_as_nothing(kind: Kind, text: str):
+    good = draw(kind, RandomIds())
+    found = read(text)
+    assert found is None or found.text == text
+    for wrong in (good.text.upper(), f" {good.text}", f"{good.text}\n", good.text[:-1], good.text + "0", good.id):
+        assert read(wrong) is None
+
+
+@given(st.integers(0, 83), st.sampled_from("0123456789abcdef.otsd_ G\n\0é"))
+def test_one_other_character_proves_nothing(place: int, character: str):
+    good = draw("key", RandomIds())
+    changed = read(good.text[:place] + character + good.text[place + 1 :])
+    assert changed is None or changed == good or not changed.proves(good.proof)
+
+
+def test_a_proof_is_good_for_one_kind_and_id():
+    key = draw("key", RandomIds())
+    assert not Credential("session", key.id, key.secret).proves(key.proof)
+    assert not Credential("key", "0" * 15, key.secret).proves(key.proof)
+    for proof in ("", "é", "\ud800", key.proof[:-1], key.secret):
+        assert not key.proves(proof)

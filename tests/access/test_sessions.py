@@ -1,0 +1,83 @@
+"""One-time tokens: exchanged once, by one, in time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onthedot.access.credentials import read
+from onthedot.access.grants import Grant
+from onthedot.access.permissions import Role
+from onthedot.access.sessions import KIND, TOKEN, TOKEN_LASTS, Session, issue_token
+from onthedot.access.users import exchange
+from onthedot.errors import AccessDenied, LoginRefused
+from onthedot.stores.base import Store
+from onthedot.stores.memory import MemoryStore
+from tests.access.clocks import START
+
+ADMIN = Grant(role=Role.ADMIN)
+
+
+async def test_of_those_who_exchange_a_token_at_once_one_gets_a_session(stores: tuple[Store, Store]):
+    text = await issue_token(stores[0], "up", ADMIN)
+    answers = await asyncio.gather(*(exchange(stores[n % 2], text) for n in range(8)), return_exceptions=True)
+    assert [type(answer) for answer in answers].count(LoginRefused) == 7
+    [session] = [answer for answer in answers if isinstance(answer, Session)]
+    assert [document.id for document in await stores[1].list_documents(KIND)] == [session.id]
+    assert await stores[1].list_documents(TOKEN) == []
+
+
+async def test_two_who_have_both_read_it_before_either_wrote(monkeypatch: pytest.MonkeyPatch):
+    """The order in which a delete would let both in."""
+    store = MemoryStore()
+    text = await issue_token(store, "up", ADMIN)
+    both, get, waiting = asyncio.Event(), store.get_document, []
+
+    async def get_together(kind: str, id: str):
+        found = await get(kind, id)
+        if kind == TOKEN:
+            waiting.append(found)
+            if len(waiting) == 2:
+                both.set()
+            await both.wait()
+        return found
+
+    monkeypatch.setattr(store, "get_document", get_together)
+    answers = await asyncio.gather(exchange(store, text), exchange(store, text), return_exceptions=True)
+    assert sorted(type(answer).__name__ for answer in answers) == ["LoginRefused", "Session"]
+    assert None not in waiting
+
+
+async def test_a_token_is_good_once(stores: tuple[Store, Store]):
+    text = await issue_token(stores[0], "up", ADMIN)
+    assert (await exchange(stores[0], text)).name == "up"
+    for store in stores:
+        with pytest.raises(LoginRefused, match="expected one that was not used yet"):
+            await exchange(store, text)
+
+
+async def test_a_token_ends():
+    store = MemoryStore()
+    text = await issue_token(store, "up", ADMIN, now=START)
+    with pytest.raises(LoginRefused):
+        await exchange(store, text, now=START + TOKEN_LASTS)
+    assert (await exchange(store, text, now=START + TOKEN_LASTS - 1)).name == "up"
+
+
+async def test_no_other_text_is_exchanged(stores: tuple[Store, Store]):
+    text = await issue_token(stores[0], "up", ADMIN)
+    token = read(text)
+    assert token is not None
+    for wrong in ("", "x", text.replace("ott_", "otd_"), text[:-1], f"ott_{token.id}.{'0' * 64}", "\0"):
+        with pytest.raises(LoginRefused) as told:
+            await exchange(stores[0], wrong)
+        assert token.secret not in str(told.value)
+    session = await exchange(stores[0], text)
+    with pytest.raises(LoginRefused):
+        await exchange(stores[0], session.text)
+
+
+async def test_nobody_gives_a_token_for_more_than_they_have():
+    with pytest.raises(AccessDenied):
+        await issue_token(MemoryStore(), "up", ADMIN, by=Grant(role=Role.EDITOR).principal("key", "1", "ed"))

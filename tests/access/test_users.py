@@ -1,0 +1,194 @@
+"""Users: let in by their password, or not; as slowly either way, and not too often."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from onthedot.access import users
+from onthedot.access.credentials import read
+from onthedot.access.grants import Grant
+from onthedot.access.passwords import PASSWORDS, Passwords
+from onthedot.access.permissions import Role
+from onthedot.access.sessions import KIND as SESSION
+from onthedot.access.users import KIND, Logins, create, get_user, list_users, login, remove, set_disabled, set_password
+from onthedot.clock import SECOND
+from onthedot.errors import AccessDenied, DefinitionError, DuplicateUser, LoginLimited, LoginRefused, UnknownUser
+from onthedot.stores.base import Store
+from onthedot.stores.memory import MemoryStore
+from tests.access.clocks import START, Turned
+
+CHEAP = Passwords(1, 8, 1)
+PASSWORD = "correct horse"
+VIEWER = Grant(role=Role.VIEWER, namespaces=("qa",))
+
+
+class Watched(Passwords):
+    """Tells how often a password was compared."""
+
+    __slots__ = ("compared",)
+
+    def __init__(self) -> None:
+        super().__init__(1, 8, 1)
+        object.__setattr__(self, "compared", [])
+
+    async def matches(self, password: str, kept: str) -> bool:
+        self.compared.append(kept)  # type: ignore[attr-defined]
+        return await super().matches(password, kept)
+
+
+async def made(store: Store, name: str = "ann") -> None:
+    await create(store, name, PASSWORD, VIEWER, passwords=CHEAP, now=START)
+
+
+async def test_a_user_is_let_in_by_its_password(stores: tuple[Store, Store], clock: Turned):
+    one, other = stores
+    await made(one)
+    session = await login(other, "ann", PASSWORD, logins=Logins(clock), passwords=CHEAP, now=START)
+    assert (session.name, session.expires_at) == ("ann", START + 12 * 3_600 * SECOND)
+    credential = read(session.text)
+    assert credential is not None
+    document = await one.get_document(SESSION, session.id)
+    assert document is not None
+    assert credential.secret not in f"{document} {session!r}"
+
+
+async def test_a_password_is_kept_as_argon2id_and_nowhere_else(stores: tuple[Store, Store]):
+    await made(stores[0])
+    document = await stores[1].get_document(KIND, "ann")
+    assert document is not None
+    assert "$argon2id$" in document.body
+    user = await get_user(stores[1], "ann")
+    assert PASSWORD not in f"{document} {user!r}"
+    assert "argon2" not in repr(user)
+    assert user.epoch not in repr(user)
+
+
+async def test_what_it_costs_by_default():
+    kept = await PASSWORDS.hash(PASSWORD)
+    assert kept.startswith("$argon2id$v=19$m=65536,t=3,p=4$")
+    assert await PASSWORDS.matches(PASSWORD, kept)
+
+
+async def test_whatever_is_wrong_is_told_in_the_same_words_after_the_same_work(clock: Turned):
+    store, passwords, logins = MemoryStore(), Watched(), Logins(clock)
+    await made(store)
+    await made(store, "off")
+    await set_disabled(store, "off", disabled=True)
+    told = set()
+    for name, password in (("ann", "wrong horse"), ("bob", PASSWORD), ("off", PASSWORD), ("off", "wrong horse")):
+        with pytest.raises(LoginRefused) as error:
+            await login(store, name, password, logins=logins, passwords=passwords)
+        told.add(str(error.value))
+    assert len(told) == 1
+    assert len(passwords.compared) == 4  # type: ignore[attr-defined]
+    assert all(kept.startswith("$argon2id$v=19$m=8,t=1,p=1$") for kept in passwords.compared)  # type: ignore[attr-defined]
+    assert await store.list_documents(SESSION) == []
+
+
+@pytest.mark.parametrize("name", ["", "a b", "\0", "x" * 101, "\ud800", "a\n"])
+async def test_a_name_that_nobody_can_have_is_refused(stores: tuple[Store, Store], clock: Turned, name: str):
+    with pytest.raises(LoginRefused):
+        await login(stores[0], name, PASSWORD, logins=Logins(clock), passwords=CHEAP)
+
+
+@pytest.mark.parametrize("password", ["", "x" * 1_025, "\ud800" * 9, "\0" * 9])
+async def test_a_password_that_cannot_be_one_is_refused(clock: Turned, password: str):
+    store = MemoryStore()
+    await made(store)
+    with pytest.raises(LoginRefused):
+        await login(store, "ann", password, logins=Logins(clock), passwords=CHEAP)
+
+
+async def test_five_tries_a_minute_for_a_name_are_all(clock: Turned):
+    store, passwords, logins = MemoryStore(), Watched(), Logins(clock)
+    await made(store)
+    for _ in range(5):
+        clock.turn(2)
+        with pytest.raises(LoginRefused):
+            await login(store, "ann", "wrong horse", logins=logins, passwords=passwords)
+    with pytest.raises(LoginLimited, match="try again in 52 s") as told:
+        await login(store, "ann", PASSWORD, logins=logins, passwords=passwords)
+    assert told.value.again_in == 52 * SECOND
+    assert len(passwords.compared) == 5  # type: ignore[attr-defined]
+    with pytest.raises(LoginRefused, match="expected the name and the password"):
+        await login(store, "bob", PASSWORD, logins=logins, passwords=passwords)  # others are not kept waiting
+    clock.turn(52)
+    assert (await login(store, "ann", PASSWORD, logins=logins, passwords=passwords)).name == "ann"
+    with pytest.raises(LoginLimited):
+        await login(store, "ann", PASSWORD, logins=logins, passwords=passwords)
+
+
+async def test_tries_made_at_once_are_counted_before_they_are_answered(clock: Turned):
+    store, logins = MemoryStore(), Logins(clock)
+    await made(store)
+    tries = [login(store, "ann", f"wrong horse {n}", logins=logins, passwords=CHEAP) for n in range(20)]
+    answers = await asyncio.gather(*tries, return_exceptions=True)
+    assert [type(answer) for answer in answers].count(LoginLimited) == 15
+
+
+async def test_names_that_strangers_make_up_do_not_fill_the_memory(clock: Turned, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(users, "_MOST_NAMES", 3)
+    logins = Logins(clock)
+    for name in "abc":
+        logins.begin(name)
+    with pytest.raises(LoginLimited):
+        logins.begin("d")
+    logins.begin("a")
+    clock.turn(60)
+    logins.begin("d")
+    assert set(logins._tries) == {"d"}
+
+
+async def test_a_name_is_taken_once(stores: tuple[Store, Store]):
+    tries = [create(store, "ann", PASSWORD, VIEWER, passwords=CHEAP) for store in (*stores, *stores)]
+    answers = await asyncio.gather(*tries, return_exceptions=True)
+    assert [type(answer) for answer in answers].count(DuplicateUser) == 3
+
+
+async def test_users_are_listed_changed_and_removed(stores: tuple[Store, Store], clock: Turned):
+    one, other = stores
+    for name in ("carl", "ann", "bob"):
+        await made(one, name)
+    assert [user.name for user in await list_users(other)] == ["ann", "bob", "carl"]
+    assert [user.name for user in await list_users(other, after="ann", limit=1)] == ["bob"]
+    before = await get_user(one, "ann")
+    after = await set_password(one, "ann", "another horse", passwords=CHEAP)
+    assert before.epoch != after.epoch
+    assert (await set_disabled(one, "bob", disabled=False)).epoch == (await get_user(other, "bob")).epoch
+    with pytest.raises(LoginRefused):
+        await login(other, "ann", PASSWORD, logins=Logins(clock), passwords=CHEAP)
+    assert (await login(other, "ann", "another horse", logins=Logins(clock), passwords=CHEAP)).name == "ann"
+    await remove(one, "ann")
+    with pytest.raises(UnknownUser, match=r"user 'ann': expected one that is there, found none"):
+        await get_user(other, "ann")
+
+
+async def test_what_cannot_be_a_user():
+    store = MemoryStore()
+    with pytest.raises(DefinitionError, match="name of the user"):
+        await create(store, "a b", PASSWORD, VIEWER, passwords=CHEAP)
+    for password in ("short", "x" * 1_025, "\ud800" * 9):
+        with pytest.raises(DefinitionError) as told:
+            await create(store, "ann", password, VIEWER, passwords=CHEAP)
+        assert password not in str(told.value)
+    team = Grant(role=Role.ADMIN, namespaces=("team",)).principal("key", "1", "team")
+    with pytest.raises(AccessDenied):
+        await create(store, "ann", PASSWORD, VIEWER, by=team, passwords=CHEAP)
+    assert await list_users(store) == []
+
+
+async def test_users_that_one_could_not_have_made_are_not_there():
+    store = MemoryStore()
+    await made(store)
+    team = Grant(role=Role.ADMIN, namespaces=("team",)).principal("key", "1", "team")
+    assert await list_users(store, by=team) == []
+    with pytest.raises(UnknownUser) as told:
+        await set_password(store, "ann", "another horse", by=team, passwords=CHEAP)
+    assert "did you mean" not in str(told.value)
+    with pytest.raises(UnknownUser):
+        await set_disabled(store, "ann", disabled=True, by=team)
+    with pytest.raises(UnknownUser):
+        await remove(store, "ann", by=team)
+    assert not (await get_user(store, "ann")).disabled
