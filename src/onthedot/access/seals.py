@@ -188,6 +188,10 @@ async def _all(store: Store, kind: str) -> AsyncIterator[Entry]:
         after = page[-1].number
 
 
-async def append_seal(store: Store, previous: Head, entries: Sequence[Entry], *, now: Micros | None = None) -> int:
-    """Put a seal after `previous`; its number. Of two nodes that do so at once one is kept, and both are told which."""
-    return await store.append_document(SEALS, write_seal(previous, entries), key=str(previous.number), now=now)
+async def append_seal(
+    store: Store, previous: Head, entries: Sequence[Entry], *, again: int = 0, now: Micros | None = None
+) -> int:
+    """Put a seal after `previous`; its number. Of two nodes that do so at once one is kept, and both are told which.
+    `again`: how often the seal of which one was told was not there."""
+    key = f"{previous}/{again}" if again else str(previous)
+    return await store.append_document(SEALS, write_seal(previous, entries), key=key, now=now)

@@ -35,6 +35,7 @@ class Sealing:
         self._head: Head = START  # the newest seal that was read
         self._last = 0  # the newest entry under a seal
         self._own = 0  # the seal that this node has put last
+        self._again = 0  # how often a seal was gone before it could be read
 
     async def tick(self, now: Micros) -> Micros:
         """One page of seals that are not known yet, or one seal."""
@@ -46,9 +47,13 @@ class Sealing:
         entries = await self._store.list_appended(KIND, after=self._last, limit=BATCH)
         if not entries:
             return SEAL_EVERY
-        self._own = await append_seal(self._store, self._head, entries)
+        if (
+            self._own > self._head.number
+        ):  # its key is known, and it was not there to be read: somebody removed it
+            self._again += 1
+        self._own = await append_seal(self._store, self._head, entries, again=self._again)
         if self._own <= self._head.number:  # what we knew is not there any more: somebody has been at it
-            self._head, self._last = START, 0
+            self._head, self._last, self._own = START, 0, 0
             return SEAL_EVERY
         return BREATH
 
