@@ -6,12 +6,21 @@ from typing import Any, NoReturn
 
 import click
 
-from onthedot.errors import DefinitionError, OnTheDotError, StoreUnusable, UnknownHandler, UnknownJob, UnknownSecret
+from onthedot.errors import (
+    DefinitionError,
+    OnTheDotError,
+    StoreUnusable,
+    UnknownHandler,
+    UnknownJob,
+    UnknownKey,
+    UnknownSecret,
+    UnknownUser,
+)
 from onthedot.observe.text import plain
 
 BROKEN, BAD_INPUT, CUT_SHORT = 1, 2, 130
 
-_BAD_INPUT = (DefinitionError, UnknownJob, UnknownHandler, UnknownSecret, StoreUnusable)
+_BAD_INPUT = (DefinitionError, UnknownJob, UnknownHandler, UnknownSecret, UnknownKey, UnknownUser, StoreUnusable)
 _DEBUG = "onthedot.debug"
 
 

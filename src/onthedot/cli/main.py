@@ -12,8 +12,9 @@ from onthedot.cli.groups import Group
 COMMANDS = (
     *("up", "worker", "server", "store"),  # run
     *("plan", "apply"),  # jobs as files
-    *("next", "simulate", "jobs", "runs", "show", "dead", "logs", "nodes", "queues", "doctor"),  # look
+    *("next", "simulate", "jobs", "runs", "show", "dead", "logs", "nodes", "queues", "audit", "doctor"),  # look
     *("trigger", "retry", "cancel", "pause", "resume", "backfill", "node", "queue", "secret"),  # change
+    *("keys", "users"),  # allow
 )
 """Each is `command` in the file of its name, in the order of `--help`."""
 

@@ -47,9 +47,7 @@ class Sealing:
         entries = await self._store.list_appended(KIND, after=self._last, limit=BATCH)
         if not entries:
             return SEAL_EVERY
-        if (
-            self._own > self._head.number
-        ):  # its key is known, and it was not there to be read: somebody removed it
+        if self._own > self._head.number:  # its key is known, and it was not there to be read: somebody removed it
             self._again += 1
         self._own = await append_seal(self._store, self._head, entries, again=self._again)
         if self._own <= self._head.number:  # what we knew is not there any more: somebody has been at it

@@ -1,0 +1,217 @@
+"""`onthedot keys create | list | show | revoke`: who may ask a server for what."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onthedot.cli.errors import Command
+from onthedot.cli.granting import audit, grant_of, in_words, with_grant
+from onthedot.cli.groups import Group
+from onthedot.cli.options import read_length, store_url, with_debug, with_json, with_store
+
+if TYPE_CHECKING:
+    from onthedot.access.keys import Issued, Key
+    from onthedot.clock import Micros
+    from onthedot.stores.base import Store
+
+
+@click.group(cls=Group, short_help="Create, list, show or revoke API keys.")
+def command() -> None:
+    """Look after the keys that a server lets in: 'Authorization: Bearer otd_…'.
+
+    A key has a role, and may be narrowed to some permissions, namespaces or one owner's jobs. The store keeps a hash of
+    it: nobody can read it again.
+
+    \b
+    Examples:
+      onthedot keys create ci --role operator --expires 90d
+      onthedot keys list
+      onthedot keys revoke 3f0c9a1b2d4e5f6
+    """
+
+
+@command.command(cls=Command, short_help="Make a key, and show it once.")
+@click.argument("name")
+@with_grant
+@click.option("--expires", metavar="LENGTH", callback=read_length, help="When it ends, such as 90d.  [default: never]")
+@with_store
+@with_json("one JSON object; the key is its 'key'")
+@with_debug
+def create(
+    name: str,
+    role: str,
+    scopes: tuple[str, ...],
+    may_code: bool,
+    namespaces: tuple[str, ...],
+    owner: str,
+    only_own: bool,
+    expires: int | None,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
+) -> None:
+    """Make a key called NAME, and show it: this once, and never again.
+
+    \b
+    Examples:
+      onthedot keys create ci
+      onthedot keys create deploy --role editor --code --namespace shop --expires 90d
+      onthedot keys create probe --scope runs:read --json | jq -r .key
+    """
+    from onthedot.access.grants import check_name
+    from onthedot.access.keys import issue
+    from onthedot.cli.writing import write_store
+
+    check_name("NAME", name)
+    grant = grant_of(role, scopes, may_code, namespaces, owner, only_own)
+
+    async def work(opened: Store) -> Issued:
+        now = await opened.tell_time()
+        issued = await issue(opened, name, grant, expires_at=None if expires is None else now + expires, now=now)
+        await audit(opened, "keys.create", f"key/{issued.key.id}", after=_as_json(issued.key, now))
+        return issued
+
+    issued = write_store(store_url(store, db), work)
+    key = issued.key
+    if as_json:
+        click.echo(json.dumps(_as_json(key, key.made_at) | {"key": issued.text}, indent=2))
+        return
+    ends = "it never expires" if key.expires_at is None else f"it expires {_moment(key.expires_at, key.made_at)}"
+    click.echo(f"key {key.id} ({name}) is made: {in_words(grant)}; {ends}")
+    click.echo(f"keep it now, it is not shown again:\n\n  {issued.text}\n")
+
+
+@command.command("list", cls=Command, short_help="List the keys, never their secrets.")
+@with_store
+@with_json("a JSON array with one object per key")
+@with_debug
+def list_(store: str | None, db: str | None, as_json: bool) -> None:
+    """List the keys: what they may, when they end, when they were last used (to the minute). It only reads. One that
+    was revoked or has expired is listed for a month.
+
+    \b
+    Examples:
+      onthedot keys list
+      onthedot keys list --json | jq -r '.[] | select(.used_at == null).name'
+    """
+    from onthedot.cli.reading import read_store
+    from onthedot.cli.table import echo_table
+    from onthedot.clock import SystemClock
+
+    found, now = read_store(store_url(store, db), _all), SystemClock().now()
+    if as_json:
+        click.echo(json.dumps([_as_json(key, now) for key in found], indent=2))
+    elif found:
+        rows = [
+            [key.id, key.name, key.state(now), in_words(key.grant), _moment(key.expires_at, now, "never"),
+             _moment(key.used_at, now, "never")]
+            for key in found
+        ]  # fmt: skip
+        echo_table(["KEY", "NAME", "STATE", "MAY", "EXPIRES", "LAST USED"], rows)
+    else:
+        click.echo("there are no keys; make one with 'onthedot keys create NAME'")
+
+
+@command.command(cls=Command, short_help="Show one key, never its secret.")
+@click.argument("key_id", metavar="KEY")
+@with_store
+@with_json("one JSON object")
+@with_debug
+def show(key_id: str, store: str | None, db: str | None, as_json: bool) -> None:
+    """Show the key whose id is KEY: what stands between 'otd_' and the dot.
+
+    \b
+    Examples:
+      onthedot keys show 3f0c9a1b2d4e5f6
+    """
+    from onthedot.access.keys import get_key
+    from onthedot.cli.reading import read_store
+    from onthedot.clock import SystemClock
+    from onthedot.observe.text import plain
+
+    key = read_store(store_url(store, db), lambda opened: get_key(opened, key_id))
+    now = SystemClock().now()
+    if as_json:
+        click.echo(json.dumps(_as_json(key, now), indent=2))
+        return
+    facts = [
+        ("key", key.id),
+        ("name", key.name),
+        ("state", key.state(now)),
+        ("may", in_words(key.grant)),
+        ("", ", ".join(sorted(key.grant.permissions))),
+        ("made", f"{_moment(key.made_at, now)} by {key.made_by}"),
+        ("expires", _moment(key.expires_at, now, "never")),
+        ("last used", _moment(key.used_at, now, "never")),
+    ]
+    if key.revoked_at is not None:
+        facts.append(("revoked", _moment(key.revoked_at, now)))
+    for name, value in facts:
+        click.echo(f"{name:<9} {plain(value, most=1_000)}")
+
+
+@command.command(cls=Command, short_help="End a key for good.")
+@click.argument("key_id", metavar="KEY")
+@with_store
+@with_json("one JSON object")
+@with_debug
+def revoke(key_id: str, store: str | None, db: str | None, as_json: bool) -> None:
+    """End the key whose id is KEY, for good. Every server refuses it 5 seconds later. Once more does no harm.
+
+    \b
+    Examples:
+      onthedot keys revoke 3f0c9a1b2d4e5f6
+    """
+    from onthedot.access.keys import get_key
+    from onthedot.access.keys import revoke as end
+    from onthedot.cli.writing import write_store
+    from onthedot.observe.text import plain
+
+    async def work(opened: Store) -> tuple[Key, Micros]:
+        before, now = await get_key(opened, key_id), await opened.tell_time()
+        after = await end(opened, key_id, now=now)
+        if before.revoked_at is None:
+            await audit(
+                opened, "keys.revoke", f"key/{key_id}", before=_as_json(before, now), after=_as_json(after, now)
+            )
+        return after, now
+
+    key, now = write_store(store_url(store, db), work)
+    if as_json:
+        click.echo(json.dumps(_as_json(key, now), indent=2))
+    else:
+        click.echo(f"key {key.id} ({plain(key.name)}) is revoked; servers refuse it within 5 seconds")
+
+
+async def _all(store: Store) -> list[Key]:
+    from onthedot.access.keys import list_keys
+
+    found: list[Key] = []
+    while page := await list_keys(store, after=found[-1].id if found else "", limit=1_000):
+        found += page
+    return found
+
+
+def _moment(instant: Micros | None, now: Micros, never: str = "") -> str:
+    from onthedot.observe.text import moment
+
+    return never if instant is None else moment(instant, now)
+
+
+def _as_json(key: Key, now: Micros) -> dict[str, Any]:
+    from onthedot.observe.json_lines import optional_iso
+
+    return {
+        "id": key.id,
+        "name": key.name,
+        "state": key.state(now),
+        **key.grant.as_json(),
+        "made_at": optional_iso(key.made_at),
+        "made_by": key.made_by,
+        "expires_at": optional_iso(key.expires_at),
+        "revoked_at": optional_iso(key.revoked_at),
+        "used_at": optional_iso(key.used_at),
+    }

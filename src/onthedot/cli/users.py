@@ -1,0 +1,240 @@
+"""`onthedot users create | list | password | disable | enable | rm`: people who log in to a server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.granting import audit, grant_of, in_words, read_password, with_grant
+from onthedot.cli.groups import Group
+from onthedot.cli.options import store_url, with_debug, with_json, with_store
+
+if TYPE_CHECKING:
+    from onthedot.access.users import User
+    from onthedot.stores.base import Store
+
+
+@click.group(cls=Group, short_help="Create, list, disable or remove users, or set a password.")
+def command() -> None:
+    """Look after the people who log in to a server with a name and a password. Programs have keys ('onthedot keys').
+
+    A user has a role, and may be narrowed to some permissions, namespaces or one owner's jobs.
+
+    \b
+    Examples:
+      onthedot users create ann --role editor
+      onthedot users password ann
+      onthedot users disable ann
+    """
+
+
+@command.command(cls=Command, short_help="Make a user.")
+@click.argument("name")
+@click.argument("surplus", nargs=-1, metavar="")
+@with_grant
+@with_store
+@with_json("one JSON object, without the password")
+@with_debug
+def create(
+    name: str,
+    surplus: tuple[str, ...],
+    role: str,
+    scopes: tuple[str, ...],
+    may_code: bool,
+    namespaces: tuple[str, ...],
+    owner: str,
+    only_own: bool,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
+) -> None:
+    """Make a user called NAME. The password is asked for, or read from standard input; it is never an argument, which
+    every user of the machine could read. Without --owner the jobs that it makes belong to NAME.
+
+    \b
+    Examples:
+      onthedot users create ann --role editor
+      pass show onthedot/ann | onthedot users create ann --namespace shop
+    """
+    from onthedot.access import users
+    from onthedot.access.passwords import check_password
+    from onthedot.cli.writing import write_store
+
+    _check(name, surplus)
+    grant = grant_of(role, scopes, may_code, namespaces, owner or name, only_own)
+    password = read_password(name)
+    check_password(password)
+
+    async def work(opened: Store) -> User:
+        user = await users.create(opened, name, password, grant)
+        await audit(opened, "users.create", f"user/{name}", after=_as_json(user))
+        return user
+
+    user = write_store(store_url(store, db), work)
+    _tell(user, f"is made: {in_words(grant)}", as_json=as_json)
+
+
+@command.command("list", cls=Command, short_help="List the users.")
+@with_store
+@with_json("a JSON array with one object per user")
+@with_debug
+def list_(store: str | None, db: str | None, as_json: bool) -> None:
+    """List the users, and what they may. It only reads.
+
+    \b
+    Examples:
+      onthedot users list
+      onthedot users list --json | jq -r '.[] | select(.disabled).name'
+    """
+    from onthedot.cli.reading import read_store
+    from onthedot.cli.table import echo_table
+    from onthedot.clock import SystemClock
+    from onthedot.observe.text import moment
+
+    found, now = read_store(store_url(store, db), _all), SystemClock().now()
+    if as_json:
+        click.echo(json.dumps([_as_json(user) for user in found], indent=2))
+    elif found:
+        rows = [
+            [user.name, "disabled" if user.disabled else "active", in_words(user.grant), moment(user.made_at, now)]
+            for user in found
+        ]
+        echo_table(["USER", "STATE", "MAY", "MADE"], rows)
+    else:
+        click.echo("there are no users; make one with 'onthedot users create NAME'")
+
+
+@command.command(cls=Command, short_help="Set another password.")
+@click.argument("name")
+@click.argument("surplus", nargs=-1, metavar="")
+@with_store
+@with_json("one JSON object, without the password")
+@with_debug
+def password(name: str, surplus: tuple[str, ...], store: str | None, db: str | None, as_json: bool) -> None:
+    """Give the user NAME another password, and end its sessions. It is asked for, or read from standard input.
+
+    \b
+    Examples:
+      onthedot users password ann
+    """
+    from onthedot.access import users
+    from onthedot.access.passwords import check_password
+    from onthedot.cli.writing import write_store
+
+    _check(name, surplus)
+    given = read_password(name)
+    check_password(given)
+
+    async def work(opened: Store) -> User:
+        user = await users.set_password(opened, name, given)
+        await audit(opened, "users.password", f"user/{name}")
+        return user
+
+    _tell(write_store(store_url(store, db), work), "has another password; its sessions have ended", as_json=as_json)
+
+
+@command.command(cls=Command, short_help="Let a user in no more.")
+@click.argument("name")
+@with_store
+@with_json("one JSON object")
+@with_debug
+def disable(name: str, store: str | None, db: str | None, as_json: bool) -> None:
+    """Let the user NAME in no more, and end its sessions. Keys are not a user's: see 'onthedot keys revoke'.
+
+    \b
+    Examples:
+      onthedot users disable ann
+    """
+    user = _set_disabled(store_url(store, db), name, disabled=True)
+    _tell(user, "is disabled; its sessions have ended", as_json=as_json)
+
+
+@command.command(cls=Command, short_help="Let a disabled user in again.")
+@click.argument("name")
+@with_store
+@with_json("one JSON object")
+@with_debug
+def enable(name: str, store: str | None, db: str | None, as_json: bool) -> None:
+    """Let the user NAME in again, with the password that it had.
+
+    \b
+    Examples:
+      onthedot users enable ann
+    """
+    _tell(_set_disabled(store_url(store, db), name, disabled=False), "is let in again", as_json=as_json)
+
+
+@command.command(cls=Command, short_help="Remove a user.")
+@click.argument("name")
+@with_store
+@with_json("one JSON object")
+@with_debug
+def rm(name: str, store: str | None, db: str | None, as_json: bool) -> None:
+    """Remove the user NAME, and end its sessions. What it has done stays in the audit.
+
+    \b
+    Examples:
+      onthedot users rm ann
+    """
+    from onthedot.access import users
+    from onthedot.cli.writing import write_store
+
+    async def work(opened: Store) -> User:
+        user = await users.remove(opened, name)
+        await audit(opened, "users.delete", f"user/{name}", before=_as_json(user))
+        return user
+
+    _tell(write_store(store_url(store, db), work), "is removed", as_json=as_json)
+
+
+def _set_disabled(url: str, name: str, *, disabled: bool) -> User:
+    from onthedot.access import users
+    from onthedot.cli.writing import write_store
+
+    async def work(opened: Store) -> User:
+        before = await users.get_user(opened, name)
+        after = await users.set_disabled(opened, name, disabled=disabled)
+        verb = "users.disable" if disabled else "users.enable"
+        await audit(opened, verb, f"user/{name}", before=_as_json(before), after=_as_json(after))
+        return after
+
+    return write_store(url, work)
+
+
+async def _all(store: Store) -> list[User]:
+    from onthedot.access.users import list_users
+
+    found: list[User] = []
+    while page := await list_users(store, after=found[-1].name if found else "", limit=1_000):
+        found += page
+    return found
+
+
+def _check(name: str, surplus: tuple[str, ...]) -> None:
+    """Refuse what cannot be a name, before anything is asked for or opened; and do not repeat what is too much."""
+    from onthedot.access.grants import check_name
+
+    if surplus:
+        raise BadInput(
+            "NAME: expected a name alone, got more; the password is read from standard input, because every user of "
+            "the machine can read a command line: choose another password"
+        )
+    check_name("NAME", name)
+
+
+def _tell(user: User, what: str, *, as_json: bool) -> None:
+    click.echo(json.dumps(_as_json(user), indent=2) if as_json else f"user {user.name} {what}")
+
+
+def _as_json(user: User) -> dict[str, Any]:
+    from onthedot.observe.text import iso
+
+    return {
+        "name": user.name,
+        "disabled": user.disabled,
+        **user.grant.as_json(),
+        "made_at": iso(user.made_at),
+    }

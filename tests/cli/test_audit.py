@@ -1,0 +1,106 @@
+"""`onthedot audit`: what was done, and whether that was changed."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from onthedot.access.audit import KIND, Entry, record
+from onthedot.access.principal import LOCAL
+from onthedot.access.seals import SEALS, START, append_seal, check, head_of, read_seal
+from onthedot.cli.main import cli
+from onthedot.cli.writing import write_store
+from onthedot.stores.base import Store
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.db"
+    assert CliRunner().invoke(cli, ["store", "migrate", "--db", str(path)]).exit_code == 0
+    return path
+
+
+def audit(db: Path, *arguments: str) -> Result:
+    result = CliRunner().invoke(cli, ["audit", *arguments, "--db", str(db)], prog_name="onthedot")
+    assert "Traceback" not in result.output
+    return result
+
+
+def fill(db: Path, *verbs: str, sealed: bool = True) -> None:
+    async def work(store: Store) -> None:
+        for verb in verbs:
+            await record(store, Entry(who=LOCAL, verb=verb, object="job/default/\x1b[2J", source="10.0.0.7"))
+        if sealed:
+            seals = await store.list_appended(SEALS, limit=1_000)
+            last = read_seal(seals[-1]) if seals else None
+            entries = await store.list_appended(KIND, after=last.last if last else 0, limit=500)
+            await append_seal(store, head_of(seals[-1]) if seals else START, entries)
+
+    write_store(f"sqlite:///{db}", work)
+
+
+def behind(db: Path, statement: str) -> None:
+    with sqlite3.connect(db) as file:
+        assert file.execute(statement).rowcount
+    file.close()
+
+
+def test_the_newest_are_shown(db: Path):
+    assert audit(db).output == "the audit has no such changes\n"
+    fill(db, "jobs.put", "jobs.pause", "jobs.resume")
+    head, *rows = [re.split(r" {2,}", line) for line in audit(db, "-n", "2").output.splitlines()]
+    assert head == ["NUMBER", "AT", "WHO", "VERB", "OBJECT", "FROM"]
+    assert [(row[0], *row[2:]) for row in rows] == [
+        ("2", "local (local)", "jobs.pause", "job/default/\\x1b[2J", "10.0.0.7"),
+        ("3", "local (local)", "jobs.resume", "job/default/\\x1b[2J", "10.0.0.7"),
+    ]
+    [one] = json.loads(audit(db, "--after", "2", "--json").output)
+    assert (one["number"], one["verb"], one["who_kind"], one["request_id"]) == (3, "jobs.resume", "local", "")
+    assert [each["number"] for each in json.loads(audit(db, "--after", "0", "-n", "1", "--json").output)] == [1]
+
+
+def test_what_is_as_it_was_is_good(db: Path):
+    assert "0 changes as sealed; 0 not sealed yet" in audit(db, "--check").output
+    fill(db, "one", "two")
+    fill(db, "three", sealed=False)
+    result = audit(db, "--check")
+    head = write_store(f"sqlite:///{db}", check).head
+    assert (result.exit_code, result.output) == (0, f"2 changes as sealed; 1 not sealed yet\nhead {head}\n")
+    found = json.loads(audit(db, "--check", "--json", "--head", str(head)).output)
+    assert found == {"sealed": 2, "unsealed": 1, "head": str(head), "fault": None}
+
+
+def test_what_was_changed_is_named(db: Path):
+    fill(db, "one", "two", "three")
+    head = json.loads(audit(db, "--check", "--json").output)["head"]
+    behind(db, "UPDATE entries SET body = replace(body, 'two', 'owt') WHERE kind = 'audit'")
+    result = audit(db, "--check")
+    assert (result.exit_code, result.output) == (1, "entry 2 was changed; 1 change before it as sealed\n")
+    result = audit(db, "--check", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.output)["fault"] == {"of": "entry", "number": 2, "what": "was changed"}
+    behind(db, "DELETE FROM entries")
+    assert audit(db, "--check").exit_code == 0  # nothing is left that could tell, but for a head that was noted
+    result = audit(db, "--check", "--head", head)
+    assert result.exit_code == 1
+    assert result.output.startswith("seal 1 was noted, and is gone: the newest entries were cut off")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--head", "7:" + "0" * 64], "--head: expected --check with it"),
+        (["--check", "--head", "seven"], "head: expected a seal's number and hash, like '7:0af3…', got 'seven'"),
+        (["-n", "0"], "0 is not in the range"),
+        (["--after", "-1"], "-1 is not in the range"),
+    ],
+)
+def test_what_is_refused(db: Path, arguments: list[str], told: str):
+    result = audit(db, *arguments)
+    assert result.exit_code == 2
+    assert told in result.output

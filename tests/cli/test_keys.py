@@ -1,0 +1,183 @@
+"""`onthedot keys create | list | show | revoke`: a key is shown once, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from onthedot.access.audit import Recorded, read
+from onthedot.access.keyring import Keyring
+from onthedot.access.keys import note_use
+from onthedot.access.permissions import Permission, Role
+from onthedot.access.principal import Principal
+from onthedot.cli.main import cli
+from onthedot.cli.reading import read_store
+from onthedot.cli.writing import write_store
+from onthedot.clock import SECOND, SystemClock
+from onthedot.stores.base import Store
+
+TEXT = re.compile(r"otd_[0-9a-f]{15}\.[0-9a-f]{64}")
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.db"
+    assert CliRunner().invoke(cli, ["store", "migrate", "--db", str(path)]).exit_code == 0
+    return path
+
+
+def keys(db: Path, *arguments: str) -> Result:
+    result = CliRunner().invoke(cli, ["keys", *arguments, "--db", str(db)], prog_name="onthedot")
+    assert "Traceback" not in result.output
+    return result
+
+
+def made(db: Path, *arguments: str) -> dict[str, Any]:
+    result = keys(db, "create", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def whose(db: Path, text: str) -> Principal | None:
+    async def check(store: Store) -> Principal | None:
+        keyring = Keyring(store, SystemClock())
+        principal = await keyring.check(text)
+        await keyring.close()
+        return principal
+
+    return write_store(f"sqlite:///{db}", check)
+
+
+def audited(db: Path) -> list[Recorded]:
+    return read_store(f"sqlite:///{db}", read)
+
+
+def test_a_new_key_is_shown_once_and_lets_in(db: Path):
+    result = keys(db, "create", "ci", "--role", "operator")
+    assert result.exit_code == 0
+    [text] = TEXT.findall(result.stdout)
+    assert "(ci) is made: operator, in all namespaces; it never expires" in result.stdout
+    assert "keep it now, it is not shown again" in result.stdout
+    principal = whose(db, text)
+    assert principal is not None
+    assert (principal.name, principal.role, principal.namespaces) == ("ci", Role.OPERATOR, ())
+    secret = text.partition(".")[2]
+    id = principal.id
+    for arguments in (["list"], ["list", "--json"], ["show", id], ["show", id, "--json"], ["revoke", id]):
+        assert secret not in keys(db, *arguments).output
+    assert secret not in str(audited(db))
+    assert not any(secret.encode() in path.read_bytes() for path in db.parent.iterdir())
+
+
+def test_what_was_said_is_what_it_may(db: Path):
+    found = made(
+        db, "deploy", "--role", "editor", "--code", "--scope", "jobs:write", "--scope", "jobs:code",
+        "--namespace", "shop", "--namespace", "qa", "--owner", "ann", "--only-own", "--expires", "90d",
+    )  # fmt: skip
+    assert TEXT.fullmatch(found["key"])
+    shown = keys(db, "show", found["id"]).stdout
+    assert "editor with jobs:code, only jobs:code and jobs:write, in shop and qa, only its own (ann)" in shown
+    assert "last used never" in shown
+    principal = whose(db, found["key"])
+    assert principal is not None
+    assert principal.permissions == {Permission.JOBS_WRITE, Permission.JOBS_CODE}
+    assert (principal.namespaces, principal.owner, principal.only_own) == (("shop", "qa"), "ann", True)
+    assert (found["state"], found["role"], found["expires_at"] > found["made_at"]) == ("active", "editor", True)
+    assert "last used never" not in keys(db, "show", found["id"]).stdout
+
+
+def test_a_list_tells_all_but_the_secret(db: Path):
+    assert keys(db, "list").output == "there are no keys; make one with 'onthedot keys create NAME'\n"
+    assert json.loads(keys(db, "list", "--json").output) == []
+    first, second = made(db, "one"), made(db, "two", "--role", "admin")
+    write_store(f"sqlite:///{db}", lambda store: note_use(store, second["id"], 1_800_000_000 * SECOND))
+    head, *rows = [re.split(r" {2,}", line) for line in keys(db, "list").output.splitlines()]
+    assert head == ["KEY", "NAME", "STATE", "MAY", "EXPIRES", "LAST USED"]
+    assert sorted(row[1:5] for row in rows) == [
+        ["one", "active", "viewer, in all namespaces", "never"],
+        ["two", "active", "admin, in all namespaces", "never"],
+    ]
+    listed = {one["id"]: one for one in json.loads(keys(db, "list", "--json").output)}
+    assert set(listed) == {first["id"], second["id"]}
+    assert listed[second["id"]]["used_at"] == "2027-01-15T08:00:00.000000Z"
+    assert "key" not in listed[first["id"]]
+
+
+def test_a_revoked_key_is_refused_and_stays_in_the_list(db: Path):
+    found = made(db, "ci")
+    result = keys(db, "revoke", found["id"])
+    assert result.output == f"key {found['id']} (ci) is revoked; servers refuse it within 5 seconds\n"
+    assert whose(db, found["key"]) is None
+    assert json.loads(keys(db, "revoke", found["id"], "--json").output)["state"] == "revoked"
+    assert json.loads(keys(db, "list", "--json").output)[0]["state"] == "revoked"
+    assert "revoked" in keys(db, "show", found["id"]).output
+
+
+def test_what_was_done_is_in_the_audit(db: Path):
+    found = made(db, "ci", "--role", "admin")
+    keys(db, "revoke", found["id"])
+    keys(db, "revoke", found["id"])
+    entries = audited(db)
+    assert [(entry.verb, entry.object) for entry in entries] == [
+        ("keys.create", f"key/{found['id']}"),
+        ("keys.revoke", f"key/{found['id']}"),
+    ]
+    assert (entries[0].who_name, entries[0].after["role"]) == ("local", "admin")
+    assert (entries[1].before["state"], entries[1].after["state"]) == ("active", "revoked")
+    assert entries[0].source.startswith("command line on ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["create"], "Missing argument 'NAME'"),
+        (["create", "a b"], "NAME: expected a name of letters"),
+        (["create", "ci", "--role", "root"], "role: unknown role 'root'"),
+        (["create", "ci", "--role", "opertor"], "did you mean 'operator'?"),
+        (
+            ["create", "ci", "--scope", "keys:manage"],
+            "scope: expected a permission of the role viewer, got keys:m",
+        ),
+        (["create", "ci", "--code"], "jobs:code: expected the role editor to add it to, got viewer"),
+        (["create", "ci", "--namespace", "a/b"], "namespace: expected letters, digits"),
+        (["create", "ci", "--only-own"], "only its own: expected an owner"),
+        (["create", "ci", "--expires", "soon"], "expected a length of time"),
+        (["create", "ci", "--expires", "-1d"], "expected a length of time"),
+        (["show", "nothing"], "key 'nothing': expected the id of one that is there"),
+        (["revoke", "0" * 15], "expected the id of one that is there"),
+        (["revok", "x"], "did you mean 'revoke'?"),
+    ],
+)
+def test_what_is_refused(db: Path, arguments: list[str], told: str):
+    result = keys(db, *arguments)
+    assert result.exit_code == 2
+    assert told in result.output
+    assert result.stdout == ""
+    assert keys(db, "list").output.startswith("there are no keys")
+    assert audited(db) == []
+
+
+def test_a_whole_key_given_for_its_id_is_not_repeated(db: Path):
+    found = made(db, "ci")
+    result = keys(db, "revoke", found["key"])
+    assert result.exit_code == 2
+    assert found["key"].partition(".")[2] not in result.output
+    assert "it is what stands between 'otd_' and the dot" in result.output
+
+
+def test_it_works_on_other_stores(postgres_url: str):
+    def call(*arguments: str) -> Any:
+        result = CliRunner().invoke(cli, ["keys", *arguments, "--store", postgres_url, "--json"])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    assert CliRunner().invoke(cli, ["store", "migrate", "--store", postgres_url]).exit_code == 0
+    found = call("create", "ci")
+    assert [one["id"] for one in call("list")] == [found["id"]]
+    assert call("revoke", found["id"])["state"] == "revoked"

@@ -1,0 +1,112 @@
+"""`onthedot users …`: passwords go in by standard input, and never come out."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from onthedot.access.audit import read
+from onthedot.access.users import Logins, login
+from onthedot.cli.main import cli
+from onthedot.cli.reading import read_store
+from onthedot.cli.writing import write_store
+from onthedot.clock import SystemClock
+from onthedot.errors import LoginRefused
+from onthedot.stores.base import Store
+
+PASSWORD, OTHER = "correct horse battery", "another staple"
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.db"
+    assert CliRunner().invoke(cli, ["store", "migrate", "--db", str(path)]).exit_code == 0
+    return path
+
+
+def users(db: Path, *arguments: str, given: str | bytes = "") -> Result:
+    result = CliRunner().invoke(cli, ["users", *arguments, "--db", str(db)], input=given, prog_name="onthedot")
+    assert PASSWORD not in result.output
+    assert "argon2" not in result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+def lets_in(db: Path, password: str) -> bool:
+    async def work(store: Store) -> bool:
+        try:
+            await login(store, "ann", password, logins=Logins(SystemClock()))
+        except LoginRefused:
+            return False
+        return True
+
+    return write_store(f"sqlite:///{db}", work)
+
+
+def verbs(db: Path) -> list[str]:
+    return [entry.verb for entry in read_store(f"sqlite:///{db}", read)]
+
+
+def test_the_life_of_a_user(db: Path):
+    assert users(db, "list").output == "there are no users; make one with 'onthedot users create NAME'\n"
+    result = users(db, "create", "ann", "--role", "editor", "--namespace", "shop", given=f"{PASSWORD}\n")
+    assert (result.exit_code, result.output) == (0, "user ann is made: editor, in shop, owner (ann)\n")
+    assert lets_in(db, PASSWORD)
+    assert users(db, "disable", "ann").output == "user ann is disabled; its sessions have ended\n"
+    assert not lets_in(db, PASSWORD)
+    [listed] = json.loads(users(db, "list", "--json").output)
+    assert set(listed) == {
+        *("name", "disabled", "role", "scopes", "may_code", "namespaces", "owner", "only_own", "made_at"),
+    }  # fmt: skip
+    assert (listed["name"], listed["disabled"], listed["namespaces"]) == ("ann", True, ["shop"])
+    assert users(db, "enable", "ann").output == "user ann is let in again\n"
+    assert (
+        users(db, "password", "ann", given=OTHER).output == "user ann has another password; its sessions have ended\n"
+    )
+    assert (lets_in(db, PASSWORD), lets_in(db, OTHER)) == (False, True)
+    head, row = [re.split(r" {2,}", line) for line in users(db, "list").output.splitlines()]
+    assert (head, row[:3]) == (["USER", "STATE", "MAY", "MADE"], ["ann", "active", "editor, in shop, owner (ann)"])
+    assert json.loads(users(db, "rm", "ann", "--json").output)["name"] == "ann"
+    assert not lets_in(db, OTHER)
+    assert verbs(db) == [
+        *("users.create", "users.disable", "users.enable", "users.password", "users.delete"),
+    ]  # fmt: skip
+    assert not any(PASSWORD.encode() in path.read_bytes() for path in db.parent.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "told"),
+    [
+        (["create", "ann", PASSWORD], "", "NAME: expected a name alone, got more"),
+        (["create", "a b"], PASSWORD, "NAME: expected a name of letters"),
+        (["create", "ann"], "short", "password: expected at least 8 characters"),
+        (["create", "ann"], "", "password: expected at least 8 characters"),
+        (["create", "ann"], "x" * 2_000, "password: expected at most 1024 bytes"),
+        (["create", "ann"], b"\xff" * 20, "password: expected UTF-8 text"),
+        (["create", "ann", "--role", "root"], PASSWORD, "role: unknown role 'root'"),
+        (["password", "ann"], PASSWORD, "user 'ann': expected one that is there, found none"),
+        (["disable", "ann"], "", "user 'ann': expected one that is there, found none"),
+        (["rm", "\x1b[2J"], "", "expected one that is there, found none"),
+        (["disbale", "ann"], "", "did you mean 'disable'?"),
+    ],
+)
+def test_what_is_refused(db: Path, arguments: list[str], given: str | bytes, told: str):
+    result = users(db, *arguments, given=given)
+    assert result.exit_code == 2
+    assert told in result.output
+    assert "\x1b" not in result.output
+    assert users(db, "list").output.startswith("there are no users")
+    assert verbs(db) == []
+
+
+def test_a_name_is_taken_once(db: Path):
+    assert users(db, "create", "ann", given=PASSWORD).exit_code == 0
+    result = users(db, "create", "ann", given=OTHER)
+    assert result.exit_code == 2
+    assert "user 'ann' is there already; 'onthedot users password' changes its password" in result.output
+    assert users(db, "disable", "anm").output.endswith("did you mean 'ann'?\n")
+    assert lets_in(db, PASSWORD)
