@@ -116,8 +116,18 @@ def test_of_arguments_only_names_are_kept(arguments: dict[str, Any]):
 
 @pytest.mark.parametrize(
     "value",
-    ["x" * 100_000, {"x" * 70_000: 1}, ["é"] * 30_000, "\ud800 \0", 1e400, float("nan"), {1: {2, 3}}, object],
-    ids=["long", "long name", "many", "no text", "infinite", "no number", "set", "class"],
+    [
+        "x" * 100_000,
+        {"x" * 70_000: 1},
+        ["é"] * 30_000,
+        "\ud800 \0",
+        1e400,
+        float("nan"),
+        10**5_000,
+        {1: {2, 3}},
+        object,
+    ],
+    ids=["long", "long name", "many", "no text", "infinite", "no number", "huge", "set", "class"],
 )
 async def test_nothing_is_refused_for_what_is_in_it(stores: tuple[Store, Store], value: Any):
     entry = Entry(who=LOCAL, verb="v" * 9_000, object="\ud800\0" * 9_000, before=value, after=value, source="s" * 9_000)

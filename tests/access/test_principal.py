@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onthedot.access.permissions import Role
-from onthedot.access.principal import LOCAL, Principal
+from onthedot.access.permissions import Permission, Role
+from onthedot.access.principal import ANONYMOUS, LOCAL, Principal
 
 NAMES = st.sampled_from(["", "a", "b", "A", "a "])
 
@@ -18,6 +18,18 @@ def test_nobody_sees_across_namespaces_or_owners(namespaces, owner, only_own, na
     )
     sees = asking.sees(namespace, whose)
     assert sees == ((namespaces == [] or namespace in namespaces) and (whose == owner or not only_own))
+
+
+@given(st.lists(NAMES, max_size=3), st.none() | NAMES, NAMES)
+def test_a_query_looks_where_one_sees_and_nowhere_else(namespaces, asked, namespace):
+    asking = Principal(kind="key", id="1", name="k", role=Role.ADMIN, namespaces=tuple(namespaces))
+    found = asking.namespaces_asked(asked)
+    looked_at = found is not None and (found == () or namespace in found)
+    assert looked_at == (asking.sees(namespace, "") and asked in (None, namespace))
+
+
+def test_nobody_may_anything():
+    assert not any(ANONYMOUS.may(permission) for permission in Permission)
 
 
 def test_whoever_has_the_store_sees_everything():

@@ -31,6 +31,7 @@ SECRETS = frozenset({"authorization", "body", "epoch", "password", "proof", "res
 _MOST_BYTES = 24 * 1024
 _MOST_CHARACTERS = 400
 _DEEPEST = 32
+_LARGEST = 2**64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +114,9 @@ def without_values(value: Any, *, named: bool = True, depth: int = 0) -> Any:
         return None if value is None else LEFT_OUT
     if isinstance(value, list | tuple | set | frozenset):
         return [without_values(each, depth=depth + 1) for each in value]
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool) or (isinstance(value, int | float) and abs(value) < _LARGEST):
         return value
-    return hidden(str(value))
+    return LEFT_OUT if isinstance(value, int) else hidden(str(value))
 
 
 def _bounded(value: Any) -> Any:
