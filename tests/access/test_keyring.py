@@ -258,3 +258,14 @@ async def test_a_session_of_a_token_has_what_the_token_gave(stores: tuple[Store,
     principal = await Keyring(stores[0], clock).check(session.text)
     assert principal is not None
     assert (principal.kind, principal.id, principal.name, principal.role) == ("session", session.id, "up", Role.ADMIN)
+
+
+async def test_a_user_that_was_disabled_by_hand_has_no_sessions(clock: Turned):
+    """In the document, without a new epoch."""
+    store = MemoryStore()
+    text = await logged_in(store, clock)
+    found = await store.get_document(users.KIND, "ann")
+    assert found is not None
+    body = json.dumps(json.loads(found.body) | {"disabled": True})
+    await store.put_document(users.KIND, "ann", body, version=found.version)
+    assert await Keyring(store, clock).check(text) is None

@@ -22,6 +22,7 @@ BENIGN = {
     "job": "echo",
     "name": "default",
     "shares": "a=1",
+    "key_id": "0123456789abcde",
     "program": "shop.py",
 }
 Leaf = tuple[tuple[str, ...], click.Command]

@@ -54,7 +54,7 @@ def draw(kind: Kind, ids: Ids) -> Credential:
 
     >>> from onthedot.ids import SeededIds
     >>> draw("key", SeededIds(7))
-    Credential(kind='key', id='f2a7fb9ed7b1ea6')
+    Credential(kind='key', id='6513270e269e0d3')
     """
     return Credential(kind, ids.token()[:15], ids.token() + ids.token())
 
