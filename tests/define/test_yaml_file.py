@@ -264,7 +264,7 @@ def test_everything_at_once_with_its_place():
         ("run: x\nenv: {OTD_X: y}", "4:10", "onthedot's own"),
         ("run: x\nartifacts: [a]", "4:5", "artifacts: it does not go with 'run'"),
         ("steps:\n  - name: a\n    run: x\n  - name: a\n    run: y", "4:7", "got 2 steps named 'a'"),
-        ("steps:\n  - name: a\n    run: x\n    attempts: 0", "4:9", "attempts: expected a whole number"),
+        ("steps:\n  - name: a\n    run: x\n    attempts: 0", "6:19", "attempts: expected a whole number"),
         ("steps:\n  - name: a", "4:9", "expected what is to be run, as one of run, argv and command; got none of them"),
         ("steps: {a: b}", "3:12", "steps: expected a list of steps"),
         ("steps: [x]", "3:13", "expected a step: a mapping with name and run, got 'x'"),

@@ -73,7 +73,7 @@ def _type_problems(given: Mapping[str, Any]) -> list[str]:
     return [
         f"{key}: expected {kind.__name__.lower()}, got {type(given[key]).__name__} {given[key]!r}"
         for key, kind in expected.items()
-        if key in given and not isinstance(given[key], kind)
+        if key in given and (not isinstance(given[key], kind) or isinstance(given[key], bool))
     ]
 
 

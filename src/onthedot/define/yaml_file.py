@@ -15,7 +15,8 @@
         retry: {attempts: 3, on: [75]} # exit codes, or names of errors
 
 A job has `steps`, or one command (`run`, `argv`, `command`), or `url`, `task` and `format`, which stand for a source
-and its usual steps. All options of a job are keys here.
+and its usual steps, or one of `call`, `sleep`, `noop`, `http` and `container` (`text_tasks.py`). All options of a job
+are keys here. `from_mapping.py` reads the same from plain data, `written.py` writes it.
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ from typing import Any
 
 from onthedot.define.check_task import task_problems
 from onthedot.define.options import OPTIONS, build_job
-from onthedot.define.yaml_nodes import Node, Place, read_nodes
-from onthedot.define.yaml_options import READERS, Trouble, check_names, read_schedules
+from onthedot.define.places import Place, Told, WrongText
+from onthedot.define.text_tasks import READERS as TASKS
+from onthedot.define.text_tasks import read_delay
+from onthedot.define.yaml_nodes import MOST_CHARACTERS, Node, read_nodes
+from onthedot.define.yaml_options import READERS, Trouble, check_names, inner_place, read_schedules, shown
 from onthedot.duration import parse_duration
 from onthedot.errors import DefinitionError
-from onthedot.job import Job
+from onthedot.job import Job, job_name
 from onthedot.task import Command, Source, Step, Steps, Task
 
 _SCHEDULE = ("schedule", "schedules", "run_once", "is_recurring", "tz")
@@ -41,8 +45,10 @@ _WHAT = ("argv", "command", "run", "shell")
 _COMMAND = (*_WHAT, "directory", "env", "stdin")
 _STEPS = ("steps", "source", "artifacts", "env")
 _PACKAGE = ("url", "task", "format", "ref", "artifacts", "env")
-_JOB = tuple(dict.fromkeys((*OPTIONS, *_SCHEDULE, *_COMMAND, *_STEPS, *_PACKAGE)))
-_STEP = (*_WHAT, "name", "directory", "env", "if", "when", "timeout", "retry", "attempts", "delay")
+JOB = tuple(dict.fromkeys((*OPTIONS, *_SCHEDULE, *_COMMAND, *_STEPS, *_PACKAGE, *TASKS)))
+"""Every key of a job."""
+STEP = (*_WHAT, "name", "directory", "env", "if", "when", "timeout", "retry", "attempts", "delay")
+"""Every key of a step."""
 
 _SOMETHING: dict[str, Any] = {"script": "true"}
 
@@ -54,14 +60,26 @@ FORMATS: Mapping[str, Mapping[str, str]] = {
 
 
 def read_file(path: Path) -> list[Job]:
-    """The jobs of a file; `DefinitionError` with every problem in it."""
+    """The jobs of a file; `WrongText` with every problem in it."""
+    return read_jobs(read_text(path), str(path))
+
+
+def read_text(path: Path, most: int = MOST_CHARACTERS) -> str:
+    """What is written in a file; `WrongText` if it is none, or too long."""
+    bytes_ = 4 * most  # of UTF-8, a character has four at the most
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            found = file.read(bytes_ + 1)
     except OSError as error:
-        raise DefinitionError(f"{path}: expected a file that can be read, got {error.strerror}") from None
+        raise WrongText([Told(str(path), None, f"expected a file that can be read, got {error.strerror}")]) from None
+    try:
+        text = found[:bytes_].decode("utf-8-sig", errors="strict" if len(found) <= bytes_ else "ignore")
     except UnicodeDecodeError as error:
-        raise DefinitionError(f"{path}: expected text in UTF-8, got other bytes at {error.start}") from None
-    return read_jobs(text, str(path))
+        problem = f"expected text in UTF-8, got other bytes at {error.start}"
+        raise WrongText([Told(str(path), None, problem)]) from None
+    if len(found) > bytes_ or len(text) > most:
+        raise WrongText([Told(str(path), None, f"expected at most {most} characters, got more")])
+    return text
 
 
 def read_jobs(text: str, file: str = "jobs.yaml") -> list[Job]:
@@ -71,20 +89,18 @@ def read_jobs(text: str, file: str = "jobs.yaml") -> list[Job]:
     >>> job.task.script
     'rm -rf tmp'
     """
-    found = _Found(file)
+    found = Found()
     root = read_nodes(text, file)
     jobs = found.jobs(root)
     if found.problems:
-        told = [f"{file}:{line}:{column}: {problem}" for (line, column), problem in sorted(found.problems)]
-        raise DefinitionError(dict.fromkeys(told))
+        raise WrongText(Told(file, at, problem) for at, problem in sorted(found.problems))
     return jobs
 
 
-class _Found:
-    """What has been found in a file so far: problems, each with its place."""
+class Found:
+    """Jobs from nodes, and what has been found so far: problems, each with its place."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self) -> None:
         self.problems: list[tuple[Place, str]] = []
 
     def problem(self, at: Place, text: str) -> None:
@@ -100,21 +116,22 @@ class _Found:
             return []
         jobs: dict[str, Job] = {}
         for node in listed.items:
-            job = self._job(node)
-            if job is not None and job.name in jobs:
+            job = self.job(node)
+            if job is not None and job_name(job) in jobs:
                 self.problem(self._place(node, "name"), f"name: expected each job once, got {job.name!r} again")
             elif job is not None:
-                jobs[job.name] = job
+                jobs[job_name(job)] = job
         return list(jobs.values())
 
     # ── one job ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _job(self, node: Node) -> Job | None:
+    def job(self, node: Node) -> Job | None:
+        """One job, or None after its problems were told."""
         if not self._is_mapping(node, "a job: a mapping with name, schedule and steps"):
             return None
         before = len(self.problems)
         names = node.names or {}
-        self._known(node, _JOB)
+        self._known(node, JOB)
         options = self._options(node)
         if not isinstance(options.get("name"), str):
             self.problem(self._place(node, "name"), "name: expected a text, such as 'name: nightly'")
@@ -142,12 +159,14 @@ class _Found:
     def _task(self, node: Node) -> Task | None:
         names = node.names or {}
         kinds = {"steps": "steps" in names, "url": "url" in names, "run": any(key in names for key in _WHAT)}
-        chosen = [kind for kind, there in kinds.items() if there]
+        chosen = [kind for kind, there in kinds.items() if there] + [key for key in TASKS if key in names]
         if len(chosen) != 1:
             got = " and ".join(chosen) or "none of them"
-            self.problem(node.at, f"expected one of steps, run (or argv, command) and url, got {got}")
+            self.problem(
+                node.at, f"expected one of steps, run (or argv, command) and url, got {got}; or {', '.join(TASKS)}"
+            )
             return None
-        allowed = {"steps": _STEPS, "url": _PACKAGE, "run": _COMMAND}[chosen[0]]
+        allowed = {"steps": _STEPS, "url": _PACKAGE, "run": _COMMAND}.get(chosen[0], ())
         for key in names:
             if key in (*_STEPS, *_PACKAGE, *_COMMAND) and key not in allowed and key not in OPTIONS:
                 self.problem(node.places[key], f"{key}: it does not go with {chosen[0]!r}; leave it out")
@@ -155,6 +174,9 @@ class _Found:
             return self._steps(node)
         if chosen[0] == "url":
             return self._package(node)
+        if chosen[0] in TASKS:
+            made: Task | None = self._read(node, chosen[0], partial(TASKS[chosen[0]], names[chosen[0]]))
+            return made
         return Command(**self._command(node), env=self._env(node), stdin=self._text(node, "stdin"))
 
     def _steps(self, node: Node) -> Task:
@@ -173,11 +195,14 @@ class _Found:
         if not self._is_mapping(node, "a step: a mapping with name and run"):
             return None
         names = node.names or {}
-        self._known(node, _STEP)
+        self._known(node, STEP)
         more: dict[str, Any] = {}
-        for key in ("timeout", "delay"):
-            if key in names:
-                more[key] = self._read(node, key, partial(parse_duration, names[key].value, what=key))
+        if "timeout" in names:
+            more["timeout"] = self._read(
+                node, "timeout", partial(parse_duration, names["timeout"].value, what="timeout")
+            )
+        if "delay" in names:
+            more["delay"] = self._read(node, "delay", partial(read_delay, names["delay"].value, "delay"))
         when = self._text(node, "if") or self._text(node, "when")
         if when:
             more["when"] = when.removesuffix("()")
@@ -196,7 +221,7 @@ class _Found:
             return {"attempts": tries.value}
         self._known(tries, ("attempts", "delay"))
         delay = tries.names.get("delay")
-        read = self._read(node, "retry", lambda: parse_duration(delay.value, what="retry.delay")) if delay else None
+        read = self._read(node, "retry", lambda: read_delay(delay.value, "retry.delay")) if delay else None
         attempts = tries.names.get("attempts")
         return {"attempts": 1 if attempts is None else attempts.value, "delay": read}
 
@@ -217,7 +242,7 @@ class _Found:
             fields["argv"] = self._texts(node, ways[0]) or ("",)
         elif value.text is None or ways[0] == "argv":
             wanted = "a list of texts" if ways[0] == "argv" else "a text"
-            self.problem(value.at, f"{ways[0]}: expected {wanted}, got {_shown(value)}")
+            self.problem(value.at, f"{ways[0]}: expected {wanted}, got {shown(value)}")
             fields |= _SOMETHING
         elif ways[0] == "run" or shell:
             fields["script"] = value.text
@@ -274,7 +299,7 @@ class _Found:
             return {}
         for name, value in env.names.items():
             if value.text is None:
-                self.problem(value.at, f"env: expected a text for {name!r}, got {_shown(value)}")
+                self.problem(value.at, f"env: expected a text for {name!r}, got {shown(value)}")
         return {name: value.text or "" for name, value in env.names.items()}
 
     def _text(self, node: Node, key: str) -> str:
@@ -282,7 +307,7 @@ class _Found:
         if value is None:
             return ""
         if value.text is None:
-            self.problem(value.at, f"{key}: expected a text, got {_shown(value)}")
+            self.problem(value.at, f"{key}: expected a text, got {shown(value)}")
         return value.text or ""
 
     def _texts(self, node: Node, key: str) -> tuple[str, ...]:
@@ -290,7 +315,7 @@ class _Found:
         if value is None:
             return ()
         if value.items is None or any(item.text is None for item in value.items):
-            self.problem(value.at, f"{key}: expected a list of texts, got {_shown(value)}")
+            self.problem(value.at, f"{key}: expected a list of texts, got {shown(value)}")
             return ()
         return tuple(item.text or "" for item in value.items)
 
@@ -299,19 +324,19 @@ class _Found:
         try:
             return read()
         except Trouble as trouble:
-            self.problem(trouble.at, trouble.problem)
+            self.problems += trouble.found
         except DefinitionError as error:
             for problem in error.problems:
-                self.problem(self._place(node, key), problem)
+                named = problem.partition(":")[0]  # `retry.delay: …`
+                self.problem(inner_place(node, named if named.startswith(f"{key}.") else key), problem)
         return None
 
     def _known(self, node: Node, allowed: tuple[str, ...]) -> None:
-        for trouble in check_names(node, allowed):
-            self.problem(trouble.at, trouble.problem)
+        self.problems += check_names(node, allowed)
 
     def _is_mapping(self, node: Node, expected: str) -> bool:
         if node.names is None:
-            self.problem(node.at, f"expected {expected}, got {_shown(node)}")
+            self.problem(node.at, f"expected {expected}, got {shown(node)}")
         return node.names is not None
 
     def _place(self, node: Node, key: str) -> Place:
@@ -319,15 +344,12 @@ class _Found:
 
     def _where(self, node: Node, problem: str) -> Place:
         """The place that a problem of the whole definition speaks of: `step 2 (…): …`, `timeout: …`."""
-        step = re.match(r"step (\d+) ", problem)
-        steps = (node.names or {}).get("steps")
-        if step is not None and steps is not None and steps.items:
-            return steps.items[int(step[1]) - 1].at
-        key = re.match(r"[a-z_]+", problem)
-        return node.at if key is None else self._place(node, key[0])
-
-
-def _shown(node: Node) -> str:
-    if node.items is not None:
-        return "a list"
-    return "a mapping" if node.names is not None else repr((node.text or "")[:60])
+        names = node.names or {}
+        step = re.match(r"step (\d+) [^:]*: ([a-z_]*)", problem)
+        if step is not None and "steps" in names and names["steps"].items:
+            return self._place(names["steps"].items[int(step[1]) - 1], step[2])
+        key = re.match(r"[a-z_]+(\.[a-z_]+)*", problem)
+        if key is None:
+            return node.at
+        inner = [names[kind] for kind in TASKS if kind in names and key[0].split(".")[0] in (names[kind].names or {})]
+        return inner_place(inner[0] if inner else node, key[0])

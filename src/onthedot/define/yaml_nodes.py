@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from onthedot.errors import DefinitionError
+from onthedot.define.places import Place, Told, WrongText, has_surrogate
 
 MOST_CHARACTERS = 1 << 20
 MOST_NODES = 50_000
@@ -24,9 +24,6 @@ _WHOLE = re.compile(r"[-+]?[0-9]+")
 _OTHER_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _TEXT = "tag:yaml.org,2002:str"
-
-Place = tuple[int, int]
-"""Line and column, from 1."""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,19 +63,19 @@ def _scalar(text: str) -> Any:
 
 
 def read_nodes(text: str, file: str) -> Node:
-    """The one document of a text; `DefinitionError` with its place if it cannot be read."""
+    """The one document of a text; `WrongText` with its place if it cannot be read."""
     from ruamel.yaml import YAML  # loaded by who has such a file
     from ruamel.yaml.error import YAMLError
 
     if len(text) > MOST_CHARACTERS:
-        raise DefinitionError(f"{file}: expected at most {MOST_CHARACTERS} characters, got {len(text)}")
+        raise WrongText([Told(file, None, f"expected at most {MOST_CHARACTERS} characters, got {len(text)}")])
     try:
         return _Builder(file).build(YAML(typ="safe", pure=True).parse(text))
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark is not None else file
+        at = Place(mark.line + 1, mark.column + 1) if mark is not None else None
         said = getattr(error, "problem", None) or str(error).split("\n")[0]
-        raise DefinitionError(f"{where}: expected YAML, but {said}") from None
+        raise WrongText([Told(file, at, f"expected YAML, but {said}")]) from None
 
 
 class _Builder:
@@ -96,11 +93,11 @@ class _Builder:
         for event in events:
             self._take(event, type(event).__name__)
         if self._root is None:
-            raise DefinitionError(f"{self._file}: expected YAML with jobs in it, got nothing")
+            raise WrongText([Told(self._file, None, "expected YAML with jobs in it, got nothing")])
         return self._root
 
     def _take(self, event: Any, kind: str) -> None:
-        at = (event.start_mark.line + 1, event.start_mark.column + 1)
+        at = Place(event.start_mark.line + 1, event.start_mark.column + 1)
         match kind:
             case "DocumentStartEvent":
                 self._documents += 1
@@ -116,6 +113,8 @@ class _Builder:
                 quoted = event.style is not None or event.tag == _TEXT
                 node = Node(at, event.value, quoted)
                 self._check(at, event)
+                if has_surrogate(event.value):
+                    self._refuse(at, "expected text that can be stored, got half a character (a lone surrogate)")
                 self._name(node, event)
                 self._put(node)
             case "SequenceStartEvent" | "MappingStartEvent":
@@ -177,9 +176,9 @@ class _Builder:
         if name in names:
             first = outer.places[name]
             self._refuse(node.at, f"expected each key once, got {name!r} again; it is in line {first[0]} already")
-        if name == "<<":
+        if name == "<<" and not node.quoted:
             self._refuse(node.at, "expected no merge keys, got '<<'; YAML 1.2 has none")
         self._keys[-1] = (name, node.at)
 
     def _refuse(self, at: Place, problem: str) -> None:
-        raise DefinitionError(f"{self._file}:{at[0]}:{at[1]}: {problem}")
+        raise WrongText([Told(self._file, at, problem)])

@@ -6,38 +6,83 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from onthedot.after import After
-from onthedot.define.yaml_nodes import Node, Place
+from onthedot.define.places import Place
+from onthedot.define.yaml_nodes import Node
 from onthedot.errors import DefinitionError, did_you_mean
 from onthedot.job import CatchUp, Limit, Overlap, Rate, Retry, Schedule
 from onthedot.schedules import parse
 from onthedot.task import Param
 
-_RETRY = ("attempts", "backoff", "delay", "max_delay", "jitter", "on", "on_timeout")
-_SCHEDULE = ("tz", "gap", "fold", "run_once", "start", "end", "max_count", "jitter", "args", "id")
-_FORMS = ("cron", "every", "at", "in")
+RETRY = ("attempts", "backoff", "delay", "max_delay", "jitter", "on", "on_timeout", "when")
+SCHEDULE = ("tz", "gap", "fold", "run_once", "start", "end", "max_count", "jitter", "args", "id")
+FORMS = ("cron", "every", "at", "in", "gap")
+"""What says when, in a schedule that is a mapping. `gap` beside `cron` is what becomes of times that clocks skip."""
 
 
 class Trouble(Exception):
-    """A problem, and its place."""
+    """Problems, each with its place."""
 
-    def __init__(self, at: Place, problem: str) -> None:
+    def __init__(self, at: Place, problem: str, *more: tuple[Place, str]) -> None:
         super().__init__(problem)
-        self.at = at
-        self.problem = problem
+        self.found = [(at, problem), *more]
 
 
-def check_names(node: Node, allowed: tuple[str, ...]) -> Iterator[Trouble]:
-    """A problem for each name that is not known here."""
+def check_names(node: Node, allowed: tuple[str, ...], may_be_null: tuple[str, ...] = ()) -> Iterator[tuple[Place, str]]:
+    """A problem for each name that is not known here, and for each without a value."""
     for name, at in node.places.items():
         if name not in allowed:
-            yield Trouble(at, f"unknown key {name!r}{did_you_mean(name, allowed)}")
+            yield at, f"unknown key {name!r}{did_you_mean(name, allowed)}"
+        elif name not in may_be_null and is_null((node.names or {})[name]):
+            yield at, f"{name}: expected a value, got nothing; leave it out"
 
 
-def _mapping(node: Node, allowed: tuple[str, ...]) -> dict[str, Any]:
-    for trouble in check_names(node, allowed):
-        raise trouble
+def is_null(node: Node) -> bool:
+    """Whether nothing stands there, or `null`."""
+    return node.items is None and node.names is None and node.value is None
+
+
+def named_values(node: Node, allowed: tuple[str, ...], may_be_null: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The plain data of a mapping with these names; `Trouble` with all that is unknown."""
+    if node.names is None:
+        raise Trouble(node.at, f"expected names with their values, got {shown(node)}")
+    raise_all(list(check_names(node, allowed, may_be_null)))
     value: dict[str, Any] = node.value
     return value
+
+
+def raise_all(found: list[tuple[Place, str]]) -> None:
+    """`Trouble` with all of them, if there is one."""
+    if found:
+        raise Trouble(*found[0], *found[1:])
+
+
+def shown(node: Node) -> str:
+    """What stands there, in a message."""
+    if node.items is not None:
+        return "a list"
+    if node.names is not None:
+        return "a mapping"
+    return repr(node.value if node.text is None else node.text[:60])
+
+
+def inner_place(node: Node, names: str) -> Place:
+    """The place of `retry.delay`, or of as much of it as is there."""
+    for name in names.split("."):
+        if name not in (node.names or {}):
+            break
+        node = (node.names or {})[name]
+    return node.at
+
+
+def _flags(node: Node, given: Mapping[str, Any], *names: str) -> None:
+    """What is true or false is not guessed at."""
+    raise_all(
+        [
+            ((node.names or {})[name].at, f"{name}: expected true or false, got {given[name]!r}")
+            for name in names
+            if name in given and not isinstance(given[name], bool)
+        ]
+    )
 
 
 # ── schedules ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -54,7 +99,14 @@ def read_schedules(names: Mapping[str, Node]) -> tuple[Schedule, ...] | None:
             if key in names:
                 raise Trouble(names[key].at, f"{key}: expected a schedule beside it, got none")
         return None
-    return tuple(_schedule(node, shared) for node in (given.items if given.items is not None else [given]))
+    schedules, found = [], []
+    for node in given.items if given.items is not None else [given]:
+        try:
+            schedules.append(_schedule(node, shared))
+        except Trouble as trouble:
+            found += trouble.found
+    raise_all(found)
+    return tuple(schedules)
 
 
 def _shared(names: Mapping[str, Node]) -> dict[str, Any]:
@@ -75,27 +127,48 @@ def _shared(names: Mapping[str, Node]) -> dict[str, Any]:
 
 
 def _schedule(node: Node, shared: dict[str, Any]) -> Schedule:
-    options = dict(shared)
+    options, form = dict(shared), ""
     if node.names is None:
         text = node.text
     else:
-        own = _mapping(node, (*_FORMS, *_SCHEDULE))
-        forms = [form for form in _FORMS if form in own]
-        if len(forms) != 1:
-            raise Trouble(
-                node.at, f"schedule: expected one of {', '.join(_FORMS)}, got {' and '.join(forms) or 'none'}"
-            )
-        form = forms[0]
-        text = str(own.pop(form)) if form == "cron" else f"{form} {own.pop(form)}"
+        own = named_values(node, (*FORMS, *SCHEDULE))
+        form = _form(node)
+        text = _line(form, own.pop(form))
         options |= own
     if text is None:
-        raise Trouble(node.at, "schedule: expected a text such as '0 2 * * *' or 'every 10m', got a list")
+        raise Trouble(node.at, f"schedule: expected a text such as '0 2 * * *' or 'every 10m', got {shown(node)}")
+    if not all(isinstance(options.get(key, ""), str) for key in ("tz", "id")):
+        raise Trouble(node.at, f"schedule: expected texts as tz and id, got {options}")
     try:
         return parse(text, **options)
     except DefinitionError as error:
-        raise Trouble(node.at, f"schedule: {'; '.join(error.problems)}") from None
+        found = [(_at_option(node, form, problem), f"schedule: {problem}") for problem in error.problems]
+        raise Trouble(*found[0], *found[1:]) from None
     except TypeError as error:
         raise Trouble(node.at, f"schedule: expected values of other kinds: {error}") from None
+
+
+def _form(node: Node) -> str:
+    forms = [form for form in FORMS if form in (node.names or {})]
+    if "gap" in forms and forms[0] == "cron":
+        forms.remove("gap")
+    if len(forms) != 1:
+        raise Trouble(node.at, f"schedule: expected one of {', '.join(FORMS)}, got {' and '.join(forms) or 'none'}")
+    return forms[0]
+
+
+def _line(form: str, value: Any) -> str:
+    """The line that `parse` reads."""
+    if form == "at" and isinstance(value, list):
+        value = ", ".join(map(str, value))
+    return str(value) if form == "cron" else f"{form} {value}"
+
+
+def _at_option(node: Node, form: str, problem: str) -> Place:
+    """The place of the option that a problem speaks of; else of what says when."""
+    key = problem.partition(":")[0]
+    names = node.names or {}
+    return names[key if key in names else form].at if form else node.at
 
 
 # ── policies ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -104,7 +177,10 @@ def _schedule(node: Node, shared: dict[str, Any]) -> Schedule:
 def _retry(node: Node) -> Any:
     if node.names is None:
         return node.value
-    given = _mapping(node, _RETRY)
+    given = named_values(node, RETRY)
+    _flags(node, given, "jitter", "on_timeout")
+    if not isinstance(given.get("when", ""), str):
+        raise Trouble(node.names["when"].at, f"retry.when: expected the name of a function, got {given['when']!r}")
     if isinstance(given.get("on"), list):
         given["on"] = [f"onthedot.ExitCode.{kind}" if type(kind) is int else kind for kind in given["on"]]
     return Retry(given.pop("attempts", 1), **given)
@@ -116,7 +192,7 @@ def _policy(policy: Callable[..., Any], first: str, *more: str) -> Callable[[Nod
     def read(node: Node) -> Any:
         if node.names is None:
             return node.value
-        given = _mapping(node, (first, *more))
+        given = named_values(node, (first, *more))
         if first not in given:
             raise Trouble(node.at, f"expected {first!r} among its keys")
         return policy(given.pop(first), **given)
@@ -135,7 +211,7 @@ def _rate(node: Node) -> Any:
 def _after(node: Node) -> Any:
     if node.names is None:
         return node.value
-    given = _mapping(node, ("jobs", "any", "on"))
+    given = named_values(node, ("jobs", "any", "on"))
     jobs = given.pop("jobs", [])
     return After(*(jobs if isinstance(jobs, list) else [jobs]), **given)
 
@@ -154,7 +230,12 @@ def _param(node: Node, name: str | None) -> Param:
         if name is None:
             raise Trouble(node.at, "params: expected a mapping with name and kind")
         return Param(name=name, kind=_kind_of(node.value), default=node.value)
-    given = _mapping(node, ("name", "kind", "default", "choices", "required"))
+    given = named_values(node, ("name", "kind", "default", "choices", "required"), ("default",))
+    _flags(node, given, "required")
+    if not isinstance(given.get("kind", ""), str):
+        raise Trouble(node.names["kind"].at, f"kind: expected a text such as 'whole', got {given['kind']!r}")
+    if name is not None and "name" in given:
+        raise Trouble(node.names["name"].at, f"name: expected it once, got it within {name!r} again; leave it out")
     choices = given.pop("choices", [])
     if not isinstance(choices, list):
         raise Trouble(node.names["choices"].at, "choices: expected a list")

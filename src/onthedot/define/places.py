@@ -1,0 +1,71 @@
+"""Where a problem is in what somebody wrote: a line and a column of a file, or a path into plain data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from onthedot.errors import DefinitionError
+
+_KEY = re.compile(r"([a-z_]+(?:\.[a-z_]+)*): ")
+
+
+class Place(NamedTuple):
+    """Line and column, from 1. Plain data has a path instead; its line is the order in which it is read."""
+
+    line: int
+    column: int
+    path: str = ""
+
+
+class Told(NamedTuple):
+    """One problem and its place. `file` is empty for plain data."""
+
+    file: str
+    at: Place | None
+    problem: str
+
+    def __str__(self) -> str:
+        if self.file:
+            where = self.file if self.at is None else f"{self.file}:{self.at.line}:{self.at.column}"
+        else:
+            where = "" if self.at is None else self.at.path
+        return f"{where}: {self.problem}" if where else self.problem
+
+
+class WrongText(DefinitionError):
+    """What was written cannot be jobs. `told` has every problem with its place, `problems` the same as lines.
+
+    >>> WrongText([Told("jobs.yaml", Place(3, 5), "name: expected a text")]).problems
+    ['jobs.yaml:3:5: name: expected a text']
+    """
+
+    def __init__(self, told: Iterable[Told]) -> None:
+        self.told = tuple(dict.fromkeys(told))
+        super().__init__([str(one) for one in self.told])
+
+
+def in_data(at: Place, problem: str) -> Told:
+    """The problem at its path, which is not said twice.
+
+    >>> in_data(Place(1, 0, "steps[0].timeout"), "timeout: expected a length of time")
+    Told(file='', at=Place(line=1, column=0, path='steps[0].timeout'), problem='expected a length of time')
+    """
+    key = _KEY.match(problem)
+    if key is None:
+        return Told("", at, problem)
+    if at.path == key[1] or at.path.endswith(f".{key[1]}"):
+        return Told("", at, problem[key.end() :])
+    if not at.path:  # of what is not there at all
+        return Told("", at._replace(path=key[1]), problem[key.end() :])
+    return Told("", at, problem)
+
+
+def has_surrogate(text: str) -> bool:
+    """Whether a text has half a character in it, which no store can keep.
+
+    >>> has_surrogate("\\ud83d"), has_surrogate("😀")
+    (True, False)
+    """
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
