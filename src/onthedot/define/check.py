@@ -21,16 +21,16 @@ from onthedot.schedules import check as check_schedule
 from onthedot.schedules import schedule_id
 from onthedot.task import Command, Level, Steps
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
-_MOST_SCHEDULES = 100
-_MOST_PARENTS = 100
-_LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/=-]{0,99}")
-_MOST_LABELS = 20
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
+MOST_SCHEDULES = 100
+MOST_PARENTS = 100
+LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/=-]{0,99}")
+MOST_LABELS = 20
 
 
 def is_name(text: str) -> bool:
     """Whether a job, a namespace or a queue can be called so."""
-    return _NAME.fullmatch(text) is not None
+    return NAME.fullmatch(text) is not None
 
 
 def check_job(job: Job) -> None:
@@ -93,7 +93,7 @@ def _name_problems(job: Job) -> list[str]:
     return [
         f"{what}: expected letters, digits, '_', '-', '.' or ':', at most 100 of them, got {value!r}"
         for what, value in (("name", job.name), ("namespace", job.namespace), ("queue", job.queue))
-        if not _NAME.fullmatch(value)
+        if not NAME.fullmatch(value)
     ]
 
 
@@ -106,8 +106,8 @@ def _schedule_problems(job: Job) -> list[str]:
             problems.extend(error.problems)
     if problems:
         return problems
-    if len(job.schedules) > _MOST_SCHEDULES:
-        return [f"schedules: expected at most {_MOST_SCHEDULES}, got {len(job.schedules)}"]
+    if len(job.schedules) > MOST_SCHEDULES:
+        return [f"schedules: expected at most {MOST_SCHEDULES}, got {len(job.schedules)}"]
     ids = Counter(schedule_id(schedule) for schedule in job.schedules)
     return [
         f"schedules: expected each to be there once, got {count} with id {name!r}; remove one, or give them ids"
@@ -122,12 +122,12 @@ def _after_problems(job: Job) -> list[str]:
     problems = [
         f"after: expected the names of jobs, got {parent!r}"
         for parent in job.after.parents
-        if not _NAME.fullmatch(parent)
+        if not NAME.fullmatch(parent)
     ]
     if job.name in job.after.parents:
         problems.append(f"after: expected other jobs, got {job.name!r} itself")
-    if len(job.after.parents) > _MOST_PARENTS:
-        problems.append(f"after: expected at most {_MOST_PARENTS} jobs, got {len(job.after.parents)}")
+    if len(job.after.parents) > MOST_PARENTS:
+        problems.append(f"after: expected at most {MOST_PARENTS} jobs, got {len(job.after.parents)}")
     return problems
 
 
@@ -175,10 +175,10 @@ def _placement_problems(job: Job) -> list[str]:
     problems += [
         f"labels: expected letters, digits, '_', '-', '.', ':', '/' or '=', at most 100 of them, got {label!r}"
         for label in sorted(job.labels)
-        if not _LABEL.fullmatch(label)
+        if not LABEL.fullmatch(label)
     ]
-    if len(job.labels) > _MOST_LABELS:
-        problems.append(f"labels: expected at most {_MOST_LABELS}, got {len(job.labels)}")
+    if len(job.labels) > MOST_LABELS:
+        problems.append(f"labels: expected at most {MOST_LABELS}, got {len(job.labels)}")
     if job.on == "all" and any(isinstance(schedule, FixedDelay) for schedule in job.schedules):
         problems.append("on: expected 'any' with a fixed delay, got 'all'; its nodes would end at different times")
     if job.on == "all" and job.assignment == "leader":

@@ -14,17 +14,17 @@ from collections.abc import Mapping
 from onthedot.addresses import AddressRefused, read_url
 from onthedot.task import Container, Http, Mount, Task
 
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 _KEPT_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "accept-encoding"}
 )
-_MOST_HEADERS = 100
+MOST_HEADERS = 100
 _MOST_BODY = 256 * 1024
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
-_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?")
-_NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
+USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,63})?")
+NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 _MARK = "${{"
 
@@ -56,8 +56,8 @@ def _http_problems(task: Http) -> list[str]:
             read_url(task.url)
         except AddressRefused as error:
             problems.append(f"url: {error}")
-    if task.method not in _METHODS:
-        problems.append(f"method: expected one of {', '.join(_METHODS)}, got {task.method!r}")
+    if task.method not in METHODS:
+        problems.append(f"method: expected one of {', '.join(METHODS)}, got {task.method!r}")
     problems += _header_problems(task.headers)
     problems += [
         f"expect: expected statuses from 200 to 599, got {status!r}" for status in task.expect if not _is_status(status)
@@ -67,10 +67,10 @@ def _http_problems(task: Http) -> list[str]:
 
 def _header_problems(headers: Mapping[str, str]) -> list[str]:
     problems = []
-    if len(headers) > _MOST_HEADERS:
-        problems.append(f"headers: expected at most {_MOST_HEADERS}, got {len(headers)}")
+    if len(headers) > MOST_HEADERS:
+        problems.append(f"headers: expected at most {MOST_HEADERS}, got {len(headers)}")
     for name, value in headers.items():
-        if not _HEADER.fullmatch(name):
+        if not HEADER.fullmatch(name):
             problems.append(f"headers: expected names such as X-Token, got {name!r}")
         elif name.lower() in _KEPT_HEADERS or name.lower().startswith("onthedot-"):
             problems.append(f"headers: expected none that is set for every request, got {name}; leave it out")
@@ -95,11 +95,11 @@ def _body_problems(task: Http) -> list[str]:
 
 def _container_problems(task: Container) -> list[str]:
     problems = []
-    if _MARK not in task.image and not _IMAGE.fullmatch(task.image):
+    if _MARK not in task.image and not IMAGE.fullmatch(task.image):
         problems.append(f"image: expected a name such as 'alpine:3' or 'registry/name@sha256:…', got {task.image!r}")
-    if task.network in ("host", "slirp4netns", "pasta") or not _NETWORK.fullmatch(task.network):
+    if task.network in ("host", "slirp4netns", "pasta") or not NETWORK.fullmatch(task.network):
         problems.append(f"network: expected 'none', 'bridge' or the name of a network, got {task.network!r}")
-    if task.user and not _USER.fullmatch(task.user):
+    if task.user and not USER.fullmatch(task.user):
         problems.append(f"user: expected a name or number, or two as in '1000:1000', got {task.user!r}")
     problems += [
         f"argv: expected text without NUL, got {argument!r}"

@@ -16,14 +16,14 @@ from onthedot.policy.steps import variable
 from onthedot.task import Bounds, Command, Source, Step, Steps, When
 
 MOST_STEPS = 100
-_MOST_TEXT = 64 * 1024
-_MOST_WORDS = 1_000
+MOST_TEXT = 64 * 1024
+MOST_WORDS = 1_000
 _MOST_VARIABLES = 500
-_MOST_PATTERNS = 100
-_MOST_TRIES = 100
+MOST_PATTERNS = 100
+MOST_TRIES = 100
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
-_REF = re.compile(r"(?!-)[A-Za-z0-9_./@+-]{1,200}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+REF = re.compile(r"(?!-)[A-Za-z0-9_./@+-]{1,200}")
 _URL = re.compile(r"(https|ssh|file)://[^\s\0]+|[A-Za-z0-9_.]+@[A-Za-z0-9.-]+:(?!-)[^\s\0]+")
 _PASSWORD = re.compile(r"[a-z]+://[^/@]*:[^/@]*@")
 _PARAM = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -62,8 +62,8 @@ def _argv_problems(where: str, argv: object) -> Iterator[str]:
     if not isinstance(argv, tuple) or not all(isinstance(word, str) for word in argv):
         yield f"{where}argv: expected a list of texts such as ['pg_dump', '--all'], got {argv!r}"
         return
-    if len(argv) > _MOST_WORDS or sum(map(len, argv)) > _MOST_TEXT:
-        yield f"{where}argv: expected at most {_MOST_WORDS} texts of {_MOST_TEXT} characters in all; use a file"
+    if len(argv) > MOST_WORDS or sum(map(len, argv)) > MOST_TEXT:
+        yield f"{where}argv: expected at most {MOST_WORDS} texts of {MOST_TEXT} characters in all; use a file"
     if any("\0" in word for word in argv):
         yield f"{where}argv: expected text without the character NUL, which no program can be given"
     if argv and not argv[0]:
@@ -75,8 +75,8 @@ def _text_problems(what: str, text: object) -> Iterator[str]:
         yield f"{what}: expected text, got {type(text).__name__} {text!r}"
     elif "\0" in text:
         yield f"{what}: expected text without the character NUL"
-    elif len(text) > _MOST_TEXT:
-        yield f"{what}: expected at most {_MOST_TEXT} characters, got {len(text)}; use a file"
+    elif len(text) > MOST_TEXT:
+        yield f"{what}: expected at most {MOST_TEXT} characters, got {len(text)}; use a file"
 
 
 def _directory_problems(what: str, directory: str) -> Iterator[str]:
@@ -90,10 +90,10 @@ def _env_problems(what: str, env: object) -> Iterator[str]:
     if not isinstance(env, Mapping):
         yield f"{what}: expected names with their values, got {env!r}"
         return
-    if len(env) > _MOST_VARIABLES or sum(len(str(name)) + len(str(value)) for name, value in env.items()) > _MOST_TEXT:
-        yield f"{what}: expected at most {_MOST_VARIABLES} variables of {_MOST_TEXT} characters in all"
+    if len(env) > _MOST_VARIABLES or sum(len(str(name)) + len(str(value)) for name, value in env.items()) > MOST_TEXT:
+        yield f"{what}: expected at most {_MOST_VARIABLES} variables of {MOST_TEXT} characters in all"
     for name, value in env.items():
-        if not _is_text(name) or not _VARIABLE.fullmatch(name):
+        if not _is_text(name) or not VARIABLE.fullmatch(name):
             yield f"{what}: expected letters, digits and '_' as a name, got {name!r}"
         elif name.startswith("OTD_"):
             yield f"{what}: expected other names than OTD_…, which are onthedot's own, got {name!r}"
@@ -123,8 +123,8 @@ def _step_problems(where: str, step: Step) -> Iterator[str]:
     yield from _command_problems(where, step)
     if step.when not in get_args(When):
         yield f"{where}when: expected one of {', '.join(map(repr, get_args(When)))}, got {step.when!r}"
-    if type(step.attempts) is not int or not 1 <= step.attempts <= _MOST_TRIES:
-        yield f"{where}attempts: expected a whole number from 1 to {_MOST_TRIES}, got {step.attempts!r}"
+    if type(step.attempts) is not int or not 1 <= step.attempts <= MOST_TRIES:
+        yield f"{where}attempts: expected a whole number from 1 to {MOST_TRIES}, got {step.attempts!r}"
     if step.timeout is not None and not timedelta(0) < step.timeout <= LONGEST:
         yield f"{where}timeout: expected a length of time above zero, got {step.timeout}"
     if not timedelta(0) <= step.delay <= LONGEST:
@@ -135,8 +135,8 @@ def _pattern_problems(patterns: object) -> Iterator[str]:
     if not isinstance(patterns, tuple) or not all(isinstance(pattern, str) for pattern in patterns):
         yield f"artifacts: expected a list of patterns such as ['dist/*.whl'], got {patterns!r}"
         return
-    if len(patterns) > _MOST_PATTERNS:
-        yield f"artifacts: expected at most {_MOST_PATTERNS} patterns, got {len(patterns)}"
+    if len(patterns) > MOST_PATTERNS:
+        yield f"artifacts: expected at most {MOST_PATTERNS} patterns, got {len(patterns)}"
     for pattern in patterns:
         parts = pattern.split("/")
         if pattern.startswith("/") or ".." in parts or "" in parts or not pattern.isprintable() or len(pattern) > 200:
@@ -154,7 +154,7 @@ def _source_problems(source: Source, *, apart: bool) -> Iterator[str]:
     elif apart and url.startswith("file:"):
         yield f"source.git: expected https or ssh for a job that is kept apart, got {url!r}"
     ref = source.ref
-    if ref and (not _is_text(ref) or not _REF.fullmatch(ref) or ".." in ref):
+    if ref and (not _is_text(ref) or not REF.fullmatch(ref) or ".." in ref):
         yield f"source.ref: expected a branch, a tag or a commit, got {ref!r}"
 
 

@@ -141,7 +141,11 @@ def _read_guarantee(value: object) -> Guarantee:
 
 
 def _read_labels(value: object) -> frozenset[str]:
-    if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(one, str) for one in value):
+    if (
+        isinstance(value, str | Mapping)
+        or not isinstance(value, Iterable)
+        or not all(isinstance(one, str) for one in value)
+    ):
         raise DefinitionError(f"labels: expected a list of texts such as ['gpu', 'region=eu'], got {value!r}")
     return frozenset(value)
 

@@ -1,0 +1,318 @@
+"""The JSON Schema (2020-12) of a job, and of a file of jobs: for editors, for OpenAPI, for programs that write jobs.
+
+The names and choices come from the tables that the reader itself uses. It is meant to be as strict as a schema can be;
+`read_job` has the last word, and the better messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, get_args
+
+from onthedot.after import On
+from onthedot.define.check import LABEL, MOST_LABELS, MOST_PARENTS, MOST_SCHEDULES, NAME
+from onthedot.define.check_calls import HEADER, IMAGE, METHODS, MOST_HEADERS, NETWORK, USER
+from onthedot.define.check_task import MOST_PATTERNS, MOST_STEPS, MOST_TEXT, MOST_TRIES, MOST_WORDS, REF, VARIABLE
+from onthedot.define.schema_parts import DELAY, DURATION, FORMS, LENGTH, LOCAL, SCHEDULE_LINE, SIZE, Schema, whole
+from onthedot.define.text_tasks import CONTAINER, HTTP
+from onthedot.define.yaml_file import FORMATS
+from onthedot.job import Guarantee
+from onthedot.policies import Backoff, CatchUpMode
+from onthedot.route import PRIORITIES
+from onthedot.schedules.bounds import MOST
+from onthedot.task import LEVELS, Bounds, When
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+AT = "#/$defs/"
+
+_MILLION = 1_000_000
+_PARAM = "[A-Za-z_][A-Za-z0-9_]{0,99}"
+_KINDS = ("text", "number", "whole", "yes_or_no")
+_FLAG: Schema = {"type": "boolean"}
+_PATH = r"/[^/\u0000]+(/[^/\u0000]+)*"
+
+
+def job_schema() -> Schema:
+    """Of one job, as `read_job` reads it.
+
+    >>> job_schema()["$ref"]
+    '#/$defs/job'
+    """
+    return {"$schema": DIALECT, "title": "onthedot: a job", "$ref": f"{AT}job", "$defs": definitions()}
+
+
+def file_schema() -> Schema:
+    """Of a file of jobs. In a file a number may stand where a text is wanted: `env: {LEVEL: 3}`.
+
+    >>> file_schema()["required"]
+    ['jobs']
+    """
+    jobs: Schema = {"type": "array", "items": {"$ref": f"{AT}job"}}
+    return {
+        "$schema": DIALECT,
+        "title": "onthedot: a file of jobs",
+        **_object({"jobs": jobs}, required=("jobs",)),
+        "$defs": definitions(text=("string", "number", "boolean")),
+    }
+
+
+def definitions(at: str = AT, text: tuple[str, ...] = ("string",)) -> dict[str, Schema]:
+    """The schemas by name: `job`, and what it refers to as `<at><name>`."""
+    return _Definitions(at, text).all()
+
+
+def _object(properties: dict[str, Any], *, required: tuple[str, ...] = (), **more: Any) -> Schema:
+    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False, **more}
+    return {**schema, "required": list(required)} if required else schema
+
+
+def _choice(*choices: str) -> Schema:
+    return {"type": "string", "enum": list(choices)}
+
+
+def _number(least: int, most: int | None = None) -> Schema:
+    return {"type": "integer", "minimum": least, **({} if most is None else {"maximum": most})}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _list(items: Schema, least: int = 0, most: int | None = None, **more: Any) -> Schema:
+    schema: Schema = {"type": "array", "items": items, **({"minItems": least} if least else {}), **more}
+    return schema if most is None else {**schema, "maxItems": most}
+
+
+def _either(*schemas: Schema) -> Schema:
+    return {"anyOf": list(schemas)}
+
+
+class _Definitions:
+    def __init__(self, at: str, text: tuple[str, ...]) -> None:
+        self._at = at
+        kind: Any = text[0] if len(text) == 1 else list(text)
+        self._text: Schema = {"type": kind, "maxLength": MOST_TEXT, "pattern": "^[^\\u0000]*$"}
+        self._line: Schema = {"type": kind, "maxLength": MOST_TEXT, "pattern": "^[^\\u0000\\r\\n]*$"}
+
+    def all(self) -> dict[str, Schema]:
+        return {
+            "job": self._job(),
+            "schedule": self._schedule(),
+            "step": self._step(),
+            "length": LENGTH,
+            "delay": DELAY,
+            "size": SIZE,
+            "env": self._env(),
+            "name": whole(NAME.pattern),
+        }
+
+    def _ref(self, name: str) -> Schema:
+        return {"$ref": f"{self._at}{name}"}
+
+    # ── the job ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _job(self) -> Schema:
+        tasks = self._tasks()
+        has_schedule = {"anyOf": [{"required": ["schedule"]}, {"required": ["schedules"]}]}
+        return _object(
+            {**self._options(), **self._when(), **tasks},
+            required=("name",),
+            oneOf=[_branch(kind, tasks) for kind in _GOES_WITH],
+            dependentSchemas={
+                **dict.fromkeys(("run_once", "is_recurring", "tz"), has_schedule),
+                "schedules": {"not": {"required": ["schedule"]}},
+            },
+        )
+
+    def _when(self) -> dict[str, Schema]:
+        one = self._ref("schedule")
+        several = _list(one, most=MOST_SCHEDULES)
+        return {
+            "schedule": _either(one, several),
+            "schedules": several,
+            "run_once": _FLAG,
+            "is_recurring": _FLAG,
+            "tz": {"type": "string"},
+        }
+
+    def _schedule(self) -> Schema:
+        local, flag = whole(LOCAL), _FLAG
+        shared: dict[str, Schema] = {"args": {"type": "object"}, "id": whole("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")}
+        bounded = {"start": local, "end": local, "max_count": _number(1, MOST), "run_once": flag}
+        jitter = {"jitter": self._ref("length")}
+        tz: dict[str, Schema] = {"tz": {"type": "string"}}
+        clocks = {"gap": _choice("run_after", "skip"), "fold": _choice("first", "second", "both")}
+        more: dict[str, dict[str, Schema]] = {
+            "cron": {**tz, **clocks, **bounded, **jitter}, "every": {**tz, **bounded, **jitter}, "at": {**tz, **jitter},
+            "in": {**tz, **jitter}, "gap": tz,
+        }  # fmt: skip
+        forms = {form: whole(pattern) for form, pattern in FORMS.items()}
+        forms["at"] = _either(forms["at"], _list(local, least=1, most=1000))
+        both = {"max_count": {"not": {"properties": {"run_once": {"const": True}}, "required": ["run_once"]}}}
+        return _either(
+            SCHEDULE_LINE,
+            *(
+                _object({form: forms[form], **more[form], **shared}, required=(form,), dependentSchemas=both)
+                for form in forms
+            ),
+        )
+
+    def _options(self) -> dict[str, Schema]:
+        name, length = self._ref("name"), self._ref("length")
+        parents = _list(name, least=1, most=MOST_PARENTS, uniqueItems=True)
+        after = _object(
+            {"jobs": _either(name, parents), "any": _FLAG, "on": _choice(*get_args(On))}, required=("jobs",)
+        )
+        catch_up = _choice(*get_args(CatchUpMode))
+        window = {"mode": catch_up, "limit": _number(1, 1000), "window": length}
+        most, key, text = _number(1, _MILLION), {"type": "string"}, {"type": "string"}
+        rate = {"most": most, "per": length, "burst": most, "key": key, "name": key}
+        return {
+            "name": name,
+            "namespace": name,
+            "queue": name,
+            "owner": {"type": "string", "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"},
+            "after": _either(name, parents, after),
+            "args": {"type": "object"},
+            "params": self._params(),
+            "guarantee": _choice(*Guarantee),
+            "catch_up": _either(catch_up, _object(window, required=("mode",))),
+            "overlap": _overlap(),
+            "concurrency": _either(most, _object({"most": most, "key": key, "name": key}, required=("most",))),
+            "rate": _either(most, whole(f"[1-9][0-9]{{0,5}}/({DURATION})"), _object(rate, required=("most",))),
+            "retry": self._retry(),
+            "timeout": length,
+            "max_recoveries": _number(0),
+            "priority": _choice(*PRIORITIES),
+            "labels": _list(whole(LABEL.pattern), most=MOST_LABELS, uniqueItems=True),
+            "on": _choice("any", "all"),
+            "share": text,
+            "isolation": _choice(*LEVELS),
+            "assignment": _choice("worker", "leader"),
+            "bounds": self._bounds(),
+        }
+
+    def _retry(self) -> Schema:
+        attempts, length = _number(1, 1000), self._ref("length")
+        kinds = _list(_either({"type": "integer"}, {"type": "string"}))
+        names = {
+            "attempts": attempts, "backoff": _choice(*get_args(Backoff)), "delay": length, "max_delay": length,
+            "jitter": _FLAG, "on": kinds, "on_timeout": _FLAG, "when": {"type": "string"},
+        }  # fmt: skip
+        return _either(attempts, _object(names))
+
+    def _bounds(self) -> Schema:
+        kinds: dict[str, Schema] = {"cpu": self._ref("length"), "processes": _number(1), "files": _number(1)}
+        known = {one.name: kinds.get(one.name, self._ref("size")) for one in fields(Bounds)}
+        return _object({name: one if name == "output" else _or_null(one) for name, one in known.items()})
+
+    def _params(self) -> Schema:
+        value: Schema = {"type": ["string", "number", "boolean", "null"]}
+        choice: Schema = {"type": ["string", "number", "boolean"]}
+        known = {"kind": _choice(*_KINDS), "default": value, "choices": _list(choice), "required": _FLAG}
+        declared = _either(value, _object(known))
+        by_name: Schema = {
+            "type": "object", "maxProperties": 100, "propertyNames": {"pattern": f"^{_PARAM}$"},
+            "additionalProperties": declared,
+        }  # fmt: skip
+        return _either(by_name, _list(_object({"name": whole(_PARAM), **known}, required=("name",)), most=100))
+
+    # ── what is to be done ───────────────────────────────────────────────────────────────────────────────────
+
+    def _tasks(self) -> dict[str, Schema]:
+        text = self._text
+        git = {"type": "string", "maxLength": 2_000, "pattern": "^((https|ssh|file)://|[A-Za-z0-9_.]+@)[^\\s]+$"}
+        source = _object({"git": git, "ref": whole(REF.pattern)}, required=("git",))
+        usual = _list(_choice(*dict.fromkeys(word for words in FORMATS.values() for word in words)), least=1)
+        return {
+            **self._command(),
+            "stdin": text,
+            "steps": _list(self._ref("step"), least=1, most=MOST_STEPS),
+            "source": _either(git, source),
+            "artifacts": _list({"type": text["type"], "minLength": 1, "maxLength": 200}, most=MOST_PATTERNS),
+            "url": git,
+            "task": _either({"type": "string"}, usual),
+            "format": _choice(*FORMATS),
+            "ref": whole(REF.pattern),
+            "call": {"type": "string", "minLength": 1},
+            "sleep": self._ref("delay"),
+            "noop": {"const": True},
+            "http": self._http(),
+            "container": self._container(),
+        }
+
+    def _command(self) -> dict[str, Schema]:
+        some = {**self._text, "minLength": 1}
+        words: Schema = _list(self._text, least=1, most=MOST_WORDS)
+        path = {"type": "string", "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"}
+        return {
+            "run": some, "argv": words, "command": _either(some, words), "shell": _FLAG, "directory": path,
+            "env": self._ref("env"),
+        }  # fmt: skip
+
+    def _step(self) -> Schema:
+        tries, delay = _number(1, MOST_TRIES), self._ref("delay")
+        when = _choice(*get_args(When), *(f"{word}()" for word in get_args(When)))
+        names = {
+            **self._command(),
+            "name": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": "[A-Za-z0-9]"},
+            "if": when,
+            "when": when,
+            "timeout": self._ref("length"),
+            "retry": _either(tries, _object({"attempts": tries, "delay": delay})),
+            "attempts": tries,
+            "delay": delay,
+        }
+        return _object(names, oneOf=[{"required": [way]} for way in ("run", "argv", "command")])
+
+    def _env(self) -> Schema:
+        names = {"pattern": f"^{VARIABLE.pattern}$", "not": {"pattern": "^OTD_"}}
+        return {"type": "object", "maxProperties": 500, "propertyNames": names, "additionalProperties": self._line}
+
+    def _http(self) -> Schema:
+        url: Schema = {"type": "string", "pattern": "^https?://[^\\s/?#@:]+"}
+        header = {"type": self._line["type"], "pattern": "^[\\t\\u0020-\\u007e\\u0080-\\u00ff]*$"}
+        headers = {
+            "type": "object", "maxProperties": MOST_HEADERS, "propertyNames": {"pattern": f"^{HEADER.pattern}$"},
+            "additionalProperties": header,
+        }  # fmt: skip
+        status = _number(200, 599)
+        names = dict(zip(HTTP, (url, _choice(*METHODS), headers, {}, _either(status, _list(status))), strict=True))
+        with_body = _choice(*(method for method in METHODS if method not in ("GET", "HEAD")))
+        needs = {"body": {"required": ["method"], "properties": {"method": with_body}}}
+        return _either(url, _object(names, required=("url",), dependentSchemas=needs))
+
+    def _container(self) -> Schema:
+        image, path = whole(IMAGE.pattern), whole(_PATH)
+        mount = _object({"source": path, "target": path, "writable": _FLAG}, required=("source", "target"))
+        network: Schema = {**whole(NETWORK.pattern), "not": {"enum": ["host", "slirp4netns", "pasta"]}}
+        words = _list(self._text)
+        kinds = (image, words, self._ref("env"), network, _list(mount), whole(USER.pattern))
+        return _either(image, _object(dict(zip(CONTAINER, kinds, strict=True)), required=("image",)))
+
+
+_PROGRAM = ("shell", "directory", "env", "stdin")
+_GOES_WITH: dict[str, tuple[str, ...]] = {
+    "run": _PROGRAM, "argv": _PROGRAM, "command": _PROGRAM, "steps": ("source", "artifacts", "env"),
+    "url": ("task", "format", "ref", "artifacts", "env"), "call": (), "sleep": (), "noop": (), "http": (),
+    "container": (),
+}  # fmt: skip
+"""Of each kind of task: the keys that may stand beside it."""
+
+
+def _branch(kind: str, tasks: dict[str, Schema]) -> Schema:
+    """This kind of task, and no key that does not go with it."""
+    others = [key for key in tasks if key != kind and key not in _GOES_WITH[kind]]
+    return {"required": [kind], "properties": dict.fromkeys(others, False)}
+
+
+def _overlap() -> Schema:
+    def mode(*modes: str, **more: Schema) -> Schema:
+        return _object({"mode": _choice(*modes), **more}, required=("mode",))
+
+    return _either(
+        _choice("wait", "skip", "allow", "replace"),
+        mode("wait", max_waiting=_number(0, _MILLION)),
+        mode("allow", max_running=_number(1, _MILLION)),
+        mode("skip", "replace"),
+    )

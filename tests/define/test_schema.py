@@ -1,0 +1,150 @@
+"""The schema takes every job that is written, and none that is plainly wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from onthedot.define.from_mapping import read_job
+from onthedot.define.places import WrongText
+from onthedot.define.schema import definitions, file_schema, job_schema
+from onthedot.define.text_tasks import CONTAINER, HTTP, MOUNT
+from onthedot.define.written import written
+from onthedot.define.yaml_file import JOB, STEP
+from onthedot.define.yaml_nodes import read_nodes
+from onthedot.define.yaml_options import RETRY
+from tests.define.strategies import jobs
+from tests.define.test_from_mapping import ODD
+from tests.define.test_yaml_file import AS_GIVEN
+
+ONE = jsonschema_rs.validator_for(job_schema())
+FILE = jsonschema_rs.validator_for(file_schema())
+
+
+def reads(data: object) -> bool:
+    try:
+        read_job(data)
+    except WrongText:
+        return False
+    return True
+
+
+def test_both_are_schemas():
+    for schema in (job_schema(), file_schema()):
+        jsonschema_rs.meta.validate(schema)
+        assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+        assert json.loads(json.dumps(schema)) == schema
+
+
+def test_every_key_that_the_reader_knows_is_there():
+    found = definitions()
+    assert set(found["job"]["properties"]) == set(JOB)
+    assert set(found["step"]["properties"]) == set(STEP)
+    assert set(found["job"]["properties"]["retry"]["anyOf"][1]["properties"]) == set(RETRY)
+    assert set(found["job"]["properties"]["http"]["anyOf"][1]["properties"]) == set(HTTP)
+    container = found["job"]["properties"]["container"]["anyOf"][1]["properties"]
+    assert set(container) == set(CONTAINER)
+    assert set(container["mounts"]["items"]["properties"]) == set(MOUNT)
+
+
+def test_they_can_be_put_elsewhere():
+    text = json.dumps(definitions("#/components/schemas/"))
+    assert "#/$defs/" not in text
+    assert "#/components/schemas/step" in text
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(jobs())
+def test_every_written_job_is_taken(job):
+    data = json.loads(json.dumps(written(job)))
+    assert ONE.is_valid(data), [error.message for error in ONE.iter_errors(data)]
+    assert FILE.is_valid({"jobs": [data]})
+
+
+def test_files_of_people_are_taken():
+    assert FILE.is_valid(read_nodes(AS_GIVEN, "x").value)
+    assert FILE.is_valid({"jobs": [{"name": "a", "argv": ["x", 1.5], "env": {"LEVEL": 3}}]})
+    assert not ONE.is_valid({"name": "a", "argv": ["x", 1.5]})
+
+
+TAKEN: list[dict[str, Any]] = [
+    *({"run": "x", "schedule": line} for line in (
+        "@daily", "@Hourly", "0 0 * * *", "*/5 * * * *", "30 0 2 *", "0 30 2 * * MON-FRI", "H H(0-5) * * *",
+        "H/15 * * * *",
+        "0 0 L * *", "0 0 LW * *", "0 0 * * 5L", "0 0 * * fri#2", "0,30 8-18 1-31/2 jan-mar *", "every 1h30m", "1h30m",
+        "2 days", "every 1h from 2026-01-01T00:00Z", "gap 10m", "at 2026-01-01T09:00+01:00", "in 10m",
+        "at 2026-01-01T09:00Z, 2026-02-01T09:00:00.5Z", "EVERY 5 Minutes",
+    )),
+    {"run": "x", "schedule": {"cron": "@daily", "gap": "skip", "tz": "Europe/Berlin", "start": "2026-01-01"}},
+    {"run": "x", "schedules": [{"gap": "10m", "id": "a"}, {"at": ["2026-01-01T00:00Z"]}, {"in": "5m", "jitter": "1s"}]},
+    {"url": "https://example.org/x.git", "task": "build, test", "format": "go", "schedule": "1h",
+     "is_recurring": True},
+    {"http": {"url": "https://example.org", "method": "POST", "body": [1], "expect": 200}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("job", TAKEN, ids=lambda job: json.dumps(job)[:60])
+def test_what_is_right_is_taken_by_both(job):
+    assert ONE.is_valid({"name": "it", **job})
+    assert reads({"name": "it", **job})
+
+
+WRONG: list[dict[str, Any]] = [
+    {}, {"run": "x", "argv": ["y"]}, {"run": "x", "call": "y"}, {"run": ""}, {"argv": []}, {"run": 7}, {"run": "x\0"},
+    {"noop": False}, {"noop": 1}, {"call": ""}, {"sleep": "long"}, {"sleep": -1}, {"http": "ftp://x"}, {"http": {}},
+    {"http": {"url": "https://x", "body": 1}}, {"http": {"url": "https://x", "expect": [99]}},
+    {"http": {"url": "https://x", "method": "get"}}, {"container": {"image": "a b"}}, {"container": {}},
+    {"container": {"image": "a", "network": "host"}}, {"container": {"image": "a", "mounts": [{"source": "/a"}]}},
+    {"steps": []}, {"steps": [{"name": "a"}]}, {"steps": [{"run": "x", "argv": ["y"]}]},
+    {"steps": [{"run": "x", "rn": 1}]},
+    {"steps": [{"run": "x", "if": "never"}]}, {"steps": [{"run": "x", "attempts": 0}]}, {"noop": True, "env": {}},
+    {"run": "x", "source": "https://x/y"}, {"steps": [{"run": "x"}], "stdin": "y"},
+    {"url": "https://x/y", "format": "rust"},
+    *({"noop": True, **more} for more in (
+        {"colour": "red"}, {"name": "a b"}, {"name": ""}, {"name": 7}, {"namespace": "ä"}, {"queue": "-"},
+        {"owner": "a\nb"},
+        {"schedule": "sometimes"}, {"schedule": "* * *"}, {"schedule": "60 * * * *"}, {"schedule": "* 24 * * *"},
+        {"schedule": "@often"}, {"schedule": {"every": "1h", "cron": "@daily"}}, {"schedule": {}}, {"schedule": 7},
+        {"schedule": {"every": "1h", "fold": "both"}}, {"schedule": {"cron": "@daily", "tz": None}},
+        {"schedule": {"every": "1h", "max_count": 0}}, {"schedule": {"every": "1h", "max_count": 2, "run_once": True}},
+        {"schedule": "@daily", "schedules": []}, {"run_once": True}, {"timeout": "20x"},
+        {"timeout": 0}, {"timeout": None},
+        {"timeout": True}, {"retry": 0}, {"retry": "3"}, {"retry": {"attemps": 3}}, {"retry": {"jitter": "no"}},
+        {"overlap": "maybe"}, {"overlap": {"mode": "skip", "max_waiting": 1}}, {"catch_up": {"limit": 3}},
+        {"rate": "5"},
+        {"rate": {"per": "1s"}}, {"concurrency": 0}, {"after": []}, {"after": ["a", "a"]}, {"after": {"any": True}},
+        {"labels": "gpu"}, {"labels": ["a b"]}, {"priority": "top"}, {"on": "some"}, {"guarantee": "maybe"},
+        {"isolation": "jail"}, {"bounds": {"memory": "much"}}, {"bounds": {"output": None}}, {"bounds": {"files": 0}},
+        {"args": []}, {"params": {"a b": 1}}, {"params": {"a": {"kind": "date"}}}, {"params": [{"kind": "text"}]},
+        {"max_recoveries": -1}, {"max_recoveries": True},
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("job", WRONG, ids=lambda job: json.dumps(job)[:60])
+def test_what_is_wrong_is_taken_by_neither(job):
+    data = {"name": "it", **job}
+    assert not reads(data)
+    assert not ONE.is_valid(data)
+
+
+@pytest.mark.slow
+def test_what_the_schema_refuses_the_reader_refuses():
+    """Else who goes by the schema is told that something is wrong which is not."""
+    more = []
+    for key in JOB:
+        for odd in ODD:
+            for base in (
+                {"run": "x"},
+                {"schedule": "@daily", "noop": True},
+                {"steps": [{"name": "a", "run": "x"}]},
+                {},
+            ):
+                data = {"name": "it", **base, key: odd}
+                if reads(data) and not ONE.is_valid(data):
+                    more.append(data)
+    assert more == []
