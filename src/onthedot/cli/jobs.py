@@ -68,10 +68,11 @@ def command(store: str | None, db: str | None, as_json: bool) -> None:
 
 
 async def _jobs(store: Store, now: Micros) -> list[Shown]:
-    return [await _shown(store, record, now) for record in await store.list_jobs(limit=MOST)]
+    return [await shown(store, record, now) for record in await store.list_jobs(limit=MOST)]
 
 
-async def _shown(store: Store, record: JobRecord, now: Micros) -> Shown:
+async def shown(store: Store, record: JobRecord, now: Micros) -> Shown:
+    """The job with its next instants and its last run."""
     from onthedot.run import TERMINAL, RunState
 
     job = record.job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import sys
 
 import click
@@ -11,12 +12,12 @@ from onthedot.cli.groups import Group
 
 COMMANDS = (
     *("up", "worker", "server", "store"),  # run
-    *("plan", "apply"),  # jobs as files
+    *("check", "lint", "plan", "apply", "export", "import"),  # jobs as text
     *("next", "simulate", "jobs", "runs", "show", "dead", "logs", "nodes", "queues", "audit", "doctor"),  # look
     *("trigger", "retry", "cancel", "pause", "resume", "backfill", "node", "queue", "secret"),  # change
     *("keys", "users"),  # allow
 )
-"""Each is `command` in the file of its name, in the order of `--help`."""
+"""Each is `command` in the file of its name (`import` in `import_.py`), in the order of `--help`."""
 
 
 class Commands(Group):
@@ -29,7 +30,8 @@ class Commands(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        module = importlib.import_module(f"onthedot.cli.{cmd_name}")
+        name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        module = importlib.import_module(f"onthedot.cli.{name}")
         command: click.Command = module.command
         return command
 

@@ -49,7 +49,7 @@ def _duration() -> str:
         spelled = "|".join(any_case(word) for word in words.split("|"))
         parts.append(rf"({most}(\.[0-9]{{1,6}})? ?({spelled}))")
     one = f"({'|'.join(parts)})"
-    return f"{one}( ?{one}){{0,6}}"
+    return f"{one}( ?{one})*"
 
 
 DURATION = _duration()
@@ -75,7 +75,7 @@ def _cron() -> str:
     for name, value in ranges.items():
         base = rf"(\*|({value})(-({value}))?|[hH](\(({value})-({value})\))?)(/0*[1-9][0-9]?)?"
         term = f"({base}{special.get(name, '')})"
-        fields[name] = f"{term}(,{term}){{0,59}}"
+        fields[name] = f"{term}(,{term})*"
     orders = (
         ("second", "minute", "hour", "day"),
         ("minute", "hour", "day", "month", "weekday"),
@@ -87,7 +87,7 @@ def _cron() -> str:
 
 CRON = _cron()
 _RHYTHM = f"({DURATION})( from {INSTANT})?"
-_INSTANTS = f"{LOCAL}(, {LOCAL}){{0,999}}"
+_INSTANTS = f"{LOCAL}(, {LOCAL})*"
 FORMS: dict[str, str] = {"cron": CRON, "every": _RHYTHM, "gap": _RHYTHM, "at": _INSTANTS, "in": DURATION}
 """By form: what stands after its name."""
 

@@ -1,0 +1,108 @@
+"""`onthedot export`: stored jobs as YAML, JSON or CSV."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.options import store_url, with_debug, with_store
+
+if TYPE_CHECKING:
+    from onthedot.cli.jobs import Shown
+    from onthedot.clock import Micros
+    from onthedot.stores.base import Store
+
+MOST = 100_000
+COLUMNS = ("name", "namespace", "owner", "schedule", "task", "state", "next")
+"""Of CSV."""
+
+
+@click.command(cls=Command, short_help="Write stored jobs as YAML, JSON or CSV.")
+@click.argument("names", nargs=-1, metavar="[JOB]…")
+@click.option("--format", "form", type=click.Choice(["yaml", "json", "csv"]), default="yaml", show_default=True,
+              help="What to write.")  # fmt: skip
+@click.option("--namespace", metavar="NAME", help="Only jobs of this namespace.  [default: all]")
+@with_store
+@with_debug
+def command(names: tuple[str, ...], form: str, namespace: str | None, store: str | None, db: str | None) -> None:
+    """Write all stored jobs, or those that are named, in the form that 'onthedot check' and 'onthedot up' read.
+
+    What a file cannot say (a pause, a function that decides retries) stands beside a job as a comment; with JSON it is
+    told on standard error. CSV is a table for people: a row for each job, with its next instant.
+
+    \b
+    Examples:
+      onthedot export > jobs.yaml
+      onthedot export report clean --format json
+      onthedot export --format csv --namespace team
+    """
+    from onthedot.cli.reading import read_store
+    from onthedot.clock import SystemClock
+
+    now = SystemClock().now()
+    shown = read_store(store_url(store, db), lambda opened: _chosen(opened, names, namespace, now, form == "csv"))
+    if form == "csv":
+        click.echo(_csv(shown), nl=False)
+    else:
+        _echo(shown, form)
+
+
+async def _chosen(
+    store: Store, names: tuple[str, ...], namespace: str | None, now: Micros, with_next: bool
+) -> list[Shown]:
+    from onthedot.cli.jobs import Shown, shown
+    from onthedot.errors import did_you_mean
+
+    records = [record for record in await store.list_jobs(limit=MOST) if namespace in (None, record.job.namespace)]
+    known = {record.job.name for record in records}
+    for name in names:
+        if name not in known:
+            raise BadInput(f"JOB: expected the name of a stored job, got {name!r}{did_you_mean(name, known)}")
+    chosen = [record for record in records if not names or record.job.name in names]
+    return [await shown(store, record, now) if with_next else Shown(record, [], None) for record in chosen]
+
+
+def _echo(shown: list[Shown], form: str) -> None:
+    from onthedot.define.exporting import exported, yaml_file
+    from onthedot.observe.text import plain
+
+    jobs = [exported(one.record) for one in shown]
+    if form == "yaml":
+        click.echo(yaml_file(jobs), nl=False)
+        return
+    click.echo(json.dumps({"jobs": [job.data for job in jobs if job.data is not None]}, indent=2, ensure_ascii=False))
+    for job in jobs:
+        for note in job.notes:
+            click.echo(plain(f"{job.name}: {note}", most=2_000), err=True)
+
+
+def _csv(shown: list[Shown]) -> str:
+    import csv
+    import io
+
+    text = io.StringIO()
+    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    table.writeheader()
+    table.writerows(_row(one) for one in shown)
+    return text.getvalue()
+
+
+def _row(one: Shown) -> dict[str, Any]:
+    from onthedot.cli.words import task_in_words
+    from onthedot.observe.json_lines import optional_iso
+    from onthedot.schedules import to_text
+
+    job = one.record.job
+    coming = [entry.at for entry in one.next if entry.at is not None]
+    return {
+        "name": job.name,
+        "namespace": job.namespace,
+        "owner": job.owner,
+        "schedule": "; ".join(to_text(schedule) for schedule in job.schedules) or str(job.after or ""),
+        "task": task_in_words(job),
+        "state": str(one.record.state),
+        "next": optional_iso(min(coming)) if coming else "",
+    }

@@ -1,0 +1,102 @@
+"""`onthedot lint`: what is odd about a schedule, or about those of a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from onthedot.cli.errors import Command
+from onthedot.cli.options import with_debug, with_json
+
+if TYPE_CHECKING:
+    from onthedot.job import Schedule
+    from onthedot.schedules.lint import Odd
+
+SOMETHING_ODD = 3
+
+
+class Looked(NamedTuple):
+    """One schedule, whose it is, and what is odd about it."""
+
+    job: str
+    schedule: Schedule
+    odd: list[Odd]
+
+
+@click.command(cls=Command, short_help="Tell what is odd about a schedule, or those of a file.")
+@click.argument("words", nargs=-1, required=True, metavar="EXPR|FILE")
+@click.option("--tz", metavar="ZONE", help="The time zone of EXPR.  [default: UTC]")
+@click.option("--exit-code", is_flag=True, help="Exit with 3 if something is odd.")
+@with_json("one JSON object")
+@with_debug
+def command(words: tuple[str, ...], tz: str | None, exit_code: bool, as_json: bool) -> None:
+    """Tell what may not be meant as it is written: steps that do not divide an hour, both day fields at once, days that
+    few months have, times that the clocks skip or show twice, four fields, what never comes or comes only once.
+
+    EXPR is a schedule as for 'onthedot next'. FILE is a file of jobs (jobs.yaml).
+
+    \b
+    --json writes: schedules [{job, expression, reading, odd [{kind, text, advice}]}]
+
+    \b
+    Examples:
+      onthedot lint "*/7 * * * *"
+      onthedot lint "30 2 * * *" --tz Europe/Berlin
+      onthedot lint jobs.yaml --exit-code
+    """
+    from onthedot.clock import SystemClock
+    from onthedot.schedules.lint import lint
+
+    now = SystemClock().now()
+    looked = [Looked(job, schedule, lint(schedule, now)) for job, schedule in _schedules(words, tz)]
+    if as_json:
+        click.echo(json.dumps({"schedules": [_as_json(one) for one in looked]}, indent=2))
+    else:
+        _echo(looked)
+    if exit_code and any(one.odd for one in looked):
+        raise click.exceptions.Exit(SOMETHING_ODD)
+
+
+def _schedules(words: tuple[str, ...], tz: str | None) -> list[tuple[str, Schedule]]:
+    if len(words) > 1:
+        raise click.UsageError(
+            f"expected one EXPR or FILE, got {len(words)} words; put it in quotes, so that the shell leaves '*' alone: "
+            'onthedot lint "*/7 * * * *"'
+        )
+    from onthedot.define.yaml_file import read_file
+    from onthedot.schedules import parse
+
+    if not words[0].endswith((".yaml", ".yml", ".json")):
+        return [("", parse(words[0], tz=tz))]
+    if tz is not None:
+        raise click.UsageError("--tz: expected with EXPR only, got it with a file; its jobs say their own")
+    return [(job.name, schedule) for job in read_file(Path(words[0])) for schedule in job.schedules]
+
+
+def _echo(looked: list[Looked]) -> None:
+    from onthedot.observe.text import plain
+    from onthedot.schedules import describe, to_text
+
+    for one in looked:
+        if one.job and not one.odd:
+            continue
+        head = f"{plain(one.job)}: " if one.job else ""
+        click.echo(f"{head}{to_text(one.schedule)}   ({describe(one.schedule)})")
+        for odd in one.odd:
+            click.echo(f"  {odd.text}\n    {odd.advice}")
+    if not any(one.odd for one in looked):
+        click.echo("nothing is odd")
+
+
+def _as_json(one: Looked) -> dict[str, Any]:
+    from onthedot.schedules import describe, to_text
+
+    return {
+        "job": one.job or None,
+        "expression": to_text(one.schedule),
+        "reading": describe(one.schedule),
+        "odd": [odd._asdict() for odd in one.odd],
+    }

@@ -1,0 +1,262 @@
+"""Timers of systemd, each with the service that it starts, as jobs.
+
+A timer never starts a service that runs already, so that slots overlap as `skip`. Without `Persistent=true` nothing is
+caught up. `OnUnitInactiveSec` counts from the end of the last run, and becomes `gap`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from onthedot.define.importing.calendar import CannotSay, read_calendar
+from onthedot.define.importing.imported import Imported, as_it_is
+from onthedot.duration import format_duration, parse_duration
+from onthedot.errors import DefinitionError
+
+_SPAN = re.compile(r"([0-9.]+)\s*([a-zA-Zµ]*)\s*")
+_UNITS = {"": "s", "M": "month", "months": "month", "y": "year", "years": "year", "usec": "us", "msec": "ms"}
+_LONG = {"month": 30.44 * 86_400, "year": 365.25 * 86_400}
+_QUIET = frozenset({
+    "Description", "Documentation", "After", "Requires", "Wants", "WantedBy", "Also", "Type", "Unit", "OnCalendar",
+    "OnUnitActiveSec", "OnUnitInactiveSec", "RandomizedDelaySec", "Persistent", "ExecStart", "ExecStartPre",
+    "ExecStartPost", "WorkingDirectory", "Environment", "MemoryMax", "MemoryLimit", "TasksMax", "RuntimeMaxSec",
+    "TimeoutStartSec", "TimeoutSec", "User", "FixedRandomDelay", "SyslogIdentifier", "StandardOutput", "StandardError",
+})  # fmt: skip
+_WHY = {
+    "OnBootSec": "it counts from the start of the machine",
+    "OnStartupSec": "it counts from the start of systemd",
+    "OnActiveSec": "it counts from when the timer was activated",
+    "EnvironmentFile": "put what is in it into env, or its secrets into 'onthedot secret set'",
+    "AccuracySec": "runs start on the dot",
+    "Restart": "say 'retry: 3' if a run is to be tried again",
+}
+
+
+class Entry(NamedTuple):
+    """One assignment of a unit file."""
+
+    section: str
+    key: str
+    value: str
+    line: int
+
+
+def read_timers(units: Mapping[str, str], *, tz: str = "UTC") -> list[Imported]:
+    """The jobs of unit files, by file name: of each `.timer`, with the `.service` that it names, or of its own name.
+
+    >>> timer = "[Timer]\\nOnCalendar=daily\\nPersistent=true"
+    >>> service = "[Service]\\nExecStart=/usr/bin/backup --all"
+    >>> [found] = read_timers({"backup.timer": timer, "backup.service": service})
+    >>> found.jobs[0].task.argv, found.jobs[0].catch_up.mode
+    (('/usr/bin/backup', '--all'), 'last')
+    """
+    by_name = {name.rsplit("/", 1)[-1]: name for name in units}
+    return [_read_timer(name, units, by_name, tz) for name in units if name.endswith(".timer")]
+
+
+def entries(text: str) -> Iterator[Entry]:
+    """The assignments of a unit file, lines that go on put together."""
+    section, kept, began = "", "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        bare = line.strip()
+        if not kept and (not bare or bare[0] in "#;"):
+            continue
+        if kept and bare[:1] in ("#", ";"):
+            continue
+        began = began or number
+        if line.rstrip().endswith("\\"):
+            kept += line.rstrip()[:-1] + " "
+            continue
+        whole, kept = (kept + line).strip(), ""
+        if whole.startswith("[") and whole.endswith("]"):
+            section = whole[1:-1]
+        elif "=" in whole:
+            key, _, value = whole.partition("=")
+            yield Entry(section, key.strip(), value.strip(), began)
+        began = 0
+
+
+def _read_timer(file: str, units: Mapping[str, str], by_name: Mapping[str, str], tz: str) -> Imported:
+    found = Imported(file)
+    timer = _settings(list(entries(units[file])))
+    stem = file.rsplit("/", 1)[-1].removesuffix(".timer")
+    named = timer["Unit"][-1].value if "Unit" in timer else f"{stem}.service"
+    if named not in by_name:
+        found.remark(None, f"expected the service {named} beside it, found none; give both files; left out")
+        return found
+    service_file = by_name[named]
+    service = _settings(list(entries(units[service_file])))
+    apart = Imported(service_file)
+    job: dict[str, Any] = {
+        "name": stem,
+        "overlap": "skip",
+        "catch_up": _catch_up(timer),
+        "schedule": _schedules(found, timer, tz),
+    }
+    job |= _service(apart, service)
+    for unit, remarks in ((timer, found), (service, apart)):
+        for key, values in unit.items():
+            if key not in _QUIET:
+                remarks.remark(values[0].line, f"{key}: {_WHY.get(key, 'there is no such thing here')}; left out")
+    if job["schedule"] and ("argv" in job or "steps" in job):
+        found.add(1, job)
+    elif not job["schedule"]:
+        found.remark(None, "no instant of it can be said here; left out")
+    found.remarks += apart.remarks
+    return found
+
+
+def _settings(given: list[Entry]) -> dict[str, list[Entry]]:
+    """By key; an empty value forgets those before it."""
+    found: dict[str, list[Entry]] = {}
+    for entry in given:
+        if entry.value:
+            found.setdefault(entry.key, []).append(entry)
+        else:
+            found.pop(entry.key, None)
+    return found
+
+
+# ── when ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _catch_up(timer: Mapping[str, list[Entry]]) -> str:
+    on = timer["Persistent"][-1].value.lower() if "Persistent" in timer else "no"
+    return "last" if on in ("true", "yes", "on", "1", "t", "y") else "none"
+
+
+def _schedules(found: Imported, timer: Mapping[str, list[Entry]], tz: str) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    for entry in timer.get("OnCalendar", []):
+        try:
+            made.append(read_calendar(entry.value, tz))
+        except CannotSay as error:
+            found.remark(entry.line, f"OnCalendar={entry.value}: {error}; left out")
+    if timer.get("OnCalendar") and tz == "UTC" and any("tz" not in one for one in made):
+        found.remark(None, "systemd goes by the local time of its machine: UTC is assumed; --tz says another zone")
+    for key, form in (("OnUnitActiveSec", "every"), ("OnUnitInactiveSec", "gap")):
+        for entry in timer.get(key, []):
+            length = _span(found, entry)
+            if length:
+                made.append({form: length})
+                if form == "every":
+                    found.remark(entry.line, f"{key}: every {length}, counted from 1970, not from the last start")
+    jitter = _span(found, timer["RandomizedDelaySec"][-1]) if "RandomizedDelaySec" in timer else ""
+    for one in made:
+        if jitter and "gap" not in one:
+            one["jitter"] = jitter
+    return made
+
+
+def _span(found: Imported, entry: Entry) -> str:
+    """A length of time as systemd writes it: `5min 20s`, `1h`, `90`, `1month`."""
+    seconds, rest = 0.0, entry.value
+    while part := _SPAN.match(rest):
+        word = _UNITS.get(part[2], part[2])
+        try:
+            number = float(part[1])
+            seconds += (
+                number * _LONG[word]
+                if word in _LONG
+                else parse_duration(f"{part[1]}{word}").total_seconds()
+                if number
+                else 0
+            )
+        except (ValueError, DefinitionError):
+            break
+        rest = rest[part.end() :]
+    if rest or not seconds:
+        if rest:
+            found.remark(
+                entry.line, f"{entry.key}: expected a length of time such as '5min', got {entry.value!r}; left out"
+            )
+        return ""
+    return format_duration(round(seconds * 1_000_000))
+
+
+# ── what ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _service(found: Imported, service: Mapping[str, list[Entry]]) -> dict[str, Any]:
+    commands = [entry for key in ("ExecStartPre", "ExecStart", "ExecStartPost") for entry in service.get(key, [])]
+    programs = [(entry, _argv(found, entry)) for entry in commands]
+    job: dict[str, Any] = {"env": _environment(found, service)}
+    directory = service["WorkingDirectory"][-1].value.lstrip("-") if "WorkingDirectory" in service else ""
+    if directory.startswith("/"):
+        job["directory"] = directory
+    elif directory:
+        found.remark(service["WorkingDirectory"][-1].line, f"WorkingDirectory={directory}: expected a path; left out")
+    if "ExecStart" not in service:
+        found.remark(None, "expected ExecStart, found none: there is nothing to be done; left out")
+    elif len(programs) == 1:
+        job["argv"] = programs[0][1]
+    else:
+        job |= {"steps": [_step(number, argv, directory) for number, (_, argv) in enumerate(programs, 1)]}
+        job.pop("directory", None)
+    for key in ("RuntimeMaxSec", "TimeoutStartSec", "TimeoutSec"):
+        if key in service and service[key][-1].value != "infinity" and "timeout" not in job:
+            job["timeout"] = _span(found, service[key][-1])
+    if "User" in service:
+        user = service["User"][-1]
+        job["owner"] = user.value
+        found.remark(
+            user.line, f"it runs as {user.value} there: here as the user of its worker; {user.value} becomes its owner"
+        )
+    return {**job, "bounds": _bounds(found, service)}
+
+
+def _step(number: int, argv: list[str], directory: str) -> dict[str, Any]:
+    name = f"{number} {argv[0].rsplit('/', 1)[-1]}" if argv else str(number)
+    return {"name": name[:100], "argv": argv, **({"directory": directory} if directory.startswith("/") else {})}
+
+
+def _argv(found: Imported, entry: Entry) -> list[str]:
+    text = entry.value
+    prefix = re.match(r"[-@:+!|]*", text)
+    if prefix is not None and prefix[0]:
+        text = text[prefix.end() :]
+        if "-" in prefix[0]:
+            found.remark(entry.line, f"{entry.key}=-…: a failure of it is passed over there, but not here")
+        if set(prefix[0]) & set("+!@|"):
+            found.remark(entry.line, f"{entry.key}={prefix[0]}…: its mark says how it is started; left out")
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        found.remark(entry.line, f"{entry.key}: expected words with quotes that end, but {error}")
+        words = text.split()
+    if re.search(r"\$\{?[A-Za-z_]", text):
+        found.remark(
+            entry.line, f"{entry.key}: variables are filled in by systemd, and by nobody here: use 'run' for a shell"
+        )
+    if re.search(r"(?<!%)%(?!%)[A-Za-z]", text):
+        found.remark(entry.line, f"{entry.key}: specifiers such as %i mean nothing here: write what they stand for")
+    return [as_it_is(word.replace("%%", "%")) for word in words]
+
+
+def _environment(found: Imported, service: Mapping[str, list[Entry]]) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for entry in service.get("Environment", []):
+        try:
+            words = shlex.split(entry.value)
+        except ValueError:
+            words = []
+            found.remark(entry.line, f"Environment: expected NAME=value, got {entry.value!r}; left out")
+        env |= {name: as_it_is(value) for name, _, value in (word.partition("=") for word in words)}
+    return env
+
+
+def _bounds(found: Imported, service: Mapping[str, list[Entry]]) -> dict[str, Any]:
+    bounds: dict[str, Any] = {}
+    for key in ("MemoryMax", "MemoryLimit"):
+        if key in service:
+            value = service[key][-1].value
+            if re.fullmatch(r"[0-9]+[KMGT]?", value):
+                bounds["memory"] = value
+            else:
+                found.remark(service[key][-1].line, f"{key}={value}: expected bytes such as 512M; left out")
+    if "TasksMax" in service and service["TasksMax"][-1].value.isdigit():
+        bounds["processes"] = int(service["TasksMax"][-1].value)
+    return bounds

@@ -1,0 +1,230 @@
+"""What is odd about a schedule: it can be read, but may not mean what its author meant. Pure: `now` is an argument.
+
+A warning is data: a `kind` for programs, a text for people, and what to write instead. Nothing here refuses anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import islice
+from typing import Literal, NamedTuple
+
+from onthedot.clock import SECOND, Micros, to_datetime, to_micros
+from onthedot.duration import format_duration, micros
+from onthedot.job import At, Cron, Every, FixedDelay, Schedule
+from onthedot.schedules.cron import wall_times
+from onthedot.schedules.evaluate import next_after, slots
+from onthedot.schedules.fields import ALIASES, cron_fields
+from onthedot.schedules.zones import Stretch, stretch_at
+
+Kind = Literal[
+    "both_days", "clocks_repeat", "clocks_skip", "four_fields", "jitter", "months", "never", "once", "past", "rare",
+    "seconds", "uneven",
+]  # fmt: skip
+
+_DAY: Micros = 86_400 * SECOND
+_YEAR: Micros = 366 * _DAY
+_UNITS = (("second", 60, "minute"), ("minute", 60, "hour"), ("hour", 24, "day"))
+
+
+class Odd(NamedTuple):
+    """Something odd, and what to do about it."""
+
+    kind: Kind
+    text: str
+    advice: str
+
+
+def lint(schedule: Schedule, now: Micros) -> list[Odd]:
+    """Everything odd about a schedule that was checked already; nothing if there is nothing.
+
+    >>> [found.kind for found in lint(Cron(expression="*/7 * * * *"), now=0)]
+    ['uneven']
+    """
+    found = [*_over(schedule, now), *_jitter(schedule, now)]
+    if isinstance(schedule, Cron):
+        found += _cron(schedule, now)
+    elif isinstance(schedule, Every):
+        found += _every(schedule)
+    return found
+
+
+# ── every kind ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _over(schedule: Schedule, now: Micros) -> Iterator[Odd]:
+    if isinstance(schedule, At):
+        past = [instant for instant in schedule.instants if to_micros(instant) <= now]
+        if past:
+            some = "it lies" if len(schedule.instants) == 1 else f"{len(past)} of {len(schedule.instants)} instants lie"
+            yield Odd("past", f"{some} in the past", "a past instant runs at once if catch_up allows it, or never")
+        return
+    if not isinstance(schedule, FixedDelay) and next_after(schedule, now, origin=now) is None:
+        yield Odd("never", "it never comes any more", "look at its end, and at day and month")
+    elif isinstance(schedule, Cron | Every) and schedule.run_once:
+        yield Odd(
+            "once", "it runs once, at its first match, and never again", "leave run_once out if it is to come again"
+        )
+
+
+def _jitter(schedule: Schedule, now: Micros) -> Iterator[Odd]:
+    if isinstance(schedule, FixedDelay) or not schedule.jitter:
+        return
+    first, *more = [*islice(slots(schedule, now, origin=now), 2)] or [now]
+    if more and micros(schedule.jitter) >= more[0] - first:
+        distance = format_duration(more[0] - first)
+        yield Odd(
+            "jitter",
+            f"jitter ({format_duration(schedule.jitter)}) is not less than the distance of slots ({distance}), so that "
+            "starts may come in another order",
+            f"choose less than {distance}",
+        )
+
+
+def _every(schedule: Every) -> Iterator[Odd]:
+    day = timedelta(days=1)
+    if schedule.anchor is None and schedule.interval >= day:
+        yield Odd(
+            "uneven",
+            f"every {format_duration(schedule.interval)} is counted from 1970-01-01 00:00 UTC, in real time: the local "
+            "time of day moves when clocks change",
+            "say where it begins ('every … from …'), or use cron for a time of day",
+        )
+    elif schedule.interval < day and day % schedule.interval and schedule.interval >= timedelta(minutes=1):
+        yield Odd(
+            "uneven",
+            f"every {format_duration(schedule.interval)} does not divide a day: it comes at other times each day",
+            "that is a steady rhythm; for the same times each day use cron",
+        )
+
+
+# ── cron ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _cron(schedule: Cron, now: Micros) -> Iterator[Odd]:
+    fields = cron_fields(schedule.expression, schedule.spread)
+    written = schedule.expression.split()
+    if len(written) == 4:
+        yield Odd(
+            "four_fields",
+            f"four fields are read as 'second minute hour day': {_read(fields)}",
+            "write five fields (minute hour day month weekday) if you mean cron as it is usual",
+        )
+    elif len(written) == 6 and fields["second"].startswith("*"):
+        yield Odd(
+            "seconds", "of six fields the first is the second: it comes more than once a minute",
+            "leave the first field out if you mean minutes",
+        )  # fmt: skip
+    yield from _days(fields)
+    yield from _steps(fields)
+    yield from _rare(schedule, now)
+    if schedule.expression.lower() not in ALIASES or schedule.tz != "UTC":
+        yield from _clocks(schedule, now)
+
+
+def _read(fields: dict[str, str]) -> str:
+    return ", ".join(f"{name} {text}" for name, text in fields.items() if name in ("second", "minute", "hour", "day"))
+
+
+def _days(fields: dict[str, str]) -> Iterator[Odd]:
+    day, weekday = fields["day"], fields["weekday"]
+    if day == "*" or weekday == "*":
+        return
+    if day.startswith("*") or weekday.startswith("*"):
+        yield Odd(
+            "both_days",
+            f"day {day} and weekday {weekday} are both said, and one begins with '*': both must match",
+            "write '*' in one of them",
+        )
+        return
+    yield Odd(
+        "both_days",
+        f"day {day} and weekday {weekday} are both said: either one suffices, not both together",
+        "write '*' in one of them; for 'the second Friday' write 'FRI#2' as the weekday",
+    )
+
+
+def _steps(fields: dict[str, str]) -> Iterator[Odd]:
+    """Steps that begin anew before they are through."""
+    for name, size, outer in _UNITS:
+        base, slash, step = fields[name].partition("/")
+        if not slash or base != "*" or not step.isdigit() or not size % int(step):
+            continue
+        last = (size - 1) // int(step) * int(step)
+        yield Odd(
+            "uneven",
+            f"every {int(step)} {name}s does not divide {_article(outer)}: after {name} {last} comes {name} 0, "
+            f"{size - last} {name}{'s' if size - last > 1 else ''} later",
+            f"use 'every {int(step)}{name[0]}' for a steady rhythm",
+        )
+    base, slash, step = fields["day"].partition("/")
+    if slash and base == "*" and step.isdigit() and int(step) > 1:
+        yield Odd(
+            "uneven", f"every {int(step)} days begins anew on the first of each month",
+            f"use 'every {int(step)}d from …' for a steady rhythm",
+        )  # fmt: skip
+
+
+def _article(word: str) -> str:
+    return f"an {word}" if word == "hour" else f"a {word}"
+
+
+def _rare(schedule: Cron, now: Micros) -> Iterator[Odd]:
+    """Years between two slots, or months that are left out."""
+    plain = Cron(expression=schedule.expression, tz=schedule.tz, spread=schedule.spread)
+    coming = list(islice(slots(plain, now, origin=now), 2))
+    if len(coming) == 2 and coming[0] - now > _YEAR and coming[1] - coming[0] > _YEAR:
+        years = round((coming[1] - coming[0]) / (365.25 * _DAY))
+        yield Odd(
+            "rare", f"it comes once in {years} years; next on {to_datetime(coming[0]):%Y-%m-%d}",
+            "check day, month and weekday",
+        )  # fmt: skip
+        return
+    days = {int(part) for part in cron_fields(schedule.expression, schedule.spread)["day"].split(",") if part.isdigit()}
+    month = cron_fields(schedule.expression, schedule.spread)["month"]
+    if days and min(days) > 28 and month.startswith("*"):
+        yield Odd(
+            "months", f"not every month has a day {min(days)}: those that have none are left out",
+            "write 'L' as the day for the last of each month",
+        )  # fmt: skip
+
+
+def _clocks(schedule: Cron, now: Micros) -> Iterator[Odd]:
+    """The next year's clock changes that a fixed time falls into."""
+    times = wall_times(schedule.expression, schedule.spread)
+    if not times.fixed:
+        return
+    told: set[str] = set()
+    for stretch in _stretches(schedule.tz, now):
+        first = stretch.start + stretch.offset
+        if stretch.skipped_from < first and "clocks_skip" not in told and times.within(stretch.skipped_from, first):
+            told.add("clocks_skip")
+            then = "it runs right after" if schedule.gap == "run_after" else "it is left out"
+            yield Odd(
+                "clocks_skip",
+                f"on {to_datetime(first):%Y-%m-%d} the clocks in {schedule.tz} skip from "
+                f"{to_datetime(stretch.skipped_from):%H:%M} to {to_datetime(first):%H:%M}: {then}",
+                "choose a time that every day has, or say what you want with gap: run_after or skip",
+            )
+        if (
+            stretch.repeated_until > first
+            and "clocks_repeat" not in told
+            and times.within(first, stretch.repeated_until)
+        ):
+            told.add("clocks_repeat")
+            yield Odd(
+                "clocks_repeat",
+                f"on {to_datetime(first):%Y-%m-%d} the clocks in {schedule.tz} show {to_datetime(first):%H:%M} to "
+                f"{to_datetime(stretch.repeated_until):%H:%M} twice: it runs "
+                f"{'both times' if schedule.fold == 'both' else f'the {schedule.fold} time'}",
+                "choose a time that no day has twice, or say what you want with fold: first, second or both",
+            )
+
+
+def _stretches(tz: str, now: Micros) -> Iterator[Stretch]:
+    """Those that begin within the next year."""
+    stretch = stretch_at(tz, now)
+    while stretch.end <= now + _YEAR:
+        stretch = stretch_at(tz, stretch.end)
+        yield stretch

@@ -1,0 +1,72 @@
+"""Odd schedules are told in words, each with a kind and an advice; plain ones are not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onthedot.clock import to_micros
+from onthedot.schedules import at, cron, every, gap, in_, parse
+from onthedot.schedules.lint import lint
+from tests.schedules.strategies import schedules
+
+NOW = to_micros(datetime(2026, 1, 1, 12, tzinfo=UTC))
+BERLIN = "Europe/Berlin"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "kinds", "said"),
+    [
+        (cron("0 9 * * *", tz=BERLIN), [], ""),
+        (cron("@daily"), [], ""),
+        (cron("*/15 * * * *"), [], ""),
+        (cron("0 0 L * *"), [], ""),
+        (every("1h"), [], ""),
+        (every("1d", anchor="2026-01-01T09:00Z"), [], ""),
+        (gap("10m"), [], ""),
+        (in_("10m"), [], ""),
+        (at("2026-06-01T00:00Z"), [], ""),
+        (cron("*/7 * * * *"), ["uneven"], "every 7 minutes does not divide an hour: after minute 56 comes minute 0"),
+        (cron("0 */5 * * *"), ["uneven"], "does not divide a day: after hour 20 comes hour 0, 4 hours later"),
+        (cron("*/40 * * * * *"), ["seconds", "uneven"], "the first is the second"),
+        (cron("0 0 */2 * *"), ["uneven"], "begins anew on the first of each month"),
+        (cron("0 0 13 * FRI"), ["both_days"], "either one suffices, not both together"),
+        (cron("0 0 */2 * FRI"), ["both_days", "uneven"], "both must match"),
+        (cron("0 0 29 2 *"), ["rare"], "once in 4 years; next on 2028-02-29"),
+        (cron("0 0 31 * *"), ["months"], "not every month has a day 31"),
+        (cron("0 0 30,31 * *"), ["months"], "not every month has a day 30"),
+        (cron("0 2 * *"), ["four_fields"], "second 0, minute 2, hour *, day *"),
+        (cron("30 2 * * *", tz=BERLIN), ["clocks_skip", "clocks_repeat"],
+         "on 2026-03-29 the clocks in Europe/Berlin skip from 02:00 to 03:00: it runs right after"),
+        (cron("30 2 * * *", tz=BERLIN, gap="skip"), ["clocks_skip", "clocks_repeat"], "it is left out"),
+        (cron("30 2 * * *", tz=BERLIN, fold="both"), ["clocks_skip", "clocks_repeat"],
+         "on 2026-10-25 the clocks in Europe/Berlin show 02:00 to 03:00 twice: it runs both times"),
+        (cron("@daily", tz="America/Havana"), ["clocks_skip", "clocks_repeat"], "skip from 00:00 to 01:00"),
+        (cron("@daily", run_once=True), ["once"], "it runs once, at its first match"),
+        (cron("@daily", end="2025-01-01"), ["never"], "never comes any more"),
+        (every("1h", end="2025-01-01T00:00Z"), ["never"], "never comes any more"),
+        (at("2025-06-01T00:00Z"), ["past"], "it lies in the past"),
+        (at("2025-06-01T00:00Z", "2026-06-01T00:00Z"), ["past"], "1 of 2 instants lie in the past"),
+        (every("10m", jitter="10m"), ["jitter"], "jitter (10m) is not less than the distance of slots (10m)"),
+        (every("2d"), ["uneven"], "is counted from 1970-01-01"),
+        (every("7h"), ["uneven"], "does not divide a day"),
+    ],
+)  # fmt: skip
+def test_what_is_odd(schedule, kinds, said):
+    found = lint(schedule, NOW)
+    assert [one.kind for one in found] == kinds, found
+    assert said in " ".join(one.text for one in found)
+    assert all(one.text and one.advice for one in found)
+
+
+@settings(deadline=None, max_examples=100)
+@given(schedules, st.integers(0, 2 * 10**15))
+def test_every_schedule_can_be_looked_at(schedule, now):
+    assert all(one.text and one.advice for one in lint(schedule, now))
+
+
+def test_what_hangs_on_the_jobs_name_can_be_looked_at():
+    assert lint(parse("H H * * *"), NOW) == []
