@@ -19,6 +19,7 @@ _USER = re.compile(r"(-?[a-z_][a-z0-9_-]*)\s+(\S.*)", re.DOTALL)
 _HEADER = re.compile(r"#.*\bm\b.*\bh\b.*\buser\b", re.IGNORECASE)
 _RANDOM = re.compile(r"([0-9]*)~([0-9]*)")
 _STDIN = re.compile(r"(?<!\\)%")
+_NO_NAMES = frozenset({"cd", "test", "[", "]", "{", "nice", "ionice", "sudo", "exec", "flock", "&&", "||", ";"})
 _IGNORED = {
     "MAILTO": "mail is not sent: look at 'onthedot dead', or let a hook tell you",
     "MAILFROM": "mail is not sent",
@@ -143,10 +144,8 @@ def _name(script: str) -> str:
         words = shlex.split(script)
     except ValueError:
         words = script.split()
-    for word in words:
-        if "=" in word or word in ("cd", "test", "[", "nice", "ionice", "sudo", "exec", "flock", "&&", "||", ";"):
-            continue
-        if word.startswith("-") or word.endswith("/") or word in ("root", "]"):
+    for before, word in zip(["", *words], words, strict=False):
+        if "=" in word or word in _NO_NAMES or before == "cd" or word.startswith("-") or word.endswith("/"):
             continue
         return word.rsplit("/", 1)[-1]
     return "job"
