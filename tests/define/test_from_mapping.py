@@ -50,6 +50,7 @@ JOB: dict[str, Any] = {"name": "it", "run": "x"}
         ({"namespace": "a b"}, "namespace", "expected letters"),
         ({"name": 7}, "name", "expected a text"),
         ({"owner": "\ud800"}, "owner", "half a character"),
+        ({"args": {"a": 1 << 50_000}}, "args.a", "expected a number of at most 4096 bits"),
         ({"args": {"a": {"b": {1}}}}, "args.a.b", "expected plain data as in JSON, got set"),
         ({"args": {"a": float("nan")}}, "args.a", "expected plain data as in JSON, got float"),
     ],

@@ -135,7 +135,7 @@ def test_what_is_wrong_is_taken_by_neither(job):
 @pytest.mark.slow
 def test_what_the_schema_refuses_the_reader_refuses():
     """Else who goes by the schema is told that something is wrong which is not."""
-    more = []
+    more: list[object] = []
     for key in JOB:
         for odd in ODD:
             for base in (

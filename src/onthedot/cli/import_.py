@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FORMATS = ("csv", "crontab", "systemd", "kubernetes")
 
 
-@click.command(cls=Command, short_help="Make jobs of a crontab, systemd timers, Kubernetes CronJobs or a table.")
+@click.command(cls=Command, short_help="Make jobs of crontabs, timers, CronJobs or tables.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.option("--from", "form", type=click.Choice(FORMATS), required=True, help="What the files are.")
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="The zone of times that name none.")

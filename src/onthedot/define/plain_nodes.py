@@ -12,6 +12,8 @@ from typing import Any
 from onthedot.define.places import Place, Told, WrongText, has_surrogate
 from onthedot.define.yaml_nodes import MOST_DEPTH, MOST_NODES, Node
 
+_MOST_BITS = 4_096  # Python refuses to show longer ones
+
 
 @dataclass(slots=True, eq=False)
 class Scalar(Node):
@@ -55,6 +57,8 @@ class _Reading:
             case list() | tuple():
                 items = [self.node(item, f"{path}[{number}]", depth + 1) for number, item in enumerate(data)]
                 return Node(at, items=items)
+            case int() if data.bit_length() > _MOST_BITS:
+                raise _wrong(at, f"expected a number of at most {_MOST_BITS} bits, got one of {data.bit_length()}")
             case None | bool() | int():
                 return Scalar(at, data=data)
             case float() if math.isfinite(data):

@@ -33,7 +33,7 @@ from onthedot.define.options import OPTIONS, build_job
 from onthedot.define.places import Place, Told, WrongText
 from onthedot.define.text_tasks import READERS as TASKS
 from onthedot.define.text_tasks import read_delay
-from onthedot.define.yaml_nodes import MOST_CHARACTERS, Node, read_nodes
+from onthedot.define.yaml_nodes import MOST_CHARACTERS, OF_FILES, Limits, Node, read_nodes
 from onthedot.define.yaml_options import READERS, Trouble, check_names, inner_place, read_schedules, shown
 from onthedot.duration import parse_duration
 from onthedot.errors import DefinitionError
@@ -82,15 +82,15 @@ def read_text(path: Path, most: int = MOST_CHARACTERS) -> str:
     return text
 
 
-def read_jobs(text: str, file: str = "jobs.yaml") -> list[Job]:
-    """The jobs of a text.
+def read_jobs(text: str, file: str = "jobs.yaml", limits: Limits = OF_FILES) -> list[Job]:
+    """The jobs of a text. One that comes over a network is read with `OF_STRANGERS`.
 
     >>> [job] = read_jobs("jobs: [{name: clean, schedule: '@daily', run: rm -rf tmp}]")
     >>> job.task.script
     'rm -rf tmp'
     """
     found = Found()
-    root = read_nodes(text, file)
+    root = read_nodes(text, file, limits)
     jobs = found.jobs(root)
     if found.problems:
         raise WrongText(Told(file, at, problem) for at, problem in sorted(found.problems))

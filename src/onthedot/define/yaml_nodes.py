@@ -9,13 +9,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from onthedot.define.places import Place, Told, WrongText, has_surrogate
 
 MOST_CHARACTERS = 1 << 20
 MOST_NODES = 50_000
 MOST_DEPTH = 20
+
+
+class Limits(NamedTuple):
+    """How much of YAML is read at all. A value costs some 50 µs, whoever sends it."""
+
+    characters: int = MOST_CHARACTERS
+    nodes: int = MOST_NODES
+
+
+OF_FILES = Limits()
+OF_STRANGERS = Limits(characters=1 << 18, nodes=10_000)
+"""What comes over a network: read, or refused, within a second."""
 
 _NULL = re.compile(r"null|Null|NULL|~|")
 _TRUE = re.compile(r"true|True|TRUE")
@@ -55,22 +67,24 @@ def _scalar(text: str) -> Any:
         return None
     if _TRUE.fullmatch(text) or _FALSE.fullmatch(text):
         return bool(_TRUE.fullmatch(text))
+    if len(text) >= 100:  # no number that anybody means; and Python refuses to show some of them
+        return text
     if _WHOLE.fullmatch(text):
-        return int(text) if len(text) < 100 else text
+        return int(text)
     if _OTHER_BASE.fullmatch(text):
         return int(text[2:], 8 if text[1] == "o" else 16)
     return float(text) if _NUMBER.fullmatch(text) else text
 
 
-def read_nodes(text: str, file: str) -> Node:
+def read_nodes(text: str, file: str, limits: Limits = OF_FILES) -> Node:
     """The one document of a text; `WrongText` with its place if it cannot be read."""
     from ruamel.yaml import YAML  # loaded by who has such a file
     from ruamel.yaml.error import YAMLError
 
-    if len(text) > MOST_CHARACTERS:
-        raise WrongText([Told(file, None, f"expected at most {MOST_CHARACTERS} characters, got {len(text)}")])
+    if len(text) > limits.characters:
+        raise WrongText([Told(file, None, f"expected at most {limits.characters} characters, got {len(text)}")])
     try:
-        return _Builder(file).build(YAML(typ="safe", pure=True).parse(text))
+        return _Builder(file, limits.nodes).build(YAML(typ="safe", pure=True).parse(text))
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         at = Place(mark.line + 1, mark.column + 1) if mark is not None else None
@@ -81,8 +95,9 @@ def read_nodes(text: str, file: str) -> Node:
 class _Builder:
     """Nodes from events, without recursion."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, most: int) -> None:
         self._file = file
+        self._most = most
         self._open: list[Node] = []
         self._keys: list[tuple[str, Place] | None] = []  # of each open node: the name whose value comes next
         self._anchors: dict[str, Node] = {}
@@ -156,8 +171,8 @@ class _Builder:
         outer.depth = max(outer.depth, node.depth + 1)
         if outer.depth > MOST_DEPTH:
             self._refuse(node.at, f"expected at most {MOST_DEPTH} levels, got more")
-        if outer.size > MOST_NODES:  # before anybody walks through it
-            self._refuse(node.at, f"expected at most {MOST_NODES} values, got more; aliases count in full")
+        if outer.size > self._most:  # before anybody walks through it
+            self._refuse(node.at, f"expected at most {self._most} values, got more; aliases count in full")
         if outer.items is not None:
             outer.items.append(node)
         elif outer.names is not None:

@@ -1,0 +1,126 @@
+"""`onthedot check` and `onthedot lint`: everything that is wrong or odd, for people and for machines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from onthedot.cli.main import cli
+from onthedot.define.schema import file_schema
+from tests.cli.conftest import Call, Stand
+
+GOOD = "jobs:\n  - {name: a, schedule: '@daily', run: x}\n  - {name: b, after: [a], call: report}\n"
+BAD = "jobs:\n  - name: a\n    schedule: '61 * * * *'\n    rn: x\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "bad.yaml").write_text(BAD)
+    return tmp_path
+
+
+def test_a_good_file(call: Call, files: Path):
+    result = call("check", "good.yaml")
+    assert (result.exit_code, result.output) == (0, "good.yaml: 2 jobs, nothing is wrong\n")
+
+
+def test_every_mistake_at_once_with_its_place(call: Call, files: Path):
+    result = call("check", "good.yaml", "bad.yaml", "none.yaml")
+    assert result.exit_code == 2
+    assert result.stdout == "good.yaml: 2 jobs, nothing is wrong\n"
+    lines = result.stderr.splitlines()
+    assert [line.split(" ")[0] for line in lines[:-1]] == [
+        "bad.yaml:2:5:", "bad.yaml:3:15:", "bad.yaml:4:5:", "none.yaml:",
+    ]  # fmt: skip
+    assert "did you mean 'run'?" in lines[2]
+    assert lines[-1] == "4 problems in 2 files"
+
+
+def test_for_machines(call: Call, files: Path):
+    result = call("check", "good.yaml", "bad.yaml", "--json")
+    assert result.exit_code == 2
+    good, bad = json.loads(result.stdout)["files"]
+    assert good == {"file": "good.yaml", "jobs": ["a", "b"], "problems": []}
+    assert [(one["line"], one["column"]) for one in bad["problems"]] == [(2, 5), (3, 15), (4, 5)]
+
+
+def test_what_is_wrong_between_files(call: Call, files: Path):
+    (files / "again.yaml").write_text("jobs: [{name: a, after: [b], noop: true}]")
+    result = call("check", "good.yaml", "again.yaml")
+    assert result.exit_code == 2
+    assert "again.yaml: job 'a': expected each job once, it is in good.yaml already" in result.stderr
+    (files / "circle.yaml").write_text("jobs: [{name: c, after: [d], noop: true}, {name: d, after: [c], noop: true}]")
+    assert "expected no job to run after itself" in call("check", "circle.yaml").stderr
+
+
+def test_json_is_a_file_of_jobs_too(call: Call, files: Path):
+    (files / "jobs.json").write_text(json.dumps({"jobs": [{"name": "a", "run": "x\ny"}]}))
+    assert call("check", "jobs.json").exit_code == 0
+
+
+def test_standard_input(files: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "onthedot", "check", "-"],
+        input=BAD,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "standard input:4:5: unknown key 'rn'" in done.stderr
+
+
+def test_the_schema_is_published(call: Call):
+    assert json.loads(call("check", "--schema").output) == file_schema()
+
+
+def test_no_file_is_no_answer(call: Call):
+    result = call("check")
+    assert result.exit_code == 2
+    assert "expected the name of a file" in result.output
+
+
+# ── lint ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_odd_expression(call: Call, stand: Stand):
+    stand("2026-01-01T12:00:00Z")
+    result = call("lint", "30 2 * * *", "--tz", "Europe/Berlin")
+    assert result.exit_code == 0
+    assert "the clocks in Europe/Berlin skip from 02:00 to 03:00" in result.output
+    assert call("lint", "*/7 * * * *", "--exit-code").exit_code == 3
+    assert call("lint", "*/5 * * * *", "--exit-code").output == (
+        "*/5 * * * *   (every fifth minute of every hour, UTC)\nnothing is odd\n"
+    )
+
+
+def test_an_odd_file(call: Call, files: Path):
+    (files / "odd.yaml").write_text("jobs: [{name: a, schedules: ['*/7 * * * *', '@daily'], noop: true}]")
+    result = call("lint", "odd.yaml", "--json")
+    first, second = json.loads(result.output)["schedules"]
+    assert (first["job"], [odd["kind"] for odd in first["odd"]], second["odd"]) == ("a", ["uneven"], [])
+    assert call("lint", "good.yaml").output == "nothing is odd\n"
+    assert "a: */7 * * * *" in call("lint", "odd.yaml").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["0 0 31 2 *"], "which never comes"),
+        (["*", "*"], "expected one EXPR or FILE, got 2 words"),
+        (["bad.yaml"], "bad.yaml:4:5: unknown key 'rn'"),
+        (["good.yaml", "--tz", "UTC"], "--tz: expected with EXPR only"),
+    ],
+)
+def test_what_lint_refuses(files: Path, arguments: list[str], expected: str):
+    result = CliRunner().invoke(cli, ["lint", *arguments])
+    assert result.exit_code == 2
+    assert expected in result.output

@@ -1,0 +1,154 @@
+"""`onthedot export` and `onthedot import`: what is stored as text, and other people's text as what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import onthedot as otd
+from onthedot.define.from_mapping import read_job_list
+from onthedot.define.yaml_file import read_jobs
+from onthedot.job import Call as CallTask
+from onthedot.job import Job
+from onthedot.stores.sqlite import SqliteStore
+from tests.cli.conftest import Call
+from tests.stores.test_definitions import FULL
+
+CORPUS = Path(__file__).parents[1] / "define" / "importing" / "corpus"
+
+
+def stored(path: Path) -> list[Job]:
+    async def read() -> list[Job]:
+        store = await SqliteStore.open(path, read_only=True)
+        jobs = [record.job for record in await store.list_jobs()]
+        await store.close()
+        return jobs
+
+    return asyncio.run(read())
+
+
+def put(path: Path, *jobs: Job) -> None:
+    async def write() -> None:
+        store = await SqliteStore.open(path)
+        for job in jobs:
+            await store.put_job(job)
+        await store.close()
+
+    asyncio.run(write())
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_what_is_exported_is_what_is_stored(call: Call, database: Path, form: str):
+    result = call("export", "--db", str(database), "--format", form)
+    assert result.exit_code == 0
+    text = result.stdout
+    assert (read_jobs(text) if form == "yaml" else read_job_list(json.loads(text))) == stored(database)
+
+
+def test_what_a_file_cannot_say_is_a_comment(call: Call, database: Path):
+    assert call("pause", "tick", "--reason", "too loud\nby far", "--db", str(database)).exit_code == 0
+    text = call("export", "tick", "--db", str(database)).stdout
+    assert "  # it is paused: too loud by far; a file does not say so" in text
+    [job] = read_jobs(text)
+    assert job.name == "tick"
+    told = call("export", "tick", "--db", str(database), "--format", "json").stderr
+    assert told.startswith("default/tick: it is paused")
+
+
+def test_a_job_that_no_file_can_say_is_told(call: Call, tmp_path: Path):
+    deep: list[object] = []
+    for _ in range(30):
+        deep = [deep]
+    plain = Job(name="plain", task=CallTask(handler="a"), retry=otd.Retry(2, when="app.rule"))
+    put(tmp_path / "it.db", Job(name="deep", task=CallTask(handler="a"), args={"a": deep}), plain)
+    text = call("export", "--db", str(tmp_path / "it.db")).stdout
+    assert "# default/deep cannot be written in a file: " in text
+    assert "# retry.when names a function of the program, app.rule" in text
+    assert read_jobs(text) == [plain]
+
+
+def test_a_table(call: Call, database: Path):
+    result = call("export", "--db", str(database), "--format", "csv")
+    rows = {row["name"]: row for row in csv.DictReader(io.StringIO(result.stdout))}
+    assert rows["report"]["schedule"] == "30 2 * * *; every 1d from 2026-01-01T09:00Z"
+    assert rows["report"]["next"] == "2026-03-29T01:00:00+00:00" or rows["report"]["next"].startswith(
+        "2026-03-29T01:00"
+    )
+    assert rows["long"]["task"] == "sleep 1h"
+    assert rows["on_demand"]["next"] == ""
+
+
+def test_some_of_them(call: Call, database: Path):
+    put(database, Job(name="tick", namespace="team", task=CallTask(handler="a")))
+    both = read_jobs(call("export", "tick", "--db", str(database)).stdout)
+    assert [job.namespace for job in both] == ["default", "team"]
+    [job] = read_jobs(call("export", "--namespace", "team", "--db", str(database)).stdout)
+    assert (job.name, job.namespace) == ("tick", "team")
+    assert call("export", "--namespace", "none", "--db", str(database)).stdout == "jobs: []\n"
+    refused = call("export", "tik", "--db", str(database))
+    assert refused.exit_code == 2
+    assert "expected the name of a stored job, got 'tik', did you mean 'tick'?" in refused.stderr
+
+
+def test_every_field_survives(call: Call, tmp_path: Path):
+    """FULL could not be defined (its options exclude each other), so that it is told and not written."""
+    put(tmp_path / "it.db", FULL)
+    result = call("export", "--db", str(tmp_path / "it.db"))
+    assert result.exit_code == 0
+    assert result.stdout.startswith("jobs: []\n  # team/report cannot be written in a file: ")
+    assert read_jobs(result.stdout) == []
+
+
+# ── import ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("form", "file", "names", "said"),
+    [
+        ("crontab", "user.crontab", ["backup", "sync.sh"], "user.crontab:12:1: '@reboot' names no time"),
+        ("systemd", "backup.timer", ["backup"], "backup.service:7:1: it runs as backup there"),
+        ("systemd", "poll.timer", ["poll"], "OnBootSec: it counts from the start of the machine"),
+        ("kubernetes", "cronjobs.yaml", ["report", "tick"], "cronjobs.yaml:14:1: suspend: "),
+        ("csv", "document.csv", ["143214", "143215"], "'noop' stands in its place"),
+    ],
+)
+def test_other_peoples_files_become_a_file(call: Call, form: str, file: str, names: list[str], said: str):
+    result = call("import", str(CORPUS / file), "--from", form)
+    assert result.exit_code == 0
+    assert [job.name for job in read_jobs(result.stdout)][: len(names)] == names
+    assert said in result.stderr
+    assert result.stderr.splitlines()[-1].split()[1].startswith("job")
+
+
+def test_apply_stores_them(call: Call, tmp_path: Path):
+    path = tmp_path / "it.db"
+    assert call("store", "migrate", "--db", str(path)).exit_code == 0
+    arguments = ("import", str(CORPUS / "cronjobs.yaml"), "--from", "kubernetes", "--apply", "--db", str(path))
+    assert call(*arguments).stdout == "report: created\ntick: created\n"
+    assert call(*arguments).stdout == "report: unchanged\ntick: unchanged\n"
+    assert [(job.namespace, job.name) for job in stored(path)] == [("default", "tick"), ("shop", "report")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["none.txt", "--from", "crontab"], "none.txt: expected a file that can be read"),
+        (["empty.txt", "--from", "csv"], "expected a column 'name' or 'job_id'"),
+        (["empty.txt", "--from", "crontab"], "0 jobs"),
+        (["empty.txt", "--from", "moon"], "'moon' is not one of"),
+        (["empty.txt", "--from", "csv", "--tz", "Mars"], "Mars"),
+        (["binary.txt", "--from", "csv"], "expected text in UTF-8"),
+    ],
+)
+def test_bad_input(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
+    result = call("import", *arguments)
+    assert result.exit_code == 2
+    assert expected in result.output

@@ -1,0 +1,95 @@
+"""Files that want to cost more than they weigh, to be read as something else, or to run something."""
+
+from __future__ import annotations
+
+CANARY = "otd-canary-was-here"
+
+_LISTS = "".join(f"- &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
+_MAPS = "".join(f"a{n}: &a{n} {{{', '.join(f'k{k}: *a{n - 1}' for k in range(9))}}}\n" for n in range(1, 9))
+_JOB = "jobs:\n  - name: a\n    run: x\n"
+
+REFUSED: dict[str, str | bytes] = {
+    "a bomb of lists": f"- &a0 [x, x, x, x, x, x, x, x, x]\n{_LISTS}",
+    "a bomb of mappings": f"a0: &a0 {{k: v}}\n{_MAPS}",
+    "a bomb in a job": f"{_JOB}    args:\n      a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+    + "".join(f"      a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)),
+    "a chain of aliases": "- &a0 [x]\n" + "".join(f"- &a{n} [*a{n - 1}]\n" for n in range(1, 4_000)),
+    "an anchor to itself": "a: &a [*a]",
+    "an anchor to itself, in a mapping": "a: &a {b: *a}",
+    "an alias of nothing": "a: *b",
+    "deep lists": "[" * 100_000,
+    "deep lists that end": "[" * 1_000 + "]" * 1_000,
+    "deep mappings": "{a: " * 50_000,
+    "deep blocks": "\n".join("  " * depth + "a:" for depth in range(400)),
+    "deep dashes": "- " * 100_000,
+    "keys of keys": "? " * 100_000,
+    "a key that is a list": "? [a, b]\n: c",
+    "the same key twice": "jobs: []\njobs: []",
+    "the same key of a job": f"{_JOB}    run: y\n",
+    "the same key of env": f"{_JOB}    env: {{A: b, A: c}}\n",
+    "a merge key": "jobs: [{<<: {name: a}, run: x}]",
+    "python objects": f"jobs: !!python/object/apply:os.system ['touch {CANARY}']",
+    "python names": "jobs: [{name: !!python/name:os.system , run: x}]",
+    "python new": f"!!python/object/new:os.system [touch {CANARY}]",
+    "a tag of its own": "jobs: !include /etc/passwd",
+    "a set": "jobs: !!set {a, b}",
+    "binary": f"{_JOB}    stdin: !!binary aGVsbG8=",
+    "a timestamp": f"{_JOB}    timeout: !!timestamp 2001-12-14",
+    "another directive": "%TAG ! tag:evil,2000:\n---\njobs: !x []",
+    "many directives": "%YAML 1.1\n" * 10_000,
+    "two documents": "jobs: []\n---\njobs: []",
+    "many documents": "---\n" * 50_000,
+    "nothing": "",
+    "only comments": "# x\n" * 20_000,
+    "only spaces": " " * 200_000,
+    "only line breaks": "\n" * 200_000,
+    "a zero": "jobs: \0",
+    "bytes that are no text": b"\xff\xfe\x00jobs",
+    "random bytes": bytes(range(256)) * 100,
+    "an image": b"\x89PNG\r\n\x1a\n" + bytes(1_000),
+    "UTF-16": "jobs: []".encode("utf-16"),
+    "half a character": 'jobs: [{name: a, run: "\\ud800"}]',
+    "tabs": "jobs:\n\t- name: a",
+    "an open quote": 'jobs: "' + "x" * 200_000,
+    "an open block": "jobs: [" + "a, " * 3_000,
+    "a long key": "x" * 200_000 + ": a",
+    "colons": ":" * 200_000,
+    "quotes": "'" * 200_001,
+    "many values": "[" + "a," * 100_000 + "]",
+    "many anchors": "".join(f"- &a{n} x\n" for n in range(18_000)),
+    "many keys": "".join(f"k{n}: v\n" for n in range(20_000)),
+    "many words": "jobs: " + "x " * 120_000,
+    "many lines": "jobs: |\n" + "  x\n" * 60_000,
+    "many escapes": 'jobs: "' + "\\x41" * 60_000 + '"',
+    "too much": "x" * (5 << 20),
+    "far too much": b"#" * (20 << 20),
+    "a number without end": f"{_JOB}    retry: " + "9" * 100_000,
+    "a float without end": f"{_JOB}    timeout: 1" + "0" * 100_000 + ".5",
+    "a huge exponent": f"{_JOB}    timeout: 1e999999999",
+    "a huge hexadecimal": f"{_JOB}    retry: 0x" + "f" * 100_000,
+    "not a number": f"{_JOB}    timeout: .nan",
+    "yes for true (1.1)": f"{_JOB}    schedule: '@daily'\n    run_once: yes",
+    "octal (1.1)": f"{_JOB}    retry: {{attempts: 0o12000}}",
+    "sexagesimal (1.1)": f"{_JOB}    max_recoveries: 1:30",
+    "underscores (1.1)": f"{_JOB}    max_recoveries: 1_000",
+    "a cron of many terms": f"{_JOB}    schedule: '" + "1," * 50_000 + "1 * * * *'",
+    "a schedule without end": f"{_JOB}    schedule: " + "every 1h" * 10_000,
+    "a length without end": f"{_JOB}    timeout: " + "1w" * 50_000,
+    "spaces in a length": f"{_JOB}    timeout: '1" + " " * 100_000 + "x'",
+    "commas in instants": f"{_JOB}    schedule: 'at " + "2026-01-01 ,  " * 10_000 + "'",
+    "many schedules": f"{_JOB}    schedules: [" + "'@daily', " * 2_000 + "]",
+    "stars in an artifact": "jobs: [{name: a, steps: [{run: x}], artifacts: ['" + "**/" * 5_000 + "x']}]",
+    "marks": f"{_JOB}    env: {{A: '" + "${{ " * 10_000 + "'}",
+}
+"""By what they are. Each is to be refused with one message."""
+
+READ: dict[str, tuple[str, object]] = {
+    "on is a key": (f"{_JOB}    on: any", None),
+    "yes is a text": (f"{_JOB}    env: {{A: yes, B: on, C: n, D: 012, E: 1:30, F: 0x1F, G: 1_0, H: ~, I: .inf}}",
+                      {"A": "yes", "B": "on", "C": "n", "D": "012", "E": "1:30", "F": "0x1F", "G": "1_0", "H": "~",
+                       "I": ".inf"}),
+    "an alias": (f"{_JOB}    env: &e {{A: b}}\n  - {{name: b, run: y, env: *e}}", {"A": "b"}),
+    "a byte order mark": (f"\ufeff{_JOB}", {}),
+    "Windows": (_JOB.replace("\n", "\r\n"), {}),
+}  # fmt: skip
+"""What looks odd and is right: the text, and the environment of the first job."""
