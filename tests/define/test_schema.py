@@ -93,6 +93,24 @@ def test_what_is_right_is_taken_by_both(job):
     assert reads({"name": "it", **job})
 
 
+WRONG_OPTIONS: list[dict[str, Any]] = [
+    {"colour": "red"}, {"name": "a b"}, {"name": ""}, {"name": 7}, {"namespace": "ä"}, {"queue": "-"},
+    {"owner": "a\nb"},
+    {"schedule": "sometimes"}, {"schedule": "* * *"}, {"schedule": "60 * * * *"}, {"schedule": "* 24 * * *"},
+    {"schedule": "@often"}, {"schedule": {"every": "1h", "cron": "@daily"}}, {"schedule": {}}, {"schedule": 7},
+    {"schedule": {"every": "1h", "fold": "both"}}, {"schedule": {"cron": "@daily", "tz": None}},
+    {"schedule": {"every": "1h", "max_count": 0}}, {"schedule": {"every": "1h", "max_count": 2, "run_once": True}},
+    {"schedule": "@daily", "schedules": []}, {"run_once": True}, {"timeout": "20x"},
+    {"timeout": 0}, {"timeout": None},
+    {"timeout": True}, {"retry": 0}, {"retry": "3"}, {"retry": {"attemps": 3}}, {"retry": {"jitter": "no"}},
+    {"overlap": "maybe"}, {"overlap": {"mode": "skip", "max_waiting": 1}}, {"catch_up": {"limit": 3}},
+    {"rate": "5"},
+    {"rate": {"per": "1s"}}, {"concurrency": 0}, {"after": []}, {"after": ["a", "a"]}, {"after": {"any": True}},
+    {"labels": "gpu"}, {"labels": ["a b"]}, {"priority": "top"}, {"on": "some"}, {"guarantee": "maybe"},
+    {"isolation": "jail"}, {"bounds": {"memory": "much"}}, {"bounds": {"output": None}}, {"bounds": {"files": 0}},
+    {"args": []}, {"params": {"a b": 1}}, {"params": {"a": {"kind": "date"}}}, {"params": [{"kind": "text"}]},
+    {"max_recoveries": -1}, {"max_recoveries": True},
+]  # fmt: skip
 WRONG: list[dict[str, Any]] = [
     {}, {"run": "x", "argv": ["y"]}, {"run": "x", "call": "y"}, {"run": ""}, {"argv": []}, {"run": 7}, {"run": "x\0"},
     {"noop": False}, {"noop": 1}, {"call": ""}, {"sleep": "long"}, {"sleep": -1}, {"http": "ftp://x"}, {"http": {}},
@@ -104,24 +122,7 @@ WRONG: list[dict[str, Any]] = [
     {"steps": [{"run": "x", "if": "never"}]}, {"steps": [{"run": "x", "attempts": 0}]}, {"noop": True, "env": {}},
     {"run": "x", "source": "https://x/y"}, {"steps": [{"run": "x"}], "stdin": "y"},
     {"url": "https://x/y", "format": "rust"},
-    *({"noop": True, **more} for more in (
-        {"colour": "red"}, {"name": "a b"}, {"name": ""}, {"name": 7}, {"namespace": "ä"}, {"queue": "-"},
-        {"owner": "a\nb"},
-        {"schedule": "sometimes"}, {"schedule": "* * *"}, {"schedule": "60 * * * *"}, {"schedule": "* 24 * * *"},
-        {"schedule": "@often"}, {"schedule": {"every": "1h", "cron": "@daily"}}, {"schedule": {}}, {"schedule": 7},
-        {"schedule": {"every": "1h", "fold": "both"}}, {"schedule": {"cron": "@daily", "tz": None}},
-        {"schedule": {"every": "1h", "max_count": 0}}, {"schedule": {"every": "1h", "max_count": 2, "run_once": True}},
-        {"schedule": "@daily", "schedules": []}, {"run_once": True}, {"timeout": "20x"},
-        {"timeout": 0}, {"timeout": None},
-        {"timeout": True}, {"retry": 0}, {"retry": "3"}, {"retry": {"attemps": 3}}, {"retry": {"jitter": "no"}},
-        {"overlap": "maybe"}, {"overlap": {"mode": "skip", "max_waiting": 1}}, {"catch_up": {"limit": 3}},
-        {"rate": "5"},
-        {"rate": {"per": "1s"}}, {"concurrency": 0}, {"after": []}, {"after": ["a", "a"]}, {"after": {"any": True}},
-        {"labels": "gpu"}, {"labels": ["a b"]}, {"priority": "top"}, {"on": "some"}, {"guarantee": "maybe"},
-        {"isolation": "jail"}, {"bounds": {"memory": "much"}}, {"bounds": {"output": None}}, {"bounds": {"files": 0}},
-        {"args": []}, {"params": {"a b": 1}}, {"params": {"a": {"kind": "date"}}}, {"params": [{"kind": "text"}]},
-        {"max_recoveries": -1}, {"max_recoveries": True},
-    )),
+    *({"noop": True, **more} for more in WRONG_OPTIONS),
 ]  # fmt: skip
 
 
