@@ -293,6 +293,9 @@ class RunRecord:
     progress: Progress | None = None  # the newest that an attempt has told
     args: str | None = None  # canonical JSON; None: the job's own
     settled: str = ""  # what was done about it, if it is dead: `replayed:<run id>` or `discarded:<why>`
+    owner: str = ""  # of its job, as it is now
+    node: str = ""  # that holds it, or had it last; nobody
+    revision: int = 0  # of its job, that it is held under or was tried with last; 0: none yet
 
     @property
     def origin(self) -> int | None:

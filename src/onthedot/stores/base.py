@@ -35,6 +35,7 @@ from onthedot.stores.documents import Document as Document
 from onthedot.stores.documents import DocumentsSlice
 from onthedot.stores.documents import Entry as Entry
 from onthedot.stores.documents import PutDocument as PutDocument
+from onthedot.stores.finding import FindingSlice
 from onthedot.stores.hints import Hint as Hint
 from onthedot.stores.hints import Hints as Hints
 from onthedot.stores.hints import Loss as Loss
@@ -116,7 +117,7 @@ class JobsSlice(Protocol):
         ...
 
     async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
-        """Jobs by namespace and name."""
+        """Jobs by namespace and name, page after page (`FindingSlice.find_jobs`)."""
         ...
 
     async def schedules_of(self, job_id: int) -> list[ScheduleState]:
@@ -422,7 +423,8 @@ class HistorySlice(Protocol):
         states: Iterable[RunState] | None = None,
         limit: int = 100,
     ) -> list[RunRecord]:
-        """Live runs first, by due instant; then finished ones, newest end first."""
+        """Live runs first, by due instant; then finished ones, newest end first: page after page
+        (`FindingSlice.find_runs`), and each once, as it was seen last."""
         ...
 
     async def get_run(self, run_id: int) -> RunRecord | None:
@@ -457,8 +459,8 @@ class HistorySlice(Protocol):
 
 class Store(
     JobsSlice, DependenciesSlice, ControlSlice, PlanSlice, ShardsSlice, QueuesSlice, PlacementSlice, RunsSlice,
-    CheckpointsSlice, NodesSlice, UpkeepSlice, HistorySlice, LettersSlice, StandingSlice, DocumentsSlice, AboutSlice,
-    Protocol,
+    CheckpointsSlice, NodesSlice, UpkeepSlice, HistorySlice, FindingSlice, LettersSlice, StandingSlice,
+    DocumentsSlice, AboutSlice, Protocol,
 ):  # fmt: skip
     """The whole protocol."""
 

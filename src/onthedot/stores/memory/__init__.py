@@ -9,7 +9,7 @@ from onthedot.stores.about import About
 from onthedot.stores.memory.checkpoints import Checkpoints
 from onthedot.stores.memory.documents import Documents
 from onthedot.stores.memory.exceptions import Exceptions
-from onthedot.stores.memory.history import History
+from onthedot.stores.memory.finding import Finding
 from onthedot.stores.memory.letters import Letters
 from onthedot.stores.memory.nodes import Nodes
 from onthedot.stores.memory.queues import Queues
@@ -30,7 +30,7 @@ class MemoryStore(
     Shards,
     Upkeep,
     Retention,
-    History,
+    Finding,
     Letters,
     Standings,
     Documents,

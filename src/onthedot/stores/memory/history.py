@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from onthedot.clock import Micros
 from onthedot.route import PRIORITIES
@@ -14,36 +15,28 @@ from onthedot.stores.memory.tables import Run, Tables
 class History(Tables):
     """See `HistorySlice`."""
 
-    async def list_runs(
-        self,
-        *,
-        job: str | None = None,
-        namespace: str = "default",
-        states: Iterable[RunState] | None = None,
-        limit: int = 100,
-    ) -> list[RunRecord]:
-        wanted = frozenset(RunState if states is None else states)
-        live = sorted(self.runs.values(), key=lambda run: (run.due_at, run.id))
-        ended = sorted(self.finished.values(), key=lambda run: (run.ended_at or 0, run.id), reverse=True)
-        everything = [*map(self._shown_run, live), *ended]
-        return [
-            run
-            for run in everything
-            if run.namespace == namespace and run.state in wanted and (job is None or run.job == job)
-        ][:limit]
-
-    def _shown_run(self, run: Run) -> RunRecord:
+    def shown_live(self, run: Run) -> RunRecord:
+        """A live run for people."""
         job = self.jobs[run.key.job_id].job
         armed_at = run.lease.armed_at if run.lease and run.lease.armed_at else None
+        node, revision = self.last_tried(run)
         return RunRecord(
             run.id, job.name, job.namespace, run.key.trigger, run.key.slot_at, run.due_at, run.state, run.reason,
             run.attempt, run.failures, run.recoveries, run.created_at, armed_at, queue=run.queue,
             priority=PRIORITIES[run.level], target=run.key.target, progress=self.progress_of(run.id), args=run.args,
+            owner=job.owner, node=node, revision=revision,
         )  # fmt: skip
 
+    def shown_ended(self, run: RunRecord) -> RunRecord:
+        """A finished run for people: its job may have another owner by now."""
+        owner = self.jobs[self.finished_keys[run.id].job_id].job.owner
+        return run if run.owner == owner else replace(run, owner=owner)
+
     async def get_run(self, run_id: int) -> RunRecord | None:
-        run = self.runs.get(run_id)
-        return self.finished.get(run_id) if run is None else self._shown_run(run)
+        live, ended = self.runs.get(run_id), self.finished.get(run_id)
+        if live is not None:
+            return self.shown_live(live)
+        return None if ended is None else self.shown_ended(ended)
 
     async def get_runs(self, run_ids: Sequence[int]) -> list[RunRecord]:
         found = [await self.get_run(run_id) for run_id in sorted(set(run_ids))]

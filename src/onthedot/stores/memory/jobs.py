@@ -14,6 +14,7 @@ from onthedot.schedules import schedule_id
 from onthedot.stores.base import Hint, Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import encode
 from onthedot.stores.exceptions import runs_over, settle
+from onthedot.stores.finding import Revision
 from onthedot.stores.memory.plan import Plan
 from onthedot.stores.staleness import check_dropped, check_edge, check_past, check_revision
 
@@ -40,6 +41,7 @@ class Jobs(Plan):
             self._check_windows(old.id, job, windows, now, fenced=expected is not None)
             put = PutJob(replace(old, revision=old.revision + 1, job=job, updated_at=now), "changed")
         self.jobs[put.record.id] = put.record
+        self.revisions[put.record.id].append(Revision(put.record.revision, job, now))
         self.names[job.namespace, job.name] = put.record.id
         self.dependencies.put(put.record.id, job.namespace, job.after)
         if old is not None:
@@ -161,12 +163,9 @@ class Jobs(Plan):
 
     async def get_job(self, name: str, *, namespace: str = "default") -> JobRecord | None:
         job_id = self.names.get((namespace, name))
-        return None if job_id is None else self._shown(self.jobs[job_id])
+        return None if job_id is None else self.shown_job(self.jobs[job_id])
 
-    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
-        return [self._shown(self.jobs[job_id]) for _, job_id in sorted(self.names.items())[:limit]]
-
-    def _shown(self, record: JobRecord) -> JobRecord:
+    def shown_job(self, record: JobRecord) -> JobRecord:
         """Exhausted is not stored but seen: no schedule will yield again, and no run of theirs is open."""
         states = self.schedules[record.id].values()
         if record.state is not JobState.ACTIVE or not states or any(s.next_at is not None for s in states):

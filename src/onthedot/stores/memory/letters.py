@@ -10,10 +10,10 @@ from onthedot.clock import Micros
 from onthedot.retention import Mark
 from onthedot.run import RunRecord, RunState
 from onthedot.stores.letters import LAST
-from onthedot.stores.memory.tables import Tables
+from onthedot.stores.memory.history import History
 
 
-class Letters(Tables):
+class Letters(History):
     """See `LettersSlice`."""
 
     async def list_dead(
@@ -31,7 +31,7 @@ class Letters(Tables):
             for run in sorted(box, key=_mark, reverse=True)
             if _mark(run) < before and run.namespace == namespace and job in (None, run.job)
         )
-        return list(islice(found, limit))
+        return [self.shown_ended(run) for run in islice(found, limit)]
 
     async def settle_dead(self, settled: Sequence[tuple[int, str]]) -> list[bool]:
         return [self._settle(run_id, word) for run_id, word in settled]

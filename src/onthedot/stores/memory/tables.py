@@ -34,6 +34,7 @@ from onthedot.run import (
 )
 from onthedot.stores.base import Document, Entry, FateAhead, Hint, Hints, Layout, Node, Note, Queue, ScheduleState, Term
 from onthedot.stores.definitions import bucket_of
+from onthedot.stores.finding import Revision
 from onthedot.stores.memory.dependencies import Dependencies
 from onthedot.stores.shards import shard_of
 from onthedot.verdict import Finish, Verdict
@@ -96,6 +97,7 @@ class Tables:
         self.clock: Clock = clock or SystemClock()
         self.hints = Hints()
         self.jobs: dict[int, JobRecord] = {}
+        self.revisions: dict[int, list[Revision]] = defaultdict(list)  # by job, every definition that it had
         self.names: dict[tuple[str, str], int] = {}
         self.schedules: dict[int, dict[str, ScheduleState]] = {}
         self.coming: list[tuple[Micros, int, str]] = []  # a heap: next slot, job and schedule
@@ -292,12 +294,14 @@ class Tables:
         self.open_gates(list(run.gates), run)
         job = self.jobs[run.key.job_id].job
         lease, verdict, started_at = (finish.lease, finish.verdict, finish.started_at) if finish else (None, None, 0)
+        node, revision = self._last_attempt(run.id)
         self.finished_keys[run.id] = run.key
         self.finished[run.id] = RunRecord(
             run.id, job.name, job.namespace, run.key.trigger, run.key.slot_at, run.due_at, state, run.reason,
             run.attempt, run.failures, run.recoveries, run.created_at, lease.armed_at if lease else None,
             started_at or None, ended_at, verdict.error if verdict else None, verdict.result if verdict else None,
             run.queue, PRIORITIES[run.level], run.key.target, self.progress_of(run.id), run.args,
+            owner=job.owner, node=node, revision=revision,
         )  # fmt: skip
         self.hints.send(Hint("ends", ended_at))
         if self.delays:
@@ -311,6 +315,16 @@ class Tables:
             key = RunKey(child_id, after_trigger(run_id), ended_at)
             self.insert(key, due_at=ended_at, now=ended_at, expires_at=None, args=None)
             self.hints.send(Hint("runs", ended_at))
+
+    def last_tried(self, run: Run) -> tuple[str, int]:
+        """Who holds a run and under which revision of its job, or had it last; nobody, and 0."""
+        if run.lease is not None:
+            return self.nodes[run.lease.incarnation].node.id, run.lease.record.revision
+        return self._last_attempt(run.id)
+
+    def _last_attempt(self, run_id: int) -> tuple[str, int]:
+        tried = self.attempts.get(run_id)
+        return (tried[-1].node, tried[-1].revision) if tried else ("", 0)
 
     def progress_of(self, run_id: int) -> Progress | None:
         """What the newest attempt that told anything has told last."""

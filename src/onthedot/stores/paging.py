@@ -1,0 +1,132 @@
+"""From what a driver has scanned to pages: the same for every store.
+
+A driver scans: from a place on, in order, up to so many that match. Its answer says how far it has come if it gave up
+before the end. Here that becomes pages, and pages become the lists that people ask for without paging.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from onthedot.job import JobRecord
+from onthedot.run import AttemptRecord, RunRecord, RunState
+from onthedot.stores.finding import (
+    FIRST_ATTEMPT,
+    FIRST_ENDED,
+    FIRST_JOB,
+    FIRST_LIVE,
+    AttemptCursor,
+    AttemptFilter,
+    AttemptPage,
+    JobCursor,
+    JobFilter,
+    JobPage,
+    RunCursor,
+    RunFilter,
+    RunPage,
+)
+
+T = TypeVar("T")
+P = TypeVar("P", bound=tuple[Any, ...])
+
+
+class Scan(NamedTuple, Generic[T, P]):
+    """What matched, in order, at most as many as were asked for; and the place up to which it was looked for, if there
+    is more behind it that nobody has looked at (None: that was all, or there are as many as were asked for)."""
+
+    items: list[T]
+    reached: P | None = None
+
+
+RunScan = Scan[RunRecord, RunCursor]
+JobScan = Scan[JobRecord, JobCursor]
+AttemptScan = Scan[AttemptRecord, AttemptCursor]
+
+
+def cursor_of(run: RunRecord) -> RunCursor:
+    """The place of a run in the list."""
+    return RunCursor(False, run.due_at, run.id) if run.ended_at is None else RunCursor(True, run.ended_at, run.id)
+
+
+def job_cursor(record: JobRecord) -> JobCursor:
+    """The place of a job in the list."""
+    return JobCursor(record.job.namespace, record.job.name)
+
+
+def attempt_cursor(attempt: AttemptRecord) -> AttemptCursor:
+    """The place of an attempt in the list."""
+    return AttemptCursor(attempt.ended_at, attempt.run_id, attempt.attempt)
+
+
+class Pages(ABC):
+    """See `FindingSlice`. What is scanned is up to the driver."""
+
+    @abstractmethod
+    async def scan_jobs(self, wanted: JobFilter, after: JobCursor, limit: int) -> JobScan: ...
+
+    @abstractmethod
+    async def scan_live(self, wanted: RunFilter, after: RunCursor, limit: int) -> RunScan:
+        """Live runs with one of `wanted.live_states`."""
+
+    @abstractmethod
+    async def scan_ended(self, wanted: RunFilter, after: RunCursor, limit: int) -> RunScan:
+        """Finished runs with one of `wanted.ended_states`."""
+
+    @abstractmethod
+    async def scan_attempts(self, wanted: AttemptFilter, after: AttemptCursor, limit: int) -> AttemptScan: ...
+
+    async def find_jobs(self, wanted: JobFilter, *, after: JobCursor | None = None, limit: int = 100) -> JobPage:
+        jobs, reached = await self.scan_jobs(wanted, after or FIRST_JOB, limit + 1)
+        return JobPage(jobs[:limit], job_cursor(jobs[limit - 1]) if len(jobs) > limit else reached)
+
+    async def find_runs(self, wanted: RunFilter, *, after: RunCursor | None = None, limit: int = 100) -> RunPage:
+        found: list[RunRecord] = []
+        if after is None or not after.ended:
+            if wanted.live_states:
+                found, reached = await self.scan_live(wanted, after or FIRST_LIVE, limit + 1)
+                if len(found) > limit or reached is not None:
+                    return RunPage(found[:limit], cursor_of(found[limit - 1]) if len(found) > limit else reached)
+            after = FIRST_ENDED
+        if not wanted.ended_states or len(found) == limit:
+            return RunPage(found, after if wanted.ended_states else None)
+        room = limit - len(found)
+        ended, reached = await self.scan_ended(wanted, after, room + 1)
+        following = cursor_of(ended[room - 1]) if len(ended) > room else reached
+        seen = {run.id for run in found}  # one that has ended between the two looks is shown once
+        return RunPage(found + [run for run in ended[:room] if run.id not in seen], following)
+
+    async def find_attempts(
+        self, wanted: AttemptFilter, *, after: AttemptCursor | None = None, limit: int = 100
+    ) -> AttemptPage:
+        attempts, reached = await self.scan_attempts(wanted, after or FIRST_ATTEMPT, limit + 1)
+        return AttemptPage(attempts[:limit], attempt_cursor(attempts[limit - 1]) if len(attempts) > limit else reached)
+
+    # ── all at once ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
+        found: list[JobRecord] = []
+        place: JobCursor | None = FIRST_JOB
+        while place is not None and len(found) < limit:
+            some, place = await self.find_jobs(JobFilter(), after=place, limit=limit - len(found))
+            found += some
+        return found
+
+    async def list_runs(
+        self,
+        *,
+        job: str | None = None,
+        namespace: str = "default",
+        states: Iterable[RunState] | None = None,
+        limit: int = 100,
+    ) -> list[RunRecord]:
+        wanted = RunFilter(namespaces=(namespace,), job=job, states=None if states is None else frozenset(states))
+        found: dict[int, RunRecord] = {}  # what moves between two pages is shown as it was seen last
+        place: RunCursor | None = FIRST_LIVE
+        while place is not None and len(found) < limit:
+            some, place = await self.find_runs(wanted, after=place, limit=limit - len(found))
+            for run in some:
+                found.pop(run.id, None)
+                found[run.id] = run
+        return list(found.values())
