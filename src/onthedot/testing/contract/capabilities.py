@@ -58,3 +58,4 @@ class Capabilities:
     """
 
     effects: Effects | None = None  # of a store that has `transactions`
+    finds_attempts: bool = True  # by node and time; else only those of one run, and all else is refused
