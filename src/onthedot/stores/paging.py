@@ -7,7 +7,7 @@ before the end. Here that becomes pages, and pages become the lists that people 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from onthedot.job import JobRecord
@@ -58,6 +58,25 @@ def job_cursor(record: JobRecord) -> JobCursor:
 def attempt_cursor(attempt: AttemptRecord) -> AttemptCursor:
     """The place of an attempt in the list."""
     return AttemptCursor(attempt.ended_at, attempt.run_id, attempt.attempt)
+
+
+def merged(
+    scans: Iterable[tuple[list[Any], tuple[int, ...] | None]], limit: int, *, place: Callable[[Any], tuple[int, ...]]
+) -> tuple[list[Any], tuple[int, ...] | None]:
+    """Rows of several lines, newest first, as those of one; each line comes with the place where it was given up.
+
+    What lies behind the first of these places is left out: of another line there may be something between.
+
+    >>> merged([([9, 5, 2], None), ([7], (4,))], 10, place=lambda row: (row,))
+    ([9, 7, 5], (4,))
+    """
+    rows, stops = [], []
+    for some, stop in scans:
+        rows += some
+        stops += [] if stop is None else [stop]
+    reached = max(stops, default=None)
+    kept = [row for row in rows if reached is None or place(row) >= reached]
+    return sorted(kept, key=place, reverse=True)[:limit], reached
 
 
 class Pages(ABC):

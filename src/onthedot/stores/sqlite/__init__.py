@@ -3,8 +3,8 @@
     schema, migrations/    the tables                    connection   waiting for the lock
     lane                   a thread, group commit        failures     SQLite's errors in our words
     tables                 what all slices stand on      wakeup       hints from process to process
-    jobs plan shards control excepting reserve runs finish checkpoints nodes upkeep retention history standing
-    documents
+    jobs plan shards control excepting reserve runs finish checkpoints nodes upkeep retention history finding
+    standing documents
 
 WAL and synchronous=FULL: what was acknowledged survives `kill -9` and a power cut. A process that is frozen inside
 a write stops the others until it wakes or dies: they are late, never wrong. The file must lie on a local disk.
@@ -22,7 +22,7 @@ from onthedot.stores.about import About
 from onthedot.stores.sqlite.checkpoints import Checkpoints
 from onthedot.stores.sqlite.documents import Documents
 from onthedot.stores.sqlite.excepting import Excepting
-from onthedot.stores.sqlite.history import History
+from onthedot.stores.sqlite.finding import Finding
 from onthedot.stores.sqlite.letters import Letters
 from onthedot.stores.sqlite.nodes import Nodes
 from onthedot.stores.sqlite.queues import Queues
@@ -33,7 +33,7 @@ from onthedot.stores.sqlite.upkeep import Upkeep
 
 
 class SqliteStore(
-    Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Letters, Standings, Documents
+    Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, Finding, Letters, Standings, Documents
 ):
     """All of it in one SQLite file."""
 

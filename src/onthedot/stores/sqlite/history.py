@@ -3,72 +3,49 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from onthedot.clock import Micros
 from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
-from onthedot.stores.showing import by_id, counted, newest_end_first, shown, states_wanted
+from onthedot.stores.showing import by_id, counted, shown
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables
 
-_LIVE = """
+# Who holds it, or had it last: attempts are recorded once they have ended.
+LIVE_NODE = """
+CASE WHEN r.incarnation IS NULL THEN coalesce(a.node, '')
+     ELSE coalesce((SELECT o.id FROM nodes o WHERE o.incarnation = r.incarnation), '') END
+"""
+
+LIVE = f"""
 SELECT r.id, j.name, j.namespace, r.trigger, r.slot_at, r.due_at, r.state, r.reason, r.attempt, r.failures,
        r.recoveries, r.created_at, r.armed_at, NULL, NULL, NULL, NULL, r.queue, r.priority, r.target,
        (SELECT n.progress FROM notes n WHERE n.run_id = r.id AND n.progress IS NOT NULL ORDER BY n.attempt DESC LIMIT 1)
-       AS progress, r.args, ''
-FROM {source}
-WHERE {wanted}
-"""
+       AS progress, r.args, '', j.owner, {LIVE_NODE}, coalesce(r.revision, a.revision, 0)
+FROM {{source}} LEFT JOIN attempts a ON a.run_id = r.id AND a.attempt = r.attempt
+WHERE {{wanted}}
+"""  # noqa: S608 - constants of this file
 
 FINISHED = """
 SELECT h.id, j.name, j.namespace, h.trigger, h.slot_at, h.due_at, h.state, h.reason, h.attempts, h.failures,
        h.recoveries, h.created_at, h.armed_at, h.started_at, h.ended_at, h.error, h.result,
        h.queue, h.priority, h.target,
        (SELECT n.progress FROM notes n WHERE n.run_id = h.id AND n.progress IS NOT NULL ORDER BY n.attempt DESC LIMIT 1)
-       AS progress, h.args, coalesce(h.settled, '')
-FROM {source}
+       AS progress, h.args, coalesce(h.settled, ''), j.owner, coalesce(a.node, ''), coalesce(a.revision, 0)
+FROM {source} LEFT JOIN attempts a ON a.run_id = h.id AND a.attempt = h.attempts
 WHERE {wanted}
 """
 
-SHOW_LIVE = _LIVE.format(source="runs r JOIN jobs j ON j.id = r.job_id", wanted="r.id = ?")
+SHOW_LIVE = LIVE.format(source="runs r JOIN jobs j ON j.id = r.job_id", wanted="r.id = ?")
 
 SHOW_FINISHED = FINISHED.format(source="history h JOIN jobs j ON j.id = h.job_id", wanted="h.id = ?")
 
 _OF_THESE = "json_each(:ids) wanted CROSS JOIN {runs} ON {id} = wanted.value JOIN jobs j ON j.id = {job}"
 
-SHOW_THESE_LIVE = _LIVE.format(source=_OF_THESE.format(runs="runs r", id="r.id", job="r.job_id"), wanted="true")
+SHOW_THESE_LIVE = LIVE.format(source=_OF_THESE.format(runs="runs r", id="r.id", job="r.job_id"), wanted="true")
 
 SHOW_THESE_FINISHED = FINISHED.format(
     source=_OF_THESE.format(runs="history h", id="h.id", job="h.job_id"), wanted="true"
-)
-
-LIST_LIVE = _LIVE.format(
-    source="runs r CROSS JOIN jobs j ON j.id = r.job_id",
-    wanted="""r.state IN (SELECT value FROM json_each(:states)) AND j.namespace = :namespace
-ORDER BY r.due_at, r.id LIMIT :limit""",
-)
-
-LIST_LIVE_OF_JOB = _LIVE.format(
-    source="jobs j CROSS JOIN runs r ON r.job_id = j.id",
-    wanted="""j.namespace = :namespace AND j.name = :job AND r.state IN (SELECT value FROM json_each(:states))
-ORDER BY r.due_at, r.id LIMIT :limit""",
-)
-
-# Read backwards from the newest end, only as far as it is asked for.
-LIST_FINISHED = FINISHED.format(
-    source="history h INDEXED BY history_ended CROSS JOIN jobs j ON j.id = h.job_id",
-    wanted="""h.state IN (SELECT value FROM json_each(:states)) AND j.namespace = :namespace
-ORDER BY h.ended_at DESC, h.id DESC LIMIT :limit""",
-)
-
-# A name may have been several jobs', one after the other: each is read on its own, in the order of its index.
-LIST_JOB_IDS = "SELECT id FROM jobs WHERE namespace = :namespace AND name = :job"
-
-LIST_FINISHED_OF_JOB = FINISHED.format(
-    source="history h INDEXED BY history_job_ended CROSS JOIN jobs j ON j.id = h.job_id",
-    wanted="""h.job_id = :job_id AND h.state IN (SELECT value FROM json_each(:states))
-ORDER BY h.ended_at DESC, h.id DESC LIMIT :limit""",
 )
 
 # A job's history is bounded by its retention: read as a whole, it needs no index of its own.
@@ -100,25 +77,6 @@ SELECT state, count(*) FROM runs GROUP BY state UNION ALL SELECT state, count(*)
 
 class History(Tables):
     """See `HistorySlice`."""
-
-    async def list_runs(
-        self,
-        *,
-        job: str | None = None,
-        namespace: str = "default",
-        states: Iterable[RunState] | None = None,
-        limit: int = 100,
-    ) -> list[RunRecord]:
-        live, ended = map(json.dumps, states_wanted(states))
-        values = {"job": job, "namespace": namespace, "limit": limit}
-
-        def work(tx: Transaction) -> list[RunRecord]:
-            statement = LIST_LIVE if job is None else LIST_LIVE_OF_JOB
-            rows = tx.db.execute(statement, values | {"states": live}).fetchall()
-            rows += _finished(tx, values | {"states": ended})
-            return [shown(row) for row in rows[:limit]]
-
-        return await self.read(work)
 
     async def get_run(self, run_id: int) -> RunRecord | None:
         def work(tx: Transaction) -> RunRecord | None:
@@ -155,12 +113,3 @@ class History(Tables):
     async def count_runs(self) -> dict[RunState, int]:
         rows = dict(await self.read(lambda tx: tx.db.execute(COUNT_RUNS).fetchall()))
         return counted(rows)
-
-
-def _finished(tx: Transaction, values: dict[str, Any]) -> list[Any]:
-    """Finished runs of all jobs, or of all that ever had the name, newest end first."""
-    if values["job"] is None:
-        return tx.db.execute(LIST_FINISHED, values).fetchall()
-    ids = [job_id for (job_id,) in tx.db.execute(LIST_JOB_IDS, values)]
-    rows = [row for job_id in ids for row in tx.db.execute(LIST_FINISHED_OF_JOB, values | {"job_id": job_id})]
-    return newest_end_first(rows)

@@ -112,7 +112,7 @@ DELETE FROM runs WHERE job_id = :job_id AND slot_at > :edge AND trigger = :trigg
 """
 
 # Exhausted is not stored but seen: no schedule will yield again, and no run of theirs is open.
-_SHOWN = """
+SHOWN = """
 SELECT j.id, j.revision, j.state, j.pause_reason, j.paused_until,
        CASE WHEN j.state = 'active'
              AND EXISTS (SELECT 1 FROM schedules s WHERE s.job_id = j.id)
@@ -123,9 +123,7 @@ SELECT j.id, j.revision, j.state, j.pause_reason, j.paused_until,
 FROM jobs j {wanted}
 """
 
-SHOW_JOB = with_slots(_SHOWN, wanted="WHERE j.namespace = ? AND j.name = ? AND j.state <> 'deleted'")
-
-LIST_JOBS = with_slots(_SHOWN, wanted="WHERE j.state <> 'deleted' ORDER BY j.namespace, j.name LIMIT ?")
+SHOW_JOB = with_slots(SHOWN, wanted="WHERE j.namespace = ? AND j.name = ? AND j.state <> 'deleted'")
 
 
 class Jobs(Plan):
@@ -173,21 +171,11 @@ class Jobs(Plan):
     async def get_job(self, name: str, *, namespace: str = "default") -> JobRecord | None:
         def work(tx: Transaction) -> JobRecord | None:
             row = tx.db.execute(SHOW_JOB, (namespace, name)).fetchone()
-            return None if row is None else self._shown(tx.db, *row)
+            return None if row is None else self.shown_job(tx.db, *row)
 
         return await self.read(work)
 
-    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
-        def work(tx: Transaction) -> list[JobRecord]:
-            jobs = []
-            for row in tx.db.execute(LIST_JOBS, (limit,)).fetchall():
-                with suppress(StoreUnusable):  # one unreadable definition hides itself only; get_job tells why
-                    jobs.append(self._shown(tx.db, *row))
-            return jobs
-
-        return await self.read(work)
-
-    def _shown(
+    def shown_job(
         self,
         db: sqlite3.Connection,
         job_id: int,

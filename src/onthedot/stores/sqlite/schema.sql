@@ -17,6 +17,8 @@ CREATE TABLE attempts (  -- ended attempts, with their five instants
     PRIMARY KEY (run_id, attempt)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX attempts_node ON attempts (node, ended_at, run_id, attempt);
+
 CREATE TABLE checkpoints (  -- how far runs have come: the newest one of each, kept as long as the run
     run_id     INTEGER PRIMARY KEY,
     revision   INTEGER NOT NULL,  -- counts them, through all attempts
@@ -117,6 +119,8 @@ CREATE INDEX history_job_ended ON history (job_id, ended_at);
 
 CREATE INDEX history_submitted ON history (slot_at, job_id, trigger) WHERE trigger NOT GLOB 'schedule:*';
 
+CREATE INDEX history_unsuccessful ON history (ended_at) WHERE state <> 'succeeded';
+
 CREATE TABLE job_revisions (  -- every definition that ever was
     job_id     INTEGER NOT NULL,
     revision   INTEGER NOT NULL,
@@ -148,6 +152,10 @@ CREATE TABLE jobs (  -- small rows: reserve and arm look at one per run
 CREATE UNIQUE INDEX jobs_living ON jobs (namespace, name) WHERE state <> 'deleted';
 
 CREATE INDEX jobs_name ON jobs (namespace, name);
+
+CREATE INDEX jobs_named ON jobs (name);
+
+CREATE INDEX jobs_owner ON jobs (owner, namespace, name);
 
 CREATE INDEX jobs_paused ON jobs (paused_until) WHERE state = 'paused';
 
@@ -248,6 +256,8 @@ CREATE TABLE runs (
 ) STRICT;
 
 CREATE INDEX runs_blocked ON runs (blocked_on, due_at, id, blocked_capacity) WHERE blocked_on IS NOT NULL;
+
+CREATE INDEX runs_due ON runs (due_at);
 
 CREATE INDEX runs_expiring ON runs (expires_at) WHERE expires_at IS NOT NULL;
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from onthedot.clock import SECOND
 from onthedot.errors import DefinitionError
 from onthedot.job import JobRecord, JobState
 from onthedot.run import LIVE, TERMINAL, RunRecord, RunState
@@ -127,20 +128,19 @@ async def _change(world: World) -> None:
         world.job_of[await bench.submit(again, due=due)] = again.id
 
 
-async def runs_of(bench: Workbench, wanted: RunFilter, limit: int) -> AsyncIterator[list[RunRecord]]:
-    """Page after page."""
-    page = await bench.store.find_runs(wanted, limit=limit)
+async def pages(find: Callable[..., Awaitable[Any]], wanted: object, limit: int = 100) -> AsyncIterator[list[Any]]:
+    """Page after page, until there is no next one."""
+    page = await find(wanted, limit=limit)
     yield page.items
     while page.next is not None:
-        page = await bench.store.find_runs(wanted, after=page.next, limit=limit)
+        page = await find(wanted, after=page.next, limit=limit)
+        assert len(page.items) <= limit
         yield page.items
 
 
-async def found_runs(bench: Workbench, wanted: RunFilter, limit: int = 100) -> list[RunRecord]:
-    """All pages."""
-    pages = [page async for page in runs_of(bench, wanted, limit)]
-    assert all(len(page) <= limit for page in pages)
-    return [run for page in pages for run in page]
+async def found(find: Callable[..., Awaitable[Any]], wanted: object, limit: int = 100) -> list[Any]:
+    """What is on all pages."""
+    return [one async for page in pages(find, wanted, limit) for one in page]
 
 
 @check
@@ -149,12 +149,12 @@ async def check_every_filter_finds_what_a_naive_one_does(bench: Workbench) -> No
     world = await make_world(bench)
     everything = await world.runs()
     assert {run.state for run in everything} >= {*TERMINAL - {RunState.SKIPPED}, *LIVE}
-    assert await found_runs(bench, RunFilter()) == everything
+    assert await found(bench.store.find_runs, RunFilter()) == everything
     for number in range(60):
         wanted = world.filters()
         expected = [run for run in everything if world.is_wanted(wanted, run)]
-        found = await found_runs(bench, wanted, limit=world.chance((1, 2, 3, 7, 100)))
-        assert found == expected, f"filter {number}: {wanted}"
+        limit = world.chance((1, 2, 3, 7, 100))
+        assert await found(bench.store.find_runs, wanted, limit) == expected, f"filter {number}: {wanted}"
 
 
 @check
@@ -167,7 +167,7 @@ async def check_who_pages_sees_what_is_there_throughout_once(bench: Workbench) -
     waiting = [await bench.submit(record, due=30) for _ in range(7)]
     bench.turn(1)
     seen: list[int] = []
-    async for page in runs_of(bench, RunFilter(job="job"), limit=2):
+    async for page in pages(bench.store.find_runs, RunFilter(job="job"), limit=2):
         seen += [run.id for run in page]
         await bench.submit(record, due=20)
         await bench.submit(record, due=1)
@@ -191,16 +191,16 @@ async def check_what_may_not_be_seen_is_not_found(bench: Workbench) -> None:
         (None, "ann", {"team"}), (None, "Ann", {"Team"}), (None, "", {"tea"}), (None, "an", set()),
         (("team2",), "ann", set()), (("team",), "ann", {"team"}), (("te%",), None, set()), (("",), None, set()),
     ):  # fmt: skip
-        runs = await bench.store.find_runs(RunFilter(namespaces=namespaces, owner=owner))
-        assert {run.namespace for run in runs.items} == expected
-        jobs = await bench.store.find_jobs(JobFilter(namespaces=namespaces, owner=owner))
-        assert {record.job.namespace for record in jobs.items} == expected
+        runs = await found(bench.store.find_runs, RunFilter(namespaces=namespaces, owner=owner))
+        assert {run.namespace for run in runs} == expected
+        jobs = await found(bench.store.find_jobs, JobFilter(namespaces=namespaces, owner=owner))
+        assert {record.job.namespace for record in jobs} == expected
         if bench.capabilities.finds_attempts:
-            attempts = await bench.store.find_attempts(AttemptFilter(namespaces=namespaces, owner=owner))
-            assert len(attempts.items) == len(expected)
+            attempts = await found(bench.store.find_attempts, AttemptFilter(namespaces=namespaces, owner=owner))
+            assert len(attempts) == len(expected)
         for run in await bench.store.get_runs(range(1, 5)):
             mine = AttemptFilter(namespaces=namespaces, owner=owner, run_id=run.id)
-            assert len((await bench.store.find_attempts(mine)).items) == (run.namespace in expected)
+            assert len(await found(bench.store.find_attempts, mine)) == (run.namespace in expected)
 
 
 @check
@@ -212,7 +212,7 @@ async def check_a_run_tells_who_has_it(bench: Workbench) -> None:
 
     async def told() -> tuple[str, str, int]:
         run = await bench.run(run_id)
-        assert await found_runs(bench, RunFilter(node=run.node)) == [run]
+        assert await found(bench.store.find_runs, RunFilter(node=run.node)) == [run]
         return run.owner, run.node, run.revision
 
     assert await told() == ("ann", "", 0)
@@ -250,29 +250,24 @@ async def check_jobs_are_found_by_what_they_are_like(bench: Workbench) -> None:
     await bench.put(bench.job(every(), name="on", owner="eve"), window(0, 0, next_at=10))
     names = ["mail", "on", "over", "paused", "report", "ops/gpu", "team/clean", "team/mail"]
 
-    async def found(limit: int = 100, **fields: Any) -> list[str]:
-        page = await bench.store.find_jobs(JobFilter(**fields), limit=limit)
-        jobs = list(page.items)
-        while page.next is not None:
-            page = await bench.store.find_jobs(JobFilter(**fields), after=page.next, limit=limit)
-            assert len(page.items) <= limit
-            jobs += page.items
+    async def names_of(limit: int = 100, **fields: Any) -> list[str]:
+        jobs = await found(bench.store.find_jobs, JobFilter(**fields), limit)
         return [f"{one.job.namespace}/{one.job.name}".removeprefix("default/") for one in jobs]
 
     for limit in (1, 2, 3, 100):
-        assert await found(limit) == names
-        assert await found(limit, owner="eve") == ["on", "over", "paused"]
-    assert await found(namespaces=("team",)) == ["team/clean", "team/mail"]
-    assert await found(namespaces=("ops", "default"), owner="ann") == ["mail", "report", "ops/gpu"]
-    assert await found(states=frozenset({JobState.PAUSED, JobState.EXHAUSTED})) == ["over", "paused"]
-    assert await found(states=frozenset({JobState.ACTIVE}), owner="eve") == ["on"]
-    assert await found(states=frozenset({JobState.DELETED})) == await found(states=frozenset()) == []
-    assert await found(queue="night") == ["team/clean"]
-    assert await found(label="gpu") == ["report"]
-    assert await found(label="region=eu") == ["report"]
-    assert await found(label="gpu,region=eu") == []
-    assert await found(name_contains="ai") == ["mail", "team/mail"]
-    assert await found(name_contains="%") == await found(name_contains="M") == []
+        assert await names_of(limit) == names
+        assert await names_of(limit, owner="eve") == ["on", "over", "paused"]
+    assert await names_of(namespaces=("team",)) == ["team/clean", "team/mail"]
+    assert await names_of(namespaces=("ops", "default"), owner="ann") == ["mail", "report", "ops/gpu"]
+    assert await names_of(states=frozenset({JobState.PAUSED, JobState.EXHAUSTED})) == ["over", "paused"]
+    assert await names_of(states=frozenset({JobState.ACTIVE}), owner="eve") == ["on"]
+    assert await names_of(states=frozenset({JobState.DELETED})) == await names_of(states=frozenset()) == []
+    assert await names_of(queue="night") == ["team/clean"]
+    assert await names_of(label="gpu") == ["report"]
+    assert await names_of(label="region=eu") == ["report"]
+    assert await names_of(label="gpu,region=eu") == []
+    assert await names_of(name_contains="ai") == ["mail", "team/mail"]
+    assert await names_of(name_contains="%") == await names_of(name_contains="M") == []
     listed = [record.job.name for record in await bench.store.list_jobs(limit=3)]
     assert listed == ["mail", "on", "over"]
 
@@ -291,31 +286,26 @@ async def check_attempts_are_found_newest_end_first(bench: Workbench) -> None:
             assert await bench.finish(lease, retry(second + 1) if second % 2 else SUCCESS)
             ended.append((second, name, lease.run_id))
 
-    async def found(limit: int = 100, **fields: Any) -> list[tuple[int, str, int]]:
-        page = await bench.store.find_attempts(AttemptFilter(**fields), limit=limit)
-        attempts = list(page.items)
-        while page.next is not None:
-            page = await bench.store.find_attempts(AttemptFilter(**fields), after=page.next, limit=limit)
-            assert len(page.items) <= limit
-            attempts += page.items
-        return [((one.ended_at - at(0)) // 1_000_000, one.node, one.run_id) for one in attempts]
+    async def tried(limit: int = 100, **fields: Any) -> list[tuple[int, str, int]]:
+        attempts = await found(bench.store.find_attempts, AttemptFilter(**fields), limit)
+        return [((one.ended_at - at(0)) // SECOND, one.node, one.run_id) for one in attempts]
 
     newest = sorted(ended, key=lambda one: (one[0], one[2]), reverse=True)
     tried_twice = next(run_id for _, _, run_id in ended if [one[2] for one in ended].count(run_id) == 2)
     for limit in (1, 100):
-        assert await found(limit, run_id=tried_twice) == [one for one in newest if one[2] == tried_twice]
-    assert await found(run_id=10**6) == []
+        assert await tried(limit, run_id=tried_twice) == [one for one in newest if one[2] == tried_twice]
+    assert await tried(run_id=10**6) == []
     if not bench.capabilities.finds_attempts:
         for fields in ({}, {"node": "one"}, {"since": at(2)}):
             with raises(DefinitionError):
-                await found(**fields)
+                await tried(**fields)
         return
     for limit in (1, 2, 3, 100):
-        assert await found(limit) == newest
-        assert await found(limit, node="two") == [one for one in newest if one[1] == "two"]
-    assert await found(node="none") == []
-    assert await found(since=at(2), until=at(5)) == [one for one in newest if 2 <= one[0] < 5]
-    assert await found(1, node="one", since=at(3), until=at(6)) == [one for one in newest if one[:2] == (3, "one")]
+        assert await tried(limit) == newest
+        assert await tried(limit, node="two") == [one for one in newest if one[1] == "two"]
+    assert await tried(node="none") == []
+    assert await tried(since=at(2), until=at(5)) == [one for one in newest if 2 <= one[0] < 5]
+    assert await tried(1, node="one", since=at(3), until=at(6)) == [one for one in newest if one[:2] == (3, "one")]
 
 
 @check

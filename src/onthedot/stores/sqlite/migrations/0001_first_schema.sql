@@ -34,6 +34,9 @@ CREATE TABLE jobs (  -- small rows: reserve and arm look at one per run
 ) STRICT;
 
 CREATE INDEX jobs_name ON jobs (namespace, name);
+-- finding: the jobs of a name in any namespace, and of an owner.
+CREATE INDEX jobs_named ON jobs (name);
+CREATE INDEX jobs_owner ON jobs (owner, namespace, name);
 -- A name is taken once; a deleted job gives it back.
 CREATE UNIQUE INDEX jobs_living ON jobs (namespace, name) WHERE state <> 'deleted';
 -- the resumer: pauses that have an end.
@@ -140,6 +143,8 @@ CREATE INDEX runs_ready ON runs (route, priority, ready_at) WHERE state <> 'runn
 CREATE INDEX runs_ranked ON runs (route, rank) WHERE rank IS NOT NULL;
 -- expire: what nobody asked for in time.
 CREATE INDEX runs_expiring ON runs (expires_at) WHERE expires_at IS NOT NULL;
+-- finding: live runs in the order in which they are shown.
+CREATE INDEX runs_due ON runs (due_at);
 -- held, leave, the reaper: what an incarnation holds; finish: which of it are runs of fixed delays.
 CREATE INDEX runs_held ON runs (incarnation, delayed) WHERE incarnation IS NOT NULL;
 
@@ -222,6 +227,8 @@ CREATE TABLE history (  -- finished runs
 
 CREATE INDEX history_ended ON history (ended_at);
 CREATE INDEX history_job_ended ON history (job_id, ended_at);
+-- finding: what did not succeed.
+CREATE INDEX history_unsuccessful ON history (ended_at) WHERE state <> 'succeeded';
 -- The box of dead letters: it costs nothing where nothing dies.
 CREATE INDEX history_dead ON history (ended_at) WHERE state = 'dead' AND settled IS NULL;
 -- submit, asked again: the same run, also when it has ended. Slots need no such index, they have their watermark.
@@ -244,6 +251,9 @@ CREATE TABLE attempts (  -- ended attempts, with their five instants
     ended_at    INTEGER NOT NULL,
     PRIMARY KEY (run_id, attempt)
 ) STRICT, WITHOUT ROWID;
+
+-- finding: what a node has done, newest first. Each node's entries are written at one end.
+CREATE INDEX attempts_node ON attempts (node, ended_at, run_id, attempt);
 
 CREATE TABLE checkpoints (  -- how far runs have come: the newest one of each, kept as long as the run
     run_id     INTEGER PRIMARY KEY,
