@@ -5,7 +5,7 @@
     tables                 what all slices stand on       failures     the server's errors in our words
     partitions             history by month               wakeup       hints from process to process
     jobs plan shards control excepting submitting inserting reserve runs finish gates passing rates turns dependencies
-    checkpoints nodes queues upkeep retention history standing documents transactions
+    checkpoints nodes queues upkeep retention history finding standing documents transactions
     joining, callers       submitted in a transaction of the caller's own
 
 READ COMMITTED, with explicit locks in one order (`transaction.py`). What was acknowledged survives `kill -9` and a
@@ -22,7 +22,7 @@ from onthedot.stores.about import About
 from onthedot.stores.postgres.checkpoints import Checkpoints
 from onthedot.stores.postgres.documents import Documents
 from onthedot.stores.postgres.excepting import Excepting
-from onthedot.stores.postgres.history import History
+from onthedot.stores.postgres.finding import Finding
 from onthedot.stores.postgres.joining import Joining
 from onthedot.stores.postgres.letters import Letters
 from onthedot.stores.postgres.nodes import Nodes
@@ -40,7 +40,7 @@ SELECT current_setting('server_version'), current_setting('fsync'), current_sett
 
 
 class PostgresStore(
-    Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, History, Letters, Standings, Documents, Joining
+    Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, Finding, Letters, Standings, Documents, Joining
 ):
     """All of it in one schema of a database."""
 

@@ -2,56 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from onthedot.clock import Micros
 from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.postgres.tables import Tables
 from onthedot.stores.postgres.transaction import Transaction
-from onthedot.stores.showing import by_id, counted, newest_end_first, shown, states_wanted
+from onthedot.stores.showing import by_id, counted
 
 _PROGRESS_OF = """
 (SELECT n.progress FROM notes n WHERE n.run_id = {id} AND n.progress IS NOT NULL ORDER BY n.attempt DESC LIMIT 1)
 """
 
-_LIVE = f"""
+# The attempt that ended last. With LIMIT it is looked up for each run: else attempts may be read as a whole.
+_TRIED = """
+LEFT JOIN LATERAL (SELECT a.node, a.revision FROM attempts a WHERE a.run_id = {id} AND a.attempt = {attempt} LIMIT 1) a
+ON true
+"""
+
+# Who holds it, or had it last: attempts are recorded once they have ended.
+LIVE_NODE = """
+CASE WHEN r.incarnation IS NULL THEN coalesce(a.node, '')
+     ELSE coalesce((SELECT o.id FROM nodes o WHERE o.incarnation = r.incarnation), '') END
+"""
+
+LIVE = f"""
 SELECT r.id, j.name, j.namespace, r.trigger, r.slot_at, r.due_at, r.state, r.reason, r.attempt, r.failures,
        r.recoveries, r.created_at, r.armed_at, NULL::bigint, NULL::bigint, NULL::text, NULL::text,
-       r.queue, r.priority, r.target, {_PROGRESS_OF.format(id="r.id")}, r.args, ''
-FROM runs r JOIN jobs j ON j.id = r.job_id
+       r.queue, r.priority, r.target, {_PROGRESS_OF.format(id="r.id")}, r.args, '',
+       j.owner, {LIVE_NODE}, coalesce(r.revision, a.revision, 0)
+FROM runs r JOIN jobs j ON j.id = r.job_id {_TRIED.format(id="r.id", attempt="r.attempt")}
 WHERE {{wanted}}
 """  # noqa: S608 - constants of this file
 
 FINISHED = f"""
 SELECT h.id, j.name, j.namespace, h.trigger, h.slot_at, h.due_at, h.state, h.reason, h.attempts, h.failures,
        h.recoveries, h.created_at, h.armed_at, h.started_at, h.ended_at, h.error, h.result,
-       h.queue, h.priority, h.target, {_PROGRESS_OF.format(id="h.id")}, h.args, coalesce(h.settled, '')
-FROM history h JOIN jobs j ON j.id = h.job_id
+       h.queue, h.priority, h.target, {_PROGRESS_OF.format(id="h.id")}, h.args, coalesce(h.settled, ''),
+       j.owner, coalesce(a.node, ''), coalesce(a.revision, 0)
+FROM history h JOIN jobs j ON j.id = h.job_id {_TRIED.format(id="h.id", attempt="h.attempts")}
 WHERE {{wanted}}
 """  # noqa: S608
 
-SHOW_THESE_LIVE = _LIVE.format(wanted="r.id = ANY($1)")
+SHOW_THESE_LIVE = LIVE.format(wanted="r.id = ANY($1)")
 
 SHOW_THESE_FINISHED = FINISHED.format(wanted="h.id = ANY($1)")
-
-LIST_LIVE = _LIVE.format(wanted="r.state = ANY($1) AND j.namespace = $2 ORDER BY r.due_at, r.id LIMIT $3")
-
-LIST_LIVE_OF_JOB = _LIVE.format(
-    wanted="r.state = ANY($1) AND j.namespace = $2 AND j.name = $4 ORDER BY r.due_at, r.id LIMIT $3"
-)
-
-# Read backwards from the newest end, only as far as it is asked for.
-LIST_FINISHED = FINISHED.format(
-    wanted="h.state = ANY($1) AND j.namespace = $2 ORDER BY h.ended_at DESC, h.id DESC LIMIT $3"
-)
-
-# A name may have been several jobs', one after the other: each is read on its own, in the order of its index.
-LIST_JOB_IDS = "SELECT id FROM jobs WHERE namespace = $1 AND name = $2"
-
-LIST_FINISHED_OF_JOB = FINISHED.format(
-    wanted="h.job_id = $2 AND h.state = ANY($1) ORDER BY h.ended_at DESC, h.id DESC LIMIT $3"
-)
 
 # A job's history is bounded by its retention: read as a whole, it needs no index of its own.
 LIST_RUNS_OF_SLOTS = """
@@ -80,27 +75,6 @@ SELECT state, count(*) FROM runs GROUP BY state UNION ALL SELECT state, count(*)
 
 class History(Tables):
     """See `HistorySlice`."""
-
-    async def list_runs(
-        self,
-        *,
-        job: str | None = None,
-        namespace: str = "default",
-        states: Iterable[RunState] | None = None,
-        limit: int = 100,
-    ) -> list[RunRecord]:
-        live, ended = states_wanted(states)
-
-        async def work(tx: Transaction) -> list[RunRecord]:
-            if job is None:
-                rows = await tx.rows(LIST_LIVE, live, namespace, limit)
-                rows += await tx.rows(LIST_FINISHED, ended, namespace, limit)
-            else:
-                rows = await tx.rows(LIST_LIVE_OF_JOB, live, namespace, limit, job)
-                rows += await _finished_of(tx, job, namespace, ended, limit)
-            return [shown(row) for row in rows[:limit]]
-
-        return await self.show(work)
 
     async def get_run(self, run_id: int) -> RunRecord | None:
         runs = await self.get_runs([run_id])
@@ -133,11 +107,3 @@ class History(Tables):
     async def count_runs(self) -> dict[RunState, int]:
         rows = dict(await self.show(lambda tx: tx.rows(COUNT_RUNS)))
         return counted(rows)
-
-
-async def _finished_of(tx: Transaction, job: str, namespace: str, states: list[str], limit: int) -> list[Any]:
-    """Finished runs of all jobs that ever had the name, newest end first."""
-    rows: list[Any] = []
-    for (job_id,) in await tx.rows(LIST_JOB_IDS, namespace, job):
-        rows += await tx.rows(LIST_FINISHED_OF_JOB, states, job_id, limit)
-    return newest_end_first(rows)

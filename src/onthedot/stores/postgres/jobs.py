@@ -100,7 +100,7 @@ SELECT greatest(
 WITHDRAW = "DELETE FROM runs WHERE job_id = $1 AND slot_at > $2 AND trigger = $3 AND attempt = 0 RETURNING id"
 
 # Exhausted is not stored but seen: no schedule will yield again, and no run of theirs is open.
-_SHOWN = """
+SHOWN = """
 SELECT j.id, j.revision, j.state, j.pause_reason, j.paused_until,
        CASE WHEN j.state = 'active'
              AND EXISTS (SELECT 1 FROM schedules s WHERE s.job_id = j.id)
@@ -111,9 +111,7 @@ SELECT j.id, j.revision, j.state, j.pause_reason, j.paused_until,
 FROM jobs j {wanted}
 """
 
-SHOW_JOB = with_slots(_SHOWN, wanted="WHERE j.namespace = $1 AND j.name = $2 AND j.state <> 'deleted'")
-
-LIST_JOBS = with_slots(_SHOWN, wanted="WHERE j.state <> 'deleted' ORDER BY j.namespace, j.name LIMIT $1")
+SHOW_JOB = with_slots(SHOWN, wanted="WHERE j.namespace = $1 AND j.name = $2 AND j.state <> 'deleted'")
 
 
 class Jobs(Plan):
@@ -172,23 +170,11 @@ class Jobs(Plan):
             if row is None:
                 return None
             await self.records.load(tx, [row[:3]])
-            return self._shown(*row)
+            return self.shown_job(*row)
 
         return await self.read(work)
 
-    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
-        async def work(tx: Transaction) -> list[JobRecord]:
-            rows = await tx.rows(LIST_JOBS, limit)
-            await self.records.load(tx, [row[:3] for row in rows])
-            jobs = []
-            for row in rows:
-                with suppress(StoreUnusable):  # one unreadable definition hides itself only; get_job tells why
-                    jobs.append(self._shown(*row))
-            return jobs
-
-        return await self.read(work)
-
-    def _shown(
+    def shown_job(
         self, job_id: int, revision: int, state: str, reason: str, until: Micros | None, shown: str
     ) -> JobRecord:
         del state

@@ -32,6 +32,9 @@ CREATE TABLE jobs (  -- small rows: reserve and arm look at one per run
 ) WITH (fillfactor = 80);
 
 CREATE INDEX jobs_name ON jobs (namespace, name);
+-- finding: the jobs of a name in any namespace, and of an owner.
+CREATE INDEX jobs_named ON jobs (name);
+CREATE INDEX jobs_owner ON jobs (owner, namespace, name);
 -- A name is taken once; a deleted job gives it back.
 CREATE UNIQUE INDEX jobs_living ON jobs (namespace, name) WHERE state <> 'deleted';
 -- the resumer: pauses that have an end.
@@ -140,6 +143,8 @@ CREATE INDEX runs_ready ON runs (route, priority, ready_at, id) WHERE state <> '
 CREATE INDEX runs_ranked ON runs (route, rank, id) WHERE rank IS NOT NULL;
 -- expire: what nobody asked for in time.
 CREATE INDEX runs_expiring ON runs (expires_at) WHERE expires_at IS NOT NULL;
+-- finding: live runs in the order in which they are shown.
+CREATE INDEX runs_due ON runs (due_at, id);
 -- gates: who waits at one, in the order in which it will pass to them.
 CREATE INDEX runs_blocked ON runs (blocked_on, due_at, id) WHERE blocked_on IS NOT NULL;
 -- … and how many could pass at the most: a gate that is full need not look at those who wait.
@@ -227,6 +232,8 @@ CREATE TABLE history (  -- finished runs
 
 CREATE INDEX history_ended ON history (ended_at, id);
 CREATE INDEX history_job_ended ON history (job_id, ended_at, id);
+-- finding: what did not succeed.
+CREATE INDEX history_unsuccessful ON history (ended_at, id) WHERE state <> 'succeeded';
 -- The box of dead letters: it costs nothing where nothing dies.
 CREATE INDEX history_dead ON history (ended_at, id) WHERE state = 'dead' AND settled IS NULL;
 -- submit, asked again: the same run, also when it has ended. Slots need no such index, they have their watermark.
@@ -248,6 +255,9 @@ CREATE TABLE attempts (  -- ended attempts, with their five instants
     error       text,
     PRIMARY KEY (run_id, attempt, ended_at)
 ) PARTITION BY RANGE (ended_at);
+
+-- finding: what a node has done, newest first. Each node's entries are written at one end.
+CREATE INDEX attempts_node ON attempts (node, ended_at, run_id, attempt);
 
 CREATE TABLE checkpoints (  -- how far runs have come: the newest one of each, kept as long as the run
     run_id     bigint PRIMARY KEY,
