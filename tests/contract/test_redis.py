@@ -16,7 +16,7 @@ from tests.servers.debian_redis import DebianRedis
 async def test_contract(check: contract.Check, valkey_url: str):
     store = await RedisStore.open(valkey_url)
     try:
-        await check(contract.Workbench(store))
+        await check(contract.Workbench(store, contract.Capabilities(finds_attempts=False)))
     finally:
         await store.close()
 
@@ -26,7 +26,7 @@ async def test_contract_in_steps_of_one_run(check: contract.Check, valkey_url: s
     store = await RedisStore.open(valkey_url)
     store.rows = 1
     try:
-        await check(contract.Workbench(store))
+        await check(contract.Workbench(store, contract.Capabilities(finds_attempts=False)))
     finally:
         await store.close()
 
@@ -39,6 +39,6 @@ async def test_contract_on_redis(check: contract.Check, debian_redis: DebianRedi
     debian_redis.empty()
     store = await RedisStore.open(debian_redis.url())
     try:
-        await check(contract.Workbench(store))
+        await check(contract.Workbench(store, contract.Capabilities(finds_attempts=False)))
     finally:
         await store.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from onthedot.run import LIVE, TERMINAL, Progress, RunState
-from onthedot.stores.showing import by_id, counted, newest_end_first, shown, states_wanted
+from onthedot.run import Progress, RunState
+from onthedot.stores.showing import by_id, counted, shown
 
 
 def row(run_id: int = 1, *, state: str = "succeeded", ended_at: int | None = 5, progress: str | None = None) -> Any:
@@ -27,17 +27,8 @@ def test_a_row_is_a_run():
     assert shown(row()).progress is None
 
 
-def test_runs_come_in_the_order_in_which_they_were_made_or_ended():
+def test_runs_come_in_the_order_in_which_they_were_made():
     assert [run.id for run in by_id([row(2), row(10), row(1)])] == [1, 2, 10]
-    rows = [row(1, ended_at=5), row(2, ended_at=9), row(3, ended_at=5)]
-    assert [run[0] for run in newest_end_first(rows)] == [2, 3, 1]
-
-
-def test_the_states_that_are_asked_for_are_live_or_finished():
-    live, finished = states_wanted(None)
-    assert (set(live), set(finished)) == (set(LIVE), set(TERMINAL))
-    assert states_wanted([RunState.RUNNING, RunState.DEAD]) == (["running"], ["dead"])
-    assert states_wanted([]) == ([], [])
 
 
 def test_counts_come_in_the_order_of_the_states():

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from onthedot.route import PRIORITIES
-from onthedot.run import LIVE, TERMINAL, Progress, RunRecord, RunState
+from onthedot.run import Progress, RunRecord, RunState
 
-_ID, _STATE, _ENDED_AT, _PRIORITY, _PROGRESS = 0, 6, 14, 18, 20  # where they stand in a run's row
+_ID, _STATE, _PRIORITY, _PROGRESS = 0, 6, 18, 20  # where they stand in a run's row
 
 
 def shown(row: Sequence[Any]) -> RunRecord:
@@ -28,17 +28,6 @@ def shown(row: Sequence[Any]) -> RunRecord:
 def by_id(rows: Iterable[Sequence[Any]]) -> list[RunRecord]:
     """Runs in the order in which they were made."""
     return [shown(row) for row in sorted(rows, key=lambda row: int(row[_ID]))]
-
-
-def newest_end_first(rows: Iterable[Any]) -> list[Any]:
-    """Rows of finished runs, of several jobs, in the order of one."""
-    return sorted(rows, key=lambda row: (row[_ENDED_AT], row[_ID]), reverse=True)
-
-
-def states_wanted(states: Iterable[RunState] | None) -> tuple[list[str], list[str]]:
-    """Which states of live runs, and which of finished ones, are asked for. None: all."""
-    wanted = frozenset(RunState if states is None else states)
-    return [state.value for state in LIVE & wanted], [state.value for state in TERMINAL & wanted]
 
 
 def counted(rows: Mapping[str, int]) -> dict[RunState, int]:

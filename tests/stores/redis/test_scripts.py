@@ -27,6 +27,7 @@ LIB = (
     "taking",
     "passing",
     "shown",
+    "finding",
     "queues",
     "sweeps",
     "forgetting",

@@ -18,8 +18,8 @@ from onthedot.stores.sqlite import (
     dependencies,
     excepting,
     exceptions,
+    finding,
     finish,
-    history,
     jobs,
     letters,
     plan,
@@ -33,6 +33,9 @@ from onthedot.stores.sqlite import (
 from onthedot.stores.sqlite.connection import connect, create_file
 
 NOW = 1_000_000
+
+FOUND = {"namespaces": None, "owner": None, "job": None, "job_id": None, "label": None, "queue": None, "node": None}
+FOUND |= {"live": '["scheduled"]', "ended": '["succeeded"]'}
 
 QUESTIONS = {
     # what is asked: (statement, values, the index ranges that answer it)
@@ -141,9 +144,40 @@ QUESTIONS = {
         ],
     ),
     "history of a job": (
-        history.LIST_FINISHED_OF_JOB,
-        {"job_id": 1, "states": '["succeeded"]', "limit": 5},
-        ["SEARCH h USING INDEX history_job_ended (job_id=?)", "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"],
+        finding.ENDED_OF_JOB_LINE.behind,
+        FOUND | {"line_job": 1, "at": NOW, "stop": 0, "limit": 1},
+        [
+            "SEARCH h USING INDEX history_job_ended (job_id=? AND ended_at>? AND ended_at<?)",
+            "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)",
+            "SEARCH a USING PRIMARY KEY (run_id=? AND attempt=?)",
+        ],
+    ),
+    "history of a job, in one instant": (
+        finding.ENDED_OF_JOB_LINE.rest,
+        FOUND | {"line_job": 1, "at": 7, "id": NOW, "stop": 0, "limit": 1},
+        ["SEARCH h USING INDEX history_job_ended (job_id=? AND ended_at=? AND rowid>? AND rowid<?)"],
+    ),
+    "history of all": (
+        finding.ENDED_LINE.behind,
+        FOUND | {"at": NOW, "stop": 0, "limit": 1},
+        ["SEARCH h USING INDEX history_ended (ended_at>? AND ended_at<?)"],
+    ),
+    "live runs": (
+        finding.LIVE_LINE.behind,
+        FOUND | {"at": NOW, "stop": NEVER, "limit": 1},
+        ["SEARCH r USING INDEX runs_due (due_at>? AND due_at<?)", "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"],
+    ),
+    "jobs of a name": (
+        finding.FIND_JOBS_BY["job"],
+        FOUND | {"job": "1", "lines": 21},
+        ["SEARCH j USING INDEX jobs_named (name=?)"],
+    ),
+    "jobs of an owner": (
+        finding.LIST_JOBS_OF_OWNER,
+        FOUND
+        | {"owner": "", "states": None, "name_contains": None, "namespace": "", "name": "", "limit": 1}
+        | {"stop_namespace": "z", "stop_name": ""},
+        ["SEARCH j USING INDEX jobs_owner (owner=? AND (namespace,name)>(?,?)"],
     ),
 }
 SORTED_BY_HAND = {

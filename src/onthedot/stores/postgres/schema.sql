@@ -22,6 +22,7 @@ CREATE TABLE attempts (
     outcome text COLLATE "C" NOT NULL,
     error text
 ) PARTITION BY RANGE (ended_at);
+CREATE INDEX attempts_node ON ONLY attempts USING btree (node, ended_at, run_id, attempt);
 CREATE UNIQUE INDEX attempts_pkey ON ONLY attempts USING btree (run_id, attempt, ended_at);
 
 CREATE TABLE checkpoints (
@@ -118,6 +119,7 @@ CREATE INDEX history_ended ON ONLY history USING btree (ended_at, id);
 CREATE INDEX history_job_ended ON ONLY history USING btree (job_id, ended_at, id);
 CREATE UNIQUE INDEX history_pkey ON ONLY history USING btree (id, ended_at);
 CREATE INDEX history_submitted ON ONLY history USING btree (slot_at, job_id, trigger) WHERE (trigger !~~ 'schedule:%'::text);
+CREATE INDEX history_unsuccessful ON ONLY history USING btree (ended_at, id) WHERE (state <> 'succeeded'::text);
 
 CREATE TABLE job_revisions (
     job_id bigint NOT NULL,
@@ -148,6 +150,8 @@ CREATE TABLE jobs (
 ) WITH {fillfactor=80};
 CREATE UNIQUE INDEX jobs_living ON jobs USING btree (namespace, name) WHERE (state <> 'deleted'::text);
 CREATE INDEX jobs_name ON jobs USING btree (namespace, name);
+CREATE INDEX jobs_named ON jobs USING btree (name);
+CREATE INDEX jobs_owner ON jobs USING btree (owner, namespace, name);
 CREATE INDEX jobs_paused ON jobs USING btree (paused_until) WHERE (state = 'paused'::text);
 CREATE UNIQUE INDEX jobs_pkey ON jobs USING btree (id);
 
@@ -252,6 +256,7 @@ CREATE TABLE runs (
 ) WITH {autovacuum_vacuum_scale_factor=0.05,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_insert_scale_factor=0.2};
 CREATE INDEX runs_blocked ON runs USING btree (blocked_on, due_at, id) WHERE (blocked_on IS NOT NULL);
 CREATE INDEX runs_blocked_most ON runs USING btree (blocked_on, blocked_capacity) WHERE (blocked_on IS NOT NULL);
+CREATE INDEX runs_due ON runs USING btree (due_at, id);
 CREATE INDEX runs_expiring ON runs USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 CREATE UNIQUE INDEX runs_key ON runs USING btree (job_id, slot_at, trigger, target);
 CREATE UNIQUE INDEX runs_pkey ON runs USING btree (id);

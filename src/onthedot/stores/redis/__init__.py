@@ -5,7 +5,7 @@
     failures     the server's errors in our words       wakeup       hints from process to process
     persistence  what the server keeps when it dies     rows         what is asked and answered, as our values
     sweeps       decisions about many runs, in steps    capping      how many finished runs are kept
-    jobs control plan runs checkpoints nodes queues upkeep history documents
+    jobs control plan runs checkpoints nodes queues upkeep history finding documents
 
 Every operation is one script, so each is atomic, and goes by the server's clock. What was acknowledged survives what
 the server's persistence says (`RedisStore.persistence`): no more, and the store tells when it was less.
@@ -21,7 +21,7 @@ from onthedot.stores.redis.capping import take_history
 from onthedot.stores.redis.checkpoints import Checkpoints
 from onthedot.stores.redis.control import Control
 from onthedot.stores.redis.documents import Documents
-from onthedot.stores.redis.history import History
+from onthedot.stores.redis.finding import Finding
 from onthedot.stores.redis.letters import Letters
 from onthedot.stores.redis.nodes import Nodes
 from onthedot.stores.redis.plan import Plan
@@ -29,7 +29,7 @@ from onthedot.stores.redis.upkeep import Upkeep
 from onthedot.stores.redis.url import read_url
 
 
-class RedisStore(Control, Plan, Checkpoints, Nodes, Upkeep, History, Letters, Documents):
+class RedisStore(Control, Plan, Checkpoints, Nodes, Upkeep, Finding, Letters, Documents):
     """All of it under one prefix of a server."""
 
     @classmethod

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from onthedot.clock import Micros
 from onthedot.route import placed_incarnation, waits_for_leader
-from onthedot.run import LIVE, TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.base import Standing
 from onthedot.stores.redis.queues import Queues
 from onthedot.stores.redis.rows import read_run
@@ -16,22 +16,6 @@ from onthedot.stores.redis.rows import read_run
 
 class History(Queues):
     """See `HistorySlice` and `StandingSlice`."""
-
-    async def list_runs(
-        self,
-        *,
-        job: str | None = None,
-        namespace: str = "default",
-        states: Iterable[RunState] | None = None,
-        limit: int = 100,
-    ) -> list[RunRecord]:
-        wanted = frozenset(RunState if states is None else states)
-        found: list[Any] = []
-        for name, of in (("list_live", LIVE), ("list_ended", TERMINAL)):
-            some = sorted(wanted & of)
-            if some and len(found) < limit:
-                found += await self._pages(name, limit - len(found), job=job, namespace=namespace, states=some)
-        return [read_run(row) for row in found]
 
     async def _pages(self, name: str, limit: int, **fields: Any) -> list[Any]:
         """What a script that lists by pages answers, up to so many rows."""

@@ -45,9 +45,6 @@ class Jobs(Sweeps):
         found = await self.records(await self.look("get_jobs", names=[f"{namespace}\t{name}"]))
         return found[0] if found else None
 
-    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
-        return await self.records(await self.look("get_jobs", limit=limit))
-
     async def schedules_of(self, job_id: int) -> list[ScheduleState]:
         found = await self.look("schedules_of", job_id=job_id)
         states = [read_schedule(row, await self.record(row[0])) for row in found]

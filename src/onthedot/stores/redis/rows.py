@@ -29,6 +29,8 @@ def job_asked(job: Job) -> dict[str, Any]:
         definition=encode(job),
         name=job.name,
         namespace=job.namespace,
+        owner=job.owner or None,
+        labels=sorted(job.labels),
         route=route_of(job),
         level=level_of(job.priority),
         queue=job.queue,
@@ -140,13 +142,14 @@ def read_run(row: Sequence[Any]) -> RunRecord:
     """A run for people."""
     (
         run_id, _, trigger, slot, due, state, reason, attempts, failures, recoveries, created, armed, started, ended,
-        error, result, queue, level, target, done, of, args, settled, name, namespace,
+        error, result, queue, level, target, done, of, args, settled, name, namespace, owner, node,
+        revision,
     ) = row  # fmt: skip
     progress = None if done is None else Progress(float(done), None if of is None else float(of))
     return RunRecord(
         run_id, name, namespace, trigger, slot, due, RunState(state), reason or "", attempts or 0, failures or 0,
         recoveries or 0, created, armed, started, ended, error, result, queue, PRIORITIES[level], target or "",
-        progress, args, settled or "",
+        progress, args, settled or "", owner, node, revision,
     )  # fmt: skip
 
 

@@ -235,7 +235,7 @@ class Finding(Pages, History, Jobs):
                     return Scan([shown(row) for row in tx.db.execute(LIST_LIVE_OF_JOBS, values | of_jobs)])
             rows = None if _is_everything(wanted) else SCANNED
             found, reached = _along(tx.db, LIVE_LINE, values, start, rows, ascending=True)
-            return Scan([shown(row) for row in found], reached and RunCursor(False, *reached))
+            return Scan([shown(row) for row in found], None if reached is None else RunCursor(False, *reached))
 
         return await self.read(work)
 
@@ -257,7 +257,7 @@ class Finding(Pages, History, Jobs):
                 rows = None if _is_everything(wanted) else SCANNED
                 scans = [_along(tx.db, line, values, start, rows, ascending=False)]
             found, reached = merged(scans, limit, place=lambda row: (row[14], row[0]))
-            return Scan([shown(row) for row in found], reached and RunCursor(True, *reached))
+            return Scan([shown(row) for row in found], None if reached is None else RunCursor(True, *reached))
 
         return await self.read(work)
 
@@ -290,7 +290,8 @@ class Finding(Pages, History, Jobs):
             rows = None if values["anything"] else max(1, SCANNED // max(1, len(nodes)))
             scans = [_attempts_of(tx.db, values | {"node": node}, rows) for node in nodes]
             found, reached = merged(scans, limit, place=lambda row: (row[12], row[0], row[1]))
-            return Scan([AttemptRecord(*row) for row in found], reached and AttemptCursor(*reached))
+            last = None if reached is None else AttemptCursor(*reached)
+            return Scan([AttemptRecord(*row) for row in found], last)
 
         return await self.read(work)
 
@@ -341,7 +342,7 @@ def _attempt_values(wanted: AttemptFilter, after: AttemptCursor) -> dict[str, An
     since = FIRST if wanted.since is None else wanted.since
     return {
         "namespaces": _listed(wanted.namespaces), "owner": wanted.owner, "node": wanted.node, "of_run": wanted.run_id,
-        "since": since, "anything": wanted.namespaces is wanted.owner is None,
+        "since": since, "anything": wanted.namespaces is None and wanted.owner is None,
         "at": start.ended_at, "run_id": start.run_id, "attempt": start.attempt,
         "stop_at": since, "stop_run": 0, "stop_attempt": 0,
     }  # fmt: skip

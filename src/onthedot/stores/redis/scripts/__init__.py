@@ -22,6 +22,7 @@ _ORDER = (
     "taking",
     "passing",
     "shown",
+    "finding",
     "queues",
     "sweeps",
     "forgetting",

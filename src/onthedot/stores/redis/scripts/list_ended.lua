@@ -1,25 +1,16 @@
--- A page of finished runs, newest end first: a part of `HistorySlice.list_runs`.
+-- A page of finished runs, newest end first: a part of `FindingSlice.find_runs`.
 --
--- ARGV     job, namespace, states; offset, the place to read on from; limit
--- returns  runs, and the place to read on from, or nothing: that was all
--- Uses: lines runs shown
+-- ARGV     namespaces, owner, job, job_id, states, queue, label, node: what is wanted of a run; after: {ended, run id};
+--          since, an instant; rows: how many are looked at; limit
+-- returns  runs, and {ended, run id} of the last that was looked at, or nothing: that was all
+-- Uses: lines runs shown finding
 
-local PAGE = 500
-local offset, found = ask.offset, {}
-local states = {}
-for _, state in ipairs(ask.states) do
-  states[state] = true
+local index = index_for(ENDED, P .. 'ended:')
+local behind = place_of(index, ask.after[1], member(ask.after[2]))
+if behind == 0 then
+  return {{}, false}
 end
-local page = look('ZREVRANGE', index_for('ended', 'ended:'), offset, offset + PAGE - 1)
-fetch('history', ids_of(page))
-for place, name in ipairs(page) do
-  local run = find('history', tonumber(name))
-  local job = job_of(run.job)
-  if states[run.state] and job.namespace == ask.namespace and (not ask.job or ask.job == job.name) then
-    found[#found + 1] = run_row(run)
-    if #found == ask.limit then
-      return {found, offset + place}
-    end
-  end
-end
-return {found, #page == PAGE and offset + PAGE or false}
+local page = look('ZRANGE', index, math.max(0, behind - ask.rows), behind - 1, 'WITHSCORES')
+return wanted_runs('history', page, #page - 1, 1, -2, function(ended)
+  return ended < ask.since
+end, behind > ask.rows)

@@ -1,23 +1,13 @@
--- A page of live runs by due instant: a part of `HistorySlice.list_runs`.
+-- A page of live runs by due instant: a part of `FindingSlice.find_runs`.
 --
--- ARGV     job, namespace, states; offset, the place to read on from; limit
--- returns  runs, and the place to read on from, or nothing: that was all
--- Uses: lines runs shown
+-- ARGV     namespaces, owner, job, job_id, states, queue, label, node: what is wanted of a run; after: {due, run id};
+--          until_, an instant; rows: how many are looked at; limit
+-- returns  runs, and {due, run id} of the last that was looked at, or nothing: that was all
+-- Uses: lines runs shown finding
 
-local PAGE = 500
-local index, offset, found = index_for('due', 'job:'), ask.offset, {}
-local states = {}
-for _, state in ipairs(ask.states) do
-  states[state] = true
-end
-local page = look('ZRANGE', index, offset, offset + PAGE - 1)
-for place, run in ipairs(runs_behind(page)) do
-  local job = job_of(run.job)
-  if states[run.state] and job.namespace == ask.namespace and (not ask.job or ask.job == job.name) then
-    found[#found + 1] = run_row(run)
-    if #found == ask.limit then
-      return {found, offset + place}
-    end
-  end
-end
-return {found, #page == PAGE and offset + PAGE or false}
+local index = index_for(DUE, P .. 'job:')
+local first = place_of(index, ask.after[1], member(ask.after[2] + 1))
+local page = look('ZRANGE', index, first, first + ask.rows - 1, 'WITHSCORES')
+return wanted_runs('runs', page, 1, #page - 1, 2, function(due)
+  return due >= ask.until_
+end, #page == 2 * ask.rows)

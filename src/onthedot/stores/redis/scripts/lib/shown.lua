@@ -38,23 +38,26 @@ local RUN_FIELDS = {
   'started', 'ended', 'error', 'result', 'queue', 'level', 'target', 'done', 'of', 'args', 'settled',
 }
 
--- A run for people, live or over, with the name and namespace of its job at the end.
-local function run_row(run)
-  local made, job = row(run, RUN_FIELDS), job_of(run.job)
-  made[#made + 1] = job.name
-  made[#made + 1] = job.namespace
-  return made
+-- Who holds a run and under which revision of its job, or had it last; nobody, and 0.
+local function last_tried(run)
+  if run.inc then
+    return find('nodes', run.inc).id, run.revision
+  end
+  local last = run.tries and run.tries[#run.tries]
+  if last then
+    return last[4], last[5]
+  end
+  return '', 0
 end
 
--- Where to look for the runs that a list is to show: of one job, if only one was ever named so; else of all.
-local function index_for(of_all, of_job)
-  if ask.job then
-    local named = look('ZRANGE', P .. 'named:' .. ask.namespace .. '\t' .. ask.job, 0, 1)
-    if #named == 1 then
-      return P .. of_job .. named[1]
-    end
+-- A run for people, live or over, with what it has of its job, and who has it, at the end.
+local function run_row(run)
+  local made, job = row(run, RUN_FIELDS), job_of(run.job)
+  local node, revision = last_tried(run)
+  for _, value in ipairs({job.name, job.namespace, job.owner or '', node, revision}) do
+    made[#made + 1] = value
   end
-  return P .. of_all
+  return made
 end
 
 -- A lease, with where an earlier attempt has come to.
