@@ -45,7 +45,8 @@ INSERT INTO history (id, job_id, slot_at, due_at, created_at, ended_at, attempts
 SELECT 1000000 + n, 1 + n % 50, n, 0, 0, {start} + n * (n % 3), 1, 0, 0, 1,
        CASE WHEN n % 97 = 0 THEN 'dead' ELSE 'succeeded' END, 'default', 'submit:x', '', ''
 FROM generate_series(1, 30000) n;
-INSERT INTO attempts (run_id, fence, due_at, reserved_at, armed_at, ended_at, attempt, revision, lease_id, node, outcome)
+INSERT INTO attempts (run_id, fence, due_at, reserved_at, armed_at, ended_at, attempt, revision, lease_id, node,
+                      outcome)
 SELECT id, 1, 0, 0, 0, ended_at, 1, 1, 'l', CASE WHEN id % 5 = 0 THEN 'two' ELSE 'one' END, 'succeeded' FROM history;
 """
 
@@ -128,7 +129,7 @@ async def test_no_page_reads_more_than_it_may(full: PostgresStore, monkeypatch: 
                 asked.clear()
                 page = await finds[type(wanted)](wanted, after=after, limit=10)
                 looked = 0
-                for statement, values in list(asked):
+                for statement, values in asked:
                     [[plan]] = await db.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *values)
                     looked += rows_read(json.loads(plan)[0]["Plan"])
                 if looked > 6 * READ:  # runs and their attempts, live ones and finished, and where to stop

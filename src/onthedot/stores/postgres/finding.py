@@ -80,7 +80,13 @@ STOP_LIVE = """
 SELECT due_at, id FROM runs WHERE (due_at, id) > ($1::bigint, $2::bigint) ORDER BY due_at, id LIMIT 1 OFFSET $3 - 1
 """
 
-COUNT_LIVE_OF_JOBS = "SELECT count(*) FROM (SELECT 1 FROM runs WHERE job_id = ANY($1::bigint[]) LIMIT $2) live"
+# In the order of the key, so that nothing else is read to count them.
+COUNT_LIVE_OF_JOBS = """
+SELECT count(*) FROM (
+    SELECT 1 FROM unnest($1::bigint[]) line (job_id) CROSS JOIN LATERAL (
+        SELECT 1 FROM runs r WHERE r.job_id = line.job_id ORDER BY r.slot_at, r.trigger, r.target LIMIT $2) live
+    LIMIT $2) some_live
+"""
 
 LIST_LIVE_OF_JOBS = LIVE.format(
     wanted=f"r.job_id = ANY($14::bigint[]) AND {_LIVE_SPAN} AND {_LIVE_WANTED} ORDER BY r.due_at, r.id LIMIT $13"
