@@ -4,6 +4,7 @@ import asyncio
 import json
 import pickle
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -359,6 +360,31 @@ async def test_runs_and_attempts_are_listed(url):
         await run.result(timeout="20s")
         assert [record.id for record in await sched.list_runs("flaky")] == [run]
         assert [attempt.outcome for attempt in await sched.history(run)] == ["failed", "succeeded"]
+
+
+async def test_runs_are_found_by_what_they_are_like():
+    sched = otd.Scheduler("memory:", settings=otd.Settings(node_id="here"))
+    mail = sched.job(name="mail", queue="post", owner="ann")(lambda: None)
+    report = sched.job(name="report", owner="bob")(lambda: None)
+    async with sched:
+        ran = [await sched.submit(job) for job in (mail, report)]
+        for run in ran:
+            await run.result(timeout="20s")
+        waits = await sched.submit(report, delay="1h")
+
+        async def found(**asked: Any) -> list[int]:
+            return [run.id for run in await sched.list_runs(**asked)]
+
+        assert await found(owner="ann") == await found(queue="post") == [ran[0]]
+        assert await found(owner="bob") == [waits, ran[1]]
+        assert sorted(await found(node="here")) == sorted(ran)
+        due = (await sched.list_runs(node=""))[0].due
+        assert await found(node="") == await found(since=due) == [waits]
+        assert waits not in await found(until=due)
+        assert await found(until="2026-01-01T00:00Z") == await found(label="gpu") == []
+        assert [(run.owner, run.node, run.revision) for run in await sched.list_runs("mail")] == [("ann", "here", 1)]
+        with pytest.raises(otd.DefinitionError, match="since"):
+            await sched.list_runs(since="yesterday")
 
 
 def test_the_scheduler_speaks_every_verb():

@@ -22,9 +22,12 @@ from onthedot.plan.moving import To, except_next
 from onthedot.plan.windows import Missed
 from onthedot.policies import Rate
 from onthedot.run import AttemptRecord, NewRun, RunRecord, RunState, manual_trigger, submit_trigger
+from onthedot.schedules.instants import read_instant
 from onthedot.settings import Settings
 from onthedot.stores.base import CancelAnswer, Excepted, Layout, Node, Paused, Queue, Resumed, Store, Term
+from onthedot.stores.finding import RunFilter
 from onthedot.stores.joining import Joins, joining, wait_for
+from onthedot.stores.paging import all_runs
 from onthedot.verbs import Asked, Run, Verbs
 
 if TYPE_CHECKING:
@@ -324,14 +327,30 @@ class StoreVerbs(Verbs):
         return await self._on_store(read)
 
     async def list_runs(
-        self, job: str | None = None, *, states: Iterable[RunState] | None = None, limit: int = 100
+        self,
+        job: str | None = None,
+        *,
+        states: Iterable[RunState] | None = None,
+        owner: str | None = None,
+        queue: str | None = None,
+        label: str | None = None,
+        node: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int = 100,
     ) -> list[RunRecord]:
-        namespace = "default" if job is None else self._namespace_of(job)
-
-        async def read(store: Store) -> list[RunRecord]:
-            return await store.list_runs(job=job, namespace=namespace, states=states, limit=limit)
-
-        return await self._on_store(read)
+        wanted = RunFilter(
+            namespaces=("default" if job is None else self._namespace_of(job),),
+            job=job,
+            states=None if states is None else frozenset(states),
+            owner=owner,
+            queue=queue,
+            label=label,
+            node=node,
+            since=None if since is None else to_micros(read_instant(since, what="since")),
+            until=None if until is None else to_micros(read_instant(until, what="until")),
+        )
+        return await self._on_store(lambda store: all_runs(store, wanted, limit))
 
     async def history(self, run_id: int) -> list[AttemptRecord]:
         async def read(store: Store) -> list[AttemptRecord]:

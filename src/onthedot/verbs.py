@@ -276,14 +276,29 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         ...
 
     async def list_runs(
-        self, job: str | None = None, *, states: Iterable[RunState] | None = None, limit: int = 100
+        self,
+        job: str | None = None,
+        *,
+        states: Iterable[RunState] | None = None,
+        owner: str | None = None,
+        queue: str | None = None,
+        label: str | None = None,
+        node: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int = 100,
     ) -> list[RunRecord]:
         """Live runs first, by due instant; then finished ones, newest end first.
+
+        Of a job, in these states, of an owner, in a queue, that need a label of their worker, that a node holds or had
+        last; from `since` on and before `until`, by when they are due while they live, and by when they ended.
 
         >>> async with sched:
         ...     _ = await (await sched.submit("report")).result(timeout="10s")
         ...     print([(run.job, run.attempts) for run in await sched.list_runs(states=[otd.RunState.SUCCEEDED])])
+        ...     print(await sched.list_runs(queue="night", since="2026-01-01T00:00Z"))
         [('report', 1)]
+        []
         """
         ...
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from onthedot.job import JobRecord
 from onthedot.run import AttemptRecord, RunRecord, RunState
@@ -79,6 +79,26 @@ def merged(
     return sorted(kept, key=place, reverse=True)[:limit], reached
 
 
+class FindsRuns(Protocol):
+    """Whoever has pages of runs."""
+
+    async def find_runs(self, wanted: RunFilter, *, after: RunCursor | None = None, limit: int = 100) -> RunPage:
+        """See `FindingSlice`."""
+        ...
+
+
+async def all_runs(store: FindsRuns, wanted: RunFilter, limit: int) -> list[RunRecord]:
+    """Page after page, at most so many. What moves between two pages is shown once, as it was seen last."""
+    found: dict[int, RunRecord] = {}
+    place: RunCursor | None = FIRST_LIVE
+    while place is not None and len(found) < limit:
+        some, place = await store.find_runs(wanted, after=place, limit=limit - len(found))
+        for run in some:
+            found.pop(run.id, None)
+            found[run.id] = run
+    return list(found.values())
+
+
 class Pages(ABC):
     """See `FindingSlice`. What is scanned is up to the driver."""
 
@@ -141,11 +161,4 @@ class Pages(ABC):
         limit: int = 100,
     ) -> list[RunRecord]:
         wanted = RunFilter(namespaces=(namespace,), job=job, states=None if states is None else frozenset(states))
-        found: dict[int, RunRecord] = {}  # what moves between two pages is shown as it was seen last
-        place: RunCursor | None = FIRST_LIVE
-        while place is not None and len(found) < limit:
-            some, place = await self.find_runs(wanted, after=place, limit=limit - len(found))
-            for run in some:
-                found.pop(run.id, None)
-                found[run.id] = run
-        return list(found.values())
+        return await all_runs(self, wanted, limit)
