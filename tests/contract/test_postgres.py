@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.postgres import PostgresStore, finding
 from onthedot.testing import contract
 from tests.stores.postgres.texts import TableOfTexts
 
@@ -16,3 +16,13 @@ async def test_contract(check: contract.Check, empty_url: str):
         await check(contract.Workbench(store, contract.Capabilities(effects=TableOfTexts(empty_url))))
     finally:
         await store.close()
+
+
+@pytest.mark.parametrize("check", [one for one in contract.checks() if one.slice == "finding"], ids=str)
+@pytest.mark.parametrize(("scanned", "lines"), [(1, 0), (5, 2)])
+async def test_pages_are_the_same_in_however_small_steps(
+    check: contract.Check, scanned: int, lines: int, empty_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(finding, "SCANNED", scanned)
+    monkeypatch.setattr(finding, "LINES", lines)
+    await test_contract(check, empty_url)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.stores.redis import RedisStore
+from onthedot.stores.redis import RedisStore, finding
 from onthedot.testing import contract
 from tests.servers.debian_redis import DebianRedis
 
@@ -29,6 +29,16 @@ async def test_contract_in_steps_of_one_run(check: contract.Check, valkey_url: s
         await check(contract.Workbench(store, contract.Capabilities(finds_attempts=False)))
     finally:
         await store.close()
+
+
+@pytest.mark.parametrize("check", [one for one in contract.checks() if one.slice == "finding"], ids=str)
+@pytest.mark.parametrize(("scanned", "rows"), [(1, 1), (6, 3)])
+async def test_pages_are_the_same_in_however_small_steps(
+    check: contract.Check, scanned: int, rows: int, valkey_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(finding, "SCANNED", scanned)
+    monkeypatch.setattr(finding, "ROWS", rows)
+    await test_contract(check, valkey_url)
 
 
 PARTS = ("reserve", "arm", "finish", "gates", "rates", "control", "edits", "queues", "retention", "upkeep", "leftovers")

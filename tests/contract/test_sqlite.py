@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.sqlite import SqliteStore, finding
 from onthedot.testing import contract
 
 
@@ -17,3 +17,13 @@ async def test_contract(check: contract.Check, tmp_path: Path):
         await check(contract.Workbench(store))
     finally:
         await store.close()
+
+
+@pytest.mark.parametrize("check", [one for one in contract.checks() if one.slice == "finding"], ids=str)
+@pytest.mark.parametrize(("scanned", "lines"), [(1, 0), (3, 2), (7, 20)])
+async def test_pages_are_the_same_in_however_small_steps(
+    check: contract.Check, scanned: int, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(finding, "SCANNED", scanned)
+    monkeypatch.setattr(finding, "LINES", lines)
+    await test_contract(check, tmp_path)

@@ -34,8 +34,10 @@ from onthedot.stores.sqlite.connection import connect, create_file
 
 NOW = 1_000_000
 
-FOUND = {"namespaces": None, "owner": None, "job": None, "job_id": None, "label": None, "queue": None, "node": None}
-FOUND |= {"live": '["scheduled"]', "ended": '["succeeded"]'}
+FOUND: dict[str, object] = {
+    "namespaces": None, "owner": None, "job": None, "job_id": None, "label": None, "queue": None, "node": None,
+    "live": '["scheduled"]', "ended": '["succeeded"]',
+}  # fmt: skip
 
 QUESTIONS = {
     # what is asked: (statement, values, the index ranges that answer it)
