@@ -118,7 +118,7 @@ class AttemptCursor(NamedTuple):
 
 
 Cursor = JobCursor | RunCursor | AttemptCursor
-C = TypeVar("C", JobCursor, RunCursor, AttemptCursor)
+C = TypeVar("C", bound=Cursor)
 
 FIRST_JOB = JobCursor("", "")
 FIRST_LIVE = RunCursor(False, FIRST, 0)

@@ -16,7 +16,6 @@ from onthedot.stores.postgres import PostgresStore, finding
 from onthedot.stores.postgres.partitions import make_room
 from onthedot.stores.postgres.transaction import Transaction
 
-
 START = 1_767_225_600_000_000  # 2026-01-01
 
 FILL = """
