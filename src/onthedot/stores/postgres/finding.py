@@ -5,8 +5,8 @@
     finished    by `history_ended`, or `history_job_ended`; what did not succeed by `history_unsuccessful`
     attempts    by `attempts_node`: of one node, or of each, and merged
 
-If not all of a line matches, it is asked first where to stop. That it lies between two places, and nothing else, keeps
-the server to the index: its statistics play no part.
+If not all of a line matches, it is asked first where to stop: what is read lies between two places. Which plan serves
+that is the server's choice; of a job with few finished runs it may sort them.
 """
 
 from __future__ import annotations
