@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 
+from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
 from onthedot.open_verbs import OpenStore, opened
@@ -40,11 +41,21 @@ class Served:
 
 
 @asynccontextmanager
-async def served(url: str = "memory:", **options: Any) -> AsyncGenerator[Served]:
-    """A server on this store; its client is nobody, unless a request says who."""
+async def real_keys(there: OpenStore) -> AsyncGenerator[Keyring]:
+    """What knows the keys that the store has."""
+    keyring = Keyring(there.store, there.clock)
+    try:
+        yield keyring
+    finally:
+        await keyring.close()
+
+
+@asynccontextmanager
+async def served(url: str = "memory:", *, real: bool = False, **options: Any) -> AsyncGenerator[Served]:
+    """A server on this store; its client is nobody, unless a request says who. With `real`, by keys of the store."""
     keys = MadeUpKeys()
-    async with opened(url) as there:
-        app = make_app(there, keys, **options)
+    async with opened(url) as there, real_keys(there) as keyring:
+        app = make_app(there, keyring if real else keys, **options)
         transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx2.AsyncClient(transport=transport, base_url="http://server") as client:
             yield Served(client, keys, there)

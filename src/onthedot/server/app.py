@@ -14,7 +14,8 @@ from onthedot.server.door import Door, Keys
 from onthedot.server.envelope import Envelope
 from onthedot.server.limits import Limits
 from onthedot.server.problems import Problem, handle
-from onthedot.server.routes import health, jobs, runs
+from onthedot.server.routes import audit, health, jobs, login, runs
+from onthedot.server.routes import keys as keys_routes
 from onthedot.server.routing import ProblemOut, include
 
 NDJSON = "application/x-ndjson"
@@ -32,7 +33,7 @@ def make_app(there: OpenStore, keys: Keys | None, *, rate: float = RATE, burst: 
         redoc_url=None,
     )
     app.state.door = Door(there, keys, Limits(there.clock, rate=rate, burst=burst))
-    include(app, [module.routes for module in (health, jobs, runs)])
+    include(app, [module.routes for module in (health, login, keys_routes, audit, jobs, runs)])
     for kind in (RequestValidationError, HTTPException, Problem, OnTheDotError):
         app.add_exception_handler(kind, handle)
     app.add_middleware(Envelope, unbounded=frozenset({NDJSON}))

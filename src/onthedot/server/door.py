@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 
 from onthedot.access.permissions import Permission
 from onthedot.access.principal import LOCAL, Principal
+from onthedot.access.users import Logins
 from onthedot.open_verbs import OpenStore, OpenVerbs
 from onthedot.server.limits import Limits
 from onthedot.server.problems import Problem
@@ -27,6 +28,7 @@ class Door:
     def __init__(self, there: OpenStore, keys: Keys | None, limits: Limits) -> None:
         self.there = there
         self.limits = limits
+        self.logins = Logins(there.clock)
         self._keys = keys
 
     async def let_in(self, request: Request, permission: Permission | None) -> None:

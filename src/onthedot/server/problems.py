@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from onthedot import errors
+from onthedot.clock import SECOND
 
 logger = logging.getLogger("onthedot.server")
 
@@ -59,6 +60,12 @@ TITLES = {
 }
 
 _OF_ERRORS: list[tuple[type[errors.OnTheDotError], int, str]] = [
+    (errors.DuplicateUser, 409, "conflict"),
+    (errors.LoginLimited, 429, "too-many"),
+    (errors.LoginRefused, 401, "unauthenticated"),
+    (errors.AccessDenied, 403, "forbidden"),
+    (errors.UnknownKey, 404, "unknown"),
+    (errors.UnknownUser, 404, "unknown"),
     (errors.DefinitionError, 422, "invalid"),
     (errors.UnknownHandler, 422, "invalid"),
     (errors.UnknownSecret, 422, "invalid"),
@@ -87,9 +94,16 @@ def problem_of(error: errors.OnTheDotError) -> Problem:
     for kind, status, name in _OF_ERRORS:
         if isinstance(error, kind):
             wrong = _wrong_of(error) if isinstance(error, errors.DefinitionError) else ()
-            headers = {"Retry-After": "1"} if status == 503 else {}
-            return Problem(status, name, str(error), wrong, headers)
+            return Problem(status, name, str(error), wrong, _headers_of(error, status))
     raise error
+
+
+def _headers_of(error: errors.OnTheDotError, status: int) -> dict[str, str]:
+    if isinstance(error, errors.LoginLimited):
+        return {"Retry-After": str(-(-error.again_in // SECOND))}
+    if status == 401:
+        return {"WWW-Authenticate": 'Bearer realm="onthedot"'}
+    return {"Retry-After": "1"} if status == 503 else {}
 
 
 def _wrong_of(error: errors.DefinitionError) -> list[Wrong]:

@@ -15,6 +15,17 @@ TABLE: dict[str, Permission | None] = {
     "GET /api/v1/ready": EVERYBODY,
     "GET /api/v1/version": EVERYBODY,
     "GET /api/v1/whoami": Permission.KEYS_OWN,
+    # ── who is let in ────────────────────────────────────────────────────────────────────────────────────────
+    "POST /api/v1/login": EVERYBODY,
+    "POST /api/v1/logout": Permission.KEYS_OWN,
+    "GET /api/v1/keys": Permission.KEYS_MANAGE,
+    "POST /api/v1/keys": Permission.KEYS_MANAGE,
+    "DELETE /api/v1/keys/{key}": Permission.KEYS_MANAGE,
+    "GET /api/v1/users": Permission.KEYS_MANAGE,
+    "POST /api/v1/users": Permission.KEYS_MANAGE,
+    "PATCH /api/v1/users/{user}": Permission.KEYS_MANAGE,
+    "DELETE /api/v1/users/{user}": Permission.KEYS_MANAGE,
+    "GET /api/v1/audit": Permission.AUDIT_READ,
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
     "GET /api/v1/jobs/{job}": Permission.JOBS_READ,
     "DELETE /api/v1/jobs/{job}": Permission.JOBS_WRITE,

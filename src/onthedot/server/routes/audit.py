@@ -1,0 +1,70 @@
+"""What was changed, by whom."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import BaseModel, Field, JsonValue
+
+from onthedot.access import audit
+from onthedot.observe.text import iso
+from onthedot.server.door import There, Who
+from onthedot.server.routing import Routes
+
+routes = Routes(prefix="/api/v1", tags=["access"])
+
+
+class WhoDid(BaseModel):
+    """Who it was."""
+
+    kind: str
+    id: str
+    name: str
+
+
+class EntryOut(BaseModel):
+    """One change."""
+
+    number: int
+    at: str
+    who: WhoDid
+    source: str = Field(description="Where it came from.", examples=["127.0.0.1"])
+    verb: str = Field(examples=["jobs.pause"])
+    object: str = Field(examples=["job/default/nightly_report"])
+    before: JsonValue
+    after: JsonValue
+    request_id: str
+
+
+class EntryList(BaseModel):
+    """Some changes, the oldest first, and where the next ones begin."""
+
+    items: list[EntryOut]
+    next: int | None
+
+
+@routes.get("/audit", response_model=EntryList)
+async def list_audit(
+    there: There,
+    who: Who,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    after: Annotated[int, Query(ge=0, le=2**53, description="The `next` of the page before.")] = 0,
+) -> Any:
+    """What was changed through the front doors, in order. Values of arguments and secrets are never in it."""
+    found = await audit.read(there.store, by=who, after=after, limit=limit)
+    items = [
+        {
+            "number": entry.number,
+            "at": iso(entry.at),
+            "who": {"kind": entry.who_kind, "id": entry.who_id, "name": entry.who_name},
+            "source": entry.source,
+            "verb": entry.verb,
+            "object": entry.object,
+            "before": entry.before,
+            "after": entry.after,
+            "request_id": entry.request_id,
+        }
+        for entry in found
+    ]
+    return {"items": items, "next": found[-1].number if len(found) == limit else None}

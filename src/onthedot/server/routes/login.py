@@ -1,0 +1,66 @@
+"""To be let in for a while: by name and password, or by a one-time token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request, Response
+from pydantic import BaseModel, Field, model_validator
+
+from onthedot.access import sessions, users
+from onthedot.access.principal import ANONYMOUS
+from onthedot.observe.text import iso
+from onthedot.server.auditing import audited
+from onthedot.server.door import There, Who, door_of
+from onthedot.server.routing import Routes
+from onthedot.server.shapes import Body
+
+routes = Routes(prefix="/api/v1", tags=["access"])
+
+
+class Login(Body):
+    """A name and a password; or a one-time token, such as 'onthedot up' prints in its link."""
+
+    username: str = Field("", max_length=200, examples=["ann"])
+    password: str = Field("", max_length=1024, examples=["correct horse battery staple"])
+    token: str = Field("", max_length=200, examples=[""])
+
+    @model_validator(mode="after")
+    def one_way(self) -> Login:
+        """Either the one or the other."""
+        if bool(self.token) == bool(self.username):
+            raise ValueError("expected either username and password, or a token")
+        return self
+
+
+class SessionOut(BaseModel):
+    """Send it as `Authorization: Bearer …` until it expires."""
+
+    token: str = Field(examples=["ots_…"])
+    token_type: str = Field(examples=["Bearer"])
+    name: str
+    expires_at: str
+
+
+@routes.post(
+    "/login", response_model=SessionOut, responses={401: {"description": "Name, password or token are not good."}}
+)
+async def login(request: Request, there: There, asked: Login) -> Any:
+    """Be let in for twelve hours. Five tries a minute are looked at for one name."""
+    if asked.token:
+        session = await users.exchange(there.store, asked.token)
+    else:
+        logins = door_of(request).logins
+        session = await users.login(there.store, asked.username, asked.password, logins=logins)
+    request.state.who = ANONYMOUS
+    await audited(request, "login", f"session/{session.id}", after={"name": session.name})
+    return {"token": session.text, "token_type": "Bearer", "name": session.name, "expires_at": iso(session.expires_at)}
+
+
+@routes.post("/logout", status_code=204)
+async def logout(request: Request, there: There, who: Who) -> Response:
+    """End the session that this is sent with. A key is not ended so: revoke it."""
+    if who.kind == "session":
+        await sessions.end_session(there.store, who.id)
+        await audited(request, "logout", f"session/{who.id}")
+    return Response(status_code=204)

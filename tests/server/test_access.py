@@ -1,0 +1,132 @@
+"""Keys, users, sessions and the audit over HTTP, with the keys of the store itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+import httpx2
+import pytest
+
+from onthedot.access import keys, sessions, users
+from onthedot.access.grants import Grant
+from onthedot.access.permissions import Role
+from tests.server.kit import Served, served
+
+PASSWORD = "a good long password"
+
+
+@pytest.fixture
+async def there() -> AsyncGenerator[Served]:
+    async with served(real=True) as server:
+        yield server
+
+
+async def admin(there: Served, **more: object) -> dict[str, str]:
+    issued = await keys.issue(there.there.store, "root", Grant(role=Role.ADMIN, **more))  # type: ignore[arg-type]
+    return bearer(issued.text)
+
+
+def bearer(text: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {text}"}
+
+
+async def whoami(there: Served, headers: dict[str, str]) -> httpx2.Response:
+    return await there.client.get("/api/v1/whoami", headers=headers)
+
+
+async def test_a_key_is_made_used_and_revoked(there: Served):
+    root = await admin(there)
+    made = await there.client.post("/api/v1/keys", json={"name": "ci", "role": "operator"}, headers=root)
+    assert made.status_code == 201
+    ci = bearer(made.json()["text"])
+    assert (await whoami(there, ci)).json()["role"] == "operator"
+    listed = (await there.client.get("/api/v1/keys", headers=root)).json()["items"]
+    assert sorted(key["name"] for key in listed) == ["ci", "root"]
+    assert made.json()["text"] not in (await there.client.get("/api/v1/keys", headers=root)).text
+    key_id = made.json()["key"]["id"]
+    assert (await there.client.delete(f"/api/v1/keys/{key_id}", headers=root)).json()["state"] == "revoked"
+    stored = await keys.get_key(there.there.store, key_id)
+    assert stored.revoked_at is not None
+
+
+async def test_nobody_gives_more_than_they_have(there: Served):
+    some = await admin(there, namespaces=("night",))
+    refused = await there.client.post("/api/v1/keys", json={"name": "all", "role": "viewer"}, headers=some)
+    assert refused.status_code == 403
+    given = {"name": "night", "role": "viewer", "namespaces": ["night"]}
+    assert (await there.client.post("/api/v1/keys", json=given, headers=some)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"name": "x", "role": "king"}, "role"),
+        ({"name": "x", "role": "viewer", "scopes": ["jobs:raed"]}, "scope"),
+        ({"name": "x", "role": "viewer", "expires_in": "soon"}, "expires_in"),
+        ({"role": "viewer"}, "name"),
+        ({"name": 3, "role": "viewer"}, "name"),
+    ],
+)
+async def test_a_key_that_cannot_be_is_told(there: Served, body: dict[str, object], field: str):
+    root = await admin(there)
+    answer = await there.client.post("/api/v1/keys", json=body, headers=root)
+    assert answer.status_code == 422
+    assert [wrong["field"] for wrong in answer.json()["errors"]] == [field]
+    assert len((await there.client.get("/api/v1/keys", headers=root)).json()["items"]) == 1
+
+
+async def test_a_user_logs_in_and_out(there: Served):
+    root = await admin(there)
+    ann = {"name": "ann", "password": PASSWORD, "role": "editor"}
+    assert (await there.client.post("/api/v1/users", json=ann, headers=root)).status_code == 201
+    assert (await there.client.post("/api/v1/users", json=ann, headers=root)).status_code == 409
+    wrong = await there.client.post("/api/v1/login", json={"username": "ann", "password": "wrong"})
+    nobody = await there.client.post("/api/v1/login", json={"username": "bob", "password": "wrong"})
+    assert (wrong.status_code, nobody.status_code) == (401, 401)
+    assert wrong.json()["detail"] == nobody.json()["detail"]
+    session = (await there.client.post("/api/v1/login", json={"username": "ann", "password": PASSWORD})).json()
+    signed_in = bearer(session["token"])
+    assert (await whoami(there, signed_in)).json()["name"] == "ann"
+    assert (await there.client.post("/api/v1/logout", headers=signed_in)).status_code == 204
+    assert (await there.there.store.get_document("session", session["token"][4:].partition(".")[0])) is None
+
+
+async def test_too_many_logins_wait(there: Served):
+    tries = [await there.client.post("/api/v1/login", json={"username": "ann", "password": "no"}) for _ in range(6)]
+    assert [answer.status_code for answer in tries] == [401] * 5 + [429]
+    assert int(tries[-1].headers["retry-after"]) > 0
+
+
+async def test_a_one_time_token_is_exchanged_once(there: Served):
+    token = await sessions.issue_token(there.there.store, "up", Grant(role=Role.ADMIN))
+    session = await there.client.post("/api/v1/login", json={"token": token})
+    assert (await whoami(there, bearer(session.json()["token"]))).json()["role"] == "admin"
+    assert (await there.client.post("/api/v1/login", json={"token": token})).status_code == 401
+
+
+@pytest.mark.parametrize("body", [{}, {"username": "ann", "token": "x"}, {"password": "x"}])
+async def test_one_way_in_at_a_time(there: Served, body: dict[str, str]):
+    assert (await there.client.post("/api/v1/login", json=body)).status_code == 422
+
+
+async def test_a_user_is_changed_and_forgotten(there: Served):
+    root = await admin(there)
+    await users.create(there.there.store, "ann", PASSWORD, Grant(role=Role.VIEWER))
+    changed = await there.client.patch("/api/v1/users/ann", json={"disabled": True}, headers=root)
+    assert changed.json()["disabled"] is True
+    assert (await there.client.delete("/api/v1/users/ann", headers=root)).status_code == 204
+    assert (await there.client.delete("/api/v1/users/ann", headers=root)).status_code == 404
+
+
+async def test_changes_are_on_record(there: Served):
+    root = await admin(there)
+    headers = {**root, "X-Request-Id": "r-1"}
+    await there.client.post("/api/v1/keys", json={"name": "ci", "role": "viewer"}, headers=headers)
+    await there.client.post("/api/v1/users", json={"name": "ann", "password": PASSWORD, "role": "viewer"}, headers=root)
+    answer = await there.client.get("/api/v1/audit", headers=root)
+    [key, user] = answer.json()["items"]
+    assert (key["verb"], key["who"]["name"], key["request_id"]) == ("keys.create", "root", "r-1")
+    assert (user["verb"], user["object"]) == ("users.create", "user/ann")
+    assert PASSWORD not in answer.text
+    rest = await there.client.get(f"/api/v1/audit?after={key['number']}", headers=root)
+    assert [entry["verb"] for entry in rest.json()["items"]] == ["users.create"]
