@@ -6,6 +6,7 @@ import json
 
 from onthedot.clock import Micros
 from onthedot.errors import DefinitionError, StateError, UnknownJob, UnknownRun, did_you_mean
+from onthedot.plan.letters import REPLAYED, is_letter
 from onthedot.policy.steps import Progress, before_failure, progress_of, rerun_trigger, steps_of
 from onthedot.run import TERMINAL, NewRun, RunRecord, RunState
 from onthedot.stores.base import Store
@@ -13,7 +14,8 @@ from onthedot.task import Command, Steps
 
 
 async def rerun(store: Store, run_id: int, from_step: str | None, *, token: str, now: Micros) -> tuple[int, str]:
-    """Submit it; the new run's id, and its job's name."""
+    """Submit it; the new run's id, and its job's name. A dead letter is settled by it, as by a replay: first the new
+    run, then the settling, so that what is lost in between is seen in the box, and not forgotten."""
     run = await store.get_run(run_id)
     if run is None:
         raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
@@ -30,6 +32,8 @@ async def rerun(store: Store, run_id: int, from_step: str | None, *, token: str,
     at = _step(task, run, progress, from_step)
     args = run.args  # None: the job's own
     [made] = await store.submit([NewRun(record.id, rerun_trigger(run_id, at, token), now, args)])
+    if is_letter(run):
+        await store.settle_dead([(run_id, f"{REPLAYED}{made}")])
     return made, run.job
 
 

@@ -1,0 +1,79 @@
+"""A new run that goes on where another has ended settles the dead letter of that one, on every store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from onthedot.clock import SystemClock
+from onthedot.plan.letters import discard, replay
+from onthedot.plan.rerunning import rerun
+from onthedot.stores.base import Store
+from onthedot.stores.opening import open_store
+from onthedot.task import Command
+from onthedot.testing.contract import Workbench
+from onthedot.testing.contract.workbench import DEAD, SUCCESS, at
+
+LATER = at(60)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    urls = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/otd.db"}
+    servers = {"postgres": "postgres_url", "redis": "valkey_url"}
+    kind = request.param
+    opened = await open_store(urls[kind] if kind in urls else request.getfixturevalue(servers[kind]))
+    yield opened
+    await opened.close()
+
+
+async def ended(store: Store, verdict=DEAD) -> int:
+    """A run of a command that has ended."""
+    bench = Workbench(store)
+    record, node = await bench.define(task=Command(argv=("true",))), await bench.node()
+    run_id = await bench.submit(record)
+    [lease] = (await bench.reserve(node, seats=1, tasks=frozenset({"command"}))).armed
+    assert await bench.finish(lease, verdict)
+    return run_id
+
+
+async def settled(store: Store, run_id: int) -> str:
+    run = await store.get_run(run_id)
+    assert run is not None
+    return run.settled
+
+
+async def test_the_letter_is_settled_by_the_new_run(store: Store):
+    dead = await ended(store)
+    made, _ = await rerun(store, dead, None, token="a", now=LATER)
+    assert await settled(store, dead) == f"replayed:{made}"
+    assert await store.list_dead() == []
+
+
+async def test_to_replay_it_afterwards_is_the_same_run(store: Store):
+    dead = await ended(store)
+    made, _ = await rerun(store, dead, None, token="a", now=LATER)
+    assert (await replay(store, dead, clock=SystemClock()))[1:] == (made, False)
+
+
+async def test_again_is_another_run_and_what_was_said_first_stays(store: Store):
+    dead = await ended(store)
+    first, _ = await rerun(store, dead, None, token="a", now=LATER)
+    second, _ = await rerun(store, dead, None, token="b", now=LATER)
+    assert first != second
+    assert await settled(store, dead) == f"replayed:{first}"
+
+
+async def test_one_that_was_discarded_stays_so(store: Store):
+    dead = await ended(store)
+    assert await discard(store, [dead], why="known") == 1
+    await rerun(store, dead, None, token="a", now=LATER)
+    assert await settled(store, dead) == "discarded:known"
+
+
+async def test_what_is_no_letter_is_not_settled(store: Store):
+    done = await ended(store, SUCCESS)
+    await rerun(store, done, None, token="a", now=LATER)
+    assert await settled(store, done) == ""
