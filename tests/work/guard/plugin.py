@@ -13,6 +13,7 @@ from tests.servers.plugin import NOT_TESTED, need
 from tests.work.guard.yard import Yard
 
 PIDS = Path("/sys/fs/cgroup/pids")
+MEMORY_VARIABLE = "OTD_TEST_MEMORY_CGROUP"
 UNIFIED = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 
 
@@ -44,6 +45,35 @@ def unified_group() -> Iterator[str]:
     group.mkdir()
     yield str(group)
     group.rmdir()
+
+
+@pytest.fixture
+def memory_group() -> Iterator[str]:
+    """A directory of cgroups that bound memory, of either version, to make groups in.
+
+    Whoever is in a group of somebody else's is bounded by it: to make one beside it would be a way out, and one in it
+    would divide what is not ours. So only who is in none makes one by itself; others have to be given one.
+    """
+    given = os.environ.get(MEMORY_VARIABLE)
+    parent = Path(given) if given else _own_memory()
+    if parent is None or not os.access(parent, os.W_OK):
+        said = f"give a directory of cgroups with the controller memory in {MEMORY_VARIABLE}"
+        pytest.skip(f"{NOT_TESTED}the memory of a whole tree bounded by cgroups: {said}, and be allowed to write there")
+    group = parent / f"onthedot-test-{os.getpid()}"
+    group.mkdir()
+    if (group / "cgroup.subtree_control").exists():
+        (group / "cgroup.subtree_control").write_text("+memory +pids")
+    yield str(group)
+    group.rmdir()
+
+
+def _own_memory() -> Path | None:
+    """The root of the controller, if this process is in no group of it."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, group = line.split(":", 2)
+        if "memory" in controllers.split(",") and group == "/":
+            return Path("/sys/fs/cgroup/memory")
+    return None
 
 
 @pytest.fixture

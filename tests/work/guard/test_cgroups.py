@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.clock import MILLISECOND
+from onthedot.clock import MILLISECOND, SECOND
 from onthedot.task import Bounds
 from onthedot.work.guard.cgroups import Group, usable
-from tests.work.guard.yard import Yard, is_alive
+from tests.work.guard.yard import PYTHON, Yard, is_alive
 
 FILES = ("cgroup.procs", "pids.max", "memory.max", "memory.events", "memory.oom.group", "cgroup.kill")
 
@@ -83,6 +83,21 @@ async def test_a_real_one_of_version_2_is_killed_at_once_and_gone_afterwards(uni
         end = await yard.run("sh", "-c", "trap '' TERM; while :; do sleep 0.1; done", timeout=200 * MILLISECOND)
         assert end.kind == "timed_out"
         assert not [entry for entry in os.scandir(unified_group) if entry.is_dir()]
+    finally:
+        await yard.close()
+
+
+async def test_a_real_one_bounds_the_memory_of_all_processes_together(memory_group: str):
+    """Four that take a third of the bound each: none of them is near it."""
+    takes = f"{PYTHON} -c 'import time; held = bytearray(24 << 20); time.sleep(5)' & all=\"$all $!\""
+    four = f"for i in 1 2 3 4; do {takes}; done; for each in $all; do wait $each || exit 1; done"
+    yard = Yard(cgroups=(memory_group,))
+    try:
+        end = await yard.run("sh", "-c", four, bounds=Bounds(memory=64 << 20), timeout=30 * SECOND)
+        assert end.kind == "out_of_memory"
+        end = await yard.run("sh", "-c", "exit 3", bounds=Bounds(memory=64 << 20))
+        assert (end.kind, end.code) == ("exited", 3)
+        assert not [entry for entry in os.scandir(memory_group) if entry.is_dir()]
     finally:
         await yard.close()
 

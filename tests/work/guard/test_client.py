@@ -4,7 +4,9 @@ import asyncio
 import hashlib
 import os
 import signal
+import threading
 import time
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from onthedot.clock import MILLISECOND, SECOND, SystemClock
 from onthedot.output.records import decode
 from onthedot.task import Bounds
+from onthedot.work.guard import trees
 from onthedot.work.guard.client import GuardClient
 from tests.work.guard.yard import OFFERS, Yard, descriptors, is_alive, look_until, rss
 
@@ -265,3 +268,19 @@ async def test_a_thousand_commands_leave_nothing_behind(yard: Yard):
     await asyncio.gather(*(some(75) for _ in range(4)))
     assert descriptors(yard.guard.pid) == before[1]
     assert rss(yard.guard.pid) - before[0] < 1 << 20
+
+
+async def test_what_a_dead_guard_has_left_is_looked_for_beside_the_loop(yard: Yard, monkeypatch: pytest.MonkeyPatch):
+    """To look at every process of the machine takes longer than others' starts may be late."""
+    threads: list[bool] = []
+    kill_found = trees.kill_found
+
+    def told(find: Callable[[], Iterable[trees.Process]]) -> int:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return kill_found(find)
+
+    monkeypatch.setattr(trees, "kill_found", told)
+    end = await yard.run("sh", "-c", "kill -9 $PPID; sleep 300")
+    assert end.kind == "stopped"
+    assert threads
+    assert not any(threads)

@@ -237,16 +237,17 @@ class _GuardProcess:
             asked.end.set_result(end)
 
     async def bury(self) -> None:
-        """It is gone, or of no use: end it, and what it has left behind."""
+        """It is gone, or of no use: end it, and what it has left behind. In a thread, because to look at every process
+        of the machine takes longer than others' starts may be late."""
         if self._writer is not None:
             self._writer.close()
             with suppress(OSError):
                 await self._writer.wait_closed()
         self._talk.close()
         self._process.kill()
-        self._process.wait()
+        await asyncio.to_thread(self._process.wait)
         for _ in range(_GONE_WITHIN):
-            if not trees.kill_found(self._left):
+            if not await asyncio.to_thread(trees.kill_found, self._left):
                 break
             await asyncio.sleep(_LOOK_EVERY)
         for number in list(self._asked):
