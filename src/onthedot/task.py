@@ -182,9 +182,9 @@ class Bounds:
     """
 
     cpu: timedelta | None = timedelta(hours=1)
-    """Of processor time, all processes together where cgroups are, each of them elsewhere."""
+    """Of processor time, of each process."""
     memory: int | None = 2 << 30
-    """In bytes, likewise."""
+    """In bytes: of all processes together where cgroups are, of each of them elsewhere."""
     processes: int | None = 256
     files: int | None = 1024
     """Open at a time, in one process."""

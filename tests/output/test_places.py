@@ -8,6 +8,8 @@ import pytest
 
 from onthedot.errors import DefinitionError
 from onthedot.output.places import Bucket, home_of, output_place, spool_place
+from onthedot.settings import Settings
+from onthedot.work.workspace import spool_of
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +68,14 @@ def test_what_is_no_place_is_refused_with_what_to_do(given: str, told: str):
         output_place(given, None)
     assert told in str(refused.value)
     assert "SECRET@" not in str(refused.value)
+
+
+def test_what_waits_in_a_spool_is_apart_from_the_workspaces_in_it_and_by_store(tmp_path: Path):
+    first, second = spool_place("here", "sqlite:///a.db"), spool_place("here", "sqlite:///b.db")
+    assert first is not None
+    assert first.parent == spool_of(Settings(spool="here")) == tmp_path / "here"
+    assert first != second
+    assert spool_place("here", "memory:") == tmp_path / "here" / "memory"
 
 
 def test_a_spool_is_a_directory():

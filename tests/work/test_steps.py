@@ -258,7 +258,7 @@ async def test_old_workspaces_are_swept_away(tmp_path, guard):
     assert sweep(tmp_path / "spool", now=stamp + SECOND, keep=2 * SECOND, in_use=()) == 0
     assert sweep(tmp_path / "spool", now=stamp + 3 * SECOND, keep=2 * SECOND, in_use=[place.name]) == 0
     assert sweep(tmp_path / "spool", now=stamp + 3 * SECOND, keep=2 * SECOND, in_use=()) == 1
-    assert {path.name for path in (tmp_path / "spool").iterdir()} == {"something else", "logs", "ended"}
+    assert {path.name for path in (tmp_path / "spool").iterdir()} == {"something else", "memory"}
 
 
 async def test_what_is_too_much_to_hand_on_fails_the_step(tmp_path, guard):

@@ -58,12 +58,16 @@ def output_place(setting: str, store: str | None) -> Place:
 
 
 def spool_place(setting: str, store: str | None) -> Path | None:
-    """The same of `spool`, which is always a directory. None: a temporary one, for as long as the program runs."""
+    """The same of `spool`, which is always a directory. None: a temporary one, for as long as the program runs.
+
+    It is a folder of its own in there, which is closed for others: beside it are the workspaces of programs, and those
+    that have users of their own must come to theirs.
+    """
     if "://" in setting:
         raise DefinitionError(f"spool: expected a directory of this machine, got {shown_url(setting)!r}")
-    if setting:
-        return Path(setting).expanduser().absolute()
     home = home_of(store)
+    if setting:
+        return Path(setting).expanduser().absolute() / (home or "memory")
     return state_folder() / "spool" / home if home else None
 
 

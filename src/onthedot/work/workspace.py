@@ -35,7 +35,7 @@ _OUTPUT_BYTES = 256 * 1024
 def spool_of(settings: Settings) -> Path:
     """The folder of all runs' places: as the settings say, or where this user's programs keep their state."""
     if settings.spool:
-        return Path(settings.spool).absolute()
+        return Path(settings.spool).expanduser().absolute()
     return state_folder() / "spool"
 
 
