@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile.corpus import CONNECTS
 from tests.work.guard.yard import PYTHON, Yard, look_until
 
 pytestmark = pytest.mark.usefixtures("root", "sandbox")
 
-CONNECTS = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5)"
 APART = pytest.mark.parametrize("level", ["user", "sandbox"])
 
 

@@ -14,42 +14,20 @@ from onthedot.clock import MILLISECOND, SECOND
 from onthedot.task import Bounds
 from onthedot.work.guard import trees
 from onthedot.work.programs import ProgramEnd
+from tests.hostile.corpus import (
+    CLOSES_ITS_OUTPUT,
+    DOUBLE_FORK,
+    FORKS_WITHOUT_END,
+    IGNORES_TERM,
+    MANY_FILES,
+    TAKES_MEMORY,
+)
 from tests.work.guard.yard import PYTHON, Yard, is_alive, look_until, rss
 
 MEMORY_MOST = 20 << 20
 NEIGHBOUR_WITHIN = 5.0  # seconds; the machine is shared, and `make bench` measures lateness
 GONE_WITHIN = 2.0
 
-FORKS_WITHOUT_END = """
-import os, signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-open("bound", "w").write(open("/proc/self/limits").read())
-deadline = time.monotonic() + 20
-while time.monotonic() < deadline:
-    try:
-        os.fork()
-    except OSError:
-        time.sleep(0.02)
-"""
-TAKES_MEMORY = """
-held = []
-while True:
-    held.append(bytearray(1 << 20))
-"""
-DOUBLE_FORK = """
-import os, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.setsid()
-        with open("away", "w") as file:
-            file.write(f"{os.getpid()}\\n")
-        os.execve("/bin/sleep", ["sleep", "300"], {})
-    os._exit(0)
-while not os.path.exists("away") or not open("away").read().endswith("\\n"):
-    time.sleep(0.01)
-time.sleep({then})
-"""
 HEADLESS = """
 import ctypes, os, threading, time
 if os.fork() == 0:
@@ -62,7 +40,6 @@ while not os.path.exists("away") or not open("away").read().endswith("\\n"):
     time.sleep(0.01)
 time.sleep(0.1)
 """
-IGNORES_TERM = "trap '' TERM HUP INT; while :; do sleep 0.05; done"
 
 
 async def suffered(yard: Yard, *argv: str, **more: Any) -> ProgramEnd:
@@ -186,7 +163,7 @@ async def test_who_hides_while_others_run_is_found_and_they_go_on(yard: Yard):
 
 
 async def test_who_closes_its_output_goes_on_until_it_ends(yard: Yard):
-    source = "import os, time; os.close(1); os.close(2); time.sleep(0.3); open('done', 'w'); os._exit(7)"
+    source = f"{CLOSES_ITS_OUTPUT}; open('done', 'w'); os._exit(7)"
     end = await suffered(yard, PYTHON, "-c", source)
     assert end.code == 7
     assert (yard.work / "done").exists()
@@ -206,8 +183,7 @@ async def test_more_to_read_than_fits_is_refused_in_words(yard: Yard):
 @pytest.mark.slow
 @pytest.mark.usefixtures("root")
 async def test_a_hundred_thousand_files_hold_up_nobody_also_the_next_time(yard: Yard):
-    source = "for i in range(100_000): open(f'f{i}', 'w').close()"
-    assert (await suffered(yard, PYTHON, "-c", source, level="user", timeout=50 * SECOND)).code == 0
+    assert (await suffered(yard, PYTHON, "-c", MANY_FILES, level="user", timeout=50 * SECOND)).code == 0
     assert (await suffered(yard, "true", level="user")).code == 0
 
 
