@@ -14,7 +14,7 @@ from onthedot.events import Events
 from onthedot.ids import Ids
 from onthedot.job import Job
 from onthedot.observe.delivery import Delivery, deliver_rest
-from onthedot.output.leaving import open_leaving
+from onthedot.output.leaving import Leaving, open_leaving
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
 from onthedot.stores.opening import open_store
@@ -94,8 +94,10 @@ class EngineThread:
         if self._unwanted:
             return
         store = await open_store(self._given, clock=self._clock) if isinstance(self._given, str) else self._given
-        leaving = open_leaving(self._settings, self._given if isinstance(self._given, str) else None)
+        url = self._given if isinstance(self._given, str) else None
+        leaving: Leaving | None = None
         try:
+            leaving = await open_leaving(self._settings, url, store, self._ids)
             self._engine = Engine(store, self._registry, self._settings, self._events, self._clock, self._ids, leaving)
             await self._engine.start(jobs, application_loop)
             ready()
@@ -104,7 +106,8 @@ class EngineThread:
             if self._engine is not None:
                 self._engine.let_go()
                 await self._engine.end_programs()
-            leaving.spool.close()
+            if leaving is not None:
+                leaving.spool.close()
             if isinstance(self._given, str):
                 await store.close()  # whoever opens a store closes it
 

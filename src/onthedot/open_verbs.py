@@ -17,7 +17,7 @@ from onthedot.job import Job
 from onthedot.loop import Loop
 from onthedot.observe.ends import Ends
 from onthedot.output.keeping import Outputs
-from onthedot.output.places import output_place
+from onthedot.output.owning import find_owner
 from onthedot.output.reading import read_logs
 from onthedot.plan.controls import put_job
 from onthedot.run import RunRecord
@@ -75,7 +75,7 @@ async def opened(url: str, settings: Settings | None = None) -> AsyncGenerator[O
     settings = settings or Settings()
     store = await open_store(url)
     try:
-        outputs = Outputs(output_place(settings.output, url))
+        outputs = Outputs((await find_owner(store)).place(settings.output, url))
         there = OpenStore(store, await clock_of(store, SystemClock()), settings, outputs)
         there.start()
         try:

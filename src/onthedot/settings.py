@@ -110,8 +110,8 @@ class Settings:
     """How often the leader looks for what may go."""
 
     output: str = ""
-    """Where the output of attempts is kept: a directory, or `s3://bucket/prefix?endpoint=…&region=…`; empty: a folder
-    for each store below `$XDG_STATE_HOME/onthedot/output`. It belongs to one store."""
+    """Where the output of attempts is kept: a directory, or `s3://bucket/prefix?endpoint=…&region=…`; empty: below
+    `$XDG_STATE_HOME/onthedot/output`. Each store has a folder of its own in it."""
 
     grace: Micros = 30 * SECOND
     """How long a stopping node waits for its attempts before it gives up on them."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+import onthedot as otd
 from onthedot.cli import logs
 from onthedot.cli.telling import PASSED_OVER, Telling
 from onthedot.output.keeping import Name, Outputs
@@ -88,6 +89,28 @@ def test_it_is_read_from_s3_and_a_wrong_key_is_told(
     assert refused.exit_code == 1
     assert "privileges" in refused.stderr
     assert "wrong-key" not in refused.output
+
+
+def test_where_output_is_kept_the_store_knows_from_its_nodes(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Also if the program has said it, and not the command line; and from another directory."""
+    monkeypatch.chdir(tmp_path)
+    settings = otd.Settings(output="kept", spool=str(tmp_path / "spool"), programs=True)
+    sched = otd.Scheduler("sqlite:///it.db", settings=settings)
+    sched.command("it", script="echo one; echo two >&2")
+
+    async def run() -> None:
+        async with sched:
+            await (await sched.submit("it")).result(timeout="20s")
+
+    asyncio.run(run())
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    for more in ((), ("--output", tmp_path / "kept")):
+        lines = call("logs", "1", "--db", tmp_path / "it.db", "--json", *more).stdout.splitlines()
+        assert {(json.loads(line)["stream"], json.loads(line)["text"]) for line in lines} >= {("err", "two\n")}, more
 
 
 def test_json_has_everything(call: Call, database: Path, output: Path):

@@ -11,8 +11,7 @@ import pytest
 import onthedot as otd
 from onthedot.events import Event, Events, OutputNotKept
 from onthedot.output.keeping import Name, Outputs
-from onthedot.output.leaving import open_leaving
-from onthedot.output.places import output_place
+from onthedot.output.places import output_place, spool_place
 from onthedot.output.spool import Spool
 from onthedot.settings import Settings
 from onthedot.upkeep.outputs import LOOK_EVERY, OutputKeeper
@@ -58,7 +57,7 @@ async def test_a_frozen_server_does_not_hold_up_a_node_that_stops(s3_server: S3S
     async def work() -> str:
         return "done"
 
-    spool = open_leaving(settings, url).spool
+    spool = Spool(spool_place(settings.spool, url))
     spool.hand_in(NAME)
     s3_server.pause()
     async with sched:

@@ -11,7 +11,8 @@ import pytest
 
 import onthedot as otd
 from onthedot.output.keeping import Name, Outputs
-from onthedot.output.places import output_place
+from onthedot.output.owning import find_owner
+from onthedot.stores.opening import open_store
 from onthedot.task import Command, Step, Steps
 from tests.servers.s3 import S3Server
 
@@ -51,10 +52,13 @@ async def test_output_is_read_back_where_nothing_of_the_run_is_left(tmp_path, pl
     async with node(tmp_path, place, "second") as second:
         [log] = await second.logs(run.id)
         [attempt] = await second.history(run.id)
+    store = await open_store(f"sqlite:///{tmp_path / 'it.db'}", read_only=True)
+    owner = await find_owner(store)
+    await store.close()
     assert [line for line in log.text.splitlines() if not line.startswith("onthedot:")] == [
         "builds", "trouble", "token ***", "***",
     ]  # fmt: skip
-    outputs = Outputs(output_place(place, None))
+    outputs = Outputs(owner.place(place, None))
     name = Name(run.id, attempt.attempt, attempt.lease_id)
     index = await outputs.index(name)
     assert index is not None

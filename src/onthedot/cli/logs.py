@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from onthedot.cli.errors import BROKEN, CUT_SHORT, BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_output, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_store
 
 if TYPE_CHECKING:
     from onthedot.cli.telling import Telling
@@ -27,7 +27,7 @@ LAST_LOOKS = 6
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended, and tell how.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt only.  [default: all]")
 @click.option("--step", metavar="NAME", help="Of this step only.  [default: all]")
-@with_output
+@click.option("--output", metavar="PLACE", help="Where output is kept.  [default: where the store's nodes keep it]")
 @with_store
 @with_json("one JSON object per line: attempt, at, stream, step, text")
 @with_debug
@@ -36,7 +36,8 @@ def command(
     store: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Show what the run with the number RUN has said, attempt by attempt: in full from where output is kept, and before
-    that what its node has told the store, wherever it runs. It only reads.
+    that what its node has told the store, wherever it runs. It only reads. Where output is kept, the nodes have told the
+    store; --output is for who comes to the same place by another way.
 
     Escape sequences are left out, but for colours. The exit code is 0, or 1 if something could not be read; with -f it
     is 0 if the run has succeeded, and 1 if it has not.
@@ -52,13 +53,19 @@ def command(
     from onthedot.cli.reading import read_store
     from onthedot.cli.telling import Telling
     from onthedot.output.keeping import Outputs
+    from onthedot.output.owning import find_owner
     from onthedot.output.places import output_place
 
     url = store_url(store, db)
-    outputs = Outputs(output_place(output or "", url))
+    output_place(output or "", url)  # refused before the store is opened, if it is none
     telling = Telling(attempt=attempt, step=step, as_json=as_json)
+
+    async def tell(opened: Store) -> int:
+        outputs = Outputs((await find_owner(opened)).place(output or "", url))
+        return await _tell(opened, outputs, run_id, telling, follow)
+
     try:
-        code = read_store(url, lambda opened: _tell(opened, outputs, run_id, telling, follow))
+        code = read_store(url, tell)
     except KeyboardInterrupt:
         code = CUT_SHORT
     telling.close()

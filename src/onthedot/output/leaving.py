@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from onthedot.ids import Ids
 from onthedot.output.keeping import Outputs
-from onthedot.output.places import output_place, spool_place
+from onthedot.output.owning import claim_output
+from onthedot.output.places import spool_place
 from onthedot.output.spool import Spool
 from onthedot.settings import Settings
+from onthedot.stores.base import Store
 
 
 class Leaving(NamedTuple):
@@ -17,11 +20,8 @@ class Leaving(NamedTuple):
     outputs: Outputs
 
 
-def open_leaving(settings: Settings, store: str | None) -> Leaving:
-    """As the settings say, beside the store of this URL (None: one that has no address). Nothing is made or asked yet.
-
-    >>> str(open_leaving(Settings(output="s3://logs/nightly"), "memory:").outputs)
-    's3://logs/nightly'
-    """
-    spool = Spool(spool_place(settings.spool, store))
-    return Leaving(spool, Outputs(output_place(settings.output, store)))
+async def open_leaving(settings: Settings, url: str | None, store: Store, ids: Ids) -> Leaving:
+    """As the settings say, beside this store of this URL (None: one that has no address). The store is told where its
+    output goes; nothing else is made or asked yet."""
+    owner = await claim_output(store, settings.output, ids)
+    return Leaving(Spool(spool_place(settings.spool, url)), Outputs(owner.place(settings.output, url)))

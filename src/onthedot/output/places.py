@@ -4,16 +4,16 @@
     output = "/srv/onthedot"                                 a directory
     output = "s3://bucket/prefix?endpoint=…&region=…"        S3; keys come from the environment, as for AWS tools
 
-One output store belongs to one store: what is not a run of that is removed from it. So the defaults have a folder for
-each store's address, and whoever sets them gives every store a place of its own. What a store in memory keeps is in
-memory, too.
+What is not a run of a store is removed from its output. So each store has a folder of its own: by default one for its
+address, and in a place that was given one by an id that the store holds (`owning.py`). What a store in memory keeps is
+in memory, too, unless a place is given.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -41,18 +41,20 @@ Place = Bucket | Path | None
 """None: in memory."""
 
 
-def output_place(setting: str, store: str | None) -> Place:
-    """What the setting `output` means beside the store of this URL (None: one that has no address).
+def output_place(setting: str, store: str | None, folder: str = "") -> Place:
+    """What the setting `output` means beside the store of this URL (None: one that has no address). `folder` is the
+    store's own, where the place was given and may be others', too (`owning.py`).
 
-    >>> str(output_place("s3://logs/nightly?region=eu-central-1", None))
-    's3://logs/nightly'
+    >>> str(output_place("s3://logs/nightly?region=eu-central-1", None, "c0ffee"))
+    's3://logs/nightly/c0ffee'
     >>> output_place("", "memory:") is None
     True
     """
     if "://" in setting:
-        return _bucket(setting)
+        given = _bucket(setting)
+        return replace(given, prefix=f"{given.prefix}/{folder}".strip("/"))
     if setting:
-        return Path(setting).expanduser().absolute()
+        return Path(setting).expanduser().absolute() / folder
     home = home_of(store)
     return state_folder() / "output" / home if home else None
 
