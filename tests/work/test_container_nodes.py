@@ -14,7 +14,7 @@ import pytest
 import onthedot as otd
 from onthedot.job import Job
 from onthedot.settings import Settings
-from onthedot.task import Container
+from onthedot.task import Command, Container, Level
 from onthedot.work import marks
 from tests.work.fake_engine import Engine, fake_engine
 
@@ -37,6 +37,19 @@ async def test_a_container_job_runs_and_leaves_its_log(engine: Engine):
         [log] = await sched.logs(run)
     assert log.text == "hi\n"
     assert engine.containers == {}
+
+
+@pytest.mark.parametrize("least", ["user", "sandbox"])
+async def test_a_floor_for_programs_lets_containers_and_http_calls_pass(engine: Engine, least: Level):
+    """A container is kept apart further than any of them, and an HTTP call runs nothing of the job's."""
+    sched = otd.Scheduler("memory:", settings=Settings(container_engine=engine.url, least_isolation=least))
+    sched.add(Job(name="box", task=Container(image="busybox", argv=("true",))))
+    sched.add(Job(name="shell", task=Command(argv=("true",))))
+    async with sched:
+        await (await sched.submit("box")).result(timeout="20s")
+        offered = sched.registry.task_names()
+    assert {"container", "http"} <= offered
+    assert not {"command", "steps"} & offered
 
 
 async def test_a_worker_that_starts_removes_what_dead_ones_have_left(engine: Engine):

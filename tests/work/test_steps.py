@@ -223,6 +223,15 @@ async def test_a_source_that_cannot_be_had_fails_the_attempt(tmp_path, guard):
     assert "never" not in log
 
 
+@pytest.mark.parametrize(("least", "level"), [("none", "none"), ("user", "user"), ("sandbox", "user")])
+async def test_git_is_kept_apart_as_far_as_the_operator_wants_and_the_network_allows(tmp_path, guard, least, level):
+    guard.levels = frozenset({"none", "user", "sandbox"})
+    guard.instead = lambda _: ProgramEnd("exited", code=0)
+    task = Steps(steps=(step("see", "true"),), source=Source(git="https://example.org/shop.git"))
+    await run_it(scheduler(tmp_path, task, isolation="sandbox", settings={"least_isolation": least}))
+    assert [program.level for program in guard.programs] == [level, level, level, "sandbox"]
+
+
 @pytest.mark.parametrize("url", ["ext::sh -c touch%20PWNED", "git://localhost/x", "--upload-pack=touch PWNED"])
 async def test_only_some_ways_to_a_source_are_taken(tmp_path, guard, url):
     """Whatever a definition brought along: git itself refuses."""

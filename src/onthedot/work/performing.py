@@ -25,7 +25,7 @@ from onthedot.work.attempt import Attempt, succeeded
 from onthedot.work.guarding import Neighbours
 from onthedot.work.program_ends import failure_of, stopped_of
 from onthedot.work.programs import Program, ProgramEnd
-from onthedot.work.source import checkout, git_environment
+from onthedot.work.source import checkout, git_environment, git_level
 from onthedot.work.workspace import Place, environment, place_name
 
 _LOOK_EVERY = 1.0  # seconds between two looks at what a program has saved
@@ -119,7 +119,7 @@ class Performing:
             self.say(f"resumed at {where}{anew}")
         if not found and source is not None:
             await asyncio.to_thread(self.place.empty)
-            level: Level = "none" if self._job.isolation == "sandbox" else self._job.isolation  # it needs the network
+            level = git_level(self._job.isolation, self._settings.least_isolation)
             for argv in checkout(source):
                 more = git_environment(self._job.isolation)
                 end = await self._run(argv, "source", more, self.place.workspace, GIT_TIMEOUT, level=level)

@@ -33,6 +33,20 @@ def checkout(source: Source) -> list[tuple[str, ...]]:
     ]  # fmt: skip
 
 
+def git_level(isolation: Level, least: Level) -> Level:
+    """How far git is kept apart, for a job at this level where the operator wants at least that.
+
+    It needs the network, which a sandbox has not. So for such a job it runs outside of it: as the worker itself, or as
+    a user of its own where nothing may run as the worker.
+
+    >>> git_level("sandbox", "none"), git_level("sandbox", "user"), git_level("user", "none")
+    ('none', 'user', 'user')
+    """
+    if isolation != "sandbox":
+        return isolation
+    return "none" if least == "none" else "user"
+
+
 def git_environment(level: Level) -> dict[str, str]:
     """What git is told beside the environment of every program."""
     protocols = "https:ssh:file" if level == "none" else "https:ssh"
