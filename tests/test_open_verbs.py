@@ -21,6 +21,13 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'open.db'}"
 
 
+async def test_it_has_as_many_connections_as_its_settings_say(postgres_url: str):
+    async with opened(f"{postgres_url}?connections=9", otd.Settings(api_connections=3)) as there:
+        assert (await there.store.about()).connections == 3
+    async with opened(f"{postgres_url}?connections=9") as there:
+        assert (await there.store.about()).connections == 9
+
+
 async def test_what_is_asked_here_is_done_by_a_node_elsewhere(url: str):
     sched = otd.Scheduler(url)
 

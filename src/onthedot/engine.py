@@ -165,7 +165,8 @@ class Engine:
             return []
         spool, outputs = self.leaving
         self._patience = Patience()
-        self._keeper = OutputKeeper(self.store, spool, outputs, self.events, self._wall, self._patience)
+        most = self._settings.spool_bytes
+        self._keeper = OutputKeeper(self.store, spool, outputs, self.events, self._wall, self._patience, most=most)
         pruner = OutputPruner(self.store, self._leadership, outputs, self.events, self._wall, self._patience)
         return [self._keeper, pruner]
 

@@ -245,6 +245,14 @@ class OutputNotKept(NamedTuple):
     again_in: Micros
 
 
+class OutputsLost(NamedTuple):
+    """The output store was away for so long that the spool was full: the output of so many attempts, those that had
+    waited longest, was given up."""
+
+    attempts: int
+    bytes: int
+
+
 class OutputsPruned(NamedTuple):
     """The output of so many runs was removed, because the runs have gone."""
 
@@ -344,6 +352,7 @@ Event = (
     | GatesRecounted
     | HistoryPruned
     | OutputNotKept
+    | OutputsLost
     | OutputsPruned
     | AuditSealed
     | ZombieHandler

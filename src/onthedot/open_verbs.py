@@ -23,6 +23,7 @@ from onthedot.plan.controls import put_job
 from onthedot.run import RunRecord
 from onthedot.settings import Settings
 from onthedot.store_verbs import StoreVerbs
+from onthedot.stores.addresses import with_connections
 from onthedot.stores.base import Hint, LogRecord, PutJob, Store
 from onthedot.stores.opening import open_store
 
@@ -64,7 +65,8 @@ class OpenStore:
 
 @asynccontextmanager
 async def opened(url: str, settings: Settings | None = None) -> AsyncGenerator[OpenStore]:
-    """Open the store of this URL on this event loop, for as long as the block lasts.
+    """Open the store of this URL on this event loop, for as long as the block lasts; with connections of its own, as
+    many as `Settings.api_connections` says.
 
     >>> async def names() -> list[str]:
     ...     async with opened("memory:") as there:
@@ -73,7 +75,7 @@ async def opened(url: str, settings: Settings | None = None) -> AsyncGenerator[O
     []
     """
     settings = settings or Settings()
-    store = await open_store(url)
+    store = await open_store(with_connections(url, settings.api_connections))
     try:
         outputs = Outputs((await find_owner(store)).place(settings.output, url))
         there = OpenStore(store, await clock_of(store, SystemClock()), settings, outputs)

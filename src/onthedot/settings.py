@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -48,6 +49,8 @@ class Settings:
     spool: str = ""
     """Where attempts have their workspaces, and their output waits until it is kept; empty: below
     `$XDG_STATE_HOME/onthedot/spool`, or that in `~/.local/state`."""
+    spool_bytes: int = 10 << 30
+    """How much output waits in the spool at most while the output store is away; then what waits longest is lost."""
     cgroups: tuple[str, ...] = ()
     """Directories of cgroups in which the guard may make one for each program: bounds then count for all its processes
     together."""
@@ -113,6 +116,16 @@ class Settings:
     """Where the output of attempts is kept: a directory, or `s3://bucket/prefix?endpoint=…&region=…`; empty: below
     `$XDG_STATE_HOME/onthedot/output`. Each store has a folder of its own in it."""
 
+    api_rate: float = 50.0
+    """How many requests a second the HTTP server takes of each key, on the average."""
+    api_burst: int = 200
+    """How many of them at once."""
+    api_followers: int = 200
+    """How many requests of the HTTP server may stay open at a time, to follow logs and events."""
+    api_connections: int | None = None
+    """How many connections to the store the HTTP server has at most, beside those of planning and execution; None: as
+    many as the store's URL says for each event loop. Stores that count none have none of these."""
+
     grace: Micros = 30 * SECOND
     """How long a stopping node waits for its attempts before it gives up on them."""
     result_bytes: int = 256 * 1024
@@ -122,8 +135,11 @@ class Settings:
         problems = [
             f"{field.name}: expected a number above zero, got {getattr(self, field.name)!r}"
             for field in fields(self)
-            if isinstance(value := getattr(self, field.name), int) and not isinstance(value, bool) and value <= 0
+            if isinstance(value := getattr(self, field.name), int | float) and not isinstance(value, bool)
+            if not 0 < value < math.inf
         ]
+        if self.api_connections is not None and (self.api_connections == 1 or self.api_connections > 1_000):
+            problems.append(f"api_connections: expected a number from 2 to 1000, got {self.api_connections}")
         if self.least_isolation not in ("none", "user", "sandbox"):
             problems.append(
                 f"least_isolation: expected 'none', 'user' or 'sandbox', got {self.least_isolation!r}; "

@@ -174,6 +174,9 @@ async def test_a_bad_store_url_says_what_was_expected(url, words):
     ("make", "words"),
     [
         (lambda: otd.Settings(seats=0), "seats: expected a number above zero, got 0"),
+        (lambda: otd.Settings(api_rate=0.0), "api_rate: expected a number above zero, got 0.0"),
+        (lambda: otd.Settings(api_rate=float("nan")), "api_rate: expected a number above zero, got nan"),
+        (lambda: otd.Settings(api_connections=1), "api_connections: expected a number from 2 to 1000, got 1"),
         (lambda: otd.Settings(queues=()), "queues: expected at least one"),
         (lambda: otd.Settings(term_ttl=1, renew_every=1), "three times renew_every"),
         (lambda: otd.Settings(lookahead=1_000_000), "lookahead: expected more than term_ttl"),

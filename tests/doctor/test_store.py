@@ -95,6 +95,16 @@ async def test_pools_are_those_of_the_settings(tmp_path: Path):
     assert found.found == "9 seats and 3 processes execute"
 
 
+async def test_pools_of_planning_and_of_the_api(postgres_url: str):
+    await (await PostgresStore.open(postgres_url)).close()
+    settings = otd.Settings(roles=("planner",), batch=7, api_rate=2.5, api_burst=9, api_followers=8, api_connections=3)
+    found = (await seen(f"{postgres_url}?connections=7", settings=settings))["pools"]
+    assert found.found == (
+        "7 runs to a write are planned, 30 s ahead; the API takes 2.5 requests a second of a key, 9 at once, and "
+        "8 followers; 7 connections to the store for each event loop; 3 for the API's"
+    )
+
+
 @pytest.mark.parametrize(
     ("ahead", "state", "words"), [(0, "ok", "0.00"), (90 * SECOND, "broken", "90.0"), (-90 * SECOND, "broken", "90.0")]
 )

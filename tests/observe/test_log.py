@@ -74,6 +74,7 @@ LINES = [
     "12:00:00.000  gates      1 run waited at an open gate and is free now; please report this",
     "12:00:00.000  pruned     12345 finished runs, 2 skipped ranges, 1 ended node; the counts are kept",
     "12:00:00.000  output     of run 41, attempt 2, is not kept yet: s3://b cannot be used: no; trying again in 2.0 s",
+    "12:00:00.000  output     of 3 attempts is lost (5 MiB): the spool is full",
     "12:00:00.000  pruned     the output of 7 runs that had gone",
     "12:00:00.000  sealed     12 changes in the audit; head 3:0af3",
     "12:00:00.000  zombie     import          run 41     handler import does not stop; its seat stays taken until it "

@@ -40,6 +40,12 @@ def test_the_same_file_is_the_same_store_and_passwords_do_not_matter(tmp_path: P
     assert home_of("postgresql://a:x@db/jobs") == home_of("postgresql://b:y@db/jobs") != home_of("postgresql://db/o")
 
 
+def test_several_stores_in_one_database_are_several():
+    assert home_of("postgresql://db/jobs?schema=a") != home_of("postgresql://db/jobs?schema=b&connections=4")
+    assert home_of("postgresql://db/jobs?schema=a") == home_of("postgresql://db/jobs?connections=4&schema=a")
+    assert home_of("redis://db/0?prefix=a") != home_of("redis://db/0?prefix=b") != home_of("redis://db/0")
+
+
 def test_what_a_store_in_memory_keeps_is_in_memory():
     assert output_place("", "memory:") is None
     assert output_place("", None) is None

@@ -13,11 +13,11 @@ import pytest
 
 from onthedot.clock import SECOND, Micros
 from onthedot.errors import OutputUnavailable
-from onthedot.events import Event, Events, OutputNotKept, OutputsPruned
+from onthedot.events import Event, Events, OutputNotKept, OutputsLost, OutputsPruned
 from onthedot.output.keeping import Index, Name, Outputs
 from onthedot.output.spool import Spool
 from onthedot.retention import HOUR
-from onthedot.upkeep.outputs import BATCH, ENOUGH, LOOK_EVERY, PRUNE_EVERY, OutputKeeper, OutputPruner
+from onthedot.upkeep.outputs import BATCH, ENOUGH, LOOK_EVERY, MEASURE_EVERY, PRUNE_EVERY, OutputKeeper, OutputPruner
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,47 @@ def test_an_output_store_that_is_away_is_told_and_asked_again_later_and_later(sp
         assert heard[0] == OutputNotKept(41, 2, "s3://logs cannot be used: no route", 1 * SECOND)
         service._outputs = outputs
         assert await service.tick(0) == LOOK_EVERY
+        assert await outputs.index(Name(41, 2, "a-1")) is not None
+
+    asyncio.run(check())
+
+
+def test_while_it_is_away_only_so_much_waits_and_the_oldest_goes(spool: Spool, outputs: Outputs):
+    """Three of a page each beside their folders, where there is room for two."""
+
+    async def check() -> None:
+        names = [Name(number, 1, "a-1") for number in (3, 1, 2)]  # in the order of their ends
+        for at, name in enumerate(names):
+            spool.log_of(name).write_bytes(b"x" * 4_094)
+            spool.hand_in(name)
+            os.utime(spool._folder(name), (at, at))
+        heard: list[Event] = []
+        service = OutputKeeper(
+            Known(), spool, Away(None), Events([heard.append]), wall, most=2 * 8_192  # type: ignore[arg-type]
+        )  # fmt: skip
+        await service.tick(0)
+        assert heard[1:] == [OutputsLost(1, 8_192)]
+        assert {ended.name for ended in spool.waiting(9)} == {names[1], names[2]}
+        spool.hand_in(names[0])
+        await service.tick(1)  # it was measured just now
+        assert len(spool.waiting(9)) == 3
+        await service.tick(MEASURE_EVERY)
+        assert len(spool.waiting(9)) == 2
+        service._outputs = outputs
+        await service.tick(MEASURE_EVERY + 1)
+        assert spool.waiting(9) == []
+        assert len([event for event in heard if isinstance(event, OutputsLost)]) == 2
+
+    asyncio.run(check())
+
+
+def test_what_does_not_fit_is_lost_only_while_it_is_away(spool: Spool, outputs: Outputs):
+    async def check() -> None:
+        spool.hand_in(Name(41, 2, "a-1"))
+        heard: list[Event] = []
+        events = Events([heard.append])
+        await OutputKeeper(Known(), spool, outputs, events, wall, most=1).tick(0)  # type: ignore[arg-type]
+        assert heard == []
         assert await outputs.index(Name(41, 2, "a-1")) is not None
 
     asyncio.run(check())

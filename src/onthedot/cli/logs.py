@@ -36,7 +36,7 @@ def command(
     store: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Show what the run with the number RUN has said, attempt by attempt: in full from where output is kept, and before
-    that what its node has told the store, wherever it runs. It only reads. Where output is kept, the nodes have told the
+    that what its node has told the store, wherever it runs. It only reads. Where output is kept, nodes have told the
     store; --output is for who comes to the same place by another way.
 
     Escape sequences are left out, but for colours. The exit code is 0, or 1 if something could not be read; with -f it

@@ -55,8 +55,21 @@ def _told(shown: str, about: About, settings: Settings) -> Iterator[Finding]:
         if settings.plans
         else []
     )
-    pools += [f"{about.connections} connections to the store for each event loop"] if about.connections else []
+    pools += (
+        [
+            f"the API takes {settings.api_rate:g} requests a second of a key, {settings.api_burst} at once, and "
+            f"{settings.api_followers} followers"
+        ]
+        if settings.plans
+        else []
+    )
+    pools += _connections(about, settings) if about.connections else []
     yield Finding("pools", "ok", "; ".join(pools))
+
+
+def _connections(about: About, settings: Settings) -> list[str]:
+    told = [f"{about.connections} connections to the store for each event loop"]
+    return [*told, f"{settings.api_connections} for the API's"] if settings.api_connections else told
 
 
 async def _clock(store: Store, clock: Clock) -> Finding:

@@ -40,6 +40,7 @@ from onthedot.events import (
     NodeLate,
     NodeLeft,
     OutputNotKept,
+    OutputsLost,
     OutputsPruned,
     RunBlocked,
     RunDelayed,
@@ -278,6 +279,9 @@ class Lines:
                 return Line(at, "pruned", f"{text}; the counts are kept", "quiet")
             case OutputNotKept():
                 return self._not_kept(event, at)
+            case OutputsLost():
+                lost = f"of {count(event.attempts, 'attempt')} is lost ({event.bytes >> 20} MiB): the spool is full"
+                return Line(at, "output", lost, "error")
             case OutputsPruned():
                 return Line(at, "pruned", f"the output of {count(event.runs, 'run')} that had gone", "quiet")
             case AuditSealed():

@@ -22,6 +22,7 @@ from onthedot.stores.addresses import shown_url
 from onthedot.stores.opening import sqlite_path
 
 _OPTIONS = ("endpoint", "region")
+_STORES_APART = ("schema", "prefix")  # options of stores' URLs: several stores may be in one database
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,8 @@ def home_of(store: str | None) -> str:
         address = f"sqlite:{path.resolve()}"
     else:
         parts = urlsplit(store)
-        address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        within = [(name, value) for name, value in parse_qsl(parts.query) if name in _STORES_APART]
+        address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{within or ''}"
     return hashlib.sha256(address.encode(errors="surrogateescape")).hexdigest()[:16]
 
 

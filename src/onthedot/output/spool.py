@@ -23,6 +23,8 @@ from onthedot.clock import Micros
 from onthedot.output.keeping import PACKED, Name
 from onthedot.output.private import make_private, open_regular
 
+_FOLDER_BYTES = 4_096
+
 
 class Ended(NamedTuple):
     """An attempt whose output waits to be kept."""
@@ -119,6 +121,31 @@ class Spool:
             folder.rmdir()
         except OSError:  # somebody else packs it just now, and forgets it then
             return
+
+    def drop_oldest(self, most: int) -> tuple[int, int]:
+        """Forget what waits longest, until no more than so many bytes wait; how many attempts' output, and how many
+        bytes, are lost. What another process keeps meanwhile is not lost: it counts as gone."""
+        waiting = sorted(self._sizes())
+        room = most - sum(size for _, size, _ in waiting)
+        dropped = lost = 0
+        for _, size, name in waiting:
+            if room >= 0:
+                break
+            self.forget(name)
+            room += size
+            dropped += 1
+            lost += size
+        return dropped, lost
+
+    def _sizes(self) -> Iterator[tuple[int, int, Name]]:
+        """Of all that waits: when it was handed in, how many bytes it takes (a folder takes some by itself), what."""
+        for name in self._names("ended"):
+            try:
+                files = [file.stat(follow_symlinks=False) for file in os.scandir(self._folder(name))]
+                handed_in = self._folder(name).stat().st_mtime_ns
+            except OSError:  # it was kept just now
+                continue
+            yield handed_in, _FOLDER_BYTES + sum(file.st_size for file in files), name
 
     def _names(self, folder: str) -> Iterator[Name]:
         if self._given is None or not (self._given / folder).is_dir():

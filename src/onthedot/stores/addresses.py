@@ -72,6 +72,21 @@ def split_options(url: str, ours: Sequence[str]) -> tuple[str, dict[str, str]]:
     return f"{place}?{theirs}" if theirs else place, {name: value for name, value in given if name in ours}
 
 
+def with_connections(url: str, connections: int | None) -> str:
+    """The same store with at most so many connections for each event loop; None: as the URL says. A file or a store in
+    memory has none.
+
+    >>> with_connections("redis://db/0?prefix=shop&connections=9", 4)
+    'redis://db/0?prefix=shop&connections=4'
+    >>> with_connections("sqlite:///jobs.db", 4)
+    'sqlite:///jobs.db'
+    """
+    if connections is None or url.startswith(("sqlite:", "memory:")):
+        return url
+    place, _ = split_options(url, ("connections",))
+    return f"{place}{'&' if '?' in place else '?'}connections={connections}"
+
+
 def _check_hosts(url: str) -> None:
     """Refuse what the libraries would stumble over."""
     try:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.cluster.leadership import Leadership
 from onthedot.errors import OutputUnavailable
-from onthedot.events import Events, OutputNotKept, OutputsPruned
+from onthedot.events import Events, OutputNotKept, OutputsLost, OutputsPruned
 from onthedot.output.keeping import Outputs
 from onthedot.output.spool import Spool
 from onthedot.policy.retention import SETTLED
@@ -24,6 +24,8 @@ LOOK_EVERY: Micros = 5 * SECOND
 """Between two looks into the spool, behind whoever wakes the service."""
 ADOPT_EVERY: Micros = 60 * SECOND
 """Between two looks for records that a killed process has left."""
+MEASURE_EVERY: Micros = 10 * SECOND
+"""Between two looks at how much waits, while the output store is away."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1 * SECOND, 5 * 60 * SECOND
 
 PRUNE_EVERY: Micros = HOUR
@@ -66,7 +68,8 @@ class Patience:
 
 class OutputKeeper:
     """Moves the output of ended attempts from this machine's spool to the output store, and tries again what failed.
-    Nothing that goes wrong here reaches a job."""
+    Nothing that goes wrong here reaches a job. While the output store is away at most `most` bytes wait: then what has
+    waited longest is lost, and that is told."""
 
     name = "outputs"
 
@@ -78,8 +81,12 @@ class OutputKeeper:
         events: Events,
         wall: Callable[[], Micros],
         patience: Patience | None = None,
+        *,
+        most: int = 10 << 30,
     ) -> None:
         self._patience = patience or Patience()
+        self._most = most
+        self._measure_at: Micros = 0
         self._store = store
         self._spool = spool
         self._outputs = outputs
@@ -105,11 +112,20 @@ class OutputKeeper:
             except (OutputUnavailable, OSError) as error:
                 self._pause = min(2 * self._pause, _LONGEST_PAUSE) or _FIRST_PAUSE
                 self._events.emit(OutputNotKept(name.run_id, name.attempt, str(error), self._pause))
+                await self._bound(now)
                 return self._pause
             await asyncio.to_thread(self._spool.forget, name)
             kept += 1
         self._pause = 0
         return 0 if kept and len(waiting) == BATCH else LOOK_EVERY
+
+    async def _bound(self, now: Micros) -> None:
+        if now < self._measure_at:
+            return
+        self._measure_at = now + MEASURE_EVERY
+        dropped, lost = await asyncio.to_thread(self._spool.drop_oldest, self._most)
+        if dropped:
+            self._events.emit(OutputsLost(dropped, lost))
 
     async def keep_last(self, now: Micros) -> None:
         """Keep all that waits, as long as that goes well: the node stops."""
