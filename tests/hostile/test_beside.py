@@ -175,13 +175,12 @@ def quiet(place: Place) -> Lateness:
 
 @pytest.mark.parametrize("hostile", CORPUS, ids=[each.name for each in CORPUS])
 def test_others_are_on_time_and_nothing_is_left(place: Place, quiet: Lateness, hostile: Hostile, capsys):
-    for _ in range(TRIES):
-        found = endured(place, hostile)
+    found: list[Lateness] = []
+    while len(found) < TRIES and (not found or found[-1].own > quiet.own + MOST_LATER):
+        found.append(endured(place, hostile))
         with capsys.disabled():
-            print(f"\n{hostile.name}: quiet {quiet}; beside it {found}")
-        if found.own <= quiet.own + MOST_LATER:
-            return
-    pytest.fail(f"others were late beside {hostile.name}: {found}; quiet: {quiet}")
+            print(f"\n{hostile.name}: quiet {quiet}; beside it {found[-1]}")
+    assert found[-1].own <= quiet.own + MOST_LATER, f"quiet: {quiet}; beside it: {', '.join(map(str, found))}"
 
 
 def endured(place: Place, hostile: Hostile) -> Lateness:

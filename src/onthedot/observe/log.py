@@ -281,7 +281,7 @@ class Lines:
                 return self._not_kept(event, at)
             case OutputsLost():
                 lost = f"of {count(event.attempts, 'attempt')} is lost ({event.bytes >> 20} MiB): the spool is full"
-                return Line(at, "output", lost, "error")
+                return Line(at, "output", lost, "bad")
             case OutputsPruned():
                 return Line(at, "pruned", f"the output of {count(event.runs, 'run')} that had gone", "quiet")
             case AuditSealed():

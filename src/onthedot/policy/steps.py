@@ -101,6 +101,17 @@ def next_step(steps: Sequence[Step], progress: Progress) -> int | None:
     return next((at for at in range(len(progress.done), len(steps)) if steps[at].when in wanted), None)
 
 
+def to_clear_up(steps: Sequence[Step], begun: int) -> list[int]:
+    """What still runs when the attempt was timed out or cancelled after so many steps had begun: those that run
+    always. Before the first one there is nothing to clear up.
+
+    >>> steps = [Step(name="build"), Step(name="test"), Step(name="clean", when="always")]
+    >>> to_clear_up(steps, 1), to_clear_up(steps, 3), to_clear_up(steps, 0)
+    ([2], [], [])
+    """
+    return [at for at in range(begun, len(steps)) if begun and steps[at].when == "always"]
+
+
 def ended(
     steps: Sequence[Step],
     progress: Progress,

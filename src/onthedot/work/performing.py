@@ -30,6 +30,7 @@ from onthedot.work.workspace import Place, environment, place_name
 
 _LOOK_EVERY = 1.0  # seconds between two looks at what a program has saved
 _LAST_WORDS = 1.0  # seconds for saving it once more when the attempt is stopped
+_LAST_GRACE: Micros = 1 * SECOND  # of what runs always, when its own time is over, too
 _TOUCH_EVERY = 60  # looks between two signs that the workspace is in use
 _LINE = 8_000  # characters of a line that are shown before it has ended
 GIT_TIMEOUT: Micros = 600 * SECOND
@@ -66,6 +67,9 @@ class Performing:
         self._task: Command | Steps = Command()
         self._steps: Sequence[Step] = ()
         self._secrets: tuple[str, ...] = ()
+        self._grace = settings.kill_after
+        self._begun = 0  # steps that were begun, or are done
+        self._progress = Progress()
 
     async def perform(self) -> Outcome:
         """From the first step that is not done to the last one; what came of it."""
@@ -81,10 +85,30 @@ class Performing:
         if failed is not None:
             return Outcome(OutcomeKind.FAILED, failed.error, failed.types)
         while (at := policy.next_step(steps, progress)) is not None:
+            self._begun, self._progress = at + 1, progress
             progress = await self._step(at, progress)
             if len(steps) > 1:
                 self._context.progress(len(progress.done), of=len(steps))
         return await self._outcome(progress)
+
+    async def clear_up(self) -> None:
+        """The attempt was timed out or cancelled: run the steps that run always, all of them within the grace. How they
+        end changes nothing, and is no checkpoint: the next attempt begins where this one was cut off."""
+        left = policy.to_clear_up(self._steps, self._begun)
+        if not left:
+            return
+        self._deadline = self._clock.steady() + self._settings.kill_after
+        self._grace = min(self._grace, _LAST_GRACE)
+        self.say(f"it is ended; what always runs has {self._settings.kill_after / SECOND:g} s")
+        with suppress(Over, TimeIsUp):
+            for at in left:
+                step = self._steps[at]
+                self.say(f"step {at + 1} of {len(self._steps)}: {step.name}", step.name)
+                failed, _ = await self._try(at, step, self._progress, saves=False)
+                if failed is not None:
+                    self.say(failed.error)
+            return
+        self.say("what always runs was not done in time")
 
     async def _outcome(self, progress: Progress) -> Outcome:
         if progress.failed is not None:
@@ -167,7 +191,9 @@ class Performing:
             await self._save(ended)
         return ended
 
-    async def _try(self, at: int, step: Step, progress: Progress) -> tuple[Failed | None, Progress]:
+    async def _try(
+        self, at: int, step: Step, progress: Progress, *, saves: bool = True
+    ) -> tuple[Failed | None, Progress]:
         """How it failed, or None; and how far the run is, with what the step has saved."""
         try:
             directory = await asyncio.to_thread(self._begin, step, progress)
@@ -177,7 +203,7 @@ class Performing:
         env = {**policy.handed_on(progress), **(self._task.env if isinstance(self._task, Steps) else {}), **step.env}
         timeout = micros(step.timeout) if step.timeout is not None else 0
         saved = _Saved(progress)
-        end = await self._run(argv, step.name, env, directory, timeout, saved=saved)
+        end = await self._run(argv, step.name, env, directory, timeout, saved=saved if saves else None)
         return failure_of(end, step=at, name=step.name), saved.progress
 
     def _begin(self, step: Step, progress: Progress) -> Path:
@@ -223,7 +249,7 @@ class Performing:
             level=self._job.isolation if level is None else level,
             bounds=self._job.bounds,
             timeout=left or 0 if mine else timeout,
-            grace=self._settings.kill_after,
+            grace=self._grace,
             secrets=self._secrets,
         )
         live = _Live(self._context)

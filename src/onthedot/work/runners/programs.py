@@ -106,6 +106,7 @@ class ProgramRunner:
             if timer is not None:
                 timer.cancel()
         faults.point("attempt.after_call")
+        outcome = await self._clear_up(attempt, performing, outcome)
         attempt.handle = None
         leaving = asyncio.get_running_loop().create_task(self._leave(attempt, performing, outcome))
         self._leaving.add(leaving)
@@ -113,6 +114,21 @@ class ProgramRunner:
         if outcome.kind is not OutcomeKind.LOST:  # else somebody waits for the lease
             await asyncio.wait({leaving}, timeout=_KEEP_PATIENCE)
         self._end(attempt, outcome)
+
+    async def _clear_up(self, attempt: Attempt, performing: Performing, outcome: Outcome) -> Outcome:
+        """What always runs, after a time-out or a cancel; what the attempt ends as. Whose lease is lost, or whose node
+        stops, does nothing more, and who is stopped meanwhile ends at once."""
+        lost = attempt.stop_as is not None and attempt.stop_as.kind is OutcomeKind.LOST
+        if outcome.kind not in (OutcomeKind.TIMED_OUT, OutcomeKind.CANCELLED) or lost:
+            return outcome
+        attempt.handle = asyncio.current_task()
+        try:
+            await performing.clear_up()
+        except asyncio.CancelledError:
+            return attempt.stop_as or outcome
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong here, the attempt has ended before
+            performing.say(f"what always runs could not be run: {error}")
+        return outcome
 
     def _time_is_up(self, attempt: Attempt) -> None:
         if attempt.handle is not None:
