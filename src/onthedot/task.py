@@ -69,8 +69,8 @@ class Step:
     """One of several commands that share a workspace, as `Command`.
 
     `when` says after what it runs: while all steps before it succeeded, only after a failure, or always, which is also
-    when the attempt was timed out or cancelled, within `Settings.kill_after`. `timeout` ends it, and it is tried `attempts`
-    times in all, `delay` apart; these are its own, beside the job's.
+    when the attempt was timed out or cancelled, within `Settings.kill_after`. `timeout` ends it, and it is tried
+    `attempts` times in all, `delay` apart; these are its own, beside the job's.
 
     >>> Step(name="clean", script="rm -rf build", when="always").attempts
     1
