@@ -34,13 +34,15 @@ from tests.hostile.corpus import CORPUS, SECRET, SECRET_NAME, TIMED_OUT, TIMEOUT
 from tests.hostile.node import GRACE, HOLDER, PERIOD, TICKERS
 from tests.work.guard.yard import look_until, rss
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(150), pytest.mark.usefixtures("root", "sandbox")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
 STEP = PERIOD // TICKERS
 QUIET = 3.0  # seconds
 AT_LEAST = 4.0
 """A hostile job that ends sooner is run again: 160 ticks at least are beside it."""
 TRIES = 3
+NEEDS: dict[str, tuple[str, ...]] = {"none": (), "user": ("root",), "sandbox": ("sandbox",)}
+"""Fixtures, by level."""
 MOST_LATER = 50.0  # milliseconds
 MOST_MEMORY = 20 << 20
 GONE_WITHIN = 2.0
@@ -174,7 +176,9 @@ def quiet(place: Place) -> Lateness:
 
 
 @pytest.mark.parametrize("hostile", CORPUS, ids=[each.name for each in CORPUS])
-def test_others_are_on_time_and_nothing_is_left(place: Place, quiet: Lateness, hostile: Hostile, capsys):
+def test_others_are_on_time_and_nothing_is_left(place: Place, quiet: Lateness, hostile: Hostile, request, capsys):
+    for needed in NEEDS[hostile.level]:
+        request.getfixturevalue(needed)
     found: list[Lateness] = []
     while len(found) < TRIES and (not found or found[-1].own > quiet.own + MOST_LATER):
         found.append(endured(place, hostile))
