@@ -16,7 +16,7 @@ from onthedot.errors import DefinitionError, RunFailed, UnknownRun
 from onthedot.events import Events
 from onthedot.ids import Ids
 from onthedot.job import Job, JobRecord, Json
-from onthedot.plan.asking import check_arguments, find_job
+from onthedot.plan.asking import check_arguments, find_job, insert_runs
 from onthedot.plan.controls import resume_job
 from onthedot.plan.moving import To, except_next
 from onthedot.plan.windows import Missed
@@ -272,13 +272,10 @@ class StoreVerbs(Verbs):
         wait: Micros,
         lives: Micros | None,
     ) -> list[Run]:
-        ids = await store.submit(self._new_runs(wanted, records, wait, lives))
-        keyed = [run_id for run_id, one in zip(ids, wanted, strict=True) if one.key]
-        # A trigger is drawn for each asking: under a key, the run that has ours is the one that this call created.
-        triggers = {run.id: run.trigger for run in await store.get_runs(keyed)} if keyed else {}
+        made = await insert_runs(store, self._new_runs(wanted, records, wait, lives))
         return [
-            Run(run_id, job=one.job, created=triggers.get(run_id, one.trigger) == one.trigger, verbs=self)
-            for run_id, one in zip(ids, wanted, strict=True)
+            Run(run_id, job=one.job, created=created, verbs=self)
+            for (run_id, created), one in zip(made, wanted, strict=True)
         ]
 
     async def _join(

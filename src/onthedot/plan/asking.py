@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from onthedot.clock import Clock
 from onthedot.errors import UnknownJob, did_you_mean
@@ -33,3 +33,13 @@ async def submit_run(store: Store, record: JobRecord, *, trigger: str, clock: Cl
     check_arguments(record, args)
     [run_id] = await store.submit([NewRun(record.id, trigger, clock.now(), args)])
     return run_id
+
+
+async def insert_runs(store: Store, runs: Sequence[NewRun]) -> list[tuple[int, bool]]:
+    """Store runs whose triggers were drawn for this call: the id of each, and whether this call has created it. False:
+    a run with its key was there already."""
+    ids = await store.submit(runs)
+    keyed = [run_id for run_id, run in zip(ids, runs, strict=True) if run.key]
+    # A trigger is drawn for each asking: under a key, the run that has ours is the one that this call created.
+    triggers = {run.id: run.trigger for run in await store.get_runs(keyed)} if keyed else {}
+    return [(run_id, triggers.get(run_id, run.trigger) == run.trigger) for run_id, run in zip(ids, runs, strict=True)]

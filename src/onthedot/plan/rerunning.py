@@ -13,9 +13,12 @@ from onthedot.stores.base import Store
 from onthedot.task import Command, Steps
 
 
-async def rerun(store: Store, run_id: int, from_step: str | None, *, token: str, now: Micros) -> tuple[int, str]:
-    """Submit it; the new run's id, and its job's name. A dead letter is settled by it, as by a replay: first the new
-    run, then the settling, so that what is lost in between is seen in the box, and not forgotten."""
+async def rerun(
+    store: Store, run_id: int, from_step: str | None, *, token: str, now: Micros, key: str = ""
+) -> tuple[int, str]:
+    """Submit it; the new run's id, and its job's name. Under the same key it is the same run, however often. A dead
+    letter is settled by it, as by a replay: first the new run, then the settling, so that what is lost in between is seen
+    in the box, and not forgotten."""
     run = await store.get_run(run_id)
     if run is None:
         raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
@@ -31,7 +34,7 @@ async def rerun(store: Store, run_id: int, from_step: str | None, *, token: str,
     progress = before_failure(progress_of(None if saved is None else json.loads(saved.value), steps_of(task)))
     at = _step(task, run, progress, from_step)
     args = run.args  # None: the job's own
-    [made] = await store.submit([NewRun(record.id, rerun_trigger(run_id, at, token), now, args)])
+    [made] = await store.submit([NewRun(record.id, rerun_trigger(run_id, at, token), now, args, key)])
     if is_letter(run):
         await store.settle_dead([(run_id, f"{REPLAYED}{made}")])
     return made, run.job
