@@ -303,7 +303,8 @@ async def _box(store: Store, asked: dict[str, Any]) -> tuple[Box, Clock]:
             instants[name] = None if given is None else read_instant(when(given, now, name), what=f"--{name}")
         except ScheduleError as error:
             raise BadInput(str(error)) from error
-    return Box(asked["job"], asked["namespace"], asked.get("fingerprint"), limit=asked["limit"], **instants), clock
+    job, namespace = asked["job"], asked["namespace"]
+    return Box(job, namespace, asked.get("fingerprint"), instants["since"], instants["until"], asked["limit"]), clock
 
 
 def _read_rate(text: str) -> Rate:

@@ -38,7 +38,8 @@ DISCARDED = "discarded:"
 
 
 class Box(NamedTuple):
-    """Which letters are meant: of a job, of one fingerprint, of runs that ended from `since` on and before `until`."""
+    """Which letters are meant: of a job, of one fingerprint, of runs that ended from `since` on and before `until`, of
+    jobs of one owner; behind this mark, for who reads on."""
 
     job: str | None = None
     namespace: str = "default"
@@ -46,6 +47,8 @@ class Box(NamedTuple):
     since: datetime | str | None = None
     until: datetime | str | None = None
     limit: int = 10_000
+    owner: str | None = None
+    before: Mark = LAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +152,24 @@ async def _letters(store: Store, box: Box) -> AsyncIterator[RunRecord]:
     if box.limit < 1:
         raise DefinitionError(f"limit: expected a whole number above zero, got {box.limit!r}")
     since = 0 if box.since is None else _instant(box.since, "since")
-    mark = LAST if box.until is None else Mark(_instant(box.until, "until"), 0)
+    mark = box.before if box.until is None else min(box.before, Mark(_instant(box.until, "until"), 0))
     while page := await store.list_dead(job=box.job, namespace=box.namespace, since=since, before=mark, limit=BATCH):
+        own = page if box.owner is None else await _owned(store, page, box.owner)
         if box.fingerprint is None:
-            for run in page:
+            for run in own:
                 yield run
         else:
-            async for run, name in _fingerprinted(page):
+            async for run, name in _fingerprinted(own):
                 if name == box.fingerprint:
                     yield run
         if len(page) < BATCH:
             return
         mark = Mark(page[-1].ended_at or 0, page[-1].id)
+
+
+async def _owned(store: Store, runs: Sequence[RunRecord], owner: str) -> list[RunRecord]:
+    records = await _records(store, runs)
+    return [run for run in runs if (job := records[run.namespace, run.job]) is not None and job.job.owner == owner]
 
 
 async def _fingerprinted(runs: Sequence[RunRecord]) -> AsyncIterator[tuple[RunRecord, str]]:
