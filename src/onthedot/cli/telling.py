@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 import click
 
 from onthedot.cli.errors import BadInput
+from onthedot.output.following import known
 
 if TYPE_CHECKING:
     from onthedot.output.reading import Said
     from onthedot.output.records import Record
 
-_KNOWN = 400  # characters that are looked for, to find where a text went on that has lost its middle
 PASSED_OVER = "\n… some output was passed over …\n"
 
 
@@ -47,9 +46,9 @@ class Telling:
         if said.records is not None:
             self._complete.add(said.attempt)
             self._steps |= {record.step for record in said.records}
-            self._tell_records(said.attempt, said.records, skip=0 if self._step else _known(seen, said.text))
+            self._tell_records(said.attempt, said.records, skip=0 if self._step else known(seen, said.text))
         elif self._step is None:  # what is told while it runs does not say of which step it is
-            skip = _known(seen, said.text)
+            skip = known(seen, said.text)
             lost = seen and not skip and not said.text.startswith(seen)
             self._write(said.attempt, None, (PASSED_OVER if lost else "") + said.text[skip:])
 
@@ -101,27 +100,3 @@ class Telling:
         if shown:
             self._at_line_start = shown.endswith("\n")
             click.echo(shown, nl=False)
-
-
-def _known(seen: str, text: str) -> int:
-    """How much of the text was there before, from its beginning on. Line ends do not count: what is told while
-    a program runs has one behind each piece.
-
-    >>> _known("ab", "abcd"), _known("", "abcd"), _known("a\\nb\\n", "ab\\ncd"), _known("xy", "abcd")
-    (2, 0, 3, 0)
-    """
-    if text.startswith(seen):
-        return len(seen)
-    squeezed, seen_squeezed = text.replace("\n", ""), seen.replace("\n", "")
-    end = seen_squeezed[-_KNOWN:]
-    known = len(seen_squeezed) if squeezed.startswith(seen_squeezed) else squeezed.rfind(end) + len(end)
-    if known < len(end) or not end:
-        return 0
-    at = known
-    for number, line_end in enumerate(re.finditer("\n", text)):
-        if line_end.start() - number > known or (line_end.start() - number == known and not seen.endswith("\n")):
-            break
-        at += 1
-        if line_end.start() - number == known:
-            break  # the one behind what was seen, not those that come after it
-    return at

@@ -20,16 +20,20 @@ class Said(NamedTuple):
     trouble: str = ""
 
 
-async def read_said(store: Store, outputs: Outputs | None, run_id: int) -> list[Said]:
-    """Every attempt of a run that has said something, in order.
+async def read_said(store: Store, outputs: Outputs | None, run_id: int, *, only: int | None = None) -> list[Said]:
+    """Every attempt of a run that has said something, in order; or only this one.
 
     Of an ended attempt whose output is kept: its records, in full. Else what its notes in the store have: that of a
     handler, of an attempt that runs on whichever node, or of one whose output is still on its way.
     """
     told = {record.attempt: Said(record.attempt, record.text) for record in await store.list_logs(run_id)}
+    if only is not None:
+        told = {attempt: said for attempt, said in told.items() if attempt == only}
     if outputs is None:
         return [said for _, said in sorted(told.items())]
     for attempt in await store.list_attempts(run_id):
+        if only not in (None, attempt.attempt):
+            continue
         try:
             records = await outputs.records(Name(run_id, attempt.attempt, attempt.lease_id))
         except OutputUnavailable as error:
