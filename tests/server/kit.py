@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
+from fastapi import FastAPI
 
 from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
@@ -34,8 +35,9 @@ class MadeUpKeys:
 class Served:
     """A client, the keys that the server knows, and the store behind it."""
 
-    def __init__(self, client: httpx2.AsyncClient, keys: MadeUpKeys, there: OpenStore) -> None:
+    def __init__(self, client: httpx2.AsyncClient, keys: MadeUpKeys, there: OpenStore, app: FastAPI) -> None:
         self.client = client
+        self.app = app
         self.keys = keys
         self.there = there
 
@@ -58,4 +60,4 @@ async def served(url: str = "memory:", *, real: bool = False, **options: Any) ->
         app = make_app(there, keyring if real else keys, **options)
         transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx2.AsyncClient(transport=transport, base_url="http://server") as client:
-            yield Served(client, keys, there)
+            yield Served(client, keys, there, app)

@@ -10,16 +10,18 @@ from starlette.exceptions import HTTPException
 
 from onthedot.errors import OnTheDotError
 from onthedot.open_verbs import OpenStore
+from onthedot.server.bulk import NDJSON
 from onthedot.server.door import Door, Keys
 from onthedot.server.envelope import Envelope
 from onthedot.server.limits import Limits
+from onthedot.server.live import Live
 from onthedot.server.problems import Problem, handle
-from onthedot.server.routes import audit, health, jobs, login, runs
+from onthedot.server.routes import artifacts, attempts, audit, events, health, jobs, letters, login, logs, runs
 from onthedot.server.routes import keys as keys_routes
 from onthedot.server.routing import ProblemOut, include
 
-NDJSON = "application/x-ndjson"
 RATE, BURST = 50.0, 200
+ROUTES = (health, login, keys_routes, audit, jobs, runs, logs, artifacts, attempts, letters, events)
 
 
 def make_app(there: OpenStore, keys: Keys | None, *, rate: float = RATE, burst: int = BURST) -> FastAPI:
@@ -33,7 +35,8 @@ def make_app(there: OpenStore, keys: Keys | None, *, rate: float = RATE, burst: 
         redoc_url=None,
     )
     app.state.door = Door(there, keys, Limits(there.clock, rate=rate, burst=burst))
-    include(app, [module.routes for module in (health, login, keys_routes, audit, jobs, runs)])
+    app.state.live = Live(there)
+    include(app, [module.routes for module in ROUTES])
     for kind in (RequestValidationError, HTTPException, Problem, OnTheDotError):
         app.add_exception_handler(kind, handle)
     app.add_middleware(Envelope, unbounded=frozenset({NDJSON}))

@@ -46,6 +46,12 @@ class Door:
             if not who.may(permission):
                 raise Problem(403, "forbidden", f"{who.name} ({who.role}) may not do this: expected {permission}")
         request.state.who = who
+        request.state.permission = permission
+
+    async def still_lets_in(self, request: Request) -> bool:
+        """Whether whoever was let in would be so now: asked again and again of those who stay."""
+        who, permission = await self._who(request), request.state.permission
+        return permission is None or (who is not None and who.may(permission))
 
     async def _who(self, request: Request) -> Principal | None:
         if self._keys is None:

@@ -115,8 +115,8 @@ def _wrong_of(error: errors.DefinitionError) -> list[Wrong]:
     ]
 
 
-def answer(problem: Problem, request_id: str) -> Response:
-    """A problem as it is sent."""
+def shown(problem: Problem, request_id: str) -> dict[str, Any]:
+    """A problem as it is told."""
     told: dict[str, Any] = {
         "type": KINDS + problem.kind,
         "title": TITLES[problem.kind],
@@ -126,7 +126,12 @@ def answer(problem: Problem, request_id: str) -> Response:
     }
     if problem.wrong:
         told["errors"] = [wrong._asdict() for wrong in problem.wrong]
-    return Response(json.dumps(told), problem.status, problem.headers, MEDIA_TYPE)
+    return told
+
+
+def answer(problem: Problem, request_id: str) -> Response:
+    """A problem as it is sent."""
+    return Response(json.dumps(shown(problem, request_id)), problem.status, problem.headers, MEDIA_TYPE)
 
 
 # ── what a framework raises ──────────────────────────────────────────────────────────────────────────────────

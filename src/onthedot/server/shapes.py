@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from onthedot.observe.json_lines import optional_iso, run_fields
+from onthedot.observe.text import iso
+from onthedot.run import AttemptRecord, RunRecord
 
 
 class Body(BaseModel):
@@ -29,14 +34,101 @@ class JobOut(BaseModel):
     definition: dict[str, JsonValue]
 
 
+class ProgressOut(BaseModel):
+    """How much of a run is done, as its handler has told."""
+
+    done: float
+    of: float | None
+
+
 class RunOut(BaseModel):
     """A run, waiting, running or finished."""
 
-    run_id: int
-    job: str
-    namespace: str
+    run_id: int = Field(examples=[41])
+    job: str = Field(examples=["nightly_report"])
+    namespace: str = Field(examples=["default"])
+    trigger: str = Field(description="What asked for it.", examples=["schedule:nightly"])
+    queue: str = Field(examples=["default"])
+    priority: str = Field(examples=["normal"])
+    target: str | None = Field(description="The node that it is for, if it is for one.")
     state: str = Field(examples=["succeeded"])
+    reason: str
+    error: str | None = Field(examples=["ConnectionError: no answer"])
+    attempts: int
+    failures: int
+    recoveries: int
+    created_at: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
+    slot_at: str
+    due_at: str
+    armed_at: str | None
+    started_at: str | None
+    ended_at: str | None
+    late_ms: float | None
+    duration_ms: float | None
+    args: dict[str, JsonValue] | None = Field(description="None: the job's own.", examples=[{"region": "eu"}])
+    progress: ProgressOut | None
+    settled: str = Field(description="What was done about it, if it is dead.")
     model_config = ConfigDict(extra="allow")
+
+
+class RunsOut(BaseModel):
+    """Some runs, and where the next ones begin. A page may be short, or empty, and still have a next one."""
+
+    items: list[RunOut]
+    next: str | None = Field(description="Send it as `after` to read on; null: that was all.")
+
+
+class AttemptOut(BaseModel):
+    """One try at a run, which is over."""
+
+    run_id: int = Field(examples=[41])
+    attempt: int = Field(examples=[1])
+    node: str = Field(examples=["worker-1"])
+    revision: int = Field(description="Of the job, that was tried.")
+    fence: int
+    outcome: str = Field(examples=["succeeded"])
+    error: str | None
+    due_at: str
+    reserved_at: str
+    armed_at: str
+    started_at: str | None
+    ended_at: str = Field(examples=["2026-01-01T09:00:01.250000Z"])
+
+
+class AttemptsOut(BaseModel):
+    """Some attempts, and where the next ones begin."""
+
+    items: list[AttemptOut]
+    next: str | None = Field(description="Send it as `after` to read on; null: that was all.")
+
+
+def run_out(run: RunRecord) -> dict[str, Any]:
+    """A run as it is answered."""
+    return {
+        **run_fields(run),
+        "args": None if run.args is None else json.loads(run.args),
+        "progress": None if run.progress is None else run.progress._asdict(),
+        "settled": run.settled,
+    }
+
+
+def attempt_out(attempt: AttemptRecord) -> dict[str, Any]:
+    """An attempt as it is answered. Its lease is nobody's business: whoever knew it could end it."""
+    return fields(
+        AttemptOut,
+        run_id=attempt.run_id,
+        attempt=attempt.attempt,
+        node=attempt.node,
+        revision=attempt.revision,
+        fence=attempt.fence,
+        outcome=str(attempt.outcome),
+        error=attempt.error,
+        due_at=iso(attempt.due_at),
+        reserved_at=iso(attempt.reserved_at),
+        armed_at=iso(attempt.armed_at),
+        started_at=optional_iso(attempt.started_at),
+        ended_at=iso(attempt.ended_at),
+    )
 
 
 def fields(model: type[BaseModel], **values: Any) -> dict[str, Any]:

@@ -22,8 +22,9 @@ from onthedot.stores.definitions import encode
 
 routes = Routes(prefix="/api/v1", tags=["jobs"])
 
-Name = Annotated[str, Path(description="The job's name.", max_length=100, examples=["nightly_report"])]
-Namespace = Annotated[str, Query(description="Where the name is looked up.", max_length=100)]
+_NO_NUL = r"^[^\x00]*$"  # text that every store can compare
+Name = Annotated[str, Path(description="The job's name.", max_length=100, pattern=_NO_NUL, examples=["nightly_report"])]
+Namespace = Annotated[str, Query(description="Where the name is looked up.", max_length=100, pattern=_NO_NUL)]
 
 
 class Removed(BaseModel):
@@ -68,8 +69,10 @@ def job_fields(record: JobRecord) -> dict[str, Any]:
 async def seen_job(there: OpenStore, who: Principal, job: str, namespace: str) -> tuple[OpenVerbs, JobRecord]:
     """The job that is meant, if it is there for whoever asks, and the verbs to go on with."""
     verbs = verbs_for(there, who, namespace)
-    record = await find_job(there.store, job, namespace=namespace)
-    if not who.sees(namespace, record.job.owner):
+    record = await there.store.get_job(job, namespace=namespace)
+    if record is None and not who.only_own:
+        record = await find_job(there.store, job, namespace=namespace)  # which tells what may have been meant
+    if record is None or not who.sees(namespace, record.job.owner):
         raise UnknownJob(f"no job {job!r} is stored")
     return verbs, record
 

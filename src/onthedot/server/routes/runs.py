@@ -2,40 +2,339 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import json
+from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field, JsonValue
 
-from onthedot.server.door import There, Who
-from onthedot.server.routes.jobs import Namespace, seen_job
+from onthedot.access.principal import Principal
+from onthedot.clock import SECOND, Micros
+from onthedot.define.arguments import encode_arguments
+from onthedot.duration import micros, parse_duration
+from onthedot.errors import DefinitionError, UnknownRun
+from onthedot.job import JobRecord
+from onthedot.open_verbs import OpenStore
+from onthedot.plan.asking import check_arguments, insert_runs
+from onthedot.plan.rerunning import rerun
+from onthedot.run import TERMINAL, NewRun, RunRecord, RunState, manual_trigger, submit_trigger
+from onthedot.server.answering import json_answer, read_body
+from onthedot.server.asked import After, IdempotencyKey, Instant, PageSize, RunId, Text, instant, run_key
+from onthedot.server.auditing import audited
+from onthedot.server.bulk import NDJSON, Bulk, bulk_answer
+from onthedot.server.door import There, Who, verbs_for
+from onthedot.server.finding import find_runs, namespaces_for, owner_for, seen_run
+from onthedot.server.problems import Problem
+from onthedot.server.routes.jobs import Name, Namespace, seen_job
 from onthedot.server.routing import Routes
-from onthedot.server.shapes import Body
+from onthedot.server.shapes import AttemptOut, Body, RunOut, RunsOut, attempt_out, run_out
+from onthedot.stores.finding import RunCursor, RunFilter, decode_cursor, encode_cursor
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
+
+LONGEST_WAIT: Micros = 60 * SECOND
 
 
 class Submit(Body):
     """One run that is asked for."""
 
-    job: str = Field(max_length=100, examples=["nightly_report"])
+    job: Text = Field(max_length=100, examples=["nightly_report"])
     args: dict[str, JsonValue] | None = Field(None, examples=[{"region": "eu"}])
-    key: str = Field("", max_length=200, description="Asked for once, however often this is sent.")
-    delay: str | None = Field(None, max_length=50, examples=["10m"])
-    expires: str | None = Field(None, max_length=50, examples=["1h"])
+    key: Text = Field("", description="Asked for once, however often this is sent.")
+    delay: Text | None = Field(None, max_length=50, examples=["10m"])
+    expires: Text | None = Field(None, max_length=50, examples=["1h"])
 
 
 class Submitted(BaseModel):
     """A run is stored."""
 
-    run_id: int
+    run_id: int = Field(examples=[41])
     created: bool = Field(description="False: a run with this key was there already.")
 
 
-@routes.post("/runs", response_model=Submitted, status_code=201, responses={404: {}, 409: {}})
-async def submit_run(there: There, who: Who, asked: Submit, namespace: Namespace = "default") -> Response:
-    """Ask for one run of a job, now or after a delay. It is stored when this is answered."""
-    verbs, _ = await seen_job(there, who, asked.job, namespace)
-    run = await verbs.submit(asked.job, asked.args, delay=asked.delay, expires=asked.expires, key=asked.key)
-    made: dict[str, Any] = {"run_id": run.id, "created": run.created}
-    return Response(Submitted(**made).model_dump_json(), 201, media_type="application/json")
+class Trigger(Body):
+    """One run now, with these arguments: those that the job declares, and nothing else."""
+
+    args: dict[str, JsonValue] | None = Field(None, examples=[{"region": "eu"}])
+
+
+class Cancel(Body):
+    """Why."""
+
+    why: Text = Field("cancelled", examples=["sent by hand"])
+
+
+class CancelOut(BaseModel):
+    """What became of it: `cancelled` now, `asked` to stop because it runs, or it had `ended` before."""
+
+    answer: str = Field(examples=["cancelled"])
+    state: str | None = Field(description="The state that it is in now.", examples=["cancelled"])
+
+
+class Retry(Body):
+    """From where."""
+
+    from_step: Text | None = Field(None, description="None: where it failed.", examples=["build"])
+
+
+class ResultOut(BaseModel):
+    """What a run has come to."""
+
+    run_id: int = Field(examples=[41])
+    state: str = Field(examples=["succeeded"])
+    reason: str
+    error: str | None
+    result: JsonValue = Field(description="What its handler gave back, if it has succeeded.")
+
+
+# ── asking for runs ──────────────────────────────────────────────────────────────────────────────────────────
+
+_BODY = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": Submit.model_json_schema()},
+        NDJSON: {
+            "schema": {"type": "string", "description": "One such object a line."},
+            "example": '{"job":"nightly_report","args":{"region":"eu"},"key":"eu-1"}\n{"job":"nightly_report"}\n',
+        },
+    },
+}
+_MANY = {NDJSON: {"schema": {"type": "string"}, "example": '{"line":1,"run_id":41,"created":true}\n'}}
+
+
+@routes.post(
+    "/runs",
+    response_model=Submitted,
+    status_code=201,
+    openapi_extra={"requestBody": _BODY},
+    responses={
+        200: {"model": Submitted, "description": "It was there already; or many were sent.", "content": _MANY},
+        404: {}, 409: {}, 415: {},
+    },
+)  # fmt: skip
+async def submit_run(
+    request: Request,
+    there: There,
+    who: Who,
+    namespace: Namespace = "default",
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Ask for one run of a job, now or after a delay; or for many, one JSON object a line, as `application/x-ndjson`.
+    They are stored when this is answered.
+
+    Many are answered line by line: `{"line":1,"run_id":41,"created":true}`. They are stored as they come, 500 at a
+    time; at the first line that is refused it ends with `{"line":7,"problem":{…}}` and the status of that problem, and
+    what came before stays. With a `key` on each line the same can be sent again. A line has at most 64 KiB, a request
+    100,000 lines and 64 MiB.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == NDJSON:
+        if idempotency_key is not None:
+            raise DefinitionError("Idempotency-Key: expected a key on each line instead: it is about one run")
+        return await _submit_many(request, there, who, namespace)
+    if kind != "application/json":
+        raise Problem(415, "media-type", f"expected application/json or {NDJSON}, got {kind[:80] or 'none'!r}")
+    asked = read_body(Submit, await request.body())
+    _, record = await seen_job(there, who, asked.job, namespace)
+    new = _new_run(there, record, asked, run_key(who, idempotency_key, "submit", asked.key))
+    return await _insert(request, there, new, "submit", record)
+
+
+def _new_run(there: OpenStore, record: JobRecord, asked: Submit, key: str) -> NewRun:
+    """What is asked for, checked; nothing is written yet."""
+    args = _arguments(record, asked.args)
+    due_at = there.clock.now()
+    if asked.delay is not None:
+        due_at += micros(parse_duration(asked.delay, what="delay"))
+    expires_at = None
+    if asked.expires is not None:
+        expires_at = due_at + micros(parse_duration(asked.expires, what="expires"))
+    return NewRun(record.id, submit_trigger(there.ids.token()), due_at, args, key, expires_at)
+
+
+def _arguments(record: JobRecord, args: dict[str, JsonValue] | None) -> str | None:
+    text = None if args is None else encode_arguments(args, subject=f"job {record.job.name!r}")
+    check_arguments(record, text)
+    return text
+
+
+async def _insert(request: Request, there: OpenStore, new: NewRun, verb: str, record: JobRecord) -> Response:
+    [(run_id, created)] = await insert_runs(there.store, [new])
+    await audited(request, verb, f"run/{run_id} of job/{record.job.namespace}/{record.job.name}")
+    return json_answer({"run_id": run_id, "created": created}, 201 if created else 200)
+
+
+async def _submit_many(request: Request, there: OpenStore, who: Principal, namespace: str) -> Response:
+    verbs_for(there, who, namespace)
+
+    async def read(jobs: dict[str, JobRecord], line: bytes) -> NewRun:
+        asked = read_body(Submit, line)
+        if asked.job not in jobs:
+            _, jobs[asked.job] = await seen_job(there, who, asked.job, namespace)
+        return _new_run(there, jobs[asked.job], asked, run_key(who, None, "submit", asked.key))
+
+    bulk = Bulk(there.store, read)
+    await bulk.take(request.stream())
+    await audited(request, "submit", f"{len(bulk.stored)} runs of namespace/{namespace}")
+    return bulk_answer(bulk, str(request.scope.get("request_id", "")))
+
+
+@routes.post(
+    "/jobs/{job}/trigger",
+    response_model=Submitted,
+    status_code=201,
+    responses={200: {"model": Submitted, "description": "It was there already."}, 404: {}, 409: {}},
+)
+async def trigger_job(
+    request: Request,
+    there: There,
+    who: Who,
+    job: Name,
+    asked: Trigger | None = None,
+    namespace: Namespace = "default",
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """One run of a job now, as a person asks for it. Only what the job declares can be given: no definition."""
+    _, record = await seen_job(there, who, job, namespace)
+    args = _arguments(record, None if asked is None else asked.args)
+    key = run_key(who, idempotency_key, "trigger")
+    new = NewRun(record.id, manual_trigger(there.ids.token()), there.clock.now(), args, key)
+    return await _insert(request, there, new, "trigger", record)
+
+
+@routes.post(
+    "/runs/{run}/retry",
+    response_model=Submitted,
+    status_code=201,
+    responses={200: {"model": Submitted, "description": "It was there already."}, 404: {}, 409: {}},
+)
+async def retry_run(
+    request: Request,
+    there: There,
+    who: Who,
+    run_id: RunId,
+    asked: Retry | None = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """A new run that goes on where this one has failed, or at the step that is named. Of commands and steps only."""
+    run = await seen_run(there.store, who, run_id)
+    from_step = None if asked is None else asked.from_step
+    key = run_key(who, idempotency_key, f"retry {run_id} {from_step or ''}")
+    token = there.ids.token()
+    made, _ = await rerun(there.store, run_id, from_step, token=token, now=there.clock.now(), key=key)
+    new = await there.store.get_run(made)
+    created = new is None or new.trigger.endswith(token)
+    await audited(request, "retry", f"run/{run_id} of job/{run.namespace}/{run.job}: run/{made}")
+    return json_answer({"run_id": made, "created": created}, 201 if created else 200)
+
+
+# ── looking at them ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@routes.get("/runs", response_model=RunsOut)
+async def list_runs(
+    there: There,
+    who: Who,
+    state: Annotated[list[RunState] | None, Query(description="In one of these states.")] = None,
+    namespace: Annotated[Text | None, Query(description="None: every one that there is for you.")] = None,
+    owner: Annotated[Text | None, Query(description="Whose jobs.")] = None,
+    job: Annotated[Text | None, Query(description="The job's name.")] = None,
+    worker: Annotated[Text | None, Query(description="The node that holds it, or had it last.")] = None,
+    queue: Annotated[Text | None, Query()] = None,
+    label: Annotated[Text | None, Query(description="That its job needs of a worker.")] = None,
+    since: Instant = None,
+    until: Instant = None,
+    limit: PageSize = 100,
+    after: After = None,
+) -> Response:
+    """Live runs by due instant, then finished ones, newest end first. `since` and `until` are about the same instants:
+    when it is due while it lives, when it ended once it has."""
+    whose, some = owner_for(who, owner)
+    wanted = RunFilter(
+        namespaces=namespaces_for(who, namespace) if some else (),
+        owner=whose,
+        job=job,
+        states=None if state is None else frozenset(state),
+        queue=queue,
+        label=label,
+        node=worker,
+        since=instant(since, "since"),
+        until=instant(until, "until"),
+    )
+    place = None if after is None else decode_cursor(after, RunCursor)
+    page = await find_runs(there.store, wanted, after=place, limit=limit)
+    following = None if page.next is None else encode_cursor(page.next)
+    return json_answer({"items": [run_out(run) for run in page.items], "next": following})
+
+
+@routes.get("/runs/{run}", response_model=RunOut, responses={404: {}})
+async def get_run(there: There, who: Who, run_id: RunId) -> Response:
+    """One run, as it is now."""
+    return json_answer(run_out(await seen_run(there.store, who, run_id)))
+
+
+@routes.get(
+    "/runs/{run}/result",
+    response_model=ResultOut,
+    responses={202: {"model": ResultOut, "description": "It has not ended yet."}, 404: {}},
+)
+async def get_result(
+    there: There,
+    who: Who,
+    run_id: RunId,
+    wait: Annotated[Text | None, Query(description="How long to wait for its end, 60s at most.")] = None,
+) -> Response:
+    """What a run has come to, however it ended; 202 if it has not, also after the wait."""
+    seconds = _wait(wait)
+    run = await seen_run(there.store, who, run_id)
+    if run.state not in TERMINAL and seconds:
+        run = await _ended(there, run, seconds)
+    return json_answer(_result(run), 200 if run.state in TERMINAL else 202)
+
+
+def _wait(wait: str | None) -> float:
+    if wait is None:
+        return 0.0
+    length = micros(parse_duration(wait, what="wait"))
+    if length > LONGEST_WAIT:
+        raise DefinitionError(f"wait: expected at most {LONGEST_WAIT // SECOND}s, got {wait!r}; ask again instead")
+    return length / SECOND
+
+
+async def _ended(there: OpenStore, run: RunRecord, seconds: float) -> RunRecord:
+    try:
+        async with asyncio.timeout(seconds):
+            ended = await there.ends.wait(run.id)
+    except TimeoutError:
+        return await there.store.get_run(run.id) or run
+    if ended is None:
+        raise UnknownRun(f"there is no run {run.id} any more: it was forgotten meanwhile")
+    return ended
+
+
+def _result(run: RunRecord) -> dict[str, Any]:
+    result = None if run.result is None else json.loads(run.result)
+    return {"run_id": run.id, "state": str(run.state), "reason": run.reason, "error": run.error, "result": result}
+
+
+@routes.get("/runs/{run}/attempts", response_model=list[AttemptOut], responses={404: {}})
+async def list_attempts_of_run(there: There, who: Who, run_id: RunId) -> Response:
+    """The attempts of a run that are over, in order."""
+    await seen_run(there.store, who, run_id)
+    return json_answer([attempt_out(attempt) for attempt in await there.store.list_attempts(run_id)])
+
+
+# ── ending them ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@routes.post("/runs/{run}/cancel", response_model=CancelOut, responses={404: {}})
+async def cancel_run(request: Request, there: There, who: Who, run_id: RunId, asked: Cancel | None = None) -> Response:
+    """Cancel a run: now if it waits; if it runs, its attempt is asked to stop, and is not tried again."""
+    run = await seen_run(there.store, who, run_id)
+    why = "cancelled" if asked is None else asked.why
+    [answer] = await there.store.cancel([run_id], why=why)
+    if answer.kind == "unknown":
+        raise UnknownRun(f"there is no run {run_id} any more: it was forgotten meanwhile")
+    await audited(request, "cancel", f"run/{run_id} of job/{run.namespace}/{run.job}")
+    return json_answer({"answer": answer.kind, "state": None if answer.state is None else str(answer.state)})

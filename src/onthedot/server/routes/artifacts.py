@@ -1,0 +1,106 @@
+"""What runs have left: files that were kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any
+
+from fastapi import Path, Response
+from pydantic import BaseModel, Field
+from starlette.responses import StreamingResponse
+
+from onthedot.errors import OutputUnavailable
+from onthedot.open_verbs import OpenStore
+from onthedot.output.keeping import Kept, Name, Outputs
+from onthedot.server.answering import attachment, json_answer
+from onthedot.server.asked import NO_NUL, RunId
+from onthedot.server.door import There, Who
+from onthedot.server.finding import seen_run
+from onthedot.server.problems import Problem
+from onthedot.server.routing import Routes
+
+routes = Routes(prefix="/api/v1", tags=["logs"])
+
+PIECE = 256 * 1024
+"""Read and sent at once, in bytes."""
+
+
+class ArtifactOut(BaseModel):
+    """One file that an attempt has left."""
+
+    attempt: int = Field(examples=[1])
+    name: str = Field(description="As the job calls it.", examples=["report.csv"])
+    size: int = Field(description="In bytes.")
+    sha256: str
+
+
+@routes.get("/runs/{run}/artifacts", response_model=list[ArtifactOut], responses={404: {}})
+async def list_artifacts(there: There, who: Who, run_id: RunId) -> Response:
+    """The files that the attempts of a run have left, and that are kept."""
+    await seen_run(there.store, who, run_id)
+    return json_answer(
+        [
+            {"attempt": name.attempt, "name": kept.name, "size": kept.size, "sha256": kept.sha256}
+            for name, kept in await _artifacts(there, run_id)
+        ]
+    )
+
+
+_FILE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The file, as it was kept. Never to be shown: always to be saved.",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+@routes.get("/runs/{run}/artifacts/{attempt}/{name:path}", response_class=Response, responses={404: {}, **_FILE})
+async def get_artifact(
+    there: There,
+    who: Who,
+    run_id: RunId,
+    attempt: Annotated[int, Path(ge=1, le=1_000_000)],
+    name: Annotated[str, Path(max_length=500, pattern=NO_NUL, description="One of those that are listed.")],
+) -> Response:
+    """One of these files. Its name is looked for among those that are listed, and is part of no path."""
+    await seen_run(there.store, who, run_id)
+    outputs = there.outputs
+    found = [one for one in await _artifacts(there, run_id, attempt) if one[1].name == name]
+    if outputs is None or not found:
+        raise Problem(404, "unknown", f"there is no artifact {name!r} of attempt {attempt}; list those of the run")
+    of, kept = found[-1]
+    pieces = _pieces(outputs, of, kept)
+    first = await anext(pieces, b"")  # what cannot be read at all is a problem, not half an answer
+    headers = {**attachment(kept.name), "Content-Length": str(kept.size)}
+    return StreamingResponse(_from(first, pieces), headers=headers, media_type="application/octet-stream")
+
+
+async def _artifacts(there: OpenStore, run_id: int, attempt: int | None = None) -> list[tuple[Name, Kept]]:
+    if there.outputs is None:
+        return []
+    found: list[tuple[Name, Kept]] = []
+    for one in await there.store.list_attempts(run_id):
+        if attempt in (None, one.attempt):
+            name = Name(run_id, one.attempt, one.lease_id)
+            index = await there.outputs.index(name)
+            found += [(name, kept) for kept in (index.artifacts if index else ())]
+    return found
+
+
+async def _pieces(outputs: Outputs, name: Name, kept: Kept) -> AsyncGenerator[bytes]:
+    """A file piece by piece. One that was changed since it was kept is broken off, at its end at the latest."""
+    digest = hashlib.sha256()
+    for start in range(0, kept.size, PIECE):
+        piece = await outputs.read(name, kept, start=start, length=PIECE)
+        digest.update(piece)
+        last = start + PIECE >= kept.size
+        if len(piece) != min(PIECE, kept.size - start) or (last and digest.hexdigest() != kept.sha256):
+            raise OutputUnavailable(f"{outputs}: the artifact {kept.name!r} was changed since it was kept")
+        yield piece
+
+
+async def _from(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    yield first
+    async for piece in rest:
+        yield piece

@@ -1,0 +1,240 @@
+"""Dead letters: dead runs about which nobody has done anything yet."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from pydantic import BaseModel, Field
+
+from onthedot.access.principal import Principal
+from onthedot.clock import to_micros
+from onthedot.errors import DefinitionError, StateError
+from onthedot.events import Events
+from onthedot.observe.text import iso
+from onthedot.open_verbs import OpenStore
+from onthedot.plan.letters import (
+    REPLAYED,
+    Box,
+    DeadLetters,
+    Replayed,
+    discard,
+    find_letters,
+    fingerprint_of,
+    group_letters,
+    is_letter,
+    replay,
+    replay_many,
+)
+from onthedot.policies import Rate
+from onthedot.retention import Mark
+from onthedot.run import RunRecord, RunState
+from onthedot.server.answering import json_answer
+from onthedot.server.asked import After, Instant, PageSize, Text
+from onthedot.server.auditing import audited
+from onthedot.server.door import There, Who, verbs_for
+from onthedot.server.finding import HIGHEST, seen_runs
+from onthedot.server.routes.jobs import Namespace
+from onthedot.server.routing import Routes
+from onthedot.server.shapes import Body, RunOut, run_out
+from onthedot.stores.finding import RunCursor, decode_cursor, encode_cursor
+from onthedot.stores.letters import LAST
+
+routes = Routes(prefix="/api/v1", tags=["dead letters"])
+
+JobName = Annotated[Text | None, Query(description="Of this job only.", examples=["nightly_report"])]
+Fingerprint = Annotated[Text | None, Query(description="That died of this.", examples=["4f1d08a2b6c7"])]
+RunIds = Annotated[list[Annotated[int, Field(ge=1, le=HIGHEST)]], Field(min_length=1, max_length=1000)]
+
+
+class LetterOut(RunOut):
+    """A dead run, and what it died of."""
+
+    fingerprint: str = Field(examples=["4f1d08a2b6c7"])
+
+
+class LettersOut(BaseModel):
+    """Some dead letters, and where the next ones begin."""
+
+    items: list[LetterOut]
+    next: str | None = Field(description="Send it as `after` to read on; null: that was all.")
+
+
+class GroupOut(BaseModel):
+    """Letters of one job that died of the same thing."""
+
+    fingerprint: str = Field(examples=["4f1d08a2b6c7"])
+    job: str = Field(examples=["nightly_report"])
+    namespace: str = Field(examples=["default"])
+    error_type: str = Field(examples=["ConnectionError"])
+    error: str = Field(description="What they have in common.", examples=["ConnectionError: no answer from <n>"])
+    count: int
+    first: str = Field(description="When the first of them ended.", examples=["2026-01-01T09:00:00.000000Z"])
+    last: str
+    example: RunOut
+
+
+class RateIn(Body):
+    """How far apart."""
+
+    most: int = Field(ge=1, le=1_000_000, examples=[10])
+    per: Text = Field("1m", max_length=50, examples=["1s"])
+
+
+class Replay(Body):
+    """Which: these runs, or all that match. Then also how fast, and at most how many."""
+
+    run_ids: RunIds | None = Field(None, examples=[[41, 42]])
+    job: Text | None = None
+    fingerprint: Text | None = None
+    since: Text | None = Field(None, examples=["2026-01-01T08:00:00Z"])
+    until: Text | None = None
+    rate: RateIn | None = None
+    limit: int = Field(10_000, ge=1, le=10_000)
+    dry_run: bool = False
+
+
+class ReplayedOut(BaseModel):
+    """What was done, or would be."""
+
+    letters: int = Field(description="How many were meant.")
+    without_job: int = Field(description="How many stay, because their job is gone.")
+    first_due: str | None
+    last_due: str | None
+    run_ids: list[int] = Field(description="The new runs, the oldest letter's first; none of a dry run.")
+    dry_run: bool
+
+
+class Discard(Body):
+    """Which, and why."""
+
+    run_ids: RunIds = Field(examples=[[41, 42]])
+    why: Text = Field("", examples=["sent by hand"])
+
+
+class DiscardedOut(BaseModel):
+    """What was done."""
+
+    discarded: int = Field(description="How many of them were in the box.")
+
+
+# ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@routes.get("/dead-letters", response_model=LettersOut, responses={404: {}})
+async def list_dead_letters(
+    there: There,
+    who: Who,
+    namespace: Namespace = "default",
+    job: JobName = None,
+    fingerprint: Fingerprint = None,
+    since: Instant = None,
+    until: Instant = None,
+    limit: PageSize = 100,
+    after: After = None,
+) -> Response:
+    """Dead runs that nobody has replayed or discarded, newest end first."""
+    verbs_for(there, who, namespace)
+    before = LAST
+    if after is not None:
+        place = decode_cursor(after, RunCursor)
+        before = Mark(place.at, place.id)
+    box = Box(job, namespace, fingerprint, since, until, limit + 1, who.only_owner, before)
+    letters = await find_letters(there.store, box)
+    last = letters[limit - 1] if len(letters) > limit else None
+    following = None if last is None else encode_cursor(RunCursor(True, last.ended_at or 0, last.id))
+    return json_answer({"items": [_letter(run) for run in letters[:limit]], "next": following})
+
+
+def _letter(run: RunRecord) -> dict[str, Any]:
+    return {**run_out(run), "fingerprint": fingerprint_of(run)}
+
+
+@routes.get("/dead-letters/groups", response_model=list[GroupOut], responses={404: {}})
+async def list_dead_letter_groups(
+    there: There,
+    who: Who,
+    namespace: Namespace = "default",
+    job: JobName = None,
+    since: Instant = None,
+    until: Instant = None,
+) -> Response:
+    """The same (the newest 10,000) by what they died of: what died last first."""
+    verbs_for(there, who, namespace)
+    box = Box(job, namespace, None, since, until, owner=who.only_owner)
+    return json_answer([_group(group) for group in await group_letters(there.store, box)])
+
+
+def _group(group: DeadLetters) -> dict[str, Any]:
+    return {
+        "fingerprint": group.fingerprint,
+        "job": group.job,
+        "namespace": group.namespace,
+        "error_type": group.error_type,
+        "error": group.error,
+        "count": group.count,
+        "first": iso(to_micros(group.first)),
+        "last": iso(to_micros(group.last)),
+        "example": run_out(group.example),
+    }
+
+
+# ── doing something about them ───────────────────────────────────────────────────────────────────────────────
+
+
+@routes.post("/dead-letters/replay", response_model=ReplayedOut, responses={404: {}, 409: {}})
+async def replay_dead_letters(
+    request: Request, there: There, who: Who, asked: Replay, namespace: Namespace = "default"
+) -> Response:
+    """Ask for dead runs again, each with its own arguments and for its own instant; with a rate, due so far apart.
+    Asked twice, it is one run. Of ids that cannot all be replayed, none is. `dry_run` only tells."""
+    verbs_for(there, who, namespace)
+    done = await (_replay_matching if asked.run_ids is None else _replay_these)(there, who, asked, namespace)
+    if not done.dry_run:
+        await audited(request, "replay", f"{len(done.run_ids)} dead letters of namespace/{namespace}")
+    return json_answer(
+        {
+            "letters": done.letters,
+            "without_job": done.without_job,
+            "first_due": _told(done.first_due),
+            "last_due": _told(done.last_due),
+            "run_ids": list(done.run_ids),
+            "dry_run": done.dry_run,
+        }
+    )
+
+
+async def _replay_matching(there: OpenStore, who: Principal, asked: Replay, namespace: str) -> Replayed:
+    box = Box(asked.job, namespace, asked.fingerprint, asked.since, asked.until, asked.limit, who.only_owner)
+    rate = None if asked.rate is None else Rate(asked.rate.most, asked.rate.per)
+    return await replay_many(there.store, box, rate=rate, dry_run=asked.dry_run, clock=there.clock, events=Events())
+
+
+async def _replay_these(there: OpenStore, who: Principal, asked: Replay, namespace: str) -> Replayed:
+    del namespace  # a run's number says which one is meant
+    more = {"job", "fingerprint", "since", "until", "rate", "limit"} & asked.model_fields_set
+    if more:
+        raise DefinitionError(f"run_ids: expected nothing else that says which, or how fast, got {sorted(more)}")
+    runs = await seen_runs(there.store, who, asked.run_ids or ())
+    for run in runs:
+        if run.state is not RunState.DEAD or not (is_letter(run) or run.settled.startswith(REPLAYED)):
+            what = run.settled or str(run.state)
+            raise StateError(f"run {run.id}: expected one that is dead, and not discarded, got {what}")
+    if asked.dry_run:
+        return Replayed(len(runs), dry_run=True)
+    made = [(await replay(there.store, run.id, clock=there.clock))[1] for run in runs]
+    return Replayed(len(runs), run_ids=tuple(made))
+
+
+def _told(instant: datetime | None) -> str | None:
+    return None if instant is None else iso(to_micros(instant))
+
+
+@routes.post("/dead-letters/discard", response_model=DiscardedOut, responses={404: {}})
+async def discard_dead_letters(request: Request, there: There, who: Who, asked: Discard) -> Response:
+    """Take dead letters out of the box. They stay in history, dead, with the reason."""
+    await seen_runs(there.store, who, asked.run_ids)
+    done = await discard(there.store, asked.run_ids, why=asked.why)
+    await audited(request, "discard", f"{done} dead letters: runs {', '.join(map(str, asked.run_ids))}")
+    return json_answer({"discarded": done})

@@ -1,0 +1,136 @@
+"""What runs have said: a range of it, or all that comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from fastapi import Header, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from onthedot.errors import DefinitionError
+from onthedot.observe.text import iso
+from onthedot.output.following import Place, read_place
+from onthedot.output.reading import Said, read_said
+from onthedot.server.answering import attachment, json_answer
+from onthedot.server.asked import RunId
+from onthedot.server.door import There, Who
+from onthedot.server.finding import seen_run
+from onthedot.server.live import Following
+from onthedot.server.log_feed import END
+from onthedot.server.routing import Routes
+
+routes = Routes(prefix="/api/v1", tags=["logs"])
+
+MOST_CHARACTERS = 1024 * 1024
+MOST_RECORDS = 1_000
+
+Attempt = Annotated[int | None, Query(ge=1, le=1_000_000, description="Of this attempt only.")]
+LastEventId = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", max_length=100, description="The id of the last event that was read: go on there."),
+]
+
+
+class RecordOut(BaseModel):
+    """Some text that came at once. While an attempt runs, and for handlers, only its text is known."""
+
+    attempt: int = Field(examples=[1])
+    at: str | None = Field(examples=["2026-01-01T09:00:00.125000Z"])
+    stream: str | None = Field(description="`out`, `err`, or `otd` for remarks of ours.", examples=["out"])
+    step: str | None = Field(examples=["build"])
+    text: str = Field(examples=["done\n"])
+
+
+class LogsOut(BaseModel):
+    """Some of what a run has said."""
+
+    items: list[RecordOut]
+    next: int | None = Field(description="The offset to read on at; null: that was all there is now.")
+    trouble: list[str] = Field(description="Why something could not be read from where output is kept.")
+
+
+_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "With `format=text`, a file."}
+}
+
+
+@routes.get("/runs/{run}/logs", response_model=LogsOut, responses={404: {}, **_TEXT})
+async def get_logs(
+    there: There,
+    who: Who,
+    run_id: RunId,
+    format: Annotated[Literal["text", "json"], Query(description="A file of text, or JSON.")] = "json",
+    attempt: Attempt = None,
+    offset: Annotated[
+        int, Query(ge=0, le=2**40, description="Where to begin: so many characters of text, or records of JSON.")
+    ] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=MOST_CHARACTERS, description="How many of them at the most.")] = None,
+) -> Response:
+    """What the attempts of a run have said, in order: at most 1,048,576 characters, or 1,000 records. Of text, the
+    header `X-Next-Offset` says where to read on."""
+    await seen_run(there.store, who, run_id)
+    said = await read_said(there.store, there.outputs, run_id, only=attempt)
+    if format == "text":
+        body, following = await asyncio.to_thread(_text, said, offset, limit or MOST_CHARACTERS)
+        more = {} if following is None else {"X-Next-Offset": str(following)}
+        headers = {**attachment(f"run-{run_id}.log"), **more}
+        return Response(body, headers=headers, media_type="text/plain; charset=utf-8")
+    return json_answer(await asyncio.to_thread(_json, said, offset, min(limit or MOST_RECORDS, MOST_RECORDS)))
+
+
+def _text(said: list[Said], offset: int, limit: int) -> tuple[bytes, int | None]:
+    text = "".join(one.text for one in said)
+    part = text[offset : offset + limit]
+    return part.encode(errors="replace"), offset + limit if offset + limit < len(text) else None
+
+
+def _json(said: list[Said], offset: int, limit: int) -> dict[str, Any]:
+    records = list(_records(said))
+    following = offset + limit if offset + limit < len(records) else None
+    trouble = [f"attempt {one.attempt}: {one.trouble}" for one in said if one.trouble]
+    return {"items": records[offset : offset + limit], "next": following, "trouble": trouble}
+
+
+def _records(said: list[Said]) -> Iterator[dict[str, Any]]:
+    for one in said:
+        if one.records is None:
+            if one.text:
+                yield {"attempt": one.attempt, "at": None, "stream": None, "step": None, "text": one.text}
+            continue
+        for at, stream, step, text in one.records:
+            yield {"attempt": one.attempt, "at": iso(at), "stream": stream, "step": step, "text": text}
+
+
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events `log` (as in the JSON of the logs), `left_out`, `trouble`, and one `end`.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    },
+    204: {"description": "The end was told before: there is nothing to come."},
+}
+
+
+@routes.get("/runs/{run}/logs/follow", response_class=Response, responses={404: {}, **_EVENTS})
+async def follow_logs(
+    request: Request,
+    there: There,
+    who: Who,
+    live: Following,
+    run_id: RunId,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """What a run says, as server-sent events, from its beginning until its end. An event's id is a place in the output:
+    sent back as `Last-Event-ID`, to whichever server, it goes on there."""
+    await seen_run(there.store, who, run_id)
+    if last_event_id == END:
+        return Response(status_code=204)
+    place = Place() if last_event_id is None else read_place(last_event_id)
+    if place is None:
+        raise DefinitionError(
+            f"Last-Event-ID: expected the id of an event like '1.r.2048', got {last_event_id!r}; "
+            "leave it away to begin at the beginning"
+        )
+    live.followers.check()
+    return live.stream(request, live.logs.follow(run_id, place))

@@ -1,0 +1,192 @@
+"""What happens in the cluster, over HTTP: to each what is theirs, and to one that was away what it has missed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from onthedot.access.permissions import Role
+from onthedot.access.principal import LOCAL
+from onthedot.errors import StoreUnavailable
+from onthedot.server import event_feed
+from onthedot.server.event_feed import Happened, Mailbox
+from tests.server.kit import Served
+from tests.server.streams import Event, reading
+from tests.server.worker import Worker
+
+EVENTS = "/api/v1/events"
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_feed, "LOOK_EVERY", 0.02)
+    monkeypatch.setattr(event_feed, "SHORTEST", 0.001)
+
+
+async def ended(server: Served, worker: Worker) -> int:
+    run_id = int(await server.there.verbs().submit("mail"))
+    await worker.end(await worker.take_one())
+    return run_id
+
+
+async def test_starts_and_ends_are_told(server: Served, viewer: dict[str, str], worker: Worker):
+    async with reading(server.app, EVENTS, viewer) as reader:
+        await reader.ping()
+        run_id = int(await server.there.verbs().submit("mail"))
+        lease = await worker.take_one()
+        started = await reader.next()
+        assert (started.event, started.data["run_id"], started.id) == ("started", run_id, None)
+        await worker.end(lease)
+        end = await reader.next()
+    assert (end.event, end.data["run_id"], end.data["state"]) == ("ended", run_id, "succeeded")
+    run = await server.there.verbs().get_run(run_id)
+    assert run is not None
+    assert end.id == f"{run.ended_at}.{run_id}"
+
+
+async def test_one_that_was_away_is_told_what_it_has_missed(server: Served, viewer: dict[str, str], worker: Worker):
+    ids = [await ended(server, worker) for _ in range(5)]
+    run = await server.there.verbs().get_run(ids[1])
+    assert run is not None
+    headers = {**viewer, "Last-Event-ID": f"{run.ended_at}.{run.id}"}
+    async with reading(server.app, EVENTS, headers) as reader:
+        missed = [(await reader.next()).data["run_id"] for _ in range(3)]
+        await reader.ping()
+        live = await ended(server, worker)
+        assert (await reader.next("ended")).data["run_id"] == live
+    assert missed == ids[2:]
+
+
+async def test_what_ended_before_is_not_told_to_one_who_begins_now(
+    server: Served, viewer: dict[str, str], worker: Worker
+):
+    await ended(server, worker)
+    async with reading(server.app, EVENTS, viewer) as reader:
+        await reader.ping()
+        run_id = await ended(server, worker)
+        assert (await reader.next("ended")).data["run_id"] == run_id
+
+
+async def test_what_is_of_others_is_not_told(
+    server: Served, viewer: dict[str, str], stranger: dict[str, str], worker: Worker
+):
+    first = await ended(server, worker)
+    run = await server.there.verbs().get_run(first)
+    assert run is not None
+    since = {"Last-Event-ID": f"{(run.ended_at or 0) - 1}.0"}
+    async with (
+        reading(server.app, EVENTS, {**viewer, **since}) as reader,
+        reading(server.app, EVENTS, {**stranger, **since}) as foreign,
+    ):
+        await foreign.ping()
+        run_id = await ended(server, worker)
+        while (await reader.next("ended")).data["run_id"] != run_id:
+            continue
+        assert foreign.events.empty()
+
+
+async def test_many_followers_cost_one_look(
+    server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
+):
+    looks, find_runs = 0, server.there.store.list_runs
+
+    async def counted(*args: Any, **options: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return await find_runs(*args, **options)
+
+    monkeypatch.setattr(event_feed, "LOOK_EVERY", 0.5)
+    monkeypatch.setattr(event_feed, "SHORTEST", 0.2)
+    monkeypatch.setattr(server.there.store, "list_runs", counted)
+    told = 0
+    async with asyncio.TaskGroup() as group:
+        ready = asyncio.Semaphore(0)
+
+        async def one() -> None:
+            nonlocal told
+            async with reading(server.app, EVENTS, viewer) as reader:
+                await reader.ping()
+                ready.release()
+                await reader.next("ended")
+                told += 1
+
+        for _ in range(50):
+            group.create_task(one())
+        for _ in range(50):
+            await ready.acquire()
+        await ended(server, worker)
+    assert (told, looks < 20) == (50, True)
+    await asyncio.sleep(0)
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "onthedot events"]
+
+
+async def test_one_that_does_not_read_is_told_how_much_it_has_missed(
+    server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Mailbox.__init__, "__kwdefaults__", {"most": 3})
+    async with reading(server.app, EVENTS, viewer) as slow, reading(server.app, EVENTS, viewer) as reader:
+        await slow.ping()
+        await reader.ping()
+        slow.may_read.clear()
+        ids = []
+        for _ in range(10):
+            ids.append(await ended(server, worker))
+            assert (await reader.next("ended")).data["run_id"] == ids[-1]
+        slow.may_read.set()
+        told: list[Event] = []
+        while not told or told[-1].event != "left_out":
+            told.append(await slow.next())
+        assert len(told) < 10
+        assert told[-1].data["count"] >= 10 - len(told)
+        ids.append(await ended(server, worker))
+        assert (await slow.next("ended")).data["run_id"] == ids[-1]  # and goes on
+
+
+async def test_a_full_mailbox_counts_and_keeps_the_order():
+    box = Mailbox(LOCAL, most=2)
+    box.put([Happened(number, "default", "", b"%d" % number) for number in range(1, 6)])
+    taken = [await box.take() for _ in range(3)]
+    assert [one.sent for one in taken if one][:2] == [b"1", b"2"]
+    assert b'"count":3' in (taken[2].sent if taken[2] else b"")
+    box.put([Happened(6, "default", "", b"6")])
+    again = await box.take()
+    assert again is not None
+    assert again.sent == b"6"
+
+
+async def test_a_store_that_is_away_for_a_while_costs_nothing(
+    server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
+):
+    find_runs, failed = server.there.store.list_runs, 0
+
+    async def away(*args: Any, **options: Any) -> Any:
+        nonlocal failed
+        if failed < 3:
+            failed += 1
+            raise StoreUnavailable("away")
+        return await find_runs(*args, **options)
+
+    async with reading(server.app, EVENTS, viewer) as reader:
+        await reader.ping()
+        monkeypatch.setattr(server.there.store, "list_runs", away)
+        run_id = await ended(server, worker)
+        assert (await reader.next("ended")).data["run_id"] == run_id
+    assert failed == 3
+
+
+@pytest.mark.parametrize("last", ["x", "1", "1.", "-1.2", "1.r.2", "9" * 40 + ".1"])
+async def test_an_id_that_is_none_is_told(server: Served, viewer: dict[str, str], last: str):
+    answer = await server.client.get(EVENTS, headers={**viewer, "Last-Event-ID": last})
+    assert answer.status_code == 422
+
+
+async def test_to_hear_of_runs_is_a_permission(server: Served):
+    assert (await server.client.get(EVENTS, headers=server.keys.add(Role.WORKER))).status_code == 403
+
+
+async def test_there_are_only_so_many_followers(server: Served, viewer: dict[str, str]):
+    server.app.state.live.followers.most = 1
+    async with reading(server.app, EVENTS, viewer):
+        assert (await server.client.get(EVENTS, headers=viewer)).status_code == 429

@@ -1,0 +1,287 @@
+"""What runs have said over HTTP: ranges of it, and all that comes, to any number of readers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from onthedot.access.permissions import Role
+from onthedot.output.records import Record
+from onthedot.run import RunState
+from onthedot.server import log_feed, streaming
+from onthedot.server.routes.logs import LogsOut
+from tests.server.kit import Served
+from tests.server.streams import reading
+from tests.server.worker import Worker
+
+RECORDS = [
+    Record(1_000_000, "out", "build", "one\n"),
+    Record(2_000_000, "err", "build", "two \x1b[31mred\n"),
+    Record(3_000_000, "out", "test", "three\n"),
+]
+TEXT = "".join(record.text for record in RECORDS)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_feed, "LOOK_EVERY", 0.01)
+
+
+async def submitted(server: Served) -> int:
+    return int(await server.there.verbs().submit("mail"))
+
+
+def logs(run_id: int, rest: str = "") -> str:
+    return f"/api/v1/runs/{run_id}/logs{rest}"
+
+
+# ── a range ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_records_have_instants_streams_and_steps(server: Served, viewer: dict[str, str], worker: Worker):
+    run_id = await submitted(server)
+    lease = await worker.take_one()
+    await worker.keep(lease, RECORDS)
+    await worker.end(lease)
+    told = LogsOut.model_validate((await server.client.get(logs(run_id), headers=viewer)).json())
+    assert [(one.at, one.stream, one.step, one.text) for one in told.items][1] == (
+        "1970-01-01T00:00:02.000000Z", "err", "build", "two \x1b[31mred\n",
+    )  # fmt: skip
+    page = LogsOut.model_validate((await server.client.get(logs(run_id, "?offset=1&limit=1"), headers=viewer)).json())
+    assert ([one.text for one in page.items], page.next) == ([RECORDS[1].text], 2)
+
+
+async def test_text_is_a_file_that_no_browser_shows(server: Served, viewer: dict[str, str], worker: Worker):
+    run_id = await submitted(server)
+    lease = await worker.take_one()
+    await worker.keep(lease, [Record(1, "out", "", "<script>alert(1)</script>")])
+    await worker.end(lease)
+    answer = await server.client.get(logs(run_id, "?format=text"), headers=viewer)
+    assert answer.text == "<script>alert(1)</script>"
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["content-disposition"].startswith(f'attachment; filename="run-{run_id}.log"')
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    part = await server.client.get(logs(run_id, "?format=text&offset=8&limit=5"), headers=viewer)
+    assert (part.text, part.headers["x-next-offset"]) == ("alert", "13")
+    behind = await server.client.get(logs(run_id, "?format=text&offset=999"), headers=viewer)
+    assert (behind.text, "x-next-offset" in behind.headers) == ("", False)
+
+
+async def test_of_each_attempt_what_there_is(server: Served, viewer: dict[str, str], worker: Worker):
+    run_id = await submitted(server)
+    lease = await worker.take_one()
+    await worker.keep(lease, RECORDS)
+    await worker.end(lease, RunState.SCHEDULED)
+    await worker.say(await worker.take_one(), "the second try\n")
+    told = (await server.client.get(logs(run_id), headers=viewer)).json()["items"]
+    assert [one["attempt"] for one in told] == [1, 1, 1, 2]
+    assert told[-1] == {"attempt": 2, "at": None, "stream": None, "step": None, "text": "the second try\n"}
+    only = (await server.client.get(logs(run_id, "?attempt=2"), headers=viewer)).json()["items"]
+    assert [one["text"] for one in only] == ["the second try\n"]
+    assert (await server.client.get(logs(run_id, "?attempt=3"), headers=viewer)).json()["items"] == []
+
+
+@pytest.mark.parametrize("query", ["format=html", "offset=-1", "limit=0", "limit=2000000", "attempt=0", "attempt=x"])
+async def test_ranges_that_cannot_be_understood(server: Served, viewer: dict[str, str], query: str):
+    run_id = await submitted(server)
+    assert (await server.client.get(logs(run_id, f"?{query}"), headers=viewer)).status_code == 422
+
+
+async def test_output_of_others_is_not_there(server: Served, stranger: dict[str, str], worker: Worker):
+    run_id = await submitted(server)
+    await worker.say(await worker.take_one(), "hush\n")
+    for path in ("", "?format=text", "/follow"):
+        answer = await server.client.get(logs(run_id, path), headers=stranger)
+        assert answer.status_code == 404
+        assert "hush" not in answer.text
+
+
+async def test_to_read_output_is_a_permission(server: Served):
+    run_id = await submitted(server)
+    worker_key = server.keys.add(Role.WORKER)
+    for path in ("", "/follow"):
+        answer = await server.client.get(logs(run_id, path), headers=worker_key)
+        assert (answer.status_code, "logs:read" in answer.text) == (403, True)
+
+
+# ── all that comes ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_follower_is_told_everything_once_and_then_the_end(
+    server: Served, viewer: dict[str, str], worker: Worker
+):
+    run_id = await submitted(server)
+    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+        assert (reader.status, reader.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+        lease = await worker.take_one()
+        await worker.say(lease, "one\n")
+        assert (await reader.next()).data["text"] == "one\n"
+        await worker.say(lease, "one\ntwo \x1b[31mred\n")
+        assert (await reader.next()).data["text"] == "two \x1b[31mred\n"
+        await worker.keep(lease, RECORDS)
+        await worker.end(lease)
+        last, end = await reader.rest()
+    assert (last.data["text"], last.data["step"], last.id) == ("three\n", "test", f"1.r.{len(TEXT)}")
+    assert (end.event, end.data["state"], end.id) == ("end", "succeeded", "end")
+
+
+async def test_a_follower_goes_on_where_it_was(server: Served, viewer: dict[str, str], worker: Worker):
+    run_id = await submitted(server)
+    lease = await worker.take_one()
+    await worker.say(lease, "one\ntwo ")
+
+    async def follow(last: str | None) -> Any:
+        headers = viewer if last is None else {**viewer, "Last-Event-ID": last}
+        return reading(server.app, logs(run_id, "/follow"), headers)
+
+    async with await follow(None) as reader:
+        first = await reader.next()
+    assert (first.data["text"], first.id) == ("one\ntwo ", "1.n.8")
+    await worker.keep(lease, RECORDS)  # the same, in other pieces and with its rest
+    await worker.end(lease)
+    async with await follow(first.id) as reader:
+        *told, end = await reader.rest()
+    assert "".join(one.data["text"] for one in told) == TEXT[8:]
+    for seen in (told[0].id, told[-1].id):
+        async with await follow(seen) as reader:
+            rest = [one.data["text"] for one in await reader.rest() if one.event == "log"]
+        assert "".join(rest) == TEXT[int(str(seen).rpartition(".")[2]) :]
+    async with await follow(end.id) as reader:
+        assert reader.status == 204
+
+
+async def test_attempts_follow_one_another(server: Served, viewer: dict[str, str], worker: Worker):
+    run_id = await submitted(server)
+    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+        for number in (1, 2, 3):
+            lease = await worker.take_one()
+            await worker.keep(lease, [Record(1, "out", "", f"try {number}\n")])
+            await worker.end(lease, RunState.DEAD if number == 3 else RunState.SCHEDULED, error="boom")
+        told = await reader.rest()
+    assert [(one.data["attempt"], one.data["text"]) for one in told[:-1]] == [
+        (number, f"try {number}\n") for number in (1, 2, 3)
+    ]
+    assert told[-1].data["error"] == "boom"
+
+
+async def test_what_a_note_has_lost_is_told(server: Served, viewer: dict[str, str], worker: Worker):
+    run_id = await submitted(server)
+    lease = await worker.take_one()
+    await worker.say(lease, "head\n")
+    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+        assert (await reader.next()).data["text"] == "head\n"
+        await worker.say(lease, "head\n[… 100 characters left out …]\ntail\n")
+        assert (await reader.next()).data == {"attempt": 1, "characters": 100}
+        tail = await reader.next()
+        assert (tail.data["text"], tail.id) == ("tail\n", "1.n.110")
+        await worker.say(lease, "head\n[… 105 characters left out …]\nmore\n")
+        assert (await reader.next()).data["text"] == "more\n"
+
+
+async def test_a_run_that_says_nothing_ends_as_well(server: Served, viewer: dict[str, str]):
+    run_id = await submitted(server)
+    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+        await server.there.verbs().cancel(run_id)
+        [end] = await reader.rest()
+    assert end.data["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("last", ["x", "1.n", "1.n.-1", "0x1.n.1", "1.n." + "9" * 30, "1.q.1"])
+async def test_an_id_that_is_none_is_told(server: Served, viewer: dict[str, str], last: str):
+    run_id = await submitted(server)
+    headers = {**viewer, "Last-Event-ID": last}
+    assert (await server.client.get(logs(run_id, "/follow"), headers=headers)).status_code == 422
+
+
+# ── many who follow ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_many_followers_cost_one_look(
+    server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
+):
+    run_id = await submitted(server)
+    lease = await worker.take_one()
+    await worker.say(lease, "one\n")
+    looks, list_logs, looked = 0, server.there.store.list_logs, asyncio.Event()
+
+    async def counted(run: int) -> Any:
+        nonlocal looks
+        looks += 1
+        looked.set()
+        return await list_logs(run)
+
+    monkeypatch.setattr(log_feed, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(server.there.store, "list_logs", counted)
+    async with asyncio.TaskGroup() as group:
+
+        async def one() -> None:
+            async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+                assert (await reader.next()).data["text"] == "one\n"
+                assert (await reader.next()).data["text"] == "two\n"
+
+        for _ in range(50):
+            group.create_task(one())
+        await looked.wait()
+        await worker.say(lease, "one\ntwo\n")
+    assert looks < 15
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("onthedot follow")]
+
+
+async def test_one_that_does_not_read_holds_nothing_and_nobody(
+    server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(streaming, "PATIENCE", 0.5)
+    run_id = await submitted(server)
+    lease = await worker.take_one()
+    text = "x" * 50_000 + "\n"
+    async with reading(server.app, logs(run_id, "/follow"), viewer) as frozen:
+        frozen.may_read.clear()
+        async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+            await worker.keep(lease, [Record(number, "out", "", text) for number in range(100)])
+            await worker.end(lease)
+            told = await reader.rest()
+        assert sum(len(one.data["text"]) for one in told[:-1]) == 100 * len(text)
+        await asyncio.wait_for(frozen.ended.wait(), 10)  # it is let go
+        assert frozen.events.empty()
+    assert server.app.state.live.followers.count == 0
+
+
+async def test_there_are_only_so_many_followers(server: Served, viewer: dict[str, str]):
+    server.app.state.live.followers.most = 1
+    run_id = await submitted(server)
+    async with reading(server.app, logs(run_id, "/follow"), viewer):
+        answer = await server.client.get(logs(run_id, "/follow"), headers=viewer)
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
+    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+        assert reader.status == 200
+
+
+async def test_who_is_locked_out_follows_no_longer(
+    server: Served, viewer: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(streaming, "LOOK_EVERY", 0.01)
+    run_id = await submitted(server)
+    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+        server.keys.known.clear()
+        assert await reader.rest() == []
+
+
+async def test_a_server_that_stops_ends_every_stream(server: Served, viewer: dict[str, str]):
+    run_id = await submitted(server)
+    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+        await asyncio.sleep(0)
+        server.app.state.live.close()
+        assert await reader.rest() == []
+
+
+async def test_quiet_streams_say_that_they_are_there(
+    server: Served, viewer: dict[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(log_feed, "PING_EVERY", 0.01)
+    monkeypatch.setattr(log_feed, "LOOK_EVERY", 0.1)
+    run_id = await submitted(server)
+    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+        await reader.ping()
+        await reader.ping()

@@ -1,0 +1,370 @@
+"""Runs over HTTP: asked for, looked at, ended; by those for whom they are there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import onthedot as otd
+from onthedot.access.permissions import Role
+from onthedot.clock import SECOND
+from onthedot.run import RunState
+from onthedot.server.routes.runs import CancelOut, ResultOut, Submitted
+from onthedot.server.shapes import AttemptOut, RunsOut
+from onthedot.task import Call
+from tests.server.kit import Served
+from tests.server.worker import Worker
+
+RUNS = "/api/v1/runs"
+
+
+async def submitted(server: Served, who: dict[str, str], **said: Any) -> int:
+    answer = await server.client.post(RUNS, json={"job": "mail", **said}, headers=who)
+    assert answer.status_code in (200, 201), answer.text
+    return Submitted.model_validate(answer.json()).run_id
+
+
+# ── asking for one ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_run_is_stored_when_it_is_answered(server: Served, operator: dict[str, str]):
+    said = {"job": "mail", "args": {"to": "ann"}, "delay": "10m", "expires": "1h"}
+    answer = await server.client.post(RUNS, json=said, headers=operator)
+    assert (answer.status_code, answer.json()["created"]) == (201, True)
+    run = await server.there.verbs().get_run(answer.json()["run_id"])
+    assert run is not None
+    assert (run.job, run.args, run.state) == ("mail", '{"to":"ann"}', RunState.SCHEDULED)
+    assert 590 < (run.due_at - run.created_at) / SECOND < 610
+
+
+async def test_a_key_in_the_body_is_the_jobs_and_gives_one_run(server: Served, operator: dict[str, str]):
+    other = server.keys.add(Role.OPERATOR)
+    first = await server.client.post(RUNS, json={"job": "mail", "key": "7"}, headers=operator)
+    again = await server.client.post(RUNS, json={"job": "mail", "key": "7"}, headers=other)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json() == {"run_id": first.json()["run_id"], "created": False}
+    clash = await server.client.post(RUNS, json={"job": "mail", "key": "7", "args": {"a": 1}}, headers=operator)
+    assert clash.status_code == 409
+
+
+@pytest.mark.parametrize("path", [RUNS, "/api/v1/jobs/mail/trigger"])
+async def test_an_idempotency_key_gives_one_run_to_each_caller(server: Served, operator: dict[str, str], path: str):
+    other = server.keys.add(Role.OPERATOR)
+    body = {"job": "mail"} if path == RUNS else {}
+    key = {"Idempotency-Key": "7"}
+    first, again, theirs = [
+        await server.client.post(path, json=body, headers={**who, **key}) for who in (operator, operator, other)
+    ]
+    assert [answer.status_code for answer in (first, again, theirs)] == [201, 200, 201]
+    assert first.json()["run_id"] == again.json()["run_id"] != theirs.json()["run_id"]
+    changed = {**body, "args": {"to": "bob"}}
+    assert (await server.client.post(path, json=changed, headers={**operator, **key})).status_code == 409
+
+
+async def test_nobody_can_send_the_key_that_is_made_for_another(server: Served, operator: dict[str, str]):
+    await server.client.post(RUNS, json={"job": "mail"}, headers={**operator, "Idempotency-Key": "7"})
+    [run] = await server.there.verbs().list_runs()
+    forged = "idempotency:" + "0" * 64
+    answer = await server.client.post(RUNS, json={"job": "mail", "key": forged}, headers=operator)
+    assert answer.status_code == 422
+    both = {**operator, "Idempotency-Key": "7"}
+    assert (await server.client.post(RUNS, json={"job": "mail", "key": "x"}, headers=both)).status_code == 422
+    assert [one.id for one in await server.there.verbs().list_runs()] == [run.id]
+
+
+BAD: list[dict[str, Any]] = [
+    {},
+    {"job": 3},
+    {"job": "mail\0"},
+    {"job": "mail", "key": "\0"},
+    {"job": "mail", "key": "x" * 201},
+    {"job": "mail", "delay": "soon"},
+    {"job": "mail", "delay": "-1s"},
+    {"job": "mail", "expires": "200 years"},
+    {"job": "mail", "args": [1]},
+    {"job": "mail", "args": {"a": "x" * 70_000}},
+    {"job": "greet", "args": {"other": 1}},
+    {"job": "greet", "args": {"name": 3}},
+    {"job": "mail", "task": {"command": "id"}},
+    {"job": "mail", "definition": {"argv": ["id"]}},
+]
+
+
+@pytest.mark.parametrize("said", BAD)
+async def test_what_cannot_be_asked_for_is_told_and_stores_nothing(
+    server: Served, operator: dict[str, str], said: dict[str, Any]
+):
+    answer = await server.client.post(RUNS, json=said, headers=operator)
+    assert answer.status_code == 422, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["detail"]
+    assert await server.there.verbs().list_runs() == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"job":"mail","args":{"a":NaN}}',
+        b'{"job":"mail","args":{"a":"\\ud800"}}',
+        b'{"job":"mail","args":{"a":' + b"[" * 70 + b"]" * 70 + b"}}",
+        b'{"job":"mail","args":{"a":' + b"[" * 50_000,
+        b'{"job":"mail"}{"job":"mail"}',
+        b'\xef\xbb\xbf{"job":"mail"}',
+    ],
+)
+async def test_json_that_is_none_is_told(server: Served, operator: dict[str, str], body: bytes):
+    headers = {**operator, "Content-Type": "application/json"}
+    answer = await server.client.post(RUNS, content=body, headers=headers)
+    assert answer.status_code == 422, answer.text
+    assert await server.there.verbs().list_runs() == []
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/yaml", ""])
+async def test_other_kinds_of_bodies_are_not_read(server: Served, operator: dict[str, str], kind: str):
+    headers = {**operator, "Content-Type": kind}
+    answer = await server.client.post(RUNS, content=b'{"job":"mail"}', headers=headers)
+    assert answer.status_code == 415
+
+
+async def test_a_job_that_is_not_theirs_is_not_there(server: Served, stranger: dict[str, str]):
+    answer = await server.client.post(RUNS, json={"job": "mail"}, headers=stranger)
+    assert answer.status_code == 404
+    assert (await server.client.post("/api/v1/jobs/mail/trigger", headers=stranger)).status_code == 404
+    assert await server.there.verbs().list_runs() == []
+
+
+async def test_names_of_others_are_not_suggested(server: Served):
+    own = server.keys.add(Role.OPERATOR, owner="bob", only_own=True)
+    answer = await server.client.post(RUNS, json={"job": "mai"}, headers=own)
+    assert answer.status_code == 404
+    assert "mail" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", RUNS), ("POST", "/api/v1/jobs/mail/trigger"), ("POST", f"{RUNS}/1/cancel"), ("POST", f"{RUNS}/1/retry")],
+)
+async def test_who_may_only_look_changes_nothing(server: Served, viewer: dict[str, str], method: str, path: str):
+    answer = await server.client.request(method, path, json={}, headers=viewer)
+    assert answer.status_code == 403
+    assert "runs:control" in answer.json()["detail"]
+
+
+# ── triggering ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_trigger_takes_what_the_job_declares(server: Served, operator: dict[str, str]):
+    answer = await server.client.post("/api/v1/jobs/greet/trigger", json={"args": {"name": "bob"}}, headers=operator)
+    assert answer.status_code == 201
+    run = await server.there.verbs().get_run(answer.json()["run_id"])
+    assert run is not None
+    assert (run.trigger.partition(":")[0], run.args) == ("manual", '{"name":"bob"}')
+    assert (await server.client.post("/api/v1/jobs/greet/trigger", headers=operator)).status_code == 201
+
+
+@pytest.mark.parametrize("said", [{"args": {"x": 1}}, {"argv": ["id"]}, {"task": {}}, {"args": "x"}, []])
+async def test_a_trigger_takes_nothing_else(server: Served, operator: dict[str, str], said: Any):
+    answer = await server.client.post("/api/v1/jobs/greet/trigger", json=said, headers=operator)
+    assert answer.status_code == 422
+    assert await server.there.verbs().list_runs() == []
+
+
+# ── looking ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_runs_are_listed_page_by_page(server: Served, operator: dict[str, str], viewer: dict[str, str]):
+    ids = [await submitted(server, operator, delay=f"{minutes}m") for minutes in range(1, 6)]
+    seen: list[int] = []
+    path = f"{RUNS}?limit=2"
+    while True:
+        answer = await server.client.get(path, headers=viewer)
+        page = RunsOut.model_validate(answer.json())
+        seen += [run.run_id for run in page.items]
+        if page.next is None:
+            break
+        path = f"{RUNS}?limit=2&after={page.next}"
+    assert seen == ids
+
+
+async def test_runs_are_found_by_what_they_are(
+    server: Served, operator: dict[str, str], viewer: dict[str, str], worker: Worker
+):
+    done = await submitted(server, operator)
+    await worker.end(await worker.take_one())
+    waits = await submitted(server, operator, delay="1h")
+    other = await submitted(server, operator, job="greet", delay="2h")
+
+    async def found(query: str) -> list[int]:
+        answer = await server.client.get(f"{RUNS}?{query}", headers=viewer)
+        assert answer.status_code == 200, answer.text
+        return [run["run_id"] for run in answer.json()["items"]]
+
+    assert await found("") == [waits, other, done]
+    assert await found("state=succeeded") == [done]
+    assert await found("state=succeeded&state=scheduled&job=mail") == [waits, done]
+    assert await found("worker=worker-1") == [done]
+    assert await found("owner=ann&job=greet") == [other]
+    assert await found("owner=bob") == []
+    assert await found("queue=mail") == []
+    assert await found("namespace=other") == []
+    assert await found("label=gpu") == []
+    assert await found("since=2020-01-01T00:00:00Z&until=2020-01-02T00:00:00Z") == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "state=odd",
+        "limit=0",
+        "limit=1001",
+        "limit=x",
+        "after=changed",
+        "since=yesterday",
+        "until=2026-01-01",
+        "job=%00",
+    ],
+)
+async def test_questions_that_cannot_be_understood(server: Served, viewer: dict[str, str], query: str):
+    answer = await server.client.get(f"{RUNS}?{query}", headers=viewer)
+    assert answer.status_code == 422
+    assert answer.json()["errors"] or answer.json()["detail"]
+
+
+async def test_runs_of_others_are_not_there(
+    server: Served, operator: dict[str, str], stranger: dict[str, str], worker: Worker
+):
+    run_id = await submitted(server, operator)
+    ask = server.client
+    assert (await ask.get(RUNS, headers=stranger)).json() == {"items": [], "next": None}
+    assert (await ask.get(f"{RUNS}?owner=ann&namespace=default", headers=stranger)).json()["items"] == []
+    for path in ("", "/result", "/result?wait=1s", "/attempts"):
+        foreign = await ask.get(f"{RUNS}/{run_id}{path}", headers=stranger)
+        missing = await ask.get(f"{RUNS}/{run_id + 1}{path}", headers=stranger)
+        assert foreign.status_code == missing.status_code == 404
+        assert foreign.json()["detail"].replace(str(run_id), "N") == missing.json()["detail"].replace(
+            str(run_id + 1), "N"
+        )
+    for verb in ("cancel", "retry"):
+        assert (await ask.post(f"{RUNS}/{run_id}/{verb}", json={}, headers=stranger)).status_code == 404
+    run = await server.there.verbs().get_run(run_id)
+    assert run is not None
+    assert run.state is RunState.SCHEDULED
+
+
+@pytest.mark.parametrize("run_id", ["0", "-1", "x", str(2**60), "9" * 30])
+@pytest.mark.parametrize("path", ["", "/result", "/attempts", "/logs", "/artifacts"])
+async def test_a_number_that_no_run_can_have(server: Served, viewer: dict[str, str], run_id: str, path: str):
+    assert (await server.client.get(f"{RUNS}/{run_id}{path}", headers=viewer)).status_code == 422
+
+
+async def test_one_run_and_its_attempts(
+    server: Served, operator: dict[str, str], viewer: dict[str, str], worker: Worker
+):
+    run_id = await submitted(server, operator, args={"to": "😀"})
+    lease = await worker.take_one()
+    await worker.end(lease, RunState.DEAD, error="half a character: \ud800")
+    answer = await server.client.get(f"{RUNS}/{run_id}", headers=viewer)
+    run = answer.json()
+    assert (run["state"], run["attempts"], run["args"]) == ("dead", 1, {"to": "😀"})
+    [attempt] = (await server.client.get(f"{RUNS}/{run_id}/attempts", headers=viewer)).json()
+    assert AttemptOut.model_validate(attempt).node == "worker-1"
+    assert lease.lease_id not in answer.text + str(attempt)
+
+
+# ── results ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_result_is_waited_for(server: Served, operator: dict[str, str], viewer: dict[str, str], worker: Worker):
+    run_id = await submitted(server, operator)
+    early = await server.client.get(f"{RUNS}/{run_id}/result", headers=viewer)
+    assert (early.status_code, early.json()["state"]) == (202, "scheduled")
+    short = await server.client.get(f"{RUNS}/{run_id}/result?wait=10ms", headers=viewer)
+    assert short.status_code == 202
+    waiting = asyncio.create_task(server.client.get(f"{RUNS}/{run_id}/result?wait=30s", headers=viewer))
+    await worker.end(await worker.take_one(), result='{"pages":3}')
+    answer = await waiting
+    assert answer.status_code == 200
+    assert ResultOut.model_validate(answer.json()).result == {"pages": 3}
+
+
+async def test_a_result_of_a_run_that_failed_says_so(
+    server: Served, operator: dict[str, str], viewer: dict[str, str], worker: Worker
+):
+    run_id = await submitted(server, operator)
+    await worker.end(await worker.take_one(), RunState.DEAD, error="boom")
+    answer = await server.client.get(f"{RUNS}/{run_id}/result", headers=viewer)
+    assert answer.status_code == 200
+    assert (answer.json()["state"], answer.json()["error"], answer.json()["result"]) == ("dead", "boom", None)
+
+
+@pytest.mark.parametrize("wait", ["61s", "0s", "-1s", "soon", "1y", ""])
+async def test_a_wait_has_bounds(server: Served, viewer: dict[str, str], operator: dict[str, str], wait: str):
+    run_id = await submitted(server, operator)
+    answer = await server.client.get(f"{RUNS}/{run_id}/result", params={"wait": wait}, headers=viewer)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "wait"
+
+
+# ── ending ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_cancel_tells_what_became_of_it(server: Served, operator: dict[str, str], worker: Worker):
+    waits, runs = await submitted(server, operator, delay="1h"), await submitted(server, operator)
+    lease = await worker.take_one()
+
+    async def cancel(run_id: int) -> tuple[str, str | None]:
+        answer = await server.client.post(f"{RUNS}/{run_id}/cancel", json={"why": "a mistake"}, headers=operator)
+        told = CancelOut.model_validate(answer.json())
+        return told.answer, told.state
+
+    assert await cancel(waits) == ("cancelled", "cancelled")
+    assert await cancel(runs) == ("asked", "running")
+    await worker.end(lease)
+    assert await cancel(runs) == ("ended", "succeeded")
+    run = await server.there.verbs().get_run(waits)
+    assert run is not None
+    assert run.reason == "a mistake"
+    assert (await server.client.post(f"{RUNS}/{waits}/cancel", headers=operator)).status_code == 200
+    assert (await server.client.post(f"{RUNS}/{waits}/cancel", json={"x": 1}, headers=operator)).status_code == 422
+
+
+async def test_a_retry_is_a_new_run_from_a_step(server: Served, operator: dict[str, str], worker: Worker):
+    steps = otd.Steps(steps=(otd.Step(name="one", argv=("true",)), otd.Step(name="two", argv=("false",))))
+    await server.there.verbs().put(otd.Job(name="build", task=steps))
+    run_id = await submitted(server, operator, job="build")
+    path = f"{RUNS}/{run_id}/retry"
+    assert (await server.client.post(path, json={}, headers=operator)).status_code == 409  # it has not ended
+    await worker.end(await worker.take_one(), RunState.DEAD, error="exit code 1")
+    unknown = await server.client.post(path, json={"from_step": "on"}, headers=operator)
+    assert (unknown.status_code, unknown.json()["errors"][0]["field"]) == (422, "from_step")
+    key = {"Idempotency-Key": "again"}
+    first = await server.client.post(path, json={"from_step": "one"}, headers={**operator, **key})
+    again = await server.client.post(path, json={"from_step": "one"}, headers={**operator, **key})
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["run_id"] == again.json()["run_id"]
+    new = await server.there.verbs().get_run(first.json()["run_id"])
+    assert new is not None
+    assert new.origin == run_id
+
+
+async def test_a_handlers_run_is_not_retried_but_submitted(server: Served, operator: dict[str, str], worker: Worker):
+    await server.there.verbs().put(otd.Job(name="plain", task=Call(handler="plain")))
+    run_id = await submitted(server, operator, job="plain")
+    await worker.end(await worker.take_one(), RunState.DEAD)
+    answer = await server.client.post(f"{RUNS}/{run_id}/retry", json={}, headers=operator)
+    assert answer.status_code == 422
+    assert "submit 'plain' instead" in answer.json()["detail"]
+
+
+async def test_every_change_is_told_to_the_audit(
+    server: Served, operator: dict[str, str], caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO", "onthedot.audit")
+    run_id = await submitted(server, operator, args={"secret": "hush"})
+    await server.client.post("/api/v1/jobs/mail/trigger", headers=operator)
+    await server.client.post(f"{RUNS}/{run_id}/cancel", headers=operator)
+    told = [record.getMessage() for record in caplog.records if record.name == "onthedot.audit"]
+    assert [line.split(": ")[1].split()[0] for line in told] == ["submit", "trigger", "cancel"]
+    assert "hush" not in str(told)

@@ -1,0 +1,218 @@
+"""Many runs in one request: line by line, in bounded memory, up to the first that is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+import pytest
+
+import onthedot as otd
+from onthedot.access.permissions import Role
+from onthedot.errors import StoreUnavailable
+from onthedot.run import NewRun
+from onthedot.server import bulk
+from onthedot.server.bulk import BATCH, MOST_LINE, NDJSON, BadLine, lines_of
+from onthedot.task import Call
+from tests.server.kit import Served, served
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[Served]:
+    async with served() as one:
+        for name in ("mail", "post"):
+            await one.there.verbs().put(otd.Job(name=name, task=Call(handler=name), owner="ann"))
+        yield one
+
+
+async def pieces(*parts: bytes) -> AsyncGenerator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def sent(server: Served, content: Any, *, role: Role = Role.OPERATOR, **who: Any) -> tuple[int, list[Any]]:
+    headers = {**server.keys.add(role, **who), "Content-Type": NDJSON}
+    answer = await server.client.post("/api/v1/runs", content=content, headers=headers)
+    if answer.headers["content-type"] != NDJSON:
+        return answer.status_code, [answer.json()]
+    return answer.status_code, [json.loads(line) for line in answer.text.splitlines()]
+
+
+def lines(*asked: Any) -> bytes:
+    return b"".join(json.dumps(one).encode() + b"\n" for one in asked)
+
+
+# ── lines ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+async def test_lines_are_the_same_however_they_are_cut(size: int):
+    text = b"one\ntwo\r\n\n  \nfive\n\nlast"
+    parts = [text[first : first + size] for first in range(0, len(text), size)]
+    found = [(number, line.strip()) async for number, line in lines_of(pieces(*parts))]
+    assert found == [(1, b"one"), (2, b"two"), (5, b"five"), (7, b"last")]
+
+
+async def test_a_line_without_an_end_is_not_gathered_for_ever():
+    taken = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal taken
+        while True:
+            taken += 1000
+            yield b"x" * 1000
+
+    with pytest.raises(BadLine) as refused:
+        _ = [line async for line in lines_of(endless())]
+    assert refused.value.problem.status == 413
+    assert taken <= MOST_LINE + 2000
+
+
+@pytest.mark.parametrize(("bound", "most"), [("MOST_LINES", 3), ("MOST_BYTES", 30)])
+async def test_a_request_has_bounds(server: Served, monkeypatch: pytest.MonkeyPatch, bound: str, most: int):
+    monkeypatch.setattr(bulk, bound, most)
+    status, told = await sent(server, pieces(*[lines({"job": "mail"})] * 5))
+    assert status == 413
+    assert told[-1]["problem"]["status"] == 413
+    assert [one["line"] for one in told] == list(range(1, len(told) + 1))
+    assert len(await server.there.verbs().list_runs()) == len(told) - 1 > 0
+
+
+# ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_every_line_is_answered_in_order(server: Served):
+    asked = [{"job": "mail" if number % 3 else "post", "args": {"n": number}} for number in range(2 * BATCH + 7)]
+    status, told = await sent(server, lines(*asked))
+    assert status == 200
+    assert [one["line"] for one in told] == list(range(1, len(asked) + 1))
+    assert all(one["created"] for one in told)
+    stored = {run.id: run for run in await server.there.verbs().list_runs(limit=5000)}
+    shown = [(stored[one["run_id"]].job, json.loads(stored[one["run_id"]].args or "")) for one in told]
+    assert shown == [(one["job"], one["args"]) for one in asked]
+
+
+async def test_with_keys_the_same_can_be_sent_again(server: Served):
+    body = lines(*[{"job": "mail", "key": f"k{number % 7}"} for number in range(10)])
+    status, first = await sent(server, body)
+    assert status == 200
+    assert [one["created"] for one in first] == [True] * 7 + [False] * 3
+    status, again = await sent(server, body)
+    assert status == 200
+    assert [one["run_id"] for one in again] == [one["run_id"] for one in first]
+    assert not any(one["created"] for one in again)
+
+
+BAD_LINES: list[tuple[bytes, int]] = [
+    (b"nonsense", 422),
+    (b"[]", 422),
+    (b'{"job":"mail","more":1}', 422),
+    (b'{"job":"mail","delay":"soon"}', 422),
+    (b'{"job":"mail","key":"idempotency:x"}', 422),
+    (b'{"job":"none"}', 404),
+    (b'{"job":"mail","key":"taken","args":{"other":1}}', 409),
+    (b'{"job":"mail","args":{"a":"' + b"x" * MOST_LINE + b'"}}', 413),
+    (b'{"job":"mail"', 422),
+]
+
+
+@pytest.mark.parametrize(("bad", "expected"), BAD_LINES)
+@pytest.mark.parametrize("before", [0, 3, BATCH])
+async def test_it_ends_at_the_first_line_that_is_refused(server: Served, bad: bytes, expected: int, before: int):
+    await server.there.verbs().submit("mail", key="taken")
+    good = lines({"job": "mail"})
+    status, told = await sent(server, good * before + bad + b"\n" + good * 3)
+    assert status == expected
+    *stored, last = told
+    assert [one["line"] for one in stored] == list(range(1, before + 1))
+    assert (last["line"], last["problem"]["status"]) == (before + 1, expected)
+    assert last["problem"]["detail"]
+    assert len(await server.there.verbs().list_runs(limit=2000)) == before + 1
+
+
+@pytest.mark.parametrize("whose", [{"namespaces": ("other",)}, {"owner": "bob", "only_own": True}])
+async def test_jobs_of_others_are_not_there(server: Served, whose: dict[str, Any]):
+    status, told = await sent(server, lines({"job": "mail"}), **whose)
+    assert status == 404
+    assert len(told) == 1
+    assert await server.there.verbs().list_runs() == []
+
+
+async def test_who_may_only_look_submits_nothing(server: Served):
+    status, _ = await sent(server, lines({"job": "mail"}), role=Role.VIEWER)
+    assert status == 403
+
+
+async def test_an_idempotency_key_is_about_one_run(server: Served):
+    headers = {**server.keys.add(Role.OPERATOR), "Content-Type": NDJSON, "Idempotency-Key": "7"}
+    answer = await server.client.post("/api/v1/runs", content=lines({"job": "mail"}), headers=headers)
+    assert answer.status_code == 422
+
+
+async def test_a_store_that_goes_away_is_told_at_the_line(server: Served, monkeypatch: pytest.MonkeyPatch):
+    submit, calls = server.there.store.submit, 0
+
+    async def away(runs: list[NewRun]) -> list[int]:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise StoreUnavailable("the store is away")
+        return await submit(runs)
+
+    monkeypatch.setattr(server.there.store, "submit", away)
+    status, told = await sent(server, lines(*[{"job": "mail"}] * (BATCH + 1)))
+    assert status == 503
+    assert len(told) == BATCH + 1
+    assert (told[-1]["line"], told[-1]["problem"]["status"]) == (BATCH + 1, 503)
+
+
+async def test_nothing_is_read_faster_than_it_is_stored(server: Served, monkeypatch: pytest.MonkeyPatch):
+    """The bytes that were read and not stored yet are at most a batch and a piece."""
+    submit, read, stored, most = server.there.store.submit, 0, 0, 0
+
+    async def slow(runs: list[NewRun]) -> list[int]:
+        nonlocal stored
+        await asyncio.sleep(0)
+        stored += len(runs)
+        return await submit(runs)
+
+    monkeypatch.setattr(server.there.store, "submit", slow)
+    piece = lines(*[{"job": "mail"}] * 100)
+
+    async def many() -> AsyncIterator[bytes]:
+        nonlocal read, most
+        for _ in range(50):
+            read += 100
+            most = max(most, read - stored)
+            yield piece
+
+    status, told = await sent(server, many())
+    assert (status, len(told)) == (200, 5000)
+    assert most <= BATCH + 100
+
+
+async def test_a_sender_that_goes_away_leaves_what_was_stored(server: Served):
+    scope_headers = [(b"content-type", NDJSON.encode()), (b"authorization", b"Bearer key0")]
+    server.keys.add(Role.OPERATOR)
+    messages: list[dict[str, Any]] = [
+        {"type": "http.request", "body": lines(*[{"job": "mail"}] * (BATCH + 3)), "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    answered: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        answered.append(message)
+
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
+        "path": "/api/v1/runs", "raw_path": b"/api/v1/runs", "query_string": b"", "root_path": "",
+        "headers": scope_headers, "client": ("127.0.0.1", 1), "server": ("server", 80), "state": {},
+    }  # fmt: skip
+    await server.app(scope, receive, send)
+    assert len(await server.there.verbs().list_runs(limit=2000)) == BATCH
+    assert answered[0]["status"] == 422
