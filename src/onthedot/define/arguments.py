@@ -13,8 +13,9 @@ LIMIT = 64 * 1024
 """The most characters of JSON that a run's arguments may take: a run points at data, it does not carry it."""
 
 
-def encode_arguments(arguments: Mapping[str, Any], *, subject: str) -> str:
-    """Arguments as canonical JSON; `ArgumentsError` if they are not JSON or too large.
+def encode_arguments(arguments: Mapping[str, Any], *, subject: str, from_json: bool = False) -> str:
+    """Arguments as canonical JSON; `ArgumentsError` if they are not JSON or too large. Those that were read from valid
+    JSON (`from_json`) are not compared with what becomes of them: that is two thirds of the time.
 
     >>> encode_arguments({"b": 1, "a": [True, None]}, subject="job 'x'")
     '{"a":[true,null],"b":1}'
@@ -25,13 +26,14 @@ def encode_arguments(arguments: Mapping[str, Any], *, subject: str) -> str:
         )
     try:
         text = canonical(arguments)
-        json.dumps(dict(arguments), ensure_ascii=False).encode()  # a lone surrogate cannot be stored
+        if not from_json:
+            json.dumps(dict(arguments), ensure_ascii=False).encode()  # a lone surrogate cannot be stored
     except (TypeError, ValueError, RecursionError) as error:
         raise ArgumentsError(
             f"arguments: expected JSON (numbers, text, true, false, null, lists, mappings), but {error}",
             subject=subject,
         ) from None
-    if json.loads(text) != _plain(arguments):
+    if not from_json and json.loads(text) != _plain(arguments):
         raise ArgumentsError("arguments: expected text as the keys of every mapping", subject=subject)
     if len(text) > LIMIT:
         raise ArgumentsError(

@@ -21,7 +21,7 @@ from onthedot.server.routes import keys as keys_routes
 from onthedot.server.routing import ProblemOut, include
 
 RATE, BURST = 50.0, 200
-ROUTES = (health, login, keys_routes, audit, jobs, runs, logs, artifacts, attempts, letters, events)
+ROUTES = (runs, health, login, keys_routes, audit, jobs, logs, artifacts, attempts, letters, events)
 
 
 def make_app(there: OpenStore, keys: Keys | None, *, rate: float = RATE, burst: int = BURST) -> FastAPI:

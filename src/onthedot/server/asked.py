@@ -52,11 +52,16 @@ def run_key(who: Principal, header: str | None, verb: str, own: str = "") -> str
     >>> run_key(LOCAL, None, "submit", "order-7"), run_key(LOCAL, "7", "submit")[:20]
     ('order-7', 'idempotency:64de65ef')
     """
-    if own.startswith(_PREFIX):
-        raise DefinitionError(f"key: expected one that does not begin with {_PREFIX!r}; those are made here")
     if header is None:
-        return own
+        return own_key(own)
     if own:
         raise DefinitionError("key: expected either a key in the body or the header Idempotency-Key, got both")
     said = "\0".join((who.kind, who.id, verb, header))
     return _PREFIX + hashlib.sha256(said.encode(errors="surrogateescape")).hexdigest()
+
+
+def own_key(own: str) -> str:
+    """A key that the caller has chosen; it must not look like one of ours."""
+    if own.startswith(_PREFIX):
+        raise DefinitionError(f"key: expected one that does not begin with {_PREFIX!r}; those are made here")
+    return own

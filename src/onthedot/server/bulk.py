@@ -18,11 +18,13 @@ from starlette.responses import Response, StreamingResponse
 
 from onthedot.errors import KeyConflict, OnTheDotError, UnknownJob
 from onthedot.job import JobRecord
+from onthedot.open_verbs import OpenStore
 from onthedot.plan.asking import insert_runs
 from onthedot.run import NewRun
-from onthedot.server.answering import as_json
+from onthedot.server.answering import as_json, read_body
+from onthedot.server.asked import own_key
 from onthedot.server.problems import Problem, problem_of, problem_of_request, shown
-from onthedot.stores.base import Store
+from onthedot.server.submitting import Submit, new_run
 
 NDJSON = "application/x-ndjson"
 
@@ -35,8 +37,8 @@ BATCH_BYTES = 1024 * 1024
 TURN = 50
 """How many lines are checked in one turn of the loop."""
 
-Read = Callable[[dict[str, JobRecord], bytes], Awaitable[NewRun]]
-"""What a line asks for. The jobs that lines of this batch were about are remembered."""
+Find = Callable[[str], Awaitable[JobRecord]]
+"""The job of a name, if it is there for whoever asks."""
 
 
 class BadLine(Exception):
@@ -81,12 +83,13 @@ def _too_large(number: int, what: str) -> BadLine:
 class Bulk:
     """Runs that come line by line. `stored` has the id of each, below zero if it was there before."""
 
-    def __init__(self, store: Store, read: Read) -> None:
+    def __init__(self, there: OpenStore, find: Find) -> None:
         self.stored = array("q")
         self.numbers = array("l")  # of their lines
         self.bad: BadLine | None = None
-        self._store = store
-        self._read = read
+        self._there = there
+        self._find = find
+        self._token = there.ids.token()  # one for all: with the number of its line it is each one's own
         self._batch: list[tuple[int, NewRun]] = []
         self._bytes = 0
         self._next = 1  # the line that comes next
@@ -128,7 +131,12 @@ class Bulk:
 
     async def _new_run(self, number: int, line: bytes) -> NewRun:
         try:
-            return await self._read(self._jobs, line)
+            asked = read_body(Submit, line)
+            record = self._jobs.get(asked.job)
+            if record is None:
+                record = self._jobs[asked.job] = await self._find(asked.job)
+            now = self._there.clock.now()
+            return new_run(record, asked, token=f"{self._token}-{number}", key=own_key(asked.key), now=now)
         except RequestValidationError as error:
             raise BadLine(number, problem_of_request(error)) from None
         except Problem as problem:
@@ -156,7 +164,7 @@ class Bulk:
     async def _insert(self, batch: list[tuple[int, NewRun]]) -> None:
         if not batch:
             return
-        for run_id, created in await insert_runs(self._store, [new for _, new in batch]):
+        for run_id, created in await insert_runs(self._there.store, [new for _, new in batch]):
             self.stored.append(run_id if created else -run_id)
         self.numbers.extend([number for number, _ in batch])
 

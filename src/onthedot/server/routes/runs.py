@@ -11,39 +11,29 @@ from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND, Micros
-from onthedot.define.arguments import encode_arguments
 from onthedot.duration import micros, parse_duration
 from onthedot.errors import DefinitionError, UnknownRun
 from onthedot.job import JobRecord
 from onthedot.open_verbs import OpenStore
-from onthedot.plan.asking import check_arguments, insert_runs
+from onthedot.plan.asking import insert_runs
 from onthedot.plan.rerunning import rerun
-from onthedot.run import TERMINAL, NewRun, RunRecord, RunState, manual_trigger, submit_trigger
+from onthedot.run import TERMINAL, NewRun, RunRecord, RunState, manual_trigger
 from onthedot.server.answering import json_answer, read_body
 from onthedot.server.asked import After, IdempotencyKey, Instant, PageSize, RunId, Text, instant, run_key
 from onthedot.server.auditing import audited
 from onthedot.server.bulk import NDJSON, Bulk, bulk_answer
-from onthedot.server.door import There, Who, verbs_for
+from onthedot.server.door import There, Who, door_of, verbs_for
 from onthedot.server.finding import find_runs, namespaces_for, owner_for, seen_run
 from onthedot.server.problems import Problem
 from onthedot.server.routes.jobs import Name, Namespace, seen_job
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import AttemptOut, Body, RunOut, RunsOut, attempt_out, run_out
+from onthedot.server.submitting import Submit, arguments, new_run
 from onthedot.stores.finding import RunCursor, RunFilter, decode_cursor, encode_cursor
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
 
 LONGEST_WAIT: Micros = 60 * SECOND
-
-
-class Submit(Body):
-    """One run that is asked for."""
-
-    job: Text = Field(max_length=100, examples=["nightly_report"])
-    args: dict[str, JsonValue] | None = Field(None, examples=[{"region": "eu"}])
-    key: Text = Field("", description="Asked for once, however often this is sent.")
-    delay: Text | None = Field(None, max_length=50, examples=["10m"])
-    expires: Text | None = Field(None, max_length=50, examples=["1h"])
 
 
 class Submitted(BaseModel):
@@ -115,8 +105,6 @@ _MANY = {NDJSON: {"schema": {"type": "string"}, "example": '{"line":1,"run_id":4
 )  # fmt: skip
 async def submit_run(
     request: Request,
-    there: There,
-    who: Who,
     namespace: Namespace = "default",
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
@@ -128,6 +116,7 @@ async def submit_run(
     what came before stays. With a `key` on each line the same can be sent again. A line has at most 64 KiB, a request
     100,000 lines and 64 MiB.
     """
+    there, who = door_of(request).there, request.state.who  # not as dependencies: this is called most of all
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == NDJSON:
         if idempotency_key is not None:
@@ -137,26 +126,9 @@ async def submit_run(
         raise Problem(415, "media-type", f"expected application/json or {NDJSON}, got {kind[:80] or 'none'!r}")
     asked = read_body(Submit, await request.body())
     _, record = await seen_job(there, who, asked.job, namespace)
-    new = _new_run(there, record, asked, run_key(who, idempotency_key, "submit", asked.key))
+    key = run_key(who, idempotency_key, "submit", asked.key)
+    new = new_run(record, asked, token=there.ids.token(), key=key, now=there.clock.now())
     return await _insert(request, there, new, "submit", record)
-
-
-def _new_run(there: OpenStore, record: JobRecord, asked: Submit, key: str) -> NewRun:
-    """What is asked for, checked; nothing is written yet."""
-    args = _arguments(record, asked.args)
-    due_at = there.clock.now()
-    if asked.delay is not None:
-        due_at += micros(parse_duration(asked.delay, what="delay"))
-    expires_at = None
-    if asked.expires is not None:
-        expires_at = due_at + micros(parse_duration(asked.expires, what="expires"))
-    return NewRun(record.id, submit_trigger(there.ids.token()), due_at, args, key, expires_at)
-
-
-def _arguments(record: JobRecord, args: dict[str, JsonValue] | None) -> str | None:
-    text = None if args is None else encode_arguments(args, subject=f"job {record.job.name!r}")
-    check_arguments(record, text)
-    return text
 
 
 async def _insert(request: Request, there: OpenStore, new: NewRun, verb: str, record: JobRecord) -> Response:
@@ -168,13 +140,10 @@ async def _insert(request: Request, there: OpenStore, new: NewRun, verb: str, re
 async def _submit_many(request: Request, there: OpenStore, who: Principal, namespace: str) -> Response:
     verbs_for(there, who, namespace)
 
-    async def read(jobs: dict[str, JobRecord], line: bytes) -> NewRun:
-        asked = read_body(Submit, line)
-        if asked.job not in jobs:
-            _, jobs[asked.job] = await seen_job(there, who, asked.job, namespace)
-        return _new_run(there, jobs[asked.job], asked, run_key(who, None, "submit", asked.key))
+    async def find(job: str) -> JobRecord:
+        return (await seen_job(there, who, job, namespace))[1]
 
-    bulk = Bulk(there.store, read)
+    bulk = Bulk(there, find)
     await bulk.take(request.stream())
     await audited(request, "submit", f"{len(bulk.stored)} runs of namespace/{namespace}")
     return bulk_answer(bulk, str(request.scope.get("request_id", "")))
@@ -197,7 +166,7 @@ async def trigger_job(
 ) -> Response:
     """One run of a job now, as a person asks for it. Only what the job declares can be given: no definition."""
     _, record = await seen_job(there, who, job, namespace)
-    args = _arguments(record, None if asked is None else asked.args)
+    args = arguments(record, None if asked is None else asked.args)
     key = run_key(who, idempotency_key, "trigger")
     new = NewRun(record.id, manual_trigger(there.ids.token()), there.clock.now(), args, key)
     return await _insert(request, there, new, "trigger", record)
