@@ -154,7 +154,7 @@ async def _letters(store: Store, box: Box) -> AsyncIterator[RunRecord]:
     since = 0 if box.since is None else _instant(box.since, "since")
     mark = box.before if box.until is None else min(box.before, Mark(_instant(box.until, "until"), 0))
     while page := await store.list_dead(job=box.job, namespace=box.namespace, since=since, before=mark, limit=BATCH):
-        own = page if box.owner is None else await _owned(store, page, box.owner)
+        own = page if box.owner is None else [run for run in page if run.owner == box.owner]
         if box.fingerprint is None:
             for run in own:
                 yield run
@@ -165,11 +165,6 @@ async def _letters(store: Store, box: Box) -> AsyncIterator[RunRecord]:
         if len(page) < BATCH:
             return
         mark = Mark(page[-1].ended_at or 0, page[-1].id)
-
-
-async def _owned(store: Store, runs: Sequence[RunRecord], owner: str) -> list[RunRecord]:
-    records = await _records(store, runs)
-    return [run for run in runs if (job := records[run.namespace, run.job]) is not None and job.job.owner == owner]
 
 
 async def _fingerprinted(runs: Sequence[RunRecord]) -> AsyncIterator[tuple[RunRecord, str]]:

@@ -25,7 +25,6 @@ from onthedot.observe.json_lines import optional_iso, run_fields
 from onthedot.open_verbs import OpenStore
 from onthedot.retention import Mark
 from onthedot.run import TERMINAL, RunRecord, RunState
-from onthedot.server.finding import find_runs, owner_of
 from onthedot.server.streaming import PING, PING_EVERY, frame
 from onthedot.stores.base import Hint
 from onthedot.stores.finding import RunCursor, RunFilter
@@ -134,7 +133,7 @@ class EventFeed:
                 runs, more = await self._ended_since(since)
                 if more:
                     yield left_out(1)
-                for one in await self._happened(runs, "ended"):
+                for one in _happened(runs, "ended"):
                     if who.sees(one.namespace, one.owner):
                         yield one.sent
                 known = {run.id for run in runs}
@@ -191,7 +190,7 @@ class EventFeed:
         started = [] if first else [run for run in running if self._running.get(run.id) != run.attempts]
         self._running = {run.id: run.attempts for run in running}
         self._remember(ended)
-        happened = [*await self._happened(started, "started"), *await self._happened(new, "ended")]
+        happened = [*_happened(started, "started"), *_happened(new, "ended")]
         for box in self._boxes:
             box.put(happened, int(more))
         return len(ended)
@@ -210,7 +209,7 @@ class EventFeed:
         found: list[RunRecord] = []
         after: RunCursor | None = None
         while len(found) < MOST:
-            page = await find_runs(self._there.store, wanted, after=after, limit=PAGE)
+            page = await self._there.store.find_runs(wanted, after=after, limit=PAGE)
             found += [run for run in page.items if (run.ended_at or 0, run.id) > since]
             after = page.next
             if after is None:
@@ -218,16 +217,13 @@ class EventFeed:
         return found[::-1], after is not None
 
     async def _running_now(self) -> list[RunRecord]:
-        page = await find_runs(self._there.store, RunFilter(states=frozenset({RunState.RUNNING})), limit=MOST)
+        page = await self._there.store.find_runs(RunFilter(states=frozenset({RunState.RUNNING})), limit=MOST)
         return page.items
 
-    async def _happened(self, runs: Iterable[RunRecord], event: str) -> list[Happened]:
-        """Runs as they are told, made once for everybody."""
-        told = []
-        for run in runs:
-            owner = await owner_of(self._there.store, run) or ""
-            told.append(Happened(run.id if event == "ended" else 0, run.namespace, owner, _sent(run, event)))
-        return told
+
+def _happened(runs: Iterable[RunRecord], event: str) -> list[Happened]:
+    """Runs as they are told, made once for everybody."""
+    return [Happened(run.id if event == "ended" else 0, run.namespace, run.owner, _sent(run, event)) for run in runs]
 
 
 def _sent(run: RunRecord, event: str) -> bytes:
@@ -238,6 +234,6 @@ def _sent(run: RunRecord, event: str) -> bytes:
 
 
 _FIELDS = (
-    "run_id", "job", "namespace", "trigger", "queue", "state", "reason", "error", "attempts", "due_at", "started_at",
-    "ended_at", "late_ms", "duration_ms",
+    "run_id", "job", "namespace", "owner", "node", "trigger", "queue", "state", "reason", "error", "attempts", "due_at",
+    "started_at", "ended_at", "late_ms", "duration_ms",
 )  # fmt: skip

@@ -47,10 +47,13 @@ class RunOut(BaseModel):
     run_id: int = Field(examples=[41])
     job: str = Field(examples=["nightly_report"])
     namespace: str = Field(examples=["default"])
+    owner: str = Field(description="Of its job, as it is now.", examples=["ann"])
     trigger: str = Field(description="What asked for it.", examples=["schedule:nightly"])
     queue: str = Field(examples=["default"])
     priority: str = Field(examples=["normal"])
     target: str | None = Field(description="The node that it is for, if it is for one.")
+    node: str | None = Field(description="That holds it, or had it last.", examples=["worker-1"])
+    revision: int | None = Field(description="Of its job, that it was tried with last.")
     state: str = Field(examples=["succeeded"])
     reason: str
     error: str | None = Field(examples=["ConnectionError: no answer"])
@@ -68,7 +71,7 @@ class RunOut(BaseModel):
     args: dict[str, JsonValue] | None = Field(description="None: the job's own.", examples=[{"region": "eu"}])
     progress: ProgressOut | None
     settled: str = Field(description="What was done about it, if it is dead.")
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="forbid")
 
 
 class RunsOut(BaseModel):

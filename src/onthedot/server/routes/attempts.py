@@ -9,7 +9,7 @@ from fastapi import Query, Response
 from onthedot.server.answering import json_answer
 from onthedot.server.asked import After, Instant, PageSize, Text, instant
 from onthedot.server.door import There, Who
-from onthedot.server.finding import find_attempts, namespaces_for
+from onthedot.server.finding import namespaces_for
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import AttemptsOut, attempt_out
 from onthedot.stores.finding import AttemptCursor, AttemptFilter, decode_cursor, encode_cursor
@@ -36,6 +36,6 @@ async def list_attempts(
         until=instant(until, "until"),
     )
     place = None if after is None else decode_cursor(after, AttemptCursor)
-    page = await find_attempts(there.store, wanted, after=place, limit=limit)
+    page = await there.store.find_attempts(wanted, after=place, limit=limit)
     following = None if page.next is None else encode_cursor(page.next)
     return json_answer({"items": [attempt_out(attempt) for attempt in page.items], "next": following})

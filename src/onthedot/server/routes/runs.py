@@ -23,7 +23,7 @@ from onthedot.server.asked import After, IdempotencyKey, Instant, PageSize, RunI
 from onthedot.server.auditing import audited
 from onthedot.server.bulk import NDJSON, Bulk, bulk_answer
 from onthedot.server.door import There, Who, door_of, verbs_for
-from onthedot.server.finding import find_runs, namespaces_for, owner_for, seen_run
+from onthedot.server.finding import namespaces_for, owner_for, seen_run
 from onthedot.server.problems import Problem
 from onthedot.server.routes.jobs import Name, Namespace, seen_job
 from onthedot.server.routing import Routes
@@ -232,7 +232,7 @@ async def list_runs(
         until=instant(until, "until"),
     )
     place = None if after is None else decode_cursor(after, RunCursor)
-    page = await find_runs(there.store, wanted, after=place, limit=limit)
+    page = await there.store.find_runs(wanted, after=place, limit=limit)
     following = None if page.next is None else encode_cursor(page.next)
     return json_answer({"items": [run_out(run) for run in page.items], "next": following})
 
