@@ -23,7 +23,12 @@ PageSize = Annotated[int, Query(ge=1, le=1000, description="How many there are o
 After = Annotated[str | None, Query(max_length=500, pattern=NO_NUL, description="What the page before said is next.")]
 Instant = Annotated[
     str | None,
-    Query(max_length=50, pattern=NO_NUL, description="RFC 3339, with an offset.", examples=["2026-01-01T08:00:00Z"]),
+    Query(
+        max_length=50,
+        description="RFC 3339, with an offset.",
+        examples=["2026-01-01T08:00:00Z"],
+        json_schema_extra={"format": "date-time"},
+    ),
 ]
 IdempotencyKey = Annotated[
     str | None,

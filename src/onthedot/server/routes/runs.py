@@ -26,7 +26,7 @@ from onthedot.server.door import There, Who, door_of, verbs_for
 from onthedot.server.finding import namespaces_for, owner_for, seen_run
 from onthedot.server.problems import Problem
 from onthedot.server.routes.jobs import Name, Namespace, seen_job
-from onthedot.server.routing import Routes
+from onthedot.server.routing import Routes, problems
 from onthedot.server.shapes import AttemptOut, Body, RunOut, RunsOut, attempt_out, run_out
 from onthedot.server.submitting import Submit, arguments, new_run
 from onthedot.stores.finding import RunCursor, RunFilter, decode_cursor, encode_cursor
@@ -91,6 +91,12 @@ _BODY = {
     },
 }
 _MANY = {NDJSON: {"schema": {"type": "string"}, "example": '{"line":1,"run_id":41,"created":true}\n'}}
+_REFUSED = {NDJSON: {"schema": {"type": "string"}, "example": '{"line":1,"problem":{"status":422,"detail":"…"}}\n'}}
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {**told, "content": {**told["content"], **_REFUSED}}
+    for status, told in problems(404, 409).items()
+    if status in (404, 409, 413, 422, 503)
+}
 
 
 @routes.post(
@@ -100,7 +106,7 @@ _MANY = {NDJSON: {"schema": {"type": "string"}, "example": '{"line":1,"run_id":4
     openapi_extra={"requestBody": _BODY},
     responses={
         200: {"model": Submitted, "description": "It was there already; or many were sent.", "content": _MANY},
-        404: {}, 409: {}, 415: {},
+        415: {}, **_REFUSALS,
     },
 )  # fmt: skip
 async def submit_run(
