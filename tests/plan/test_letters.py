@@ -313,6 +313,7 @@ async def test_a_full_box_does_not_keep_the_engine_from_its_work():
     assert await bench.finish(lease, DEAD)
     like = store.finished[run_id]
     store.finished = {number: replace(like, id=number) for number in range(1, 1_001)}
+    store.finished_keys = dict.fromkeys(store.finished, store.finished_keys[run_id])
     turns = 0
 
     async def wait() -> None:

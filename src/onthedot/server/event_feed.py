@@ -25,7 +25,7 @@ from onthedot.observe.json_lines import optional_iso, run_fields
 from onthedot.open_verbs import OpenStore
 from onthedot.retention import Mark
 from onthedot.run import TERMINAL, RunRecord, RunState
-from onthedot.server.streaming import PING, PING_EVERY, frame
+from onthedot.server.streaming import PING, PING_EVERY, TURN, frame
 from onthedot.stores.base import Hint
 from onthedot.stores.finding import RunCursor, RunFilter
 
@@ -191,8 +191,11 @@ class EventFeed:
         self._running = {run.id: run.attempts for run in running}
         self._remember(ended)
         happened = [*_happened(started, "started"), *_happened(new, "ended")]
-        for box in self._boxes:
-            box.put(happened, int(more))
+        if happened or more:
+            for number, box in enumerate(list(self._boxes)):
+                box.put(happened, int(more))
+                if number % TURN == TURN - 1:
+                    await asyncio.sleep(0)
         return len(ended)
 
     def _remember(self, ended: list[RunRecord]) -> None:

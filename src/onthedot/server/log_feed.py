@@ -20,7 +20,7 @@ from onthedot.open_verbs import OpenStore
 from onthedot.output.following import Log, Part, Piece, Place, in_records, note_pieces, read_note, record_pieces
 from onthedot.output.keeping import Name, Outputs
 from onthedot.run import TERMINAL, AttemptRecord, RunRecord
-from onthedot.server.streaming import PING, PING_EVERY, frame
+from onthedot.server.streaming import PING, PING_EVERY, TURN, frame
 
 LOOK_EVERY = 0.5
 """Between two looks, in seconds. Running attempts tell the store about every second."""
@@ -99,7 +99,7 @@ class RunFeed:
         self._there = there
         self._last: Look | None = None
         self._asked = asyncio.Event()  # somebody waits for a look
-        self._looked = asyncio.Condition()
+        self._waiting: list[asyncio.Future[None]] = []
         self._task = asyncio.create_task(self._go_on(), name=f"onthedot follow {run_id}")
 
     async def stop(self) -> None:
@@ -111,10 +111,12 @@ class RunFeed:
         """The newest look, once it has a higher number; None if there is none for a while."""
         if self._last is not None and self._last.number > number:
             return self._last
+        looked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(looked)
         self._asked.set()
         try:
-            async with asyncio.timeout(PING_EVERY), self._looked:
-                await self._looked.wait_for(lambda: self._last is not None and self._last.number > number)
+            async with asyncio.timeout(PING_EVERY):
+                await looked
         except TimeoutError:
             if self._task.done():
                 self._task.result()  # it has broken: whoever waits is told so
@@ -129,9 +131,18 @@ class RunFeed:
                 self._last = await self._look(self._last)
             except StoreUnavailable:
                 self._asked.set()  # whoever waits is still there: it is asked again
-            async with self._looked:
-                self._looked.notify_all()
+            else:
+                await self._wake()
             await asyncio.sleep(LOOK_EVERY)
+
+    async def _wake(self) -> None:
+        """Tell those who wait, a few in each turn of the loop: requests have theirs between."""
+        waiting, self._waiting = self._waiting, []
+        for number, looked in enumerate(waiting):
+            if not looked.done():  # else it has waited long enough, or is gone
+                looked.set_result(None)
+            if number % TURN == TURN - 1:
+                await asyncio.sleep(0)
 
     async def _look(self, last: Look | None) -> Look:
         store = self._there.store

@@ -20,6 +20,8 @@ PING_EVERY = 15.0
 """How long it may be quiet, in seconds: whatever is in between must not think that nobody is there any more."""
 LOOK_EVERY = 3.0
 """How often it is asked whether who follows may still do so, in seconds."""
+TURN = 8
+"""How many followers are woken in one turn of the loop: a hundred at once would keep requests waiting."""
 PING = b": still here\n\n"
 
 
