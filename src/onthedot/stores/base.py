@@ -190,9 +190,11 @@ class ControlSlice(Protocol):
         """
         ...
 
-    async def delete_job(self, job_id: int, *, now: Micros | None = None) -> int:
+    async def delete_job(self, job_id: int, *, expected: int | None = None, now: Micros | None = None) -> int:
         """End a job: its waiting runs become cancelled(deleted), and how many is the answer. Running attempts end
         and are not tried again: a verdict of scheduled becomes cancelled(deleted). Its name is free for a new job.
+        `expected` is the revision that the caller has read (None: whichever is current); another one raises
+        `RevisionConflict`, and nothing is written. `UnknownJob` if there is no such job.
         """
         ...
 

@@ -108,9 +108,10 @@ class Control(Jobs):
         self.hints.send(Hint("runs", now))
         return answer
 
-    async def delete_job(self, job_id: int, *, now: Micros | None = None) -> int:
+    async def delete_job(self, job_id: int, *, expected: int | None = None, now: Micros | None = None) -> int:
         now = self.read_clock(now)
         record = self._known(job_id)
+        check_revision(job_id, expected, record.revision)
         self._replace(replace(record, state=JobState.DELETED, updated_at=now))
         self.schedules[job_id].clear()
         self.dependencies.drop(job_id)

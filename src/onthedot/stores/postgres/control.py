@@ -128,10 +128,11 @@ class Control(Jobs):
 
         return await self.write(work)
 
-    async def delete_job(self, job_id: int, *, now: Micros | None = None) -> int:
+    async def delete_job(self, job_id: int, *, expected: int | None = None, now: Micros | None = None) -> int:
         async def work(tx: Transaction) -> int:
             at = await tx.clock(now)
             record = await self._living(tx, job_id)
+            check_revision(job_id, expected, record.revision)
             await lock_sets(tx, [job_id])
             await lock_gates_of_job(tx, job_id)
             await self._set_state(tx, replace(record, state=JobState.DELETED), at)

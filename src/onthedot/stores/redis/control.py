@@ -98,9 +98,9 @@ class Control(Jobs, Runs):
             raise
         return Excepted(schedule_id, slot_at, reason, run_id)
 
-    async def delete_job(self, job_id: int, *, now: Micros | None = None) -> int:
+    async def delete_job(self, job_id: int, *, expected: int | None = None, now: Micros | None = None) -> int:
         count: int
-        count, left = await self.decide("delete_job", now=now, job_id=job_id)
+        count, left = await self.decide("delete_job", now=now, job_id=job_id, expected=expected)
         if left is not None:
             count, _ = await self.sweep(left, now)
         return count

@@ -118,10 +118,11 @@ class Control(Jobs):
 
         return await self.write(work)
 
-    async def delete_job(self, job_id: int, *, now: Micros | None = None) -> int:
+    async def delete_job(self, job_id: int, *, expected: int | None = None, now: Micros | None = None) -> int:
         def work(tx: Transaction) -> int:
             at = self.read_clock(now)
             record = self._living(tx, job_id)
+            check_revision(job_id, expected, record.revision)
             self._set_state(tx, replace(record, state=JobState.DELETED), at)
             tx.db.execute(DELETE_SCHEDULES, (job_id,))
             tx.db.execute(DELETE_EXCEPTIONS_OF_JOB, (job_id,))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from onthedot.errors import UnknownJob, WindowStale
+from dataclasses import replace
+from datetime import timedelta
+
+from onthedot.errors import RevisionConflict, UnknownJob, WindowStale
 from onthedot.job import JobRecord, JobState
 from onthedot.run import Gone, RunState
 from onthedot.stores.base import CancelAnswer
@@ -176,6 +179,19 @@ async def check_a_deleted_name_is_free_for_a_new_job(bench: Workbench) -> None:
     again = await bench.define()
     assert again.id != record.id
     assert again.revision == 1
+
+
+@check
+async def check_a_job_that_was_edited_meanwhile_is_not_deleted(bench: Workbench) -> None:
+    """Who names the revision that was read deletes that one, or nothing."""
+    record = await bench.define()
+    edited = (await bench.put(replace(record.job, timeout=timedelta(seconds=9)))).record
+    waiting = await bench.submit(record, 50)
+    with raises(RevisionConflict):
+        await bench.store.delete_job(record.id, expected=record.revision, now=bench.now)
+    assert await bench.state(waiting) == "scheduled"
+    assert await bench.store.delete_job(record.id, expected=edited.revision, now=bench.now) == 1
+    assert await bench.store.get_job("job") is None
 
 
 @check

@@ -1,12 +1,16 @@
 -- End a job: `ControlSlice.delete_job`.
 --
--- ARGV     job_id; rows: how many runs at the most
+-- ARGV     job_id, expected; rows: how many runs at the most
 -- returns  how many waiting runs were cancelled; the sweep that is left, or nothing
 -- Uses: lines runs gates ends sweeps
 
 local job = known_job(ask.job_id)
 local sweeping = 'job:' .. job.id
 check_settled(job, sweeping)
+if ask.expected and ask.expected ~= job.revision then
+  fail('RevisionConflict', 'job ' .. job.id .. ': expected revision ' .. ask.expected .. ', found ' .. job.revision
+    .. '; read it again')
+end
 job.state, job.updated = 'deleted', now
 keep('jobs', job.id, job)
 expect_all(job)
