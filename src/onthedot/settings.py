@@ -126,9 +126,6 @@ class Settings:
     """How many connections to the store the HTTP server has at most, beside those of planning and execution; None: as
     many as the store's URL says for each event loop. Stores that count none have none of these."""
 
-    api_followers: int = 200
-    """How many follow logs and events of one HTTP server at once, at the most."""
-
     grace: Micros = 30 * SECOND
     """How long a stopping node waits for its attempts before it gives up on them."""
     result_bytes: int = 256 * 1024

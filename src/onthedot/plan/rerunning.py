@@ -17,8 +17,8 @@ async def rerun(
     store: Store, run_id: int, from_step: str | None, *, token: str, now: Micros, key: str = ""
 ) -> tuple[int, str]:
     """Submit it; the new run's id, and its job's name. Under the same key it is the same run, however often. A dead
-    letter is settled by it, as by a replay: first the new run, then the settling, so that what is lost in between is seen
-    in the box, and not forgotten."""
+    letter is settled by it, as by a replay: first the new run, then the settling, so that what is lost in between is
+    seen in the box, and not forgotten."""
     run = await store.get_run(run_id)
     if run is None:
         raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
