@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +52,21 @@ def test_any_text_is_refused_in_our_words(text: str):
         decode_cursor(text, JobCursor)
     with pytest.raises(DefinitionError):
         decode_cursor(text, RunCursor)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (JobCursor, ("a", 2)),
+        (RunCursor, (True, "x", 1)),
+        (RunCursor, (1, 2, 3)),
+        (RunCursor, (True, 1.5, 1)),
+        (AttemptCursor, (10**40, 1, 1)),
+    ],
+)
+def test_a_cursor_that_somebody_has_made_is_refused(kind: type[Cursor], fields: tuple[Any, ...]):
+    with pytest.raises(DefinitionError, match="as it was answered"):
+        decode_cursor(encode_cursor(kind(*fields)), kind)
 
 
 def test_a_cursor_of_something_else_is_refused():

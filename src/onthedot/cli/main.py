@@ -13,7 +13,20 @@ from onthedot.cli.groups import Group
 COMMANDS = (
     *("up", "worker", "server", "store"),  # run
     *("check", "lint", "plan", "apply", "export", "import"),  # jobs as text
-    *("next", "simulate", "jobs", "runs", "show", "dead", "logs", "nodes", "queues", "audit", "doctor"),  # look
+    *(
+        "next",
+        "simulate",
+        "jobs",
+        "runs",
+        "show",
+        "dead",
+        "logs",
+        "nodes",
+        "queues",
+        "audit",
+        "doctor",
+        "openapi",
+    ),  # look
     *("trigger", "retry", "cancel", "pause", "resume", "backfill", "node", "queue", "secret"),  # change
     *("keys", "users"),  # allow
 )

@@ -113,18 +113,15 @@ def _change(url: str, name: str, change: Callable[[Store], Awaitable[Queue]]) ->
 
 async def _check_known(store: Store, name: str) -> None:
     from onthedot.errors import did_you_mean
+    from onthedot.plan.asking import known_queues
 
-    known = {queue.name for queue in await store.list_queues()}
-    known |= {record.job.queue for record in await store.list_jobs(limit=10_000)}
-    if name in known:
-        return
-    known |= {queue for node in await store.list_nodes() for queue in node.queues}
+    known = await known_queues(store)
     if name not in known:
         raise BadInput(f"NAME: expected a queue that a job or a node uses, got {name!r}{did_you_mean(name, known)}")
 
 
 def _tell(queue: Queue, words: str, *, as_json: bool) -> None:
-    from onthedot.cli.queues import said_as_json
+    from onthedot.observe.cluster import said_of_queue
     from onthedot.observe.text import plain
 
-    click.echo(json.dumps(said_as_json(queue), indent=2) if as_json else plain(f"queue {queue.name} {words}"))
+    click.echo(json.dumps(said_of_queue(queue), indent=2) if as_json else plain(f"queue {queue.name} {words}"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,11 +31,12 @@ def command(store: str | None, db: str | None, as_json: bool) -> None:
     """
     from onthedot.cli.reading import read_store
     from onthedot.clock import SystemClock
+    from onthedot.observe.cluster import queue_fields
 
     now = SystemClock().now()
     queues = read_store(store_url(store, db), lambda opened: opened.list_queues(now=now))
     if as_json:
-        click.echo(json.dumps([as_json_fields(queue) for queue in queues], indent=2))
+        click.echo(json.dumps([queue_fields(queue) for queue in queues], indent=2))
     elif queues:
         _echo(queues, now)
     else:
@@ -75,29 +76,3 @@ def shares_in_words(queue: Queue) -> str:
     if queue.weights is None:
         return "-"
     return " ".join([*(f"{name}={weight}" for name, weight in queue.weights.items()), "others=1"])
-
-
-def as_json_fields(queue: Queue) -> dict[str, Any]:
-    """A queue with who is in it."""
-    from onthedot.observe.json_lines import optional_iso
-
-    return {
-        **said_as_json(queue),
-        "waiting": queue.waiting,
-        "due": queue.due,
-        "running": queue.running,
-        "oldest_due_at": optional_iso(queue.oldest_due),
-    }
-
-
-def said_as_json(queue: Queue) -> dict[str, Any]:
-    """What somebody has said about a queue."""
-    from onthedot.observe.json_lines import optional_iso
-
-    return {
-        "queue": queue.name,
-        "paused": queue.paused_at is not None,
-        "paused_at": optional_iso(queue.paused_at),
-        "reason": queue.reason,
-        "weights": None if queue.weights is None else dict(queue.weights),
-    }

@@ -22,6 +22,13 @@ async def find_job(store: Store, name: str, *, namespace: str = "default", known
     return record
 
 
+async def known_queues(store: Store) -> set[str]:
+    """Every queue that a job or a node uses, or that somebody has paused or shared."""
+    known = {queue.name for queue in await store.list_queues()}
+    known |= {record.job.queue for record in await store.list_jobs(limit=10_000)}
+    return known | {queue for node in await store.list_nodes() for queue in node.queues}
+
+
 def check_arguments(record: JobRecord, args: str | None) -> None:
     """`ArgumentsError` if a job that is no handler does not declare these arguments (canonical JSON; None: its own)."""
     if not isinstance(record.job.task, Call):

@@ -11,17 +11,40 @@ from starlette.exceptions import HTTPException
 from onthedot.errors import OnTheDotError
 from onthedot.open_verbs import OpenStore
 from onthedot.server.bulk import NDJSON
+from onthedot.server.definitions import components
 from onthedot.server.door import Door, Keys
 from onthedot.server.envelope import Envelope
 from onthedot.server.limits import Limits
 from onthedot.server.live import Live
 from onthedot.server.problems import Problem, handle
-from onthedot.server.routes import artifacts, attempts, audit, events, health, jobs, letters, login, logs, runs
+from onthedot.server.routes import (
+    artifacts,
+    attempts,
+    audit,
+    documents,
+    events,
+    health,
+    jobs,
+    jobs_control,
+    jobs_writing,
+    letters,
+    login,
+    logs,
+    nodes,
+    queues,
+    runs,
+    schedules,
+)
 from onthedot.server.routes import keys as keys_routes
 from onthedot.server.routing import ProblemOut, include
+from onthedot.server.table import TABLE
 
 RATE, BURST = 50.0, 200
-ROUTES = (runs, health, login, keys_routes, audit, jobs, logs, artifacts, attempts, letters, events)
+ROUTES = (
+    runs, health, login, keys_routes, audit, jobs, jobs_writing, jobs_control, schedules, nodes, queues, logs,
+    artifacts, attempts, letters, events, documents,
+)  # fmt: skip
+"""In this order: what is asked for most is found first."""
 
 
 def make_app(there: OpenStore, keys: Keys | None, *, rate: float = RATE, burst: int = BURST) -> FastAPI:
@@ -49,8 +72,16 @@ def openapi_of(app: FastAPI) -> dict[str, object]:
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}").pop("$defs", {}))
     schemas["ProblemOut"] = _without_defs(ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}"))
+    schemas.update(components())
     document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{"key": []}]
+    for line, permission in TABLE.items():
+        method, path = line.replace(":path}", "}").split(" ")
+        operation = document["paths"][path][method.lower()]
+        if permission is None:
+            operation["security"] = []
+        else:
+            operation["x-permission"] = str(permission)
     return document
 
 

@@ -65,9 +65,7 @@ class Routes(APIRouter):
         named = [status for status in own if status in _MORE and not own[status]]
         rest = {status: told for status, told in own.items() if status not in named}
         options["responses"] = {**problems(*named, known=permission is not None), **rest}
-        if permission is None:
-            options["openapi_extra"] = {**(options.get("openapi_extra") or {}), "security": []}
-        options.setdefault("operation_id", endpoint.__name__)
+        options["operation_id"] = options.get("operation_id") or endpoint.__name__
         super().add_api_route(path, endpoint, **options)
 
 

@@ -125,6 +125,11 @@ FIRST_LIVE = RunCursor(False, FIRST, 0)
 FIRST_ENDED = RunCursor(True, LAST, 0)
 FIRST_ATTEMPT = AttemptCursor(LAST, 0, 0)
 
+_FIELDS: dict[str, list[type]] = {
+    "JobCursor": [str, str],
+    "RunCursor": [bool, int, int],
+    "AttemptCursor": [int, int, int],
+}
 _SUM = 6  # bytes of the check sum: against accidents and curiosity, not against anybody who reads this file
 
 
@@ -153,6 +158,10 @@ def decode_cursor(text: str, kind: type[C]) -> C:
         raise wrong from error
     if raw[:_SUM] != _sum_of(raw[_SUM:]) or not isinstance(said, list) or said[:1] != [kind.__name__]:
         raise wrong
+    if [type(one) for one in said[1:]] != _FIELDS[kind.__name__] or any(
+        type(one) is int and abs(one) > LAST for one in said
+    ):
+        raise wrong  # whoever reads this file can make the sum of anything
     cursor: C = kind(*said[1:])
     if encode_cursor(cursor) != text:  # the last letter has bits that nobody reads
         raise wrong

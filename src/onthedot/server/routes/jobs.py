@@ -1,51 +1,78 @@
-"""Jobs: read, write, control."""
+"""Jobs as they are: lists of them, one, what it was before, and when it comes next."""
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
-from fastapi import Path, Query
-from pydantic import BaseModel, Field
+from fastapi import Path, Query, Response
+from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access.principal import Principal
-from onthedot.errors import UnknownJob
-from onthedot.job import JobRecord
+from onthedot.errors import UnknownJob, did_you_mean
+from onthedot.job import JobRecord, JobState
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
 from onthedot.open_verbs import OpenStore, OpenVerbs
-from onthedot.plan.asking import find_job
+from onthedot.plan.coming import coming
+from onthedot.server.computing import computed
+from onthedot.server.definitions import EXAMPLE, definition_of
 from onthedot.server.door import There, Who, verbs_for
+from onthedot.server.job_pages import find_jobs
+from onthedot.server.preconditions import etag_of
 from onthedot.server.routing import Routes
-from onthedot.server.shapes import Body, JobOut, fields
-from onthedot.stores.definitions import encode
+from onthedot.server.shapes import JobOut, Line, fields
+from onthedot.stores.finding import JobFilter
 
 routes = Routes(prefix="/api/v1", tags=["jobs"])
 
-_NO_NUL = r"^[^\x00]*$"  # text that every store can compare
-Name = Annotated[str, Path(description="The job's name.", max_length=100, pattern=_NO_NUL, examples=["nightly_report"])]
-Namespace = Annotated[str, Query(description="Where the name is looked up.", max_length=100, pattern=_NO_NUL)]
+NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.:-]*$"
+Name = Annotated[str, Path(description="The job's name.", max_length=100, pattern=NAME, examples=["nightly_report"])]
+Namespace = Annotated[str, Query(description="Where the name is looked up.", max_length=100, pattern=NAME)]
+Limit = Annotated[int, Query(description="How many at the most.", ge=1, le=1000)]
+After = Annotated[str | None, Query(description="Where to go on: `next` of the page before.", max_length=1000)]
+Word = Annotated[Line | None, Query(max_length=200)]
+
+MOST_INSTANTS = 1_000
+ETAG = {"ETag": {"description": "The job at this revision: for `If-Match`.", "schema": {"type": "string"}}}
 
 
-class Removed(BaseModel):
-    """A job is gone."""
+class JobsOut(BaseModel):
+    """A page of jobs."""
 
-    cancelled: int = Field(description="How many waiting runs were cancelled with it.")
-
-
-class Pause(Body):
-    """Why, and until when."""
-
-    reason: str = Field("", max_length=500, examples=["the database moves"])
+    items: list[JobOut]
+    next: str | None = Field(description="The cursor of the next page; null: there is none.", examples=[None])
 
 
-class PausedOut(BaseModel):
-    """A job is paused."""
+class RevisionOut(BaseModel):
+    """One definition that a job had."""
 
-    job: JobOut
-    withdrawn: int
-    skipped: int
-    held: int
+    revision: int = Field(examples=[3])
+    written_at: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
+    definition: dict[str, JsonValue] = Field(examples=[EXAMPLE])
+
+
+class RevisionsOut(BaseModel):
+    """The definitions of a job, the newest first."""
+
+    items: list[RevisionOut]
+    next: str | None = Field(description="The cursor of the next page; null: there is none.", examples=[None])
+
+
+class ComingOut(BaseModel):
+    """One instant at which a job is to run."""
+
+    schedule: str = Field(description="The schedule's id.", examples=["s1"])
+    slot_at: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
+    due_at: str = Field(description="The slot, and its jitter.", examples=["2026-01-01T09:00:00.000000Z"])
+
+
+class NextOut(BaseModel):
+    """The next instants of a job. Of one that is paused, those at which it would run."""
+
+    job: str = Field(examples=["nightly_report"])
+    namespace: str = Field(examples=["default"])
+    state: str = Field(examples=["active"])
+    items: list[ComingOut]
 
 
 def job_fields(record: JobRecord) -> dict[str, Any]:
@@ -62,7 +89,7 @@ def job_fields(record: JobRecord) -> dict[str, Any]:
         updated_at=iso(record.updated_at),
         pause_reason=record.pause_reason,
         paused_until=optional_iso(record.paused_until),
-        definition=json.loads(encode(record.job)),
+        definition=definition_of(record.job),
     )
 
 
@@ -70,31 +97,82 @@ async def seen_job(there: OpenStore, who: Principal, job: str, namespace: str) -
     """The job that is meant, if it is there for whoever asks, and the verbs to go on with."""
     verbs = verbs_for(there, who, namespace)
     record = await there.store.get_job(job, namespace=namespace)
-    if record is None and not who.only_own:
-        record = await find_job(there.store, job, namespace=namespace)  # which tells what may have been meant
     if record is None or not who.sees(namespace, record.job.owner):
-        raise UnknownJob(f"no job {job!r} is stored")
+        found, _ = await find_jobs(there, who, JobFilter(namespaces=(namespace,)), limit=1000)
+        near = did_you_mean(job, [other.job.name for other in found]) if found else ""
+        raise UnknownJob(f"no job {job!r} is stored{near if near.startswith(',') else ''}")
     return verbs, record
 
 
-@routes.get("/jobs/{job}", response_model=JobOut, responses={404: {}})
-async def get_job(there: There, who: Who, job: Name, namespace: Namespace = "default") -> Any:
+@routes.get("/jobs", response_model=JobsOut)
+async def list_jobs(
+    there: There,
+    who: Who,
+    namespace: Word = None,
+    owner: Word = None,
+    state: JobState | None = None,
+    queue: Word = None,
+    label: Word = None,
+    name: Annotated[str | None, Query(max_length=100, description="A part of the name.")] = None,
+    limit: Limit = 100,
+    after: After = None,
+) -> Any:
+    """Jobs by namespace and name. A page may be short, and still have a next one."""
+    wanted = JobFilter(
+        namespaces=None if namespace is None else (namespace,),
+        owner=owner,
+        states=None if state is None else frozenset({state}),
+        queue=queue,
+        label=label,
+        name_contains=name,
+    )
+    found, following = await find_jobs(there, who, wanted, after=after, limit=limit)
+    return {"items": [job_fields(record) for record in found], "next": following}
+
+
+@routes.get("/jobs/{job}", response_model=JobOut, responses={200: {"headers": ETAG}, 404: {}})
+async def get_job(there: There, who: Who, response: Response, job: Name, namespace: Namespace = "default") -> Any:
     """One job, as it is stored."""
     _, record = await seen_job(there, who, job, namespace)
+    response.headers["ETag"] = etag_of(record)
     return job_fields(record)
 
 
-@routes.delete("/jobs/{job}", response_model=Removed, responses={404: {}})
-async def delete_job(there: There, who: Who, job: Name, namespace: Namespace = "default") -> Any:
-    """End a job. Its waiting runs are cancelled; running ones end, and are not tried again."""
-    verbs, _ = await seen_job(there, who, job, namespace)
-    return {"cancelled": await verbs.remove(job)}
+@routes.get("/jobs/{job}/revisions", response_model=RevisionsOut, responses={404: {}})
+async def list_revisions(
+    there: There,
+    who: Who,
+    job: Name,
+    limit: Limit = 100,
+    after: Annotated[
+        str | None,
+        Query(description="Where to go on: `next` of the page before.", pattern="^[1-9][0-9]{0,15}$", examples=["3"]),
+    ] = None,
+    namespace: Namespace = "default",
+) -> Any:
+    """Every definition that it had, the newest first."""
+    _, record = await seen_job(there, who, job, namespace)
+    before = None if after is None else int(after)
+    found = await there.store.list_revisions(record.id, before=before, limit=limit)
+    items = [
+        {"revision": one.revision, "written_at": iso(one.written_at), "definition": definition_of(one.job)}
+        for one in found
+    ]
+    return {"items": items, "next": str(found[-1].revision) if len(found) == limit else None}
 
 
-@routes.post("/jobs/{job}/pause", response_model=PausedOut, responses={404: {}})
-async def pause_job(there: There, who: Who, job: Name, asked: Pause, namespace: Namespace = "default") -> Any:
-    """Plan and start nothing more of a job until it is resumed. What runs goes on."""
-    verbs, _ = await seen_job(there, who, job, namespace)
-    paused = await verbs.pause(job, reason=asked.reason)
-    counts = {"withdrawn": paused.withdrawn, "skipped": paused.skipped, "held": paused.held}
-    return {"job": job_fields(paused.record), **counts}
+@routes.get("/jobs/{job}/next", response_model=NextOut, responses={404: {}})
+async def next_instants(
+    there: There,
+    who: Who,
+    job: Name,
+    count: Annotated[int, Query(ge=1, le=MOST_INSTANTS)] = 10,
+    namespace: Namespace = "default",
+) -> Any:
+    """When it runs next, by its schedules: the slots that nobody has skipped or moved. Of a schedule that counts from
+    the end of a run, one at the most."""
+    _, record = await seen_job(there, who, job, namespace)
+    states = await there.store.schedules_of(record.id)
+    found = await computed(coming, states, there.clock.now(), count)
+    items = [{"schedule": one.schedule_id, "slot_at": iso(one.slot_at), "due_at": iso(one.due_at)} for one in found]
+    return {"job": job, "namespace": namespace, "state": str(record.state), "items": items}

@@ -1,0 +1,96 @@
+"""Nodes, terms and queues as JSON shows them: on the command line, and over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from onthedot.clock import Micros
+from onthedot.cluster.living import state_of
+from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.text import iso
+from onthedot.stores.base import Held, Node, Queue, Store, Term
+
+MOST = 10_000
+
+
+class NodeShown(NamedTuple):
+    """A node with what people want to know of it."""
+
+    node: Node
+    state: str
+    terms: list[int]  # the shards that it leads
+    held: Held
+
+
+async def nodes_shown(store: Store, now: Micros) -> list[NodeShown]:
+    """Every node that is registered, the latest first."""
+    nodes, terms, held = await store.list_nodes(limit=MOST), await store.list_terms(), await store.count_held()
+    return [
+        NodeShown(
+            node,
+            state_of(node, now),
+            [term.shard for term in terms if term.incarnation == node.incarnation and term.until > now],
+            held.get(node.incarnation, Held()),
+        )
+        for node in nodes
+    ]
+
+
+def node_fields(shown: NodeShown) -> dict[str, Any]:
+    """A node as JSON."""
+    node = shown.node
+    return {
+        "node_id": node.id,
+        "incarnation": node.incarnation,
+        "state": shown.state,
+        "leads": bool(shown.terms),
+        "shards": shown.terms,
+        "draining": node.draining,
+        "host": node.host,
+        "pid": node.pid,
+        "roles": list(node.roles),
+        "queues": list(node.queues),
+        "labels": list(node.labels),
+        "tasks": list(node.tasks),
+        "seats": node.seats,
+        "running": shown.held.running,
+        "reserved": shown.held.reserved,
+        "registered_at": iso(node.registered_at),
+        "lease_until": iso(node.lease_until),
+        "left_at": optional_iso(node.left_at),
+    }
+
+
+def term_fields(term: Term, nodes: Mapping[str, str], now: Micros) -> dict[str, Any]:
+    """A term as JSON; `nodes` has their names by incarnation."""
+    return {
+        "shard": term.shard,
+        "number": term.number,
+        "node_id": nodes.get(term.incarnation),
+        "incarnation": term.incarnation,
+        "until": iso(term.until),
+        "current": bool(term.incarnation) and term.until > now,
+    }
+
+
+def queue_fields(queue: Queue) -> dict[str, Any]:
+    """A queue with who is in it, as JSON."""
+    return {
+        **said_of_queue(queue),
+        "waiting": queue.waiting,
+        "due": queue.due,
+        "running": queue.running,
+        "oldest_due_at": optional_iso(queue.oldest_due),
+    }
+
+
+def said_of_queue(queue: Queue) -> dict[str, Any]:
+    """What somebody has said about a queue, as JSON."""
+    return {
+        "queue": queue.name,
+        "paused": queue.paused_at is not None,
+        "paused_at": optional_iso(queue.paused_at),
+        "reason": queue.reason,
+        "weights": None if queue.weights is None else dict(queue.weights),
+    }

@@ -1,0 +1,112 @@
+"""A job's body: how it is written and read, and what a patch makes of it. The one place that knows the form."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Body
+from pydantic import JsonValue, WithJsonSchema
+
+from onthedot.define.from_mapping import read_job
+from onthedot.define.schema import definitions
+from onthedot.define.written import written
+from onthedot.job import Job
+from onthedot.server.document_words import OURS
+
+Written = dict[str, JsonValue]
+
+EXAMPLE: Written = {
+    "name": "nightly_report",
+    "schedule": {"cron": "30 2 * * *", "tz": "Europe/Berlin"},
+    "call": "report",
+    "args": {"region": "eu"},
+    "timeout": "20m",
+    "retry": {"attempts": 3},
+}
+_AT = "#/components/schemas/"
+_PREFIX = "written."
+_NAMED = {"name", "namespace"}
+
+
+Definition = Annotated[
+    Written,
+    WithJsonSchema({"$ref": f"{_AT}{_PREFIX}job"}),
+    Body(description="A job, as a file says it.", openapi_examples={"a job": {"value": EXAMPLE}}),
+]
+Named = Annotated[
+    Written,
+    WithJsonSchema({"$ref": f"{_AT}{_PREFIX}named_job"}),
+    Body(
+        description="A job, as a file says it; its name is in the address.",
+        openapi_examples={"a job": {"value": {name: one for name, one in EXAMPLE.items() if name not in _NAMED}}},
+    ),
+]
+Document = Annotated[
+    Written,
+    WithJsonSchema({"$ref": f"{_AT}{_PREFIX}document_job"}),
+    Body(
+        description="user_id, frequency and payload, and whatever else a job has (`name`, `run`, `http`, …).",
+        openapi_examples={
+            "every morning": {
+                "value": {"name": "report", "user_id": "u003", "frequency": "0 9 * * *", "payload": {"region": "eu"}}
+            },
+            "once, now": {"value": {"user_id": "u003", "http": "https://example.org/hook"}},
+        },
+    ),
+]
+Patch = Annotated[
+    Written,
+    Body(
+        description="What is to be another: a JSON merge patch (RFC 7396); null takes an option out.",
+        openapi_examples={"a patch": {"value": {"timeout": "30m", "retry": None}}},
+    ),
+]
+
+
+def definition_of(job: Job) -> dict[str, Any]:
+    """A job as it is answered, and as it can be sent again."""
+    return dict(written(job))
+
+
+def read_definition(data: Written) -> Job:
+    """The job that a body says; `DefinitionError` with every problem in it."""
+    return read_job(data)
+
+
+def components() -> dict[str, Any]:
+    """The schemas that bodies refer to, by their names among those of the API's document.
+
+    >>> sorted(components())[:2]
+    ['written.delay', 'written.document_job']
+    """
+    found = definitions(f"{_AT}{_PREFIX}")
+    whole = found["job"]
+    found["named_job"] = {
+        **whole,
+        "properties": {name: one for name, one in whole["properties"].items() if name not in _NAMED},
+        "required": [name for name in whole.get("required", ()) if name not in _NAMED],
+    }
+    documents = {word: whole["properties"][ours] for word, ours in OURS.items()}
+    found["document_job"] = {
+        "type": "object",
+        "properties": {**whole["properties"], **documents},
+        "additionalProperties": False,
+    }
+    return {f"{_PREFIX}{name}": schema for name, schema in found.items()}
+
+
+def patched(target: Any, patch: Any) -> Any:
+    """A JSON merge patch applied: RFC 7396.
+
+    >>> patched({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": [4]})
+    {'a': {'c': 2}, 'd': [4]}
+    """
+    if not isinstance(patch, dict):
+        return patch
+    made = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            made.pop(name, None)
+        else:
+            made[name] = patched(made.get(name), value)
+    return made

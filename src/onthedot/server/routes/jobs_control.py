@@ -1,0 +1,237 @@
+"""Jobs that go on, wait, or run at other instants: pause, resume, skip, move, backfill."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from fastapi import Request
+from pydantic import BaseModel, Field
+
+from onthedot.clock import to_datetime, to_micros
+from onthedot.errors import DefinitionError
+from onthedot.job import JobState, job_name
+from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.text import iso
+from onthedot.plan.coming import HORIZON
+from onthedot.plan.moving import new_instant
+from onthedot.schedules.instants import read_instant
+from onthedot.server.auditing import audited
+from onthedot.server.door import There, Who
+from onthedot.server.routes.jobs import Name, Namespace, job_fields, seen_job
+from onthedot.server.routing import Routes
+from onthedot.server.shapes import Body, JobOut, Line, fields
+from onthedot.stores.base import Excepted
+
+routes = Routes(prefix="/api/v1", tags=["jobs"])
+
+MOST_SLOTS = 10_000
+
+
+class Pause(Body):
+    """Why, and until when."""
+
+    reason: Line = Field("", max_length=500, examples=["the database moves"])
+    until: Line | None = Field(
+        None,
+        max_length=50,
+        description="Resume it then by itself: an instant, or a length of time after a '+'.",
+        examples=["+2h"],
+    )
+
+
+class PausedOut(BaseModel):
+    """A job is paused."""
+
+    job: JobOut
+    withdrawn: int = Field(description="Slots to come that are not planned any more.", examples=[1])
+    skipped: int = Field(description="Slots that were due and did not begin.", examples=[0])
+    held: int = Field(description="Runs that wait until it is resumed.", examples=[0])
+
+
+class Resume(Body):
+    """What becomes of the slots that came meanwhile."""
+
+    missed: Literal["none", "last", "all"] = Field("none", examples=["last"])
+    dry_run: bool = Field(False, description="Only tell what it would do.")
+
+
+class SkipsOut(BaseModel):
+    """Slots that do not run."""
+
+    first: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
+    last: str = Field(examples=["2026-01-01T12:00:00.000000Z"])
+    count: int = Field(examples=[4])
+    reason: str = Field(examples=["paused"])
+
+
+class ResumedOut(BaseModel):
+    """A job goes on, or would."""
+
+    job: JobOut
+    was_paused: bool
+    dry_run: bool
+    slots: list[str] = Field(description="Slots that become runs.", examples=[["2026-01-01T13:00:00.000000Z"]])
+    skips: list[SkipsOut]
+    released: int = Field(description="Held runs that are free.", examples=[0])
+
+
+class Skip(Body):
+    """Which slot: the next one, if none is named."""
+
+    slot: Line | None = Field(None, max_length=50, examples=["2026-01-01T09:00:00Z"])
+
+
+class Move(Skip):
+    """Which slot, and where to."""
+
+    to: Line = Field(
+        max_length=50, description="An instant, a distance from the slot, or 'now'.", examples=["+2h", "now"]
+    )
+
+
+class ExceptedOut(BaseModel):
+    """A slot has its fate."""
+
+    job: str = Field(examples=["nightly_report"])
+    namespace: str = Field(examples=["default"])
+    schedule: str = Field(description="The schedule's id.")
+    slot_at: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
+    reason: str = Field(examples=["moved"])
+    run_id: int | None = Field(description="The run that takes its place.", examples=[7])
+
+
+class Backfill(Body):
+    """A range of slots that have passed: from `start` on, and before `end`."""
+
+    start: Line = Field(max_length=50, examples=["2026-01-01T00:00:00Z"])
+    end: Line | None = Field(None, max_length=50, description="Now, if it is not said.")
+    schedule: Line | None = Field(None, max_length=200, description="Only of the schedule with this id.")
+    limit: int = Field(MOST_SLOTS, ge=1, le=MOST_SLOTS, description="Refuse a range with more slots.")
+    dry_run: bool = Field(False, description="Only tell what it would do.")
+
+
+class BackfillOut(BaseModel):
+    """What a backfill did, or would do."""
+
+    job: str = Field(examples=["nightly_report"])
+    namespace: str = Field(examples=["default"])
+    dry_run: bool
+    slots: int = Field(description="In the range.", examples=[31])
+    first: str | None = Field(examples=["2026-01-01T02:30:00.000000Z"])
+    last: str | None
+    created: int = Field(description="Runs that are new.", examples=[30])
+    existing: int = Field(description="Slots that were backfilled before.", examples=[1])
+    succeeded: int = Field(description="Slots whose own run has succeeded.", examples=[12])
+    run_ids: list[int]
+
+
+@routes.post("/jobs/{job}/pause", response_model=PausedOut, responses={404: {}})
+async def pause_job(
+    request: Request, there: There, who: Who, job: Name, asked: Pause, namespace: Namespace = "default"
+) -> Any:
+    """Plan and start nothing more of a job until it is resumed. What runs goes on."""
+    _, record = await seen_job(there, who, job, namespace)
+    now = there.clock.now()
+    until = None if asked.until is None else new_instant(asked.until, now, now=now, what="until")
+    paused = await there.store.pause(record.id, reason=asked.reason, until=until)
+    await audited(request, "pause", f"job {job_name(record.job)}")
+    counts = {"withdrawn": paused.withdrawn, "skipped": paused.skipped, "held": paused.held}
+    return fields(PausedOut, job=job_fields(paused.record), **counts)
+
+
+@routes.post("/jobs/{job}/resume", response_model=ResumedOut, responses={404: {}})
+async def resume_job(
+    request: Request, there: There, who: Who, job: Name, asked: Resume, namespace: Namespace = "default"
+) -> Any:
+    """Let a paused job go on; with `dry_run` only see what would become of its slots. One that is not paused is left
+    alone."""
+    verbs, record = await seen_job(there, who, job, namespace)
+    resumed = await verbs.resume(job, missed=asked.missed, dry_run=asked.dry_run)
+    if not asked.dry_run:
+        await audited(request, "resume", f"job {job_name(record.job)}")
+    return fields(
+        ResumedOut,
+        job=job_fields(resumed.record),
+        was_paused=record.state is JobState.PAUSED,
+        dry_run=asked.dry_run,
+        slots=[iso(slot) for slot in resumed.slots],
+        skips=[
+            fields(SkipsOut, first=iso(skip.first), last=iso(skip.last), count=skip.count, reason=skip.reason)
+            for skip in resumed.skips
+        ],
+        released=resumed.released,
+    )
+
+
+@routes.post("/jobs/{job}/skip-next", response_model=ExceptedOut, responses={404: {}, 409: {}})
+async def skip_next(
+    request: Request, there: There, who: Who, job: Name, asked: Skip, namespace: Namespace = "default"
+) -> Any:
+    """Leave the next slot out, or the one that is named. 409 if it has begun, or has its fate."""
+    verbs, record = await seen_job(there, who, job, namespace)
+    done = await verbs.skip_next(job, slot=_slot(asked))
+    await audited(request, "skip-next", f"job {job_name(record.job)}")
+    return _excepted(done, job, namespace)
+
+
+@routes.post("/jobs/{job}/move-next", response_model=ExceptedOut, responses={404: {}, 409: {}})
+async def move_next(
+    request: Request, there: There, who: Who, job: Name, asked: Move, namespace: Namespace = "default"
+) -> Any:
+    """Run the next slot, or the one that is named, at another instant. The others stay."""
+    verbs, record = await seen_job(there, who, job, namespace)
+    done = await verbs.move_next(job, slot=_slot(asked), to=asked.to)
+    await audited(request, "move-next", f"job {job_name(record.job)}")
+    return _excepted(done, job, namespace)
+
+
+@routes.post("/jobs/{job}/backfill", response_model=BackfillOut, responses={404: {}})
+async def backfill_job(
+    request: Request, there: There, who: Who, job: Name, asked: Backfill, namespace: Namespace = "default"
+) -> Any:
+    """One run for each slot of a range that has passed, due at once, the oldest first. Asked for again, they are the
+    same runs; with `dry_run` nothing is written."""
+    verbs, record = await seen_job(there, who, job, namespace)
+    now = there.clock.now()
+    if asked.start[:4] < to_datetime(now - HORIZON).isoformat()[:4]:  # rare slots are searched day by day
+        raise DefinitionError(f"start: expected an instant within the last hundred years, got {asked.start!r}")
+    end = to_datetime(now) if asked.end is None else asked.end
+    done = await verbs.backfill(
+        job, asked.start, end, schedule=asked.schedule, dry_run=asked.dry_run, limit=asked.limit
+    )
+    if not asked.dry_run:
+        await audited(request, "backfill", f"job {job_name(record.job)}")
+    return fields(
+        BackfillOut,
+        job=job,
+        namespace=namespace,
+        dry_run=asked.dry_run,
+        slots=done.slots,
+        first=_told(done.first),
+        last=_told(done.last),
+        created=done.created,
+        existing=done.existing,
+        succeeded=done.succeeded,
+        run_ids=list(done.run_ids),
+    )
+
+
+def _slot(asked: Skip) -> datetime | None:
+    return None if asked.slot is None else read_instant(asked.slot, what="slot")
+
+
+def _told(instant: datetime | None) -> str | None:
+    return optional_iso(None if instant is None else to_micros(instant))
+
+
+def _excepted(done: Excepted, job: str, namespace: str) -> dict[str, Any]:
+    return fields(
+        ExceptedOut,
+        job=job,
+        namespace=namespace,
+        schedule=done.schedule_id,
+        slot_at=iso(done.slot_at),
+        reason=done.reason,
+        run_id=done.run_id,
+    )

@@ -1,0 +1,158 @@
+"""Nodes: who is there, who leads, and asking one to take no more work."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Path, Query, Request
+from pydantic import BaseModel, Field
+
+from onthedot.access.principal import Principal
+from onthedot.clock import SECOND
+from onthedot.cluster.living import is_living
+from onthedot.errors import did_you_mean
+from onthedot.observe.cluster import node_fields, nodes_shown, term_fields
+from onthedot.server.auditing import audited
+from onthedot.server.door import There, Who
+from onthedot.server.problems import Problem
+from onthedot.server.routing import Routes
+from onthedot.server.shapes import Body
+from onthedot.stores.shards import MOST_SHARDS, check_shards
+
+routes = Routes(prefix="/api/v1", tags=["nodes"])
+
+DAY = 86_400 * SECOND
+
+
+class NodeOut(BaseModel):
+    """A node: one process, since it was started."""
+
+    node_id: str = Field(examples=["web-1"])
+    incarnation: str
+    state: str = Field(description="living, late, draining, left or dead.", examples=["living"])
+    leads: bool
+    shards: list[int] = Field(description="Those that it plans.", examples=[[0]])
+    draining: bool
+    host: str = Field(examples=["web-1.example.org"])
+    pid: int
+    roles: list[str] = Field(examples=[["planner", "worker"]])
+    queues: list[str] = Field(examples=[["default"]])
+    labels: list[str]
+    tasks: list[str]
+    seats: int = Field(examples=[32])
+    running: int = Field(description="Runs of all namespaces that it executes.", examples=[3])
+    reserved: int
+    registered_at: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
+    lease_until: str
+    left_at: str | None
+
+
+class NodesOut(BaseModel):
+    """The nodes, the latest first."""
+
+    items: list[NodeOut]
+    next: None = None
+
+
+class LayoutOut(BaseModel):
+    """How many shards there are; the version grows with each change."""
+
+    version: int = Field(examples=[1])
+    shards: int = Field(examples=[1])
+
+
+class TermOut(BaseModel):
+    """Who plans a shard, or planned it last."""
+
+    shard: int = Field(examples=[0])
+    number: int = Field(examples=[3])
+    node_id: str | None = Field(examples=["web-1"])
+    incarnation: str
+    until: str = Field(examples=["2026-01-01T09:00:10.000000Z"])
+    current: bool = Field(description="False: it has ended, and nobody has begun another.")
+
+
+class TermsOut(BaseModel):
+    """The layout, and the newest term of each of its shards."""
+
+    layout: LayoutOut
+    items: list[TermOut]
+    next: None = None
+
+
+class Drain(Body):
+    """Whether it is to take no more work."""
+
+    draining: bool = Field(True, description="false: let it take work again.", examples=[True])
+
+
+class DrainedOut(BaseModel):
+    """A node was asked."""
+
+    node_id: str = Field(examples=["web-1"])
+    draining: bool
+    incarnations: int = Field(examples=[1])
+
+
+class Shards(Body):
+    """How many there are to be."""
+
+    shards: int = Field(ge=1, le=MOST_SHARDS, examples=[4])
+    version: int | None = Field(None, ge=1, le=2**53, description="Only if the layout has this version; else 409.")
+
+
+def check_whole(who: Principal, what: str) -> None:
+    """403 for who sees some namespaces or owners only: what is done to nodes and queues is done to all."""
+    if who.namespaces or who.only_own:
+        raise Problem(
+            403, "forbidden", f"{what}: expected a key for all namespaces and owners, which share it; {who.name} is not"
+        )
+
+
+@routes.get("/nodes", response_model=NodesOut)
+async def list_nodes(
+    there: There, all: Annotated[bool, Query(description="Also those that ended more than a day ago.")] = False
+) -> Any:
+    """Who is there, and who was within the last day. Counts are those of all namespaces."""
+    now = there.clock.now()
+    shown = await nodes_shown(there.store, now)
+    return {"items": [node_fields(one) for one in shown if all or one.node.lease_until > now - DAY], "next": None}
+
+
+@routes.get("/terms", response_model=TermsOut)
+async def list_terms(there: There) -> Any:
+    """Who leads: the layout, and for each shard the term that counts."""
+    now = there.clock.now()
+    layout, terms = await there.store.layout(), await there.store.list_terms()
+    nodes = {node.incarnation: node.id for node in await there.store.list_nodes()}
+    items = [term_fields(term, nodes, now) for term in terms]
+    return {"layout": layout._asdict(), "items": items, "next": None}
+
+
+@routes.post("/nodes/{node}/drain", response_model=DrainedOut, responses={404: {}})
+async def drain_node(
+    request: Request,
+    there: There,
+    who: Who,
+    node: Annotated[str, Path(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", examples=["web-1"])],
+    asked: Drain,
+) -> Any:
+    """Let a living node take no more work, or go on. What it runs goes on; after a restart it takes work again."""
+    check_whole(who, "node")
+    count = await there.store.drain(node, draining=asked.draining)
+    if not count:
+        now = there.clock.now()
+        living = {one.id for one in await there.store.list_nodes() if is_living(one, now)}
+        raise Problem(404, "unknown", f"expected a living node, got {node!r}{did_you_mean(node, living)}")
+    await audited(request, "drain" if asked.draining else "undrain", f"node {node}")
+    return {"node_id": node, "draining": asked.draining, "incarnations": count}
+
+
+@routes.put("/shards", response_model=LayoutOut, responses={409: {}})
+async def set_shards(request: Request, there: There, who: Who, asked: Shards) -> Any:
+    """Divide the jobs anew between the planners. Every term ends; nothing is planned twice."""
+    check_whole(who, "shards")
+    check_shards(asked.shards)
+    layout = await there.store.set_shards(asked.shards, expected=asked.version)
+    await audited(request, "set-shards", f"layout {layout.version}")
+    return layout._asdict()

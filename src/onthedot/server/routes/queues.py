@@ -1,0 +1,117 @@
+"""Queues: how long each line is, whether it moves, and who has which part of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Path, Request
+from pydantic import BaseModel, Field
+
+from onthedot.access.principal import Principal
+from onthedot.define.shares import check_weights
+from onthedot.errors import did_you_mean
+from onthedot.observe.cluster import queue_fields, said_of_queue
+from onthedot.open_verbs import OpenStore
+from onthedot.plan.asking import known_queues
+from onthedot.server.auditing import audited
+from onthedot.server.door import There, Who
+from onthedot.server.problems import Problem
+from onthedot.server.routes.nodes import check_whole
+from onthedot.server.routing import Routes
+from onthedot.server.shapes import Body, Line
+
+routes = Routes(prefix="/api/v1", tags=["queues"])
+
+QueueName = Annotated[str, Path(max_length=100, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]*$", examples=["mail"])]
+
+
+class QueueSaidOut(BaseModel):
+    """What somebody has said about a queue."""
+
+    queue: str = Field(examples=["mail"])
+    paused: bool
+    paused_at: str | None = Field(examples=[None])
+    reason: str = Field(examples=[""])
+    weights: dict[str, int] | None = Field(
+        description="How it is shared; null: first come, first served, or not for this key.",
+        examples=[{"big_tenant": 3}],
+    )
+
+
+class QueueOut(QueueSaidOut):
+    """A queue, and who is in it, of all namespaces."""
+
+    waiting: int = Field(examples=[12])
+    due: int = Field(description="Those that wait although their instant has come.", examples=[2])
+    running: int = Field(examples=[4])
+    oldest_due_at: str | None = Field(examples=["2026-01-01T09:00:00.000000Z"])
+
+
+class QueuesOut(BaseModel):
+    """The queues that have a run that has not ended, or that somebody has paused or shared."""
+
+    items: list[QueueOut]
+    next: None = None
+
+
+class PauseQueue(Body):
+    """Why."""
+
+    reason: Line = Field("", max_length=500, examples=["the provider is down"])
+
+
+class ShareQueue(Body):
+    """Who has which part."""
+
+    weights: dict[Line, int] | None = Field(
+        description="Turns of each value of the jobs' share; others have 1. null: first come, first served again.",
+        examples=[{"big_tenant": 3}],
+    )
+
+
+@routes.get("/queues", response_model=QueuesOut)
+async def list_queues(there: There, who: Who) -> Any:
+    """How long each line is. Counts are those of all namespaces; who shares a queue is told to keys for all of them."""
+    whole = not (who.namespaces or who.only_own)
+    found = [queue_fields(queue) for queue in await there.store.list_queues(now=there.clock.now())]
+    return {"items": found if whole else [{**one, "weights": None} for one in found], "next": None}
+
+
+@routes.post("/queues/{queue}/pause", response_model=QueueSaidOut, responses={404: {}})
+async def pause_queue(request: Request, there: There, who: Who, queue: QueueName, asked: PauseQueue) -> Any:
+    """Start nothing more of a queue until it is resumed. What runs goes on; a slot that is not started in time is
+    missed as ever."""
+    await _check(there, who, queue)
+    changed = await there.store.pause_queue(queue, reason=asked.reason)
+    await audited(request, "pause", f"queue {queue}")
+    return said_of_queue(changed)
+
+
+@routes.post("/queues/{queue}/resume", response_model=QueueSaidOut, responses={404: {}})
+async def resume_queue(request: Request, there: There, who: Who, queue: QueueName) -> Any:
+    """Let a queue go on. One that is not paused is left alone."""
+    await _check(there, who, queue)
+    changed = await there.store.resume_queue(queue)
+    await audited(request, "resume", f"queue {queue}")
+    return said_of_queue(changed)
+
+
+@routes.post("/queues/{queue}/share", response_model=QueueSaidOut, responses={404: {}})
+async def share_queue(request: Request, there: There, who: Who, queue: QueueName, asked: ShareQueue) -> Any:
+    """Share a queue fairly between the values of the argument that jobs name as their `share`."""
+    if asked.weights is not None:
+        check_weights(asked.weights)
+    await _check(there, who, queue)
+    changed = await there.store.share_queue(queue, asked.weights)
+    await audited(request, "share", f"queue {queue}")
+    return said_of_queue(changed)
+
+
+async def _check(there: OpenStore, who: Principal, queue: str) -> None:
+    """A queue is any name: so one that nobody uses is taken for a slip, and refused."""
+    check_whole(who, "queue")
+    known = await known_queues(there.store)
+    if queue not in known:
+        raise Problem(
+            404, "unknown", f"expected a queue that a job or a node uses, got {queue!r}{did_you_mean(queue, known)}"
+        )

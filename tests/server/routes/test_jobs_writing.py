@@ -1,0 +1,346 @@
+"""Jobs written over HTTP: who may write what, races, and what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import onthedot as otd
+from onthedot.access.permissions import Permission, Role
+from onthedot.job import Call, JobRecord
+from onthedot.server.definitions import definition_of, patched
+from onthedot.task import Command, Noop
+from tests.server.kit import Served, served
+
+NAP = otd.Job(name="nap", task=Call(handler="nap"), owner="ann")
+SHELL = otd.Job(name="shell", task=Command(script="true"), owner="ann")
+EDITED = replace(NAP, timeout=timedelta(seconds=9))
+
+
+@pytest.fixture
+async def there() -> AsyncGenerator[Served]:
+    async with served() as server:
+        yield server
+
+
+async def stored(there: Served, name: str = "nap", namespace: str = "default") -> JobRecord | None:
+    return await there.there.verbs(namespace).get_job(name)
+
+
+def body(job: otd.Job, **more: Any) -> dict[str, Any]:
+    said = {**definition_of(job), **more}
+    return {name: value for name, value in said.items() if value is not None and (name != "owner" or "owner" in more)}
+
+
+# ── create ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_job_is_created_once(there: Served):
+    editor = there.keys.add(Role.EDITOR, owner="ann")
+    made = await there.client.post("/api/v1/jobs", json=body(NAP), headers=editor)
+    assert made.status_code == 201, made.text
+    assert made.json()["owner"] == "ann"
+    again = await there.client.get(made.headers["location"], headers=editor)
+    assert again.headers["etag"] == made.headers["etag"]
+    assert again.json() == made.json()
+    for job in (NAP, EDITED):
+        refused = await there.client.post("/api/v1/jobs", json=body(job), headers=editor)
+        assert refused.status_code == 409
+        assert "PUT /api/v1/jobs/nap" in refused.json()["detail"]
+    record = await stored(there)
+    assert record is not None
+    assert record.job == NAP
+
+
+async def test_of_many_who_create_the_same_one_does(there: Served):
+    keys = [there.keys.add(Role.EDITOR, owner=f"o{number}") for number in range(8)]
+    answers = await asyncio.gather(
+        *(there.client.post("/api/v1/jobs", json=body(NAP), headers=headers) for headers in keys)
+    )
+    assert sorted(answer.status_code for answer in answers) == [201, *[409] * 7]
+
+
+async def test_what_is_sent_back_as_it_was_read_is_the_same(there: Served):
+    editor = there.keys.add(Role.EDITOR)
+    rules = (otd.cron("0 9 * * *"), otd.every("1h"))
+    job = otd.Job(name="full", task=Call(handler="f"), schedules=rules, args={"a": [1, None]})
+    made = (await there.client.post("/api/v1/jobs", json=body(job), headers=editor)).json()
+    same = await there.client.put("/api/v1/jobs/full", json=made["definition"], headers=editor)
+    assert same.status_code == 200
+    assert same.json()["revision"] == 1
+
+
+async def test_a_wrong_definition_is_told_and_nothing_is_stored(there: Served):
+    editor = there.keys.add(Role.EDITOR)
+    for wrong in (body(NAP, name="a b"), body(NAP, max_recoveries=-1), body(NAP, nmae="x"), {}, {"name": "nap"}):
+        answer = await there.client.post("/api/v1/jobs", json=wrong, headers=editor)
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["errors"]
+    others: tuple[object, ...] = ([], "nap", 3, None)
+    for other in others:
+        answer = await there.client.post("/api/v1/jobs", json=other, headers=editor)
+        assert answer.status_code == 422
+    assert await there.there.verbs().list_jobs() == []
+
+
+async def test_every_problem_of_a_definition_has_its_path(there: Served):
+    wrong = {"name": "x", "schedules": ["@daily", {"cron": "61 * * * *"}], "call": "x", "timeout": "soon", "quue": "q"}
+    answer = await there.client.post("/api/v1/jobs", json=wrong, headers=there.keys.add(Role.EDITOR))
+    assert answer.status_code == 422
+    told = {one["field"]: one["problem"] for one in answer.json()["errors"]}
+    assert set(told) == {"schedules[1].cron", "timeout", "quue"}
+    assert "did you mean 'queue'" in told["quue"]
+
+
+async def test_a_circle_is_refused(there: Served):
+    editor = there.keys.add(Role.EDITOR)
+    first = otd.Job(name="a", task=Noop(), after=otd.After("b"))
+    second = otd.Job(name="b", task=Noop(), after=otd.After("a"))
+    assert (await there.client.post("/api/v1/jobs", json=body(first), headers=editor)).status_code == 201
+    refused = await there.client.post("/api/v1/jobs", json=body(second), headers=editor)
+    assert refused.status_code == 422
+    assert "arrow" in refused.json()["detail"]
+
+
+# ── replace and patch ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_put_creates_and_replaces(there: Served):
+    editor = there.keys.add(Role.EDITOR, owner="ann")
+    made = await there.client.put("/api/v1/jobs/nap", json=body(NAP), headers=editor)
+    assert made.status_code == 201
+    assert made.headers["location"].startswith("/api/v1/jobs/nap")
+    other = there.keys.add(Role.EDITOR, owner="bob")
+    edited = await there.client.put("/api/v1/jobs/nap", json=body(EDITED), headers=other)
+    assert edited.status_code == 200
+    assert (edited.json()["revision"], edited.json()["owner"]) == (2, "ann")
+
+
+@pytest.mark.parametrize("field", ["name", "namespace"])
+async def test_a_job_keeps_its_name_and_its_namespace(there: Served, field: str):
+    admin = there.keys.add(Role.ADMIN)
+    await there.there.verbs().put(NAP)
+    for ask in (there.client.put, there.client.patch):
+        answer = await ask("/api/v1/jobs/nap", json={**body(NAP), field: "elsewhere"}, headers=admin)
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["field"] == field
+
+
+async def test_a_patch_changes_what_it_names(there: Served):
+    editor = there.keys.add(Role.EDITOR)
+    await there.there.verbs().put(replace(NAP, max_recoveries=5, args={"a": 1, "b": 2}))
+    patch = {"max_recoveries": None, "queue": "mail", "args": {"a": None, "c": 3}}
+    for kind in ("application/json", "application/merge-patch+json"):
+        headers = {**editor, "Content-Type": kind}
+        answer = await there.client.patch("/api/v1/jobs/nap", json=patch, headers=headers)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["revision"] == 2
+    record = await stored(there)
+    assert record is not None
+    assert record.job == replace(NAP, queue="mail", args={"b": 2, "c": 3})
+    assert (await there.client.patch("/api/v1/jobs/none", json={}, headers=editor)).status_code == 404
+    wrong = await there.client.patch("/api/v1/jobs/nap", json={"queue": "a b"}, headers=editor)
+    assert wrong.status_code == 422
+
+
+def test_a_merge_patch_does_what_its_rfc_says():
+    """The examples of RFC 7396."""
+    table = [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        (["a", "b"], ["c", "d"], ["c", "d"]),
+        ({"a": "foo"}, None, None),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ]
+    for target, patch, made in table:
+        assert patched(target, patch) == made
+
+
+# ── races ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_who_names_what_was_read_overwrites_nothing_else(there: Served):
+    editor = there.keys.add(Role.EDITOR)
+    ask, where = there.client, "/api/v1/jobs/nap"
+    old = (await ask.put(where, json=body(NAP), headers=editor)).headers["etag"]
+    new = (await ask.put(where, json=body(EDITED), headers={**editor, "If-Match": old})).headers["etag"]
+    stale, fresh = {**editor, "If-Match": old}, {**editor, "If-Match": f'"1-1", {new}'}
+    for answer in (
+        await ask.put(where, json=body(NAP), headers=stale),
+        await ask.patch(where, json={"queue": "mail"}, headers=stale),
+        await ask.delete(where, headers=stale),
+        await ask.delete(where, headers={**editor, "If-Match": f"W/{new}"}),
+        await ask.put(where, json=body(NAP), headers={**editor, "If-None-Match": "*"}),
+        await ask.put("/api/v1/jobs/none", json=body(NAP, name="none"), headers={**editor, "If-Match": "*"}),
+    ):
+        assert answer.status_code == 412, answer.text
+        assert "read it again" in answer.json()["detail"]
+    record = await stored(there)
+    assert record is not None
+    assert record.job.timeout == EDITED.timeout
+    assert (await ask.patch(where, json={"queue": "mail"}, headers=fresh)).status_code == 200
+    assert (await ask.delete(where, headers={**editor, "If-Match": "*"})).status_code == 200
+
+
+async def test_a_job_that_was_made_anew_is_another(there: Served):
+    editor = there.keys.add(Role.EDITOR)
+    ask, where = there.client, "/api/v1/jobs/nap"
+    old = (await ask.put(where, json=body(NAP), headers=editor)).headers["etag"]
+    await ask.delete(where, headers=editor)
+    await ask.put(where, json=body(NAP), headers=editor)
+    assert (await ask.delete(where, headers={**editor, "If-Match": old})).status_code == 412
+
+
+@pytest.mark.parametrize("header", ["", "3", '"a', '"a" "b"', "*, *", '"a",'])
+async def test_a_tag_that_cannot_be_read_is_told(there: Served, header: str):
+    await there.there.verbs().put(NAP)
+    headers = {**there.keys.add(Role.EDITOR), "If-Match": header}
+    answer = await there.client.delete("/api/v1/jobs/nap", headers=headers)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "header.If-Match"
+    assert await stored(there) is not None
+
+
+async def test_of_many_who_edit_what_they_read_one_does(there: Served):
+    editor = there.keys.add(Role.EDITOR)
+    tag = (await there.client.put("/api/v1/jobs/nap", json=body(NAP), headers=editor)).headers["etag"]
+    headers = {**editor, "If-Match": tag}
+    answers = await asyncio.gather(
+        *(there.client.patch("/api/v1/jobs/nap", json={"queue": f"q{n}"}, headers=headers) for n in range(8))
+    )
+    assert sorted(answer.status_code for answer in answers) == [200, *[412] * 7]
+
+
+async def test_patches_of_different_options_are_all_kept(there: Served):
+    editor = there.keys.add(Role.EDITOR)
+    await there.there.verbs().put(NAP)
+    answers = await asyncio.gather(
+        *(there.client.patch("/api/v1/jobs/nap", json={"args": {f"a{n}": n}}, headers=editor) for n in range(5))
+    )
+    assert {answer.status_code for answer in answers} == {200}
+    record = await stored(there)
+    assert record is not None
+    assert record.job.args == {f"a{n}": n for n in range(5)}
+
+
+# ── who may ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_who_may_not_write_programs_neither_makes_nor_changes_nor_deletes_them(there: Served):
+    plain, coder = there.keys.add(Role.EDITOR), there.keys.add(Role.EDITOR, may_code=True)
+    await there.there.verbs().put(SHELL)
+    await there.there.verbs().put(NAP)
+    ask = there.client
+    now_a_program = {**body(SHELL), "name": "nap"}
+    now_harmless = {**body(NAP), "name": "shell"}
+    refused = [
+        await ask.post("/api/v1/jobs", json={**body(SHELL), "name": "new"}, headers=plain),
+        await ask.put("/api/v1/jobs/new", json={**body(SHELL), "name": "new"}, headers=plain),
+        await ask.put("/api/v1/jobs/nap", json=now_a_program, headers=plain),
+        await ask.put("/api/v1/jobs/shell", json=now_harmless, headers=plain),
+        await ask.patch("/api/v1/jobs/shell", json={"queue": "mail"}, headers=plain),
+        await ask.delete("/api/v1/jobs/shell", headers=plain),
+    ]
+    for answer in refused:
+        assert answer.status_code == 403, answer.text
+        assert "jobs:code" in answer.json()["detail"]
+    assert [record.revision for record in await there.there.verbs().list_jobs()] == [1, 1]
+    assert (await ask.patch("/api/v1/jobs/shell", json={"queue": "mail"}, headers=coder)).status_code == 200
+    assert (await ask.put("/api/v1/jobs/shell", json=now_harmless, headers=coder)).status_code == 200
+    assert (await ask.delete("/api/v1/jobs/shell", headers=plain)).status_code == 200
+
+
+async def test_a_program_that_comes_between_is_not_overwritten(there: Served, monkeypatch: pytest.MonkeyPatch):
+    """Somebody makes a program of the job after it was looked at: whoever may not write those is refused."""
+    plain = there.keys.add(Role.EDITOR)
+    await there.there.verbs().put(NAP)
+    store, verbs = there.there.store, there.there.verbs()
+    real = store.get_job
+    came: list[str] = []
+
+    async def get_job(name: str, *, namespace: str = "default") -> Any:
+        record = await real(name, namespace=namespace)
+        if not came:
+            came.append(name)
+            await verbs.put(replace(SHELL, name="nap"))
+        return record
+
+    for change in ("put", "delete"):
+        came.clear()
+        await verbs.put(NAP)
+        monkeypatch.setattr(store, "get_job", get_job)
+        where = "/api/v1/jobs/nap"
+        if change == "put":
+            answer = await there.client.put(where, json=body(EDITED), headers=plain)
+        else:
+            answer = await there.client.delete(where, headers=plain)
+        monkeypatch.setattr(store, "get_job", real)
+        assert answer.status_code == 403, answer.text
+        record = await stored(there)
+        assert record is not None
+        assert record.job.task == SHELL.task
+
+
+async def test_scopes_narrow_what_may_be_written(there: Served):
+    narrow = there.keys.add(Role.ADMIN, scopes=frozenset({Permission.JOBS_WRITE}))
+    assert (await there.client.post("/api/v1/jobs", json=body(SHELL), headers=narrow)).status_code == 403
+    assert (await there.client.post("/api/v1/jobs", json=body(NAP), headers=narrow)).status_code == 201
+
+
+async def test_only_an_admin_says_whose_a_job_is(there: Served):
+    editor, admin = there.keys.add(Role.EDITOR, owner="bob"), there.keys.add(Role.ADMIN, owner="root")
+    ask = there.client
+    refused = await ask.post("/api/v1/jobs", json=body(NAP, owner="ann"), headers=editor)
+    assert refused.status_code == 403
+    assert (await ask.post("/api/v1/jobs", json=body(NAP, owner="bob"), headers=editor)).json()["owner"] == "bob"
+    assert (await ask.patch("/api/v1/jobs/nap", json={"owner": "ann"}, headers=editor)).status_code == 403
+    assert (await ask.patch("/api/v1/jobs/nap", json={"queue": "mail"}, headers=admin)).json()["owner"] == "bob"
+    assert (await ask.patch("/api/v1/jobs/nap", json={"owner": "ann"}, headers=admin)).json()["owner"] == "ann"
+    assert (await ask.put("/api/v1/jobs/nap", json=body(EDITED), headers=editor)).json()["owner"] == "ann"
+    made = await ask.post("/api/v1/jobs", json=body(NAP, name="mine"), headers=admin)
+    assert made.json()["owner"] == "root"
+
+
+async def test_what_is_foreign_is_not_there_and_not_overwritten(there: Served):
+    await there.there.verbs().put(NAP)
+    elsewhere = there.keys.add(Role.EDITOR, namespaces=("other",))
+    own = there.keys.add(Role.EDITOR, owner="bob", only_own=True)
+    ask, where = there.client, "/api/v1/jobs/nap"
+    for headers in (elsewhere, own):
+        assert (await ask.put(where, json=body(EDITED), headers=headers)).status_code == 404
+        assert (await ask.patch(where, json={"queue": "mail"}, headers=headers)).status_code == 404
+        assert (await ask.delete(where, headers=headers)).status_code == 404
+    assert (await ask.post("/api/v1/jobs", json=body(NAP, name="new"), headers=elsewhere)).status_code == 404
+    into = body(NAP, name="new", namespace="default")
+    assert (await ask.post("/api/v1/jobs?namespace=other", json=into, headers=elsewhere)).status_code == 404
+    assert (await ask.post("/api/v1/jobs", json=body(NAP), headers=own)).status_code == 409
+    record = await stored(there)
+    assert record is not None
+    assert (record.revision, record.job) == (1, NAP)
+    made = await ask.post("/api/v1/jobs?namespace=other", json=body(NAP), headers=elsewhere)
+    assert (made.status_code, made.json()["namespace"]) == (201, "other")
+
+
+# ── delete ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_deleted_job_is_gone_with_what_waited(there: Served):
+    editor = there.keys.add(Role.EDITOR)
+    await there.there.verbs().put(NAP)
+    await there.there.verbs().submit("nap", delay="1h")
+    answer = await there.client.delete("/api/v1/jobs/nap", headers=editor)
+    assert answer.json() == {"cancelled": 1}
+    assert (await there.client.delete("/api/v1/jobs/nap", headers=editor)).status_code == 404

@@ -1,0 +1,116 @@
+"""Schedules that nobody has stored: in words, and their instants."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from onthedot.access.permissions import Role
+from onthedot.server.computing import computed
+from tests.server.kit import Served, served
+
+
+@pytest.fixture
+async def there() -> AsyncGenerator[Served]:
+    async with served() as server:
+        yield server
+
+
+async def ask(there: Served, what: str, **body: Any) -> Any:
+    return await there.client.post(f"/api/v1/schedules/{what}", json=body, headers=there.keys.add(Role.VIEWER))
+
+
+async def test_an_expression_in_words(there: Served):
+    told = (await ask(there, "describe", expression="30 2 * * *", tz="Europe/Berlin")).json()
+    assert told["reading"] == "at 02:30 every day, Europe/Berlin"
+    assert told["fields"]["hour"] == "2"
+    every = (await ask(there, "describe", expression="1h30m")).json()
+    assert (every["expression"], every["fields"], every["tz"]) == ("every 1h30m", None, "UTC")
+
+
+async def test_what_is_odd_about_an_expression(there: Served):
+    odd = (await ask(there, "lint", expression="*/7 * * * *")).json()
+    assert [one["kind"] for one in odd["odd"]] == ["uneven"]
+    assert odd["reading"]
+    assert (await ask(there, "lint", expression="0 9 * * *")).json()["odd"] == []
+
+
+async def test_instants_through_a_clock_change(there: Served):
+    told = (
+        await ask(
+            there, "preview", expression="30 2 * * *", tz="Europe/Berlin", start="2026-03-28T12:00+01:00", count=2
+        )
+    ).json()
+    assert [one["local"] for one in told["instants"]] == ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]
+    assert told["instants"][0]["at"] == "2026-03-29T01:00:00.000000Z"
+
+
+async def test_a_name_chooses_what_h_is(there: Served):
+    asked = {"expression": "H H * * *", "start": "2026-01-01T00:00Z", "count": 1}
+    one, two, same = [
+        (await ask(there, "preview", **asked, job=job)).json()["instants"] for job in ("a", "b", "default/a")
+    ]
+    assert one != two
+    assert one == same
+
+
+async def test_one_that_is_over_has_no_instants(there: Served):
+    told = (await ask(there, "preview", expression="at 2020-01-01T00:00Z")).json()
+    assert told["instants"] == []
+
+
+@pytest.mark.parametrize("what", ["describe", "lint", "preview"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"expression": ""},
+        {"expression": "61 * * * *"},
+        {"expression": "0 0 30 2 *"},
+        {"expression": "every 0s"},
+        {"expression": "* * * * *", "tz": "Mars/Olympus"},
+        {"expression": "* * * * *", "tz": "../etc/passwd"},
+        {"expression": "every 1h", "gap": "skip"},
+        {"expression": "* * * * *", "gap": "jump"},
+        {"expression": "*\n* * * *"},
+        {"expression": "x" * 3000},
+        {"expression": 3},
+        {"expression": "* * * * *", "misspelt": 1},
+    ],
+)
+async def test_what_is_no_schedule(there: Served, what: str, body: dict[str, Any]):
+    answer = await ask(there, what, **body)
+    assert answer.status_code == 422
+    assert answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "body", [{"count": 0}, {"count": 1001}, {"start": "x"}, {"start": "9999-12-31T23:59:59+00:00"}]
+)
+async def test_how_many_and_from_when(there: Served, body: dict[str, Any]):
+    answer = await ask(there, "preview", expression="* * * * *", **body)
+    assert answer.status_code == (200 if body.get("start", "").startswith("9999") else 422)
+
+
+async def test_nobody_looks_further_than_a_hundred_years(there: Served):
+    """What comes once in decades is searched day by day: asked for a thousand times, it ends all the same."""
+    rare = {"expression": "0 0 29 2 */7", "count": 1000, "start": "1900-01-01T00:00Z", "tz": "Europe/Berlin"}
+    instants = (await ask(there, "preview", **rare)).json()["instants"]
+    assert 0 < len(instants) < 30
+    assert max(one["at"] for one in instants) < "2000-04"
+
+
+async def test_the_loop_goes_on_while_instants_are_computed(there: Served):
+    """The work is done on another thread than the one that answers."""
+    seen: list[int] = []
+
+    def work() -> None:
+        seen.append(threading.get_ident())
+
+    await asyncio.gather(*(computed(work) for _ in range(20)))
+    assert len(seen) == 20
+    assert threading.get_ident() not in seen
