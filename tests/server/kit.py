@@ -31,6 +31,9 @@ class MadeUpKeys:
     async def check(self, text: str) -> Principal | None:
         return self.known.get(text)
 
+    async def close(self) -> None:
+        self.known.clear()
+
 
 class Served:
     """A client, the keys that the server knows, and the store behind it."""

@@ -52,6 +52,14 @@ def test_a_connection_that_stays_open_does_not_keep_it_from_stopping(serving: Se
         assert time.monotonic() - began < 3
 
 
+def test_who_follows_does_not_keep_it_from_stopping(serving: Serving):
+    with httpx2.stream("GET", f"{serving.url}/api/v1/events", timeout=20) as following:
+        assert following.status_code == 200
+        began = time.monotonic()
+        serving.stop()
+        assert time.monotonic() - began < 3
+
+
 def test_whoever_has_no_key_is_refused(url: str):
     keys = MadeUpKeys()
     server = Serving(url, Settings(), ANY, knows=lambda there: keys)

@@ -39,7 +39,6 @@ from onthedot.server.routes import keys as keys_routes
 from onthedot.server.routing import ProblemOut, include
 from onthedot.server.table import TABLE
 
-RATE, BURST = 50.0, 200
 ROUTES = (
     runs, health, login, keys_routes, audit, jobs, jobs_writing, jobs_control, schedules, nodes, queues, logs,
     artifacts, attempts, letters, events, documents,
@@ -47,7 +46,7 @@ ROUTES = (
 """In this order: what is asked for most is found first."""
 
 
-def make_app(there: OpenStore, keys: Keys | None, *, rate: float = RATE, burst: int = BURST) -> FastAPI:
+def make_app(there: OpenStore, keys: Keys | None, *, rate: float | None = None, burst: int | None = None) -> FastAPI:
     """The API on an open store. `keys` knows who is who; None lets everybody do everything."""
     app = FastAPI(
         title="onthedot",
@@ -57,7 +56,9 @@ def make_app(there: OpenStore, keys: Keys | None, *, rate: float = RATE, burst: 
         docs_url=None,
         redoc_url=None,
     )
-    app.state.door = Door(there, keys, Limits(there.clock, rate=rate, burst=burst))
+    settings = there.settings
+    limits = Limits(there.clock, rate=rate or settings.api_rate, burst=burst or settings.api_burst)
+    app.state.door = Door(there, keys, limits)
     app.state.live = Live(there)
     include(app, [module.routes for module in ROUTES])
     for kind in (RequestValidationError, HTTPException, Problem, OnTheDotError):

@@ -7,27 +7,37 @@ from typing import Any
 from fastapi import Request
 
 from onthedot.access.audit import Entry, record
+from onthedot.job import Job, job_name
+from onthedot.run import RunRecord
 from onthedot.server.door import door_of
 
 
-async def audited(request: Request, verb: str, object: str, before: Any = None, after: Any = None) -> None:
-    """Put a change on record. `object` is a kind and a name, `job/<namespace>/<name>` of what belongs to a namespace;
-    `before` and `after` are definitions or other small data, of which values are left out."""
-    _, _, rest = object.partition("/")
-    namespace, inside, _ = rest.partition("/")
+async def audited(
+    request: Request,
+    verb: str,
+    what: Job | RunRecord | str,
+    *,
+    before: Any = None,
+    after: Any = None,
+    namespace: str = "",
+) -> None:
+    """Put a change on record. `verb` is like `jobs.pause`; `what` is a job, a run, or a kind and a name: `key/k1`.
+    `before` and `after` are definitions or other small data, of which values are left out. What belongs to no namespace
+    can be read by who sees everything."""
+    owner, name = "", what
+    if isinstance(what, Job):
+        name, namespace, owner = f"job/{job_name(what)}", what.namespace, what.owner
+    elif isinstance(what, RunRecord):
+        name, namespace, owner = f"run/{what.namespace}/{what.job}/{what.id}", what.namespace, what.owner
     entry = Entry(
         who=request.state.who,
         verb=verb,
-        object=object,
+        object=str(name),
         before=before,
         after=after,
-        namespace=namespace if inside else "",
-        owner=_owner(after) or _owner(before),
+        namespace=namespace,
+        owner=owner,
         request_id=str(request.scope.get("request_id", "")),
         source=request.client.host if request.client else "",
     )
     await record(door_of(request).there.store, entry)
-
-
-def _owner(definition: Any) -> str:
-    return str(definition.get("owner", "")) if isinstance(definition, dict) else ""

@@ -21,6 +21,10 @@ class Keys(Protocol):
         """Whose key this is; None: nobody's, or not any more."""
         ...
 
+    async def close(self) -> None:
+        """Nobody is asked for any more."""
+        ...
+
 
 class Door:
     """Of one application. Without `keys` everybody is let in, as whoever has the store itself in hand."""

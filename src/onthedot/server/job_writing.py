@@ -11,7 +11,7 @@ from fastapi import Request
 from onthedot.access.permissions import Permission, Role, writing_needs
 from onthedot.access.principal import Principal
 from onthedot.errors import RevisionConflict
-from onthedot.job import Job, JobRecord, job_name
+from onthedot.job import Job, JobRecord
 from onthedot.open_verbs import OpenStore
 from onthedot.server.auditing import audited
 from onthedot.server.computing import computed
@@ -94,8 +94,8 @@ async def write_job(
             continue
         if put.change != "unchanged":
             was = None if before is None else definition_of(before.job)
-            verb = "create" if before is None else "edit"
-            await audited(request, verb, f"job {job_name(job)}", before=was, after=definition_of(job))
+            verb = "jobs.create" if before is None else "jobs.edit"
+            await audited(request, verb, job, before=was, after=definition_of(job))
         return Written(before, put)
     raise _busy(place.name)
 
@@ -147,7 +147,7 @@ async def remove_job(
             cancelled = await there.store.delete_job(record.id, expected=record.revision)
         except RevisionConflict:
             continue
-        await audited(request, "delete", f"job {job_name(record.job)}", before=definition_of(record.job))
+        await audited(request, "jobs.delete", record.job, before=definition_of(record.job))
         return cancelled
     raise _busy(place.name)
 

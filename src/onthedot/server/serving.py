@@ -103,25 +103,35 @@ class Serving:
 
     async def _serve(self, listening: socket.socket) -> None:
         async with opened(self._store, self._settings) as there:
-            app = make_app(there, None if self._knows is None else self._knows(there))
+            keys = None if self._knows is None else self._knows(there)
+            app = make_app(there, keys)
             config = uvicorn.Config(
                 app, log_config=None, access_log=False, lifespan="off", http="httptools", ws="none",
                 server_header=False, timeout_graceful_shutdown=_PATIENCE,
             )  # fmt: skip
-            self._server = _Server(config, self._ready.set)
-            await self._server.serve(sockets=[listening])
+            self._server = _Server(config, self._ready.set, app.state.live.close)
+            try:
+                await self._server.serve(sockets=[listening])
+            finally:
+                if keys is not None:
+                    await keys.close()
 
 
 class _Server(uvicorn.Server):
-    """Says when it answers."""
+    """Says when it answers, and when it is about to stop."""
 
-    def __init__(self, config: uvicorn.Config, answers: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, answers: Callable[[], None], stops: Callable[[], None]) -> None:
         super().__init__(config)
         self._answers = answers
+        self._stops = stops
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._answers()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stops()  # streams would go on for as long as they are read
+        await super().shutdown(sockets)
 
 
 def _bind(listen: Listen) -> socket.socket:

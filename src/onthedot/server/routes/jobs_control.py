@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from onthedot.clock import to_datetime, to_micros
 from onthedot.errors import DefinitionError
-from onthedot.job import JobState, job_name
+from onthedot.job import JobState
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
 from onthedot.plan.coming import HORIZON
@@ -135,7 +135,7 @@ async def pause_job(
     now = there.clock.now()
     until = None if asked.until is None else new_instant(asked.until, now, now=now, what="until")
     paused = await there.store.pause(record.id, reason=asked.reason, until=until)
-    await audited(request, "pause", f"job {job_name(record.job)}")
+    await audited(request, "jobs.pause", record.job)
     counts = {"withdrawn": paused.withdrawn, "skipped": paused.skipped, "held": paused.held}
     return fields(PausedOut, job=job_fields(paused.record), **counts)
 
@@ -149,7 +149,7 @@ async def resume_job(
     verbs, record = await seen_job(there, who, job, namespace)
     resumed = await verbs.resume(job, missed=asked.missed, dry_run=asked.dry_run)
     if not asked.dry_run:
-        await audited(request, "resume", f"job {job_name(record.job)}")
+        await audited(request, "jobs.resume", record.job)
     return fields(
         ResumedOut,
         job=job_fields(resumed.record),
@@ -171,7 +171,7 @@ async def skip_next(
     """Leave the next slot out, or the one that is named. 409 if it has begun, or has its fate."""
     verbs, record = await seen_job(there, who, job, namespace)
     done = await verbs.skip_next(job, slot=_slot(asked))
-    await audited(request, "skip-next", f"job {job_name(record.job)}")
+    await audited(request, "jobs.skip-next", record.job)
     return _excepted(done, job, namespace)
 
 
@@ -182,7 +182,7 @@ async def move_next(
     """Run the next slot, or the one that is named, at another instant. The others stay."""
     verbs, record = await seen_job(there, who, job, namespace)
     done = await verbs.move_next(job, slot=_slot(asked), to=asked.to)
-    await audited(request, "move-next", f"job {job_name(record.job)}")
+    await audited(request, "jobs.move-next", record.job)
     return _excepted(done, job, namespace)
 
 
@@ -201,7 +201,7 @@ async def backfill_job(
         job, asked.start, end, schedule=asked.schedule, dry_run=asked.dry_run, limit=asked.limit
     )
     if not asked.dry_run:
-        await audited(request, "backfill", f"job {job_name(record.job)}")
+        await audited(request, "jobs.backfill", record.job)
     return fields(
         BackfillOut,
         job=job,

@@ -192,7 +192,8 @@ async def replay_dead_letters(
     verbs_for(there, who, namespace)
     done = await (_replay_matching if asked.run_ids is None else _replay_these)(there, who, asked, namespace)
     if not done.dry_run:
-        await audited(request, "replay", f"{len(done.run_ids)} dead letters of namespace/{namespace}")
+        told = {"run_ids": list(done.run_ids[:100]), "runs": len(done.run_ids)}
+        await audited(request, "letters.replay", f"namespace/{namespace}", after=told, namespace=namespace)
     return json_answer(
         {
             "letters": done.letters,
@@ -234,7 +235,7 @@ def _told(instant: datetime | None) -> str | None:
 @routes.post("/dead-letters/discard", response_model=DiscardedOut, responses={404: {}})
 async def discard_dead_letters(request: Request, there: There, who: Who, asked: Discard) -> Response:
     """Take dead letters out of the box. They stay in history, dead, with the reason."""
-    await seen_runs(there.store, who, asked.run_ids)
+    for run in await seen_runs(there.store, who, asked.run_ids):
+        await audited(request, "letters.discard", run, after={"why": asked.why})
     done = await discard(there.store, asked.run_ids, why=asked.why)
-    await audited(request, "discard", f"{done} dead letters: runs {', '.join(map(str, asked.run_ids))}")
     return json_answer({"discarded": done})

@@ -144,7 +144,7 @@ async def drain_node(
         now = there.clock.now()
         living = {one.id for one in await there.store.list_nodes() if is_living(one, now)}
         raise Problem(404, "unknown", f"expected a living node, got {node!r}{did_you_mean(node, living)}")
-    await audited(request, "drain" if asked.draining else "undrain", f"node {node}")
+    await audited(request, "nodes.drain" if asked.draining else "nodes.undrain", f"node/{node}")
     return {"node_id": node, "draining": asked.draining, "incarnations": count}
 
 
@@ -154,5 +154,5 @@ async def set_shards(request: Request, there: There, who: Who, asked: Shards) ->
     check_whole(who, "shards")
     check_shards(asked.shards)
     layout = await there.store.set_shards(asked.shards, expected=asked.version)
-    await audited(request, "set-shards", f"layout {layout.version}")
+    await audited(request, "shards.set", f"layout/{layout.version}", after={"shards": layout.shards})
     return layout._asdict()

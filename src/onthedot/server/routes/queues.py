@@ -83,7 +83,7 @@ async def pause_queue(request: Request, there: There, who: Who, queue: QueueName
     missed as ever."""
     await _check(there, who, queue)
     changed = await there.store.pause_queue(queue, reason=asked.reason)
-    await audited(request, "pause", f"queue {queue}")
+    await audited(request, "queues.pause", f"queue/{queue}")
     return said_of_queue(changed)
 
 
@@ -92,7 +92,7 @@ async def resume_queue(request: Request, there: There, who: Who, queue: QueueNam
     """Let a queue go on. One that is not paused is left alone."""
     await _check(there, who, queue)
     changed = await there.store.resume_queue(queue)
-    await audited(request, "resume", f"queue {queue}")
+    await audited(request, "queues.resume", f"queue/{queue}")
     return said_of_queue(changed)
 
 
@@ -103,7 +103,7 @@ async def share_queue(request: Request, there: There, who: Who, queue: QueueName
         check_weights(asked.weights)
     await _check(there, who, queue)
     changed = await there.store.share_queue(queue, asked.weights)
-    await audited(request, "share", f"queue {queue}")
+    await audited(request, "queues.share", f"queue/{queue}")
     return said_of_queue(changed)
 
 

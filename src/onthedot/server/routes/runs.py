@@ -139,7 +139,7 @@ async def submit_run(
 
 async def _insert(request: Request, there: OpenStore, new: NewRun, verb: str, record: JobRecord) -> Response:
     [(run_id, created)] = await insert_runs(there.store, [new])
-    await audited(request, verb, f"run/{run_id} of job/{record.job.namespace}/{record.job.name}")
+    await audited(request, f"runs.{verb}", record.job, after={"run_id": run_id})
     return json_answer({"run_id": run_id, "created": created}, 201 if created else 200)
 
 
@@ -151,7 +151,9 @@ async def _submit_many(request: Request, there: OpenStore, who: Principal, names
 
     bulk = Bulk(there, find)
     await bulk.take(request.stream())
-    await audited(request, "submit", f"{len(bulk.stored)} runs of namespace/{namespace}")
+    await audited(
+        request, "runs.submit", f"namespace/{namespace}", after={"runs": len(bulk.stored)}, namespace=namespace
+    )
     return bulk_answer(bulk, str(request.scope.get("request_id", "")))
 
 
@@ -200,7 +202,7 @@ async def retry_run(
     made, _ = await rerun(there.store, run_id, from_step, token=token, now=there.clock.now(), key=key)
     new = await there.store.get_run(made)
     created = new is None or new.trigger.endswith(token)
-    await audited(request, "retry", f"run/{run_id} of job/{run.namespace}/{run.job}: run/{made}")
+    await audited(request, "runs.retry", run, after={"run_id": made})
     return json_answer({"run_id": made, "created": created}, 201 if created else 200)
 
 
@@ -311,5 +313,5 @@ async def cancel_run(request: Request, there: There, who: Who, run_id: RunId, as
     [answer] = await there.store.cancel([run_id], why=why)
     if answer.kind == "unknown":
         raise UnknownRun(f"there is no run {run_id} any more: it was forgotten meanwhile")
-    await audited(request, "cancel", f"run/{run_id} of job/{run.namespace}/{run.job}")
+    await audited(request, "runs.cancel", run)
     return json_answer({"answer": answer.kind, "state": None if answer.state is None else str(answer.state)})
