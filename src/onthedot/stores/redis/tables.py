@@ -9,7 +9,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from onthedot.clock import Micros
+from onthedot.clock import SECOND, Micros
 from onthedot.errors import StoreUnusable
 from onthedot.ids import RandomIds
 from onthedot.job import Job, JobRecord, JobState
@@ -74,8 +74,13 @@ class Tables:
         return
 
     async def tell_time(self) -> Micros:
-        now, _ = await self.look_at("tell_time")
-        return now
+        """By the shortest question there is: the less it takes, the more its answer is worth."""
+        home = await self._homes.here()
+        try:
+            seconds, rest = await home.connections.call("TIME")
+        except TROUBLE as error:
+            raise translate(error, self.address.shown) from error
+        return int(seconds) * SECOND + int(rest)
 
     async def connect(self) -> None:
         """See that the server is there and fit for us. Hints of other processes come on this loop."""
