@@ -8,8 +8,9 @@ virtual loop, with the same ticks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from onthedot import faults
@@ -157,7 +158,13 @@ class Engine:
                 drivers["leadership"].wake()
 
         self.store.hints.listen(heed)
-        self.store.hints.listen_for_loss(self._tell_loss)
+
+        def heed_loss(loss: Loss) -> None:
+            self.events.emit(StoreLost(*loss))
+            reserving.store_has_lost()
+            drivers["worker"].wake()
+
+        self.store.hints.listen_for_loss(partial(self._at_home, heed_loss))
         return drivers
 
     def _output_services(self) -> list[Service]:
@@ -185,10 +192,10 @@ class Engine:
     def _tell_trouble(self, service: str, error: Exception, again_in: int) -> None:
         self.events.emit(StoreTrouble(service, str(error), again_in))
 
-    def _tell_loss(self, loss: Loss) -> None:
-        """Whoever noticed it, on whatever thread: events are told on the engine's."""
+    def _at_home(self, heed: Callable[[Loss], None], loss: Loss) -> None:
+        """Whoever noticed it, on whatever thread: it is heeded on the engine's."""
         if self._home is not None and not self._home.is_closed():
-            self._home.call_soon_threadsafe(self.events.emit, StoreLost(*loss))
+            self._home.call_soon_threadsafe(heed, loss)
 
     @property
     def node_id(self) -> str:

@@ -3,6 +3,8 @@
 import asyncio
 from datetime import UTC, datetime
 
+import pytest
+
 import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.engine import Engine
@@ -10,7 +12,7 @@ from onthedot.errors import StoreUnavailable
 from onthedot.events import Events
 from onthedot.ids import SeededIds
 from onthedot.run import NewRun
-from onthedot.stores.base import Store
+from onthedot.stores.base import Loss, Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
 
@@ -25,6 +27,7 @@ class SlowStore:
         self.latency: dict[str, float] = {}
         self.lose: list[str] = []
         self.fail: set[str] = set()
+        self.forget: list[str] = []  # acknowledged, and then lost with the server: as if it had never been done
 
     def __getattr__(self, name: str):
         found = getattr(self._store, name)
@@ -36,6 +39,9 @@ class SlowStore:
             await asyncio.sleep(wait)
             if name in self.fail:
                 raise StoreUnavailable(f"{name} was not done")
+            if name in self.forget:
+                self.forget.remove(name)
+                return [True] * len(args[0])
             answer = await found(*args, **kwargs)
             if name in self.lose:
                 self.lose.remove(name)
@@ -56,12 +62,14 @@ class Bench:
         self.memory = MemoryStore(self.clock)
         self.store = SlowStore(self.memory)
         self.executed: list[int] = []
+        self.fences: list[int] = []
         self.told: list = []
         self.sched = otd.Scheduler("memory:", settings=otd.Settings(**settings))
 
         @self.sched.job(name="work", guarantee=guarantee)
         async def work(ctx: otd.Context) -> None:
             self.executed.append(ctx.run_id)
+            self.fences.append(ctx.fence)
             await asyncio.sleep(seconds)
 
         self.engine = Engine(
@@ -203,3 +211,86 @@ def test_an_instant_that_comes_while_the_worker_looks_at_the_clock_is_not_lost()
 
     bench, states = run_virtual(scenario())
     assert (bench.executed, states) == ([1], [])
+
+
+# ── a store that has lost what it had acknowledged ───────────────────────────────────────────────────────────
+
+
+def notice_by_an_answer(bench: Bench) -> None:
+    """The server went down in the middle of a reserve: nobody knows yet that it has lost anything."""
+    bench.store.lose = ["reserve"]
+
+
+def notice_by_the_store(bench: Bench) -> None:
+    """Nothing was on its way, and the store tells that it was another server before."""
+    bench.memory.hints.tell_loss(Loss(1, 2, epoch=2))
+
+
+@pytest.mark.parametrize("notice", [notice_by_an_answer, notice_by_the_store])
+@pytest.mark.parametrize(
+    ("guarantee", "times", "end"), [("at_least_once", 2, "succeeded"), ("at_most_once", 1, "lost")]
+)
+def test_what_has_ended_here_is_not_begun_again_under_its_fence(notice, guarantee: str, times: int, end: str):
+    """By the store it still runs, under a lease that this node has had, and has ended."""
+
+    async def scenario():
+        bench = Bench(guarantee=guarantee)
+        await bench.start()
+        bench.store.forget = ["finish"]
+        await bench.submit(0.0)
+        await asyncio.sleep(5)
+        assert [run.state for run in bench.memory.runs.values()] == ["running"]
+        notice(bench)
+        await asyncio.sleep(5)
+        await bench.engine.stop(asyncio.Event())
+        return bench
+
+    bench = run_virtual(scenario())
+    assert bench.executed == [1] * times
+    assert len(set(bench.fences)) == times
+    assert [run.state for run in bench.memory.finished.values()] == [end]
+
+
+def test_what_was_reserved_without_an_answer_is_taken_on_beside_what_was_lost():
+    async def scenario():
+        bench = Bench()
+        await bench.start()
+        bench.store.forget = ["finish"]
+        await bench.submit(0.0)
+        await asyncio.sleep(5)
+        bench.store.lose = ["reserve"]
+        await bench.submit(0.0, 1.0)
+        await asyncio.sleep(5)
+        await bench.engine.stop(asyncio.Event())
+        return bench
+
+    bench = run_virtual(scenario())
+    assert sorted(bench.executed) == [1, 1, 2, 3]
+    assert len(set(bench.fences)) == 4
+    assert [run.attempts for run in ended_runs(bench)] == [2, 1, 1]
+
+
+def ended_runs(bench: Bench) -> list:
+    return sorted(bench.memory.finished.values(), key=lambda run: run.id)
+
+
+def test_nothing_is_taken_on_for_an_incarnation_that_ended_while_it_was_asked():
+    """What it held is for others: to begin it now would be to begin it beside them."""
+
+    async def scenario():
+        bench = Bench(seconds=1)
+        await bench.start()
+        bench.store.lose = ["reserve"]
+        bench.store.latency = {"held": 5.0}
+        await bench.submit(0.0)
+        await asyncio.sleep(6)  # armed without our knowing, and the answer of `held` is under way
+        before = bench.engine._membership.incarnation
+        await bench.memory.leave(before)
+        bench.engine._drivers["heartbeat"].wake()
+        await asyncio.sleep(60)
+        await bench.engine.stop(asyncio.Event())
+        return bench
+
+    bench = run_virtual(scenario())
+    assert bench.executed == [1]
+    assert [run.state for run in bench.memory.finished.values()] == ["succeeded"]

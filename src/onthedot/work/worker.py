@@ -220,6 +220,19 @@ class Worker:
 
     # ── giving back ──────────────────────────────────────────────────────────────────────────────────────────
 
+    def give_up(self, leases: list[Lease]) -> None:
+        """These run by the store, and their verdicts were lost: let the job's guarantee decide once more."""
+        if not leases:
+            return
+        now, why = self.clock.now(), "the store has lost what became of it"
+        self._finisher.add(
+            [
+                Finish(lease, recovery.decide(lease.record.job, recoveries=lease.recoveries, now=now, why=why), 0, now)
+                for lease in leases
+            ]
+        )
+        self._on_finish()
+
     async def release_held(self) -> None:
         """Give back everything that is reserved and not armed."""
         leases = [*self.held.take_all(), *self.arming.values()]
@@ -287,7 +300,7 @@ class Reserving:
         self._worker = worker
         self._on_held = on_held
         self._look_at: Micros = 0  # when the store said that something may be free
-        self._unanswered = False
+        self._unanswered: frozenset[str] | None = None  # look back: these leases may be ours without our knowing
         self._asked = 0
 
     async def tick(self, now: Micros) -> Micros | None:
@@ -295,8 +308,8 @@ class Reserving:
         worker, settings = self._worker, self._worker.settings
         if worker.stopping:
             return None
-        if self._unanswered:
-            await self._adopt_unanswered()
+        if self._unanswered is not None and worker.membership.trusted:
+            await self._look_back(self._unanswered)
         ask = self._ask(now)
         if ask is None:
             return settings.poll_every
@@ -307,7 +320,7 @@ class Reserving:
         except NodeExpired:
             return settings.poll_every  # the heartbeat finds out by itself and joins anew
         except StoreUnavailable:
-            self._unanswered = True
+            self._unanswered = frozenset(ask.lease_ids)
             raise
         worker.membership.heard(sent, reserved.now)
         faults.point("reserve.after_write")
@@ -347,18 +360,31 @@ class Reserving:
             self._asked,
         )
 
-    async def _adopt_unanswered(self) -> None:
-        """A reserve without an answer may have been done all the same: what we hold tells what the answer was."""
-        worker = self._worker
-        known = worker.known_leases()
-        found = [
-            lease
-            for lease in await worker.store.held(worker.membership.incarnation, void_below=self._asked + 1)
-            if lease.lease_id not in known
-        ]
-        worker.held.add([lease for lease in found if not lease.fence])
-        worker.launch([lease for lease in found if lease.fence])
-        self._unanswered = False
+    def store_has_lost(self) -> None:
+        """Acknowledged writes are gone: see with the next tick what the store believes that we hold."""
+        self._unanswered = self._unanswered or frozenset()
+
+    async def _look_back(self, unanswered: frozenset[str]) -> None:
+        """A reserve without an answer may have been done all the same: what we hold tells what the answer was.
+
+        Only leases of that ask are taken on. Any other that runs, by the store, and not here, has run here before: its
+        verdict was acknowledged and lost. It is never begun a second time under its fence; its guarantee decides.
+        """
+        worker, known = self._worker, self._worker.known_leases()
+        incarnation = worker.membership.incarnation
+        self._unanswered = None
+        try:
+            held = await worker.store.held(incarnation, void_below=self._asked + 1)
+        except StoreUnavailable:
+            self._unanswered = unanswered
+            raise
+        if incarnation != worker.membership.incarnation:
+            return  # it has ended meanwhile, and all that it held is for others
+        found = [lease for lease in held if lease.lease_id not in known]
+        ours = [lease for lease in found if lease.lease_id in unanswered]
+        worker.held.add([lease for lease in ours if not lease.fence])
+        worker.launch([lease for lease in ours if lease.fence])
+        worker.give_up([lease for lease in found if lease.fence and lease.lease_id not in unanswered])
         self._on_held()
 
     def wants(self, hint: Hint) -> bool:
