@@ -9,11 +9,11 @@ import pytest
 import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.errors import StoreUnavailable
-from onthedot.events import Event, StoreLost
+from onthedot.events import AttemptEnded, Event, StoreLost
 from onthedot.ids import SeededIds
 from onthedot.job import Call, Job
 from onthedot.run import Lease, NewRun, RunState, submit_trigger
-from onthedot.stores.base import Ask, Node
+from onthedot.stores.base import Ask, Loss, Node
 from onthedot.stores.redis import RedisStore
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 from tests.servers import running
@@ -42,18 +42,18 @@ async def take(store: RedisStore, ids: SeededIds) -> Lease:
     raise AssertionError("the store did not come back")
 
 
-async def test_a_kill_loses_nothing_and_numbers_go_on(valkey_server: ValkeyServer, caplog: pytest.LogCaptureFixture):
-    store, ids = await RedisStore.open(valkey_server.url()), SeededIds(1)
-    await begin(store, ids)
-    before = await take(store, ids)
-    epoch = store.epoch
-    valkey_server.kill()
-    valkey_server.start()
-    after = await take(store, ids)
-    assert (store.epoch, after.fence > before.fence) == (epoch + 1, True)
-    assert LOST not in caplog.text
-    assert await store.finish([Finish(before, SUCCESS, 1, 2)]) == [True]
-    await store.close()
+async def test_a_kill_loses_nothing_and_numbers_go_on(caplog: pytest.LogCaptureFixture):
+    with ValkeyServer(appendfsync="always") as server:
+        store, ids = await RedisStore.open(server.url()), SeededIds(1)
+        await begin(store, ids)
+        before = await take(store, ids)
+        epoch = store.epoch
+        server.restart_immediately()
+        after = await take(store, ids)
+        assert (store.epoch, after.fence > before.fence) == (epoch + 1, True)
+        assert LOST not in caplog.text
+        assert await store.finish([Finish(before, SUCCESS, 1, 2)]) == [True]
+        await store.close()
 
 
 async def test_a_tail_that_is_lost_is_told_and_no_fence_is_given_twice(
@@ -78,6 +78,36 @@ async def test_a_tail_that_is_lost_is_told_and_no_fence_is_given_twice(
     assert await store.finish([Finish(lost[0], SUCCESS, 1, 2)]) == [False]  # under the new lease only
     assert await store.finish([Finish(kept, SUCCESS, 1, 2), Finish(after[0], SUCCESS, 1, 2)]) == [True, True]
     await store.close()
+
+
+async def test_what_is_lost_is_told_to_who_comes_late_when_others_have_written_since(
+    valkey_server: ValkeyServer, caplog: pytest.LogCaptureFixture
+):
+    """As many writes are there again as this one has seen, and more: but they are not the same."""
+    late, early, ids = *[await RedisStore.open(valkey_server.url()) for _ in range(2)], SeededIds(1)
+    losses: list[Loss] = []
+    late.hints.listen_for_loss(losses.append)
+    await begin(late, ids)
+    with valkey_server.client() as db:
+        size = int(db.info("persistence")["aof_current_size"])
+    lost = await take(late, ids)
+    valkey_server.kill()
+    with valkey_server.aof.open("r+b") as file:
+        file.truncate(size)
+    valkey_server.start()
+    for _ in range(5):
+        await take(early, ids)
+    assert LOST not in caplog.text  # it had seen none of what is gone
+    assert (await take(late, ids)).fence > lost.fence
+    [loss] = losses
+    assert (loss.acknowledged - loss.kept, loss.epoch) == (1, 2)
+    for _ in range(2):
+        await late.list_runs()
+    valkey_server.restart_immediately()
+    await take(late, ids)
+    assert len(losses) == 1  # told once; and this time nothing is missing
+    await late.close()
+    await early.close()
 
 
 async def test_a_server_that_has_lost_everything_is_told_and_gives_no_number_out_again(
@@ -128,6 +158,41 @@ async def test_every_node_that_had_seen_what_is_lost_tells_it_as_an_event(valkey
         loss = await asyncio.wait_for(told.get(), 30)
     assert 0 < loss.kept < loss.acknowledged
     assert loss.epoch == 2
+
+
+@pytest.mark.parametrize(("guarantee", "times"), [("at_least_once", 2), ("at_most_once", 1)])
+async def test_an_attempt_whose_verdict_is_lost_is_not_begun_again_under_its_fence(
+    valkey_server: ValkeyServer, guarantee: str, times: int
+):
+    """The server knows that it was armed, and not that it has ended; its node lives, and knows better."""
+    sched = otd.Scheduler(valkey_server.url())
+    fences: list[int] = []
+    sizes: list[int] = []
+    ended: asyncio.Queue[RunState] = asyncio.Queue()
+    here = asyncio.get_running_loop()
+
+    @sched.subscribe
+    def note(event: Event) -> None:
+        if isinstance(event, AttemptEnded):
+            here.call_soon_threadsafe(ended.put_nowait, event.finish.verdict.state)
+
+    @sched.job(name="work", guarantee=guarantee)
+    async def work(ctx: otd.Context) -> None:
+        fences.append(ctx.fence)
+        with valkey_server.client() as db:
+            sizes.append(int(db.info("persistence")["aof_current_size"]))
+
+    async with sched:
+        await (await sched.submit("work")).result(timeout="20s")
+        valkey_server.kill()
+        with valkey_server.aof.open("r+b") as file:
+            file.truncate(sizes[0])
+        valkey_server.start()
+        async with asyncio.timeout(30):
+            states = [await ended.get() for _ in range(1 + times)]
+    assert len(fences) == len(set(fences)) == times
+    again = [RunState.SCHEDULED, RunState.SUCCEEDED] if times == 2 else [RunState.LOST]
+    assert states == [RunState.SUCCEEDED, *again]
 
 
 async def test_a_replica_that_is_promoted_with_a_stale_tail_is_noticed(

@@ -41,14 +41,14 @@ def check_server(info: Mapping[str, Any], shown: str) -> None:
 def read_persistence(info: Mapping[str, Any], settings: Mapping[str, str]) -> Persistence:
     """
     >>> str(read_persistence({"aof_enabled": "1"}, {"appendfsync": "everysec"}))
-    "append-only file, synced every second; a crash of the server's machine may lose the last second"
+    "append-only file, synced every second; a crash of the server's machine may lose the last one or two seconds"
     """
     if str(info.get("aof_enabled", "0")) == "1":
         sync = settings.get("appendfsync", "unknown")
         if sync == "always":
             return Persistence("", "append-only file, synced with every write")
         if sync == "everysec":
-            return Persistence("the last second", "append-only file, synced every second")
+            return Persistence("the last one or two seconds", "append-only file, synced every second")
         return Persistence("what the system had not written yet", f"append-only file, appendfsync {sync}")
     if settings.get("save"):
         return Persistence("all since the last snapshot", f"snapshots ({settings['save']})", is_weak=True)

@@ -58,6 +58,7 @@ class Tables:
         self.listener: Listener | None = None
         self.calls = 0
         self._acknowledged = 0  # the newest write that we have had an answer of
+        self._known = ""  # what the server called itself then
         self._read_only = read_only
         self._sender = RandomIds().token()[:16]
         self._homes = Homes(lambda: RedisHome(Connections(address, self._greet)), address.shown)
@@ -163,18 +164,19 @@ class Tables:
         if self._read_only:
             return
         server = read_info(await talk(db, "INFO", "server")).get("run_id", "")
-        seen = self._acknowledged  # before we ask: answers on other connections may come meanwhile
-        question = json.dumps(told(server=server, seen=seen or None))
-        _, _, [epoch, writes], _ = await talk(db, "EVAL", script("enter").text, 1, self.address.tag, question)
-        if writes < seen <= self._acknowledged:  # else another connection has told it
+        known, seen = self._known, self._acknowledged  # before we ask: answers on other connections may come meanwhile
+        before = told(epoch=self.epoch, before=known, seen=seen or None) if known else {}
+        question = json.dumps({"server": server, **before})
+        _, _, [epoch, kept], _ = await talk(db, "EVAL", script("enter").text, 1, self.address.tag, question)
+        if kept < seen and self._known == known:  # else another connection has told it
             logger.warning(
                 "%s: its server was started again, or is another one, and has lost acknowledged writes: %d of %d are "
                 "there. Runs of the last moments may run again, or be gone (epoch %d)",
-                self.address.shown, writes, seen, epoch,
+                self.address.shown, kept, seen, epoch,
             )  # fmt: skip
-            self.hints.tell_loss(Loss(writes, seen, epoch))
-            self._acknowledged = writes
-        self.epoch = epoch
+            self.hints.tell_loss(Loss(kept, seen, epoch))
+            self._acknowledged = kept
+        self.epoch, self._known = epoch, server
 
     async def close(self) -> None:
         """Let go of the connections. Whatever was acknowledged stays. Twice is fine."""
