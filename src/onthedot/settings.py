@@ -91,7 +91,7 @@ class Settings:
     term_ttl: Micros = 10 * SECOND
     renew_every: Micros = 3 * SECOND
     """The planner's term, and how often it is renewed."""
-    clock_every: Micros = 1 * SECOND
+    clock_every: Micros = SECOND // 4
     """How often a node asks a store elsewhere for its time; what it cannot know of it, it waits before each start."""
     reap_every: Micros = 2 * SECOND
     expire_every: Micros = 1 * SECOND
