@@ -1,8 +1,9 @@
 """However many runs a decision is about, no script keeps the server for more than some milliseconds.
 
-Judged by how many scripts there were, and by what the server notes of each (SLOWLOG). That is
-time on the wall, on a machine that may be busy with others, and all steps are alike: so a quarter of them is held to
-the bound, and the longest to ten times as much, where all in one script would be a hundred times as much.
+Judged by how many scripts there were, and by the time that the server's own thread was on a processor for each. That
+does not count waiting for others on this machine; but what a host takes from a virtual machine it does. All steps are
+alike, so half of them are held to the bound, and the longest to five times as much, where all in one script would be a
+hundred times as much.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +30,7 @@ from onthedot.verdict import OutcomeKind, Verdict
 from tests.servers.valkey import ValkeyServer
 
 MOST: Micros = 10_000  # of a script
-AT_ALL: Micros = 100_000  # with whatever the machine had to do besides
+AT_ALL: Micros = 50_000  # with what the host has taken
 FEW, MANY = 1_500, 100_000
 TTL = 100_000 * SECOND
 TASKS = frozenset({"call:work"})
@@ -41,27 +43,39 @@ class Watched:
 
     answer: Any
     calls: int
-    scripts: list[Micros]  # how long each took that took any time, the longest last
+    scripts: list[Micros]  # what each took of the server's processor, the longest last
 
     def check(self, runs: int) -> None:
         """In as many steps as there must be, and none of them long."""
         assert self.calls >= runs // STEP
-        usual, longest = self.scripts[len(self.scripts) // 4], self.scripts[-1]
-        assert usual <= MOST, f"{self.calls} calls, most {usual} µs, the longest {longest} µs"
-        assert longest <= AT_ALL, f"{self.calls} calls, most {usual} µs, the longest {longest} µs"
+        self.check_none_is_long()
+
+    def check_none_is_long(self) -> None:
+        usual, longest = self.scripts[len(self.scripts) // 2], self.scripts[-1]
+        assert usual <= MOST, f"{self.calls} calls, half of them over {usual} µs, the longest {longest} µs"
+        assert longest <= AT_ALL, f"{self.calls} calls, half of them over {usual} µs, the longest {longest} µs"
+
+
+def busy(valkey: ValkeyServer) -> Micros:
+    """How long the thread that runs scripts was on a processor so far. The first field is in nanoseconds."""
+    return int(Path(f"/proc/{valkey.pid}/schedstat").read_text().split()[0]) // 1000
 
 
 async def watch(store: RedisStore, valkey: ValkeyServer, work: Callable[[], Awaitable[Any]]) -> Watched:
-    with valkey.client() as db:
-        db.config_set("slowlog-max-len", 100_000)
-        db.config_set("slowlog-log-slower-than", 200)
-        db.slowlog_reset()
-        before = store.calls
+    scripts: list[Micros] = []
+    evaluate, before = store._evaluate, store.calls
+
+    async def measured(*asked: Any) -> Any:
+        began = busy(valkey)
+        try:
+            return await evaluate(*asked)
+        finally:
+            scripts.append(busy(valkey) - began)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "_evaluate", measured)
         answer = await work()
-        db.config_set("slowlog-log-slower-than", 10_000)
-        found = db.slowlog_get(100_000)
-    scripts = sorted(one["duration"] for one in found if one["command"].upper().startswith(b"EVAL"))
-    return Watched(answer, store.calls - before, scripts or [0])
+    return Watched(answer, store.calls - before, sorted(scripts))
 
 
 def a_job(**options: Any) -> Job:
@@ -289,3 +303,45 @@ async def test_turns_are_given_in_steps(store: RedisStore, valkey: ValkeyServer)
     got = await watch(store, valkey, lambda: store.reserve(Ask("one", ids.leases(20), 20, tasks=TASKS)))
     assert got.calls == FEW // TOGETHER + 1
     assert {lease.run_id for lease in got.answer.armed} >= set(wanted)
+
+
+async def test_a_worker_looks_past_many_runs_that_it_cannot_take_in_steps(store: RedisStore, valkey: ValkeyServer):
+    """All of them are due in one instant; what it can take is behind them, at the same one, and later."""
+    other = (await store.put_job(Job(name="other", task=Call(handler="else")))).record
+    record = (await store.put_job(a_job())).record
+    await fill(store, other, 3 * TOGETHER + 50)
+    wanted = await store.submit([NewRun(record.id, submit_trigger(str(n)), n // 5) for n in range(10)])
+    await fill(store, other, FEW, due=1)
+    await store.register(Node(id="node", incarnation="one"), ttl=TTL)
+    ask = Ask("one", SeededIds(1).leases(20), 20, tasks=TASKS)
+    got = await watch(store, valkey, lambda: store.reserve(ask))
+    assert sorted(lease.run_id for lease in got.answer.armed) == wanted
+    assert len({lease.lease_id for lease in got.answer.armed}) == 10
+    assert got.calls == (3 * TOGETHER + 50 + FEW) // TOGETHER + 1
+    got.check_none_is_long()
+
+
+async def test_a_reserve_in_steps_gives_out_no_more_than_was_asked_for(store: RedisStore, valkey: ValkeyServer):
+    """Between what it cannot take is what it can, now and later: seats and places ahead are counted over all steps."""
+    now = await store.tell_time()
+    other = (await store.put_job(Job(name="other", task=Call(handler="else")))).record
+    record = (await store.put_job(a_job())).record
+    ids = SeededIds(2)
+    due = []
+    for n in range(8):
+        await fill(store, other, TOGETHER - 30, due=now - 10_000 + n)
+        due += await store.submit([NewRun(record.id, submit_trigger(ids.token()), now - 10_000 + n)])
+    await fill(store, other, TOGETHER, due=now + SECOND)
+    later = await store.submit([NewRun(record.id, submit_trigger(ids.token()), now + 2 * SECOND) for _ in range(5)])
+    await store.register(Node(id="node", incarnation="one"), ttl=TTL)
+    ask = Ask("one", ids.leases(9), 6, ahead=3, tasks=TASKS, horizon=100 * SECOND)
+    got = (await watch(store, valkey, lambda: store.reserve(ask, now=now))).answer
+    assert [lease.run_id for lease in got.armed] == due[:6]
+    assert got.look_again_at == now  # two more are due
+    assert [lease.run_id for lease in got.held] == []  # so there is no looking for what comes later
+    await store.release(got.held)
+    roomy = Ask("one", ids.leases(13), 10, ahead=3, tasks=TASKS, horizon=100 * SECOND)
+    more = await store.reserve(roomy, now=now)
+    assert [lease.run_id for lease in more.armed] == due[6:]
+    assert [lease.run_id for lease in more.held] == later[:3]
+    assert more.look_again_at == now + 2 * SECOND

@@ -19,8 +19,11 @@ from onthedot.stores.redis.tables import told
 from onthedot.verdict import Finish
 
 TOGETHER = 200
-"""How many verdicts one script takes at the most, and up to how many runs beyond a worker's seats it gives out: some
-milliseconds of everybody's time."""
+"""How many verdicts one script takes at the most, up to how many runs beyond a worker's seats it gives out, and how many it
+looks at that a worker cannot take: some milliseconds of everybody's time."""
+
+MOST_LOOKED_AT = 5_000
+"""Of what a worker cannot take, by one reserve: in so many scripts as that takes."""
 
 _ANSWERS: dict[str, Callable[..., ArmAnswer]] = {
     "armed": Armed,
@@ -85,14 +88,20 @@ class Runs(Sweeps):
             tasks=list(ask.tasks),
             number=ask.number,
             turns=TOGETHER,
+            looks=TOGETHER,
         )
         steps = RANK_AT_ONCE // TOGETHER
         read_at, said = await self.ask_at("reserve", now=now, turns_first=1, **question)
         while said == "again":  # turns first, a script for so many of them
             steps -= 1
             read_at, said = await self.ask_at("reserve", now=now, turns_first=1 if steps > 1 else None, **question)
-        armed, held, look_again = said
-        return Reserved(read_at, await self.leases(armed), await self.leases(held), look_again)
+        armed, held = await self.leases(said[0]), await self.leases(said[1])
+        looks = MOST_LOOKED_AT // TOGETHER
+        while (far := said[-1]) and (looks := looks - 1):  # on, past what this worker cannot take
+            read_at, said = await self.ask_at("reserve", now=now, go_on=far, **question)
+            armed += await self.leases(said[0])
+            held += await self.leases(said[1])
+        return Reserved(read_at, armed, held, said[2])
 
     async def leases(self, said: Sequence[Any]) -> list[Lease]:
         """Leases and their jobs, as scripts answer them."""

@@ -1,19 +1,24 @@
 -- Take work for a worker: `RunsSlice.reserve`.
 --
 -- ARGV     incarnation, lease_ids, seats, ahead, extra, quick, horizon, lapse, queues, labels, tasks, number; turns: how
---          many runs that are due get theirs at the most; turns_first: if so many did, give nothing out yet
--- returns  armed: leases and jobs; held: leases and jobs; when to look again, or nothing; or only "again"
+--          many runs that are due get theirs at the most; turns_first: if so many did, give nothing out yet; looks: how
+--          many runs that it does not take it looks at; go_on: how far the script before has come, as that has said
+-- returns  armed: leases and jobs; held: leases and jobs; when to look again, or nothing; and how far it has come, if it
+--          would look at more runs; or only "again"
 -- Uses: lines runs nodes taking shown
 
 local BONUS = {[0] = 0, 600000000, 1800000000, 7200000000} -- by level, as in route.py
-local MOST_LOOKED_AT = 5000 -- of what this worker cannot take: a script must end
 
 check_lease(ask.incarnation)
 local node = find('nodes', ask.incarnation)
-local armed, held, look_again = {}, {}, nil
-local seats, extra, ahead = ask.seats, ask.extra, ask.ahead
+local armed, held = {}, {}
+local passed, used, seats, extra, ahead, again, went_to = 0, 0, ask.seats, ask.extra, ask.ahead, {}, {}
+if ask.go_on then
+  passed, used, seats, extra, ahead, again, went_to = unpack(ask.go_on)
+end
+local look_again = again[1]
 if ask.number < (node.void_below or 0) or node.draining then
-  return {leases_and_jobs(armed), leases_and_jobs(held), false}
+  return {leases_and_jobs(armed), leases_and_jobs(held), false, false}
 end
 
 local function set_of(names)
@@ -104,26 +109,30 @@ end
 local PAGE = math.max(16, math.min(#ask.lease_ids + 1, 501)) -- one more: what is left tells when to look again
 local AT_ONCE = 32 -- of a page, so many runs are read together: of several lines each may give only a few
 
--- Read on, behind those that were seen: of these only the passed over are still there. A page is two lists and a third
--- one of the runs, as far as they have been read.
+-- Read on, behind the last run that was passed over: those that were taken are gone from here. If that one is gone,
+-- too, from its instant on. A page is two lists and a third one of the runs, as far as they have been read.
 local function next_page(line)
-  local from, stayed = '-inf', 0
-  if line.last then
-    from = line.last
-    for place = 1, line.count do
-      local run = line.at_last[place]
-      local score = run.rank or run.ready
-      if run.line == line.key and score == line.last then
-        stayed = stayed + 1
-      end
-    end
+  local key, behind, found = P .. line.key, line.behind, nil
+  local rank = behind and look('ZRANK', key, member(behind.id))
+  if rank and tonumber(look('ZSCORE', key, member(behind.id))) == behind.score then
+    found = look('ZRANGE', key, rank + 1, rank + PAGE, 'WITHSCORES')
+  else
+    found = look('ZRANGEBYSCORE', key, behind and text(behind.score) or '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, PAGE)
   end
-  local found = look('ZRANGEBYSCORE', P .. line.key, from, '+inf', 'WITHSCORES', 'LIMIT', stayed, PAGE)
   local ids, scores = {}, {}
   for place = 1, #found, 2 do
     ids[#ids + 1], scores[#scores + 1] = tonumber(found[place]), tonumber(found[place + 1])
   end
   line.ids, line.scores, line.runs, line.place = ids, scores, {}, 1
+end
+
+-- The run at the line's place is done with: if it stays there, reading goes on behind it.
+local function pass_by(line)
+  local run, score = line.runs[line.place], line.scores[line.place]
+  if run.line == line.key and (run.rank or run.ready) == score then
+    line.behind = {score = score, id = run.id}
+  end
+  line.place = line.place + 1
 end
 
 local function read_runs(line)
@@ -154,12 +163,7 @@ local function head_of(line)
     if not line.seen[run.id] and run.line == line.key and not (line.ranked and run.ready > now) then
       return run
     end
-    line.place = place + 1
-    if line.scores[place] ~= line.last then
-      line.last, line.count = line.scores[place], 0
-    end
-    line.count = line.count + 1
-    line.at_last[line.count] = run
+    pass_by(line)
   end
 end
 
@@ -245,7 +249,6 @@ local function is_full(lines)
   return counted >= #ask.lease_ids
 end
 
-local used = 0
 local function take(run, at_once)
   used = used + 1
   lease(run, ask.lease_ids[used], ask.incarnation)
@@ -267,11 +270,39 @@ for _, line in ipairs(fair_lines()) do
   lines[#lines + 1] = line
 end
 for _, line in ipairs(lines) do
-  line.seen, line.at_last, line.count = {}, {}, 0
+  line.seen = {}
 end
 
-local passed, looked = 0, 0
-while looked < MOST_LOOKED_AT do
+local behind = {}
+for place = 1, #went_to, 3 do
+  behind[went_to[place]] = {score = went_to[place + 1], id = went_to[place + 2]}
+end
+for _, line in ipairs(lines) do
+  line.behind = behind[line.key]
+end
+
+-- How far this script has come: of each line, behind which run to go on.
+local function how_far()
+  local places = {}
+  for _, line in ipairs(lines) do
+    if line.ids and line.place <= #line.ids and line.seen[line.ids[line.place]] then
+      pass_by(line)
+    end
+    if line.behind then
+      places[#places + 1] = line.key
+      places[#places + 1] = line.behind.score
+      places[#places + 1] = line.behind.id
+    end
+  end
+  return {passed, used, seats, extra, ahead, {look_again}, places}
+end
+
+local looked, far = 0, false
+while true do
+  if looked >= ask.looks then
+    far = how_far()
+    break
+  end
   local run = next_run(lines)
   if not run then
     break
@@ -301,4 +332,4 @@ while looked < MOST_LOOKED_AT do
     end
   end
 end
-return {leases_and_jobs(armed), leases_and_jobs(held), look_again or false}
+return {leases_and_jobs(armed), leases_and_jobs(held), look_again or false, far}
