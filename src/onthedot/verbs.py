@@ -212,7 +212,8 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         keys: Sequence[str] = (),
         connection: Any = None,
     ) -> list[Run]:
-        """Ask for many runs, 500 to a write; one handle each, in order. `keys`, if given, has one for each.
+        """Ask for many runs, 500 to a write, on Redis 100; one handle each, in order. `keys`, if given, has one for
+        each.
 
         Every argument is checked before anything is written. Each write is whole; if one fails, those before it stay:
         with keys the same call may be made again. With a `connection`, as for `submit`, all of it is in the transaction

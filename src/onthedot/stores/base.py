@@ -244,7 +244,11 @@ class RunsSlice(Protocol):
         existing run's id; the instant in it is `slot_at`, or else the due instant. So does the same `key` of the same
         job, whose run is the first that had it, with the instant that was asked for then; with other arguments it
         raises `KeyConflict`, and nothing is written. Raises `UnknownJob` if any job is missing or deleted, and then
-        writes nothing."""
+        writes nothing.
+
+        One write; of more than 100 runs a store may make several, after it has checked them all: what fails on the
+        way, or is refused because somebody else was quicker, leaves those before it. The same call may be made again.
+        """
         ...
 
     async def reserve(self, ask: Ask, *, now: Micros | None = None) -> Reserved:

@@ -24,7 +24,7 @@ from onthedot.retention import Cut, Mark
 from onthedot.run import TERMINAL, Gate, GateAsk, Gone, NewRun, OnBusy, RunState, submit_trigger
 from onthedot.stores.base import Ask, Node, Window
 from onthedot.stores.redis import RedisStore
-from onthedot.stores.redis.runs import TOGETHER
+from onthedot.stores.redis.runs import AT_ONCE, TOGETHER
 from onthedot.stores.redis.sweeps import STEP
 from onthedot.verdict import OutcomeKind, Verdict
 from tests.servers.valkey import ValkeyServer
@@ -147,7 +147,11 @@ async def test_a_dead_node_with_many_runs_is_reaped_in_steps(store: RedisStore, 
     for number in range(FEW // 100):
         await store.reserve(Ask("one", SeededIds(number).leases(100), 100, tasks=TASKS))
     await store.leave("one")
-    orphans = await store.orphans(limit=FEW)
+    found = await watch(store, valkey, lambda: store.orphans(limit=FEW))
+    found.check(FEW)
+    orphans = found.answer
+    assert len({lease.run_id for lease in orphans}) == FEW
+    assert len(await store.orphans(limit=7)) == 7
     lost = Verdict(RunState.LOST, OutcomeKind.LOST)
     reaped = await watch(store, valkey, lambda: store.reap([(lease, lost) for lease in orphans]))
     reaped.check(FEW)
@@ -345,3 +349,33 @@ async def test_a_reserve_in_steps_gives_out_no_more_than_was_asked_for(store: Re
     assert [lease.run_id for lease in more.armed] == due[6:]
     assert [lease.run_id for lease in more.held] == later[:3]
     assert more.look_again_at == now + 2 * SECOND
+
+
+@pytest.mark.parametrize("with_keys", [False, True])
+async def test_many_runs_are_submitted_in_steps(store: RedisStore, valkey: ValkeyServer, with_keys: bool):
+    record = (await store.put_job(a_job())).record
+    runs = [NewRun(record.id, submit_trigger(f"{n}"), 0, "{}", f"key-{n}" if with_keys else "") for n in range(FEW)]
+    submitted = await watch(store, valkey, lambda: store.submit(runs))
+    submitted.check_none_is_long()
+    checks = FEW // AT_ONCE if with_keys else 1
+    assert submitted.calls == checks + FEW // AT_ONCE
+    assert len(set(submitted.answer)) == FEW
+    assert await store.count_runs() == {RunState.SCHEDULED: FEW}
+
+
+async def test_the_runs_of_one_dead_node_are_found_behind_many_that_hold_nothing(
+    store: RedisStore, valkey: ValkeyServer
+):
+    record = (await store.put_job(a_job())).record
+    await fill(store, record, 3)
+    for number in range(2 * STEP + 50):
+        await store.register(Node(id=f"node-{number}", incarnation=f"{number}"), ttl=TTL)
+        if number != 230:
+            await store.leave(f"{number}")
+    taken = await store.reserve(Ask("230", SeededIds(1).leases(3), 3, tasks=TASKS))
+    assert await store.orphans(limit=500) == []
+    await store.leave("230")
+    found = await watch(store, valkey, lambda: store.orphans(limit=500))
+    assert sorted(lease.run_id for lease in found.answer) == sorted(lease.run_id for lease in taken.armed)
+    assert found.calls == 3
+    found.check_none_is_long()

@@ -18,7 +18,13 @@ class Upkeep(Runs):
     """See `UpkeepSlice`."""
 
     async def orphans(self, *, limit: int, now: Micros | None = None) -> list[Lease]:
-        return await self.leases(await self.look("orphans", now=now, limit=limit))
+        found: dict[str, Lease] = {}  # a set that grows while it is read may show a run twice
+        far: tuple[int, str] | None = (0, "0")
+        while far is not None and len(found) < limit:
+            after, cursor = far
+            said, far = await self.look("orphans", now=now, after=after, cursor=cursor, rows=STEP)
+            found.update((lease.lease_id, lease) for lease in await self.leases(said))
+        return list(found.values())[:limit]
 
     async def reap(self, verdicts: Sequence[tuple[Lease, Verdict]], *, now: Micros | None = None) -> list[bool]:
         for _, verdict in verdicts:

@@ -87,6 +87,26 @@ async def check_an_unknown_job_writes_nothing(bench: Workbench) -> None:
 
 
 @check
+async def check_a_large_batch_is_refused_as_a_whole(bench: Workbench) -> None:
+    """However many writes a store makes of it, what is refused at its end leaves nothing of its beginning."""
+    record = await bench.define()
+    used = NewRun(record.id, submit_trigger("used"), at(0), "1", "used")
+    [used_id] = await bench.store.submit([used], now=bench.now)
+    many = [NewRun(record.id, submit_trigger(f"many-{number}"), at(0)) for number in range(250)]
+    unknown = NewRun(record.id + 99, submit_trigger("b"), at(0))
+    conflict = NewRun(record.id, submit_trigger("c"), at(0), "2", "used")
+    async with bench.nothing_written():
+        with raises(UnknownJob):
+            await bench.store.submit([*many, unknown], now=bench.now)
+        with raises(KeyConflict):
+            await bench.store.submit([*many, conflict], now=bench.now)
+    ids = await bench.store.submit([*many, used, many[0]], now=bench.now)
+    assert len(set(ids)) == 251
+    assert ids[-2:] == [used_id, ids[0]]
+    assert await bench.store.submit([*many, used], now=bench.now) == ids[:-1]
+
+
+@check
 async def check_a_key_is_asked_for_once(bench: Workbench) -> None:
     """The same key and arguments give the same run, live or ended; other arguments are refused; jobs are apart."""
     record, other, node = await bench.define(), await bench.define("other"), await bench.node()

@@ -1,6 +1,7 @@
 -- Insert runs: `RunsSlice.submit`.
 --
--- ARGV     runs: job_id, trigger, slot, due, expires, args, key; share and share_by, whose run it is by which argument
+-- ARGV     runs: job_id, trigger, slot, due, expires, args, key; share and share_by, whose run it is by which argument;
+--          only_check: see whether they would be refused, and write nothing
 -- returns  their ids
 -- Uses: lines runs
 
@@ -30,6 +31,9 @@ for place, run in ipairs(ask.runs) do
       asked_before[place] = known.run_id
     end
   end
+end
+if ask.only_check then
+  return
 end
 
 local ids = {}
