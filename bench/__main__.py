@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bench import (
     commands,
+    commands_whole,
     drain,
     drain_postgres,
     drain_redis,
@@ -59,7 +60,7 @@ BENCHES: dict[str, Bench] = {
     "herd": herd.run,
     "sizing": sizing.run,
     "failover": failover.run,
-    "commands": commands.run,
+    "commands": _all(commands.run, commands_whole.run),
 }
 
 

@@ -45,7 +45,7 @@ async def _run(plan: Plan) -> list[Result]:
         pid = guard.pid
         before, open_before = _megabytes(pid), _descriptors(pid)
         for _ in range(plan.rounds):
-            starts.append((_bare_start(plan), await _start(guard, plan)))
+            starts.append((median(bare_starts(plan.count(STARTS))), await _start(guard, plan)))
             count = plan.count(COMMANDS)
             rates.append((_bare_rate(count), await _many(guard, plan, count)))
             sizes.append((before, _megabytes(pid)))
@@ -61,9 +61,10 @@ async def _run(plan: Plan) -> list[Result]:
     ]
 
 
-def _bare_start(plan: Plan) -> float:
+def bare_starts(count: int) -> list[float]:
+    """How long after it was asked for the program itself began, each time, in milliseconds."""
     waits = []
-    for _ in range(plan.count(STARTS)):
+    for _ in range(count):
         ours, theirs = os.pipe()
         asked = time.time_ns()
         pid = os.posix_spawn(DATE, [DATE, "+%s%N"], {}, file_actions=[(os.POSIX_SPAWN_DUP2, theirs, 1)])
@@ -71,7 +72,7 @@ def _bare_start(plan: Plan) -> float:
         with open(ours, "rb") as pipe:
             waits.append((int(pipe.read()) - asked) / 1e6)
         os.waitpid(pid, 0)
-    return median(waits)
+    return waits
 
 
 async def _start(guard: GuardClient, plan: Plan) -> float:

@@ -50,7 +50,15 @@ LINES = {
         "failover planner killed",
         *(f"failover node killed, {what}" for what in ("reserved", "others", "resumed")),
     ],
-    "commands": ["commands start", "commands per second", "commands guard RSS"],
+    "commands": [
+        "commands start",
+        "commands per second",
+        "commands guard RSS",
+        "commands whole memory",
+        "commands whole sqlite",
+        "commands whole start p50",
+        "commands whole start p99",
+    ],
 }
 
 

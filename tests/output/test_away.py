@@ -35,6 +35,7 @@ def test_what_could_not_be_kept_is_kept_when_the_server_is_back(s3_server: S3Ser
     async def tick() -> int:
         return await keeper.tick(-1)
 
+    spool.log_of(NAME).write_text("said")
     spool.hand_in(NAME)
     s3_server.kill()
     assert asyncio.run(tick()) < LOOK_EVERY
@@ -58,6 +59,7 @@ async def test_a_frozen_server_does_not_hold_up_a_node_that_stops(s3_server: S3S
         return "done"
 
     spool = Spool(spool_place(settings.spool, url))
+    spool.log_of(NAME).write_text("said")
     spool.hand_in(NAME)
     s3_server.pause()
     async with sched:

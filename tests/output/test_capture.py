@@ -79,7 +79,7 @@ def test_what_comes_slowly_is_in_the_file_when_it_is_fed_or_ticked(path: Path, w
     told = capture(path, watch)
     told.feed("out", b"first ")
     told.tick()
-    assert records(path) == []
+    assert not path.exists()
     watch.now += 200 * MILLISECOND
     told.feed("out", b"second ")
     assert text(path) == "first "
@@ -132,7 +132,8 @@ def test_everything_within_the_bound_is_there(tmp_path: Path, said: list[tuple[S
         told.feed(stream, data)
         watch.now += wait * MILLISECOND
     told.close()
-    for stream in ("out", "err"):
+    assert path.exists() == any(data for _, data, _ in said)
+    for stream in ("out", "err") if path.exists() else ():
         assert text(path, stream) == b"".join(data for of, data, _ in said if of == stream).decode(errors="replace")
 
 
@@ -250,8 +251,22 @@ def test_no_secret_is_kept_or_shown_wherever_the_bound_cuts(path: Path, watch: W
 
 def test_the_file_is_its_owners_alone(path: Path, watch: Watch):
     told = capture(path, watch)
-    assert path.stat().st_mode & 0o777 == 0o600
+    told.feed("out", b"mine")
     told.close()
+    told.close()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_who_says_nothing_leaves_no_file(path: Path, watch: Watch):
+    told = capture(path, watch)
+    told.feed("out", b"")
+    assert told.close() == ""
+    assert not path.exists()
+
+
+def test_a_file_that_cannot_be_made_hurts_nobody(tmp_path: Path, watch: Watch):
+    told = capture(tmp_path / "nowhere" / "log", watch)
+    assert told.feed("out", b"hello") == "hello"
     told.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -54,9 +55,38 @@ def test_a_hand_in_that_was_cut_short_is_made_good(spool: Spool, tmp_path: Path)
     assert spool.waiting(9)[0].log.read_text() == "said"
 
 
-def test_who_has_said_nothing_has_an_empty_record(spool: Spool):
-    spool.hand_in(NAME)
+@pytest.mark.parametrize("empty", [False, True])
+def test_who_has_said_nothing_and_made_nothing_leaves_nothing(spool: Spool, empty: bool):
+    if empty:
+        spool.log_of(NAME).touch()
+    assert spool.hand_in(NAME) is False
+    assert spool.waiting(9) == []
+    assert spool.left(9, before=2**62) == []
+
+
+def test_artifacts_of_who_has_said_nothing_have_an_empty_record(spool: Spool, tmp_path: Path):
+    (tmp_path / "a").write_text("x")
+    assert spool.hand_in(NAME, [("a", tmp_path / "a")]) is True
     assert spool.waiting(9)[0].log.read_bytes() == b""
+
+
+def test_artifacts_that_were_not_handed_in_whole_are_left_to_be_found(spool: Spool, tmp_path: Path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError("no room")
+
+    (tmp_path / "a").write_text("x")
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    with pytest.raises(OSError, match="no room"):
+        spool.hand_in(NAME, [("a", tmp_path / "a")])
+    assert spool.waiting(9) == []
+    assert [name for name, _ in spool.left(9, before=2**62)] == [NAME]
+
+
+def test_its_folder_is_made_again_if_somebody_has_removed_it(spool: Spool):
+    spool.log_of(NAME).write_text("said")
+    shutil.rmtree(spool.root)
+    spool.log_of(NAME).write_text("said")
+    assert spool.hand_in(NAME) is True
 
 
 def test_a_link_a_pipe_and_nothing_are_no_artifacts(spool: Spool, tmp_path: Path):
@@ -77,6 +107,7 @@ def test_it_is_its_owners_alone(spool: Spool, tmp_path: Path):
 
 
 def test_what_is_no_name_of_ours_is_left_alone(spool: Spool):
+    spool.log_of(NAME).write_text("said")
     spool.hand_in(NAME)
     for name in ("notes.txt", "x_1_a", "41_2_", "041_2_c0ffee-1", "packed-1_2_3"):
         (spool.root / "ended" / name).mkdir()
@@ -85,6 +116,7 @@ def test_what_is_no_name_of_ours_is_left_alone(spool: Spool):
 
 def test_a_temporary_one_goes_with_its_process():
     spool = Spool(None)
+    spool.log_of(NAME).write_text("said")
     spool.hand_in(NAME)
     root = spool.root
     assert spool.is_used

@@ -82,6 +82,7 @@ def test_what_was_handed_in_is_kept_and_the_spool_is_empty_then(spool: Spool, ou
     async def check() -> None:
         names = [Name(run_id, 1, "a-1") for run_id in range(BATCH + 1)]
         for name in names:
+            spool.log_of(name).write_text("said")
             spool.hand_in(name)
         heard: list[Event] = []
         service = keeper(spool, outputs, Known(), heard)
@@ -104,6 +105,7 @@ def test_nothing_is_made_or_loaded_where_no_attempt_leaves_anything(spool: Spool
 
 def test_an_output_store_that_is_away_is_told_and_asked_again_later_and_later(spool: Spool, outputs: Outputs):
     async def check() -> None:
+        spool.log_of(Name(41, 2, "a-1")).write_text("said")
         spool.hand_in(Name(41, 2, "a-1"))
         heard: list[Event] = []
         service = keeper(spool, Away(None), Known(), heard)
@@ -162,7 +164,7 @@ def test_the_record_of_a_killed_process_is_kept_when_the_store_knows_its_end(spo
     async def check() -> None:
         ended, running, fresh = Name(1, 1, "a-1"), Name(2, 1, "a-1"), Name(3, 1, "a-1")
         for name in (ended, running, fresh):
-            spool.log_of(name).touch()
+            spool.log_of(name).write_text("said")
         for name in (ended, running):
             silent = time.time() - 3_600
             os.utime(spool.log_of(name), (silent, silent))
@@ -178,7 +180,7 @@ def test_a_record_of_no_run_is_kept_after_a_day(spool: Spool, outputs: Outputs):
     async def check() -> None:
         old, recent = Name(1, 1, "a-1"), Name(2, 1, "a-1")
         for name, hours in ((old, 25), (recent, 23)):
-            spool.log_of(name).touch()
+            spool.log_of(name).write_text("said")
             silent = time.time() - hours * 3_600
             os.utime(spool.log_of(name), (silent, silent))
         await keeper(spool, outputs, Known(), []).tick(0)

@@ -9,18 +9,24 @@ from typing import Any
 import pytest
 
 from onthedot.clock import SECOND
+from onthedot.output.records import Record, append
 from onthedot.settings import Settings
 from onthedot.work import workspace
 from onthedot.work.sweeping import Sweeping
 from onthedot.work.workspace import OTD, Place, spool_of
 
 
-def place_of(spool: Path, isolation: str = "none", attempt: int = 1) -> Place:
+def place_of(spool: Path, isolation: str = "none", attempt: int = 1, *, complete: bool = True) -> Place:
     record = SimpleNamespace(job=SimpleNamespace(isolation=isolation))
     lease: Any = SimpleNamespace(run_id=7, created_at=255, attempt=attempt, record=record)
     place = Place(spool, lease)
-    place.open()
+    place.open(complete=complete)
     return place
+
+
+def heirs_lease() -> Any:
+    record = SimpleNamespace(job=SimpleNamespace(isolation="none"))
+    return SimpleNamespace(run_id=8, created_at=255, attempt=1, record=record)
 
 
 def mode(path: Path) -> int:
@@ -31,6 +37,8 @@ def test_it_is_for_nobody_else(tmp_path):
     place = place_of(tmp_path / "spool")
     assert place.run.name == "7-ff"
     assert {mode(path) for path in (tmp_path / "spool", place.run, place.workspace, place.workspace / OTD)} == {0o700}
+    assert not place.log.exists()  # until something is said
+    append(place.log, Record(1, "otd", "", "hello\n"))
     assert mode(place.log) == 0o600
 
 
@@ -40,14 +48,55 @@ def test_a_user_of_its_own_comes_to_the_workspace_and_sees_nothing_else(tmp_path
 
 
 def test_it_is_found_again_only_when_it_was_complete(tmp_path):
-    place = place_of(tmp_path)
-    assert place.open() is False
+    place = place_of(tmp_path, complete=False)
+    assert place.open(complete=False) is False
     place.ready()
-    assert place.open() is True
+    assert place.open(complete=False) is True
     (place.workspace / "made").touch()
     place.discard()
     assert not place.workspace.exists()
     assert place.open() is False
+    assert place.open() is True  # there was nothing to wait for
+
+
+def test_an_unfinished_checkout_does_not_stay_unfinished_when_there_is_no_source_any_more(tmp_path):
+    place = place_of(tmp_path, complete=False)
+    assert place.open() is False
+    assert place.open() is True
+
+
+def test_another_run_adopts_what_is_complete(tmp_path):
+    place = place_of(tmp_path, complete=False)
+    heir = Place(tmp_path, heirs_lease())
+    assert heir.adopt(place.run.name) is False
+    place.ready()
+    (place.workspace / "made").touch()
+    assert heir.adopt(place.run.name) is True
+    assert heir.open(complete=False) is True
+    assert (heir.workspace / "made").exists()
+    assert heir.adopt("9-9") is False
+
+
+@pytest.mark.parametrize("left", ["a file", "handed on", "saved", "temporary", "link"])
+def test_it_vanishes_only_if_nothing_was_left(tmp_path, left):
+    place = place_of(tmp_path)
+    path = {
+        "a file": place.workspace / "made",
+        "handed on": place.output_file,
+        "saved": place.checkpoint_file,
+        "temporary": place.workspace / OTD / "tmp" / "x",
+        "link": place.workspace / "link",
+    }[left]
+    if left == "link":
+        path.symlink_to("/nowhere")
+    else:
+        path.write_text("a=b")
+    assert place.vanish() is False
+    assert path.is_symlink() or path.read_text() == "a=b"
+    path.unlink()
+    place.open()
+    assert place.vanish() is True
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("trick", ["link to a folder", "link to nothing", "file"])

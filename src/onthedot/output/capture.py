@@ -30,6 +30,8 @@ SMALL = 4 << 10
 ENTRY = 128
 """What a piece takes beside its bytes."""
 
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+
 
 class _Said(NamedTuple):
     """Some bytes behind the head, as they came; or the end of the head, which is redacted."""
@@ -43,7 +45,8 @@ class _Said(NamedTuple):
 class Capture:
     """Appends one program's output to a record. Used in the guard's process, from one thread.
 
-    The file is made for its owner alone, and a link in its place is not followed (`OSError`). `limit` is how large the
+    The file is made for its owner alone, when there is something to write: who says nothing leaves none. A link in its
+    place is not followed (`OSError`). `limit` is how large the
     attempt's file may become; other programs may have written to it before, and each has room for a little. If the file
     cannot be written any more, the rest is lost, and nobody else is hurt.
     """
@@ -51,8 +54,9 @@ class Capture:
     def __init__(
         self, path: Path, *, step: str, limit: int, secrets: Sequence[str], clock: Callable[[], Micros]
     ) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._file = os.open(path, flags, 0o600)
+        self._path = path
+        self._file = _open_found(path)
+        self._closed = False
         self._step, self._clock = step, clock
         room = max(limit - self._end_last_line(), min(limit, LEAST))
         self._head = self._most_tail = room // 2
@@ -85,13 +89,15 @@ class Capture:
 
     def close(self) -> str:
         """Nothing more will come; what may be shown now, and was held back so far. Twice is fine."""
-        if self._file < 0:
+        if self._closed:
             return ""
+        self._closed = True
         shown = self._close_head() if self._shown is None else self._shown.close()
         if self._shown is not None:
             self._write_tail()
-        os.close(self._file)
-        self._file = -1
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
         return shown
 
     # ── the first half ───────────────────────────────────────────────────────────────────────────────────────
@@ -214,6 +220,8 @@ class Capture:
 
     def _end_last_line(self) -> int:
         """How large the file is. If it ends within a line, whoever wrote it was killed: ours begins on the next one."""
+        if self._file < 0:
+            return 0
         size = os.fstat(self._file).st_size
         if size and os.pread(self._file, 1, size - 1) != b"\n":
             self._write(b"\n")
@@ -222,10 +230,20 @@ class Capture:
     def _write(self, line: bytes) -> None:
         rest = memoryview(line)
         try:
+            if self._file < 0:
+                self._file = os.open(self._path, _FLAGS | os.O_CREAT, 0o600)
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError:  # the disk is full, or has gone: the program has nothing to do with that
             return
+
+
+def _open_found(path: Path) -> int:
+    """The file, if it is there; else -1."""
+    try:
+        return os.open(path, _FLAGS)
+    except FileNotFoundError:
+        return -1
 
 
 def _beginning(record: Record, room: int) -> tuple[bytes, int]:

@@ -40,6 +40,7 @@ class Spool:
     def __init__(self, root: Path | None) -> None:
         self._given = root
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._has_logs = False
 
     @property
     def root(self) -> Path:
@@ -59,24 +60,34 @@ class Spool:
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = self._given = None
+            self._has_logs = False
 
     # ── whoever runs attempts ────────────────────────────────────────────────────────────────────────────────
 
     def log_of(self, name: Name) -> Path:
         """Where an attempt's output is recorded while it runs; its folder is there."""
-        make_private(self.root, "logs/-")
-        return self.root / "logs" / _text(name)
+        logs = self.root / "logs"
+        if not (self._has_logs and logs.is_dir()):
+            make_private(self.root, "logs/-")
+            self._has_logs = True
+        return logs / _text(name)
 
-    def hand_in(self, name: Name, artifacts: Sequence[tuple[str, Path]] = ()) -> None:
+    def hand_in(self, name: Name, artifacts: Sequence[tuple[str, Path]] = ()) -> bool:
         """An attempt has ended: its record and copies of these files (with what they are called) wait to be kept.
+        Whether something does: who has said nothing and made nothing leaves nothing.
 
         Call it before the attempt's outcome is told: whose verdict is known and whose record is still there was killed.
-        A link, device or pipe in place of a file is left out, whatever it points to. Without a record an empty one is
-        kept. Again for the same attempt, before its output was kept: nothing.
+        A link, device or pipe in place of a file is left out, whatever it points to. Artifacts without a record have an
+        empty one. Again for the same attempt, before its output was kept: nothing.
         """
-        log, folder = self.log_of(name), self._folder(name)
+        log = self.log_of(name)
+        if not artifacts and not _has_said(log):
+            return False
+        folder = self._folder(name)
         if (folder / "log").exists():
-            return
+            return True
+        if not log.exists():  # before the rest, or nobody would find what is cut short
+            os.close(_create(log))
         make_private(self.root, f"ended/{_text(name)}/-")
         names: list[str] = []
         for called, path in artifacts:
@@ -89,9 +100,8 @@ class Spool:
             names.append(called)
         with open(_create(folder / "names"), "w", encoding="ascii") as file:
             json.dump(names, file)
-        if not log.exists():
-            os.close(_create(log))
         log.replace(folder / "log")
+        return True
 
     # ── whoever keeps output ─────────────────────────────────────────────────────────────────────────────────
 
@@ -165,6 +175,17 @@ class Spool:
 
     def _folder(self, name: Name) -> Path:
         return self.root / "ended" / _text(name)
+
+
+def _has_said(log: Path) -> bool:
+    """Whether there is a record with something in it; an empty one goes."""
+    try:
+        if os.lstat(log).st_size:
+            return True
+        os.unlink(log)
+    except FileNotFoundError:
+        return False
+    return False
 
 
 def _create(path: Path) -> int:

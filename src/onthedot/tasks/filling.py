@@ -8,11 +8,15 @@ from typing import Any
 
 from onthedot.run import Lease
 from onthedot.stores.documents import DocumentsSlice
+from onthedot.task import Task
 from onthedot.tasks.params import Filled, fill, require_params, secret_names, with_defaults
+from onthedot.tasks.places import has_marks
 from onthedot.tasks.registry import arguments_of
 from onthedot.tasks.sealing import Keys
 from onthedot.tasks.secrets import DIRECTORY, EnvironmentSecrets, Provider, SecretFiles, Secrets
 from onthedot.tasks.stored_secrets import StoredSecrets
+
+_MOST_PLAIN = 1_000
 
 Fill = Callable[[Lease], Coroutine[Any, Any, Filled]]
 """What makes a lease's task complete, as runners are given it; awaited on the engine's loop, because it may ask the
@@ -32,11 +36,25 @@ class Filling:
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
+        self._plain: dict[int, Task] = {}  # by identity: the runs of a job share its definition
+
+    def _takes_nothing(self, task: Task) -> bool:
+        """Whether there is no mark in it: then it is as it is. Looked at once for each definition."""
+        if self._plain.get(id(task)) is task:
+            return True
+        if has_marks(task):
+            return False
+        if len(self._plain) >= _MOST_PLAIN:
+            self._plain.clear()
+        self._plain[id(task)] = task
+        return True
 
     async def __call__(self, lease: Lease) -> Filled:
         job = lease.record.job
         arguments = arguments_of(lease)
         require_params(job, arguments)
+        if self._takes_nothing(job.task):
+            return Filled(job.task)
         values = await self._secrets.resolve(secret_names(job.task), namespace=job.namespace)
         return fill(job.task, with_defaults(job, arguments), values)
 

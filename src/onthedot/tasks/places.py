@@ -71,6 +71,15 @@ def read_mark(found: re.Match[str]) -> Reference:
     return Reference(found[0], "params" if inside[1] == "params" else "secrets", inside[2])
 
 
+def has_marks(task: Task) -> bool:
+    """Whether there is anything in a task that could be filled in, or is escaped.
+
+    >>> has_marks(Command(argv=("ls", "${{ params.where }}"))), has_marks(Command(argv=("ls",)))
+    (True, False)
+    """
+    return any("${{" in place.text for place in places(task))
+
+
 def is_meant_as_one(text: str) -> bool:
     """Whether a text that nothing is filled into looks as if somebody expected it.
 

@@ -19,6 +19,7 @@ from onthedot.settings import Settings
 from onthedot.stores.base import Store
 from onthedot.task import Json
 from onthedot.tasks.filling import Fill, as_written
+from onthedot.work.hand import Hand
 from onthedot.work.programs import Guard
 
 
@@ -45,6 +46,7 @@ class Neighbours:
         self.spool = spool
         self.fill = fill
         self.keeper = keeper
+        self.hand = Hand()
         self._store = store
 
     async def checkpoint_of(self, run_id: int) -> tuple[Json, Micros]:
@@ -66,8 +68,8 @@ class Records:
 
     def hand_in(self, lease: Lease, artifacts: Sequence[tuple[str, Path]] = ()) -> None:
         """See `Keeper`."""
-        self._spool.hand_in(_name(lease), artifacts)
-        self._handed_in()
+        if self._spool.hand_in(_name(lease), artifacts):
+            self._handed_in()
 
     path = log_of
 
@@ -81,9 +83,9 @@ def _name(lease: Lease) -> Name:
 
 
 async def guard_of(settings: Settings) -> Guard | None:
-    """A guard for this worker; None where programs cannot be guarded, and so are not run. In a thread: what the machine
-    offers is tried out."""
-    from onthedot.work.guard.client import GuardClient  # not where no programs are run
+    """The guards of this worker; None where programs cannot be guarded, and so are not run. In a thread: what the
+    machine offers is tried out."""
+    from onthedot.work.guard.guards import Guards  # not where no programs are run
 
-    guard = await asyncio.to_thread(lambda: GuardClient(cgroups=settings.cgroups))
-    return guard if guard.levels else None
+    guards = await asyncio.to_thread(lambda: Guards(cgroups=settings.cgroups))
+    return guards if guards.levels else None

@@ -14,7 +14,7 @@ from pathlib import Path
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.duration import micros
 from onthedot.errors import ArgumentsError, LeaseLost
-from onthedot.output.records import Record, encode
+from onthedot.output.records import Record, append
 from onthedot.policy import steps as policy
 from onthedot.policy.steps import Failed, Progress
 from onthedot.settings import Settings
@@ -55,6 +55,7 @@ class Performing:
         self, attempt: Attempt, place: Place, neighbours: Neighbours, settings: Settings, clock: Clock
     ) -> None:
         self.place = place
+        self.has_left = False  # nothing of it is here any more, and its record is handed in
         self._attempt = attempt
         self._lease = attempt.lease
         self._job = attempt.lease.record.job
@@ -70,6 +71,7 @@ class Performing:
         self._grace = settings.kill_after
         self._begun = 0  # steps that were begun, or are done
         self._progress = Progress()
+        self._prepared: Path | None = None  # where the first step begins, if that is prepared
 
     async def perform(self) -> Outcome:
         """From the first step that is not done to the last one; what came of it."""
@@ -134,7 +136,7 @@ class Performing:
     async def _prepare(self, progress: Progress) -> Failed | None:
         """The workspace, as far as it must be there before the next step; how that failed, or None."""
         source = self._task.source if isinstance(self._task, Steps) else None
-        found = await asyncio.to_thread(self._open, complete=source is None)
+        found = await self._neighbours.hand.do(lambda: self._open(progress, complete=source is None))
         if progress.done:
             again = ", its source comes anew" if source else ""
             anew = "" if found else f"; its workspace is not on this machine{again}"
@@ -153,13 +155,15 @@ class Performing:
             await asyncio.to_thread(self.place.ready)
         return None
 
-    def _open(self, *, complete: bool) -> bool:
+    def _open(self, progress: Progress, *, complete: bool) -> bool:
         """All at once, because each way to a thread and back costs as much as what is done there."""
-        found = self.place.open()
+        found = self.place.open(complete=complete)
         if self._neighbours.keeper is not None:
             self._log = self._neighbours.keeper.log_of(self._lease)
-        if complete and not found:
-            self.place.ready()
+        at = policy.next_step(self._steps, progress)
+        if complete and at is not None:
+            with suppress(NotADirectoryError):  # told when the step begins
+                self._prepared = self._begin(self._steps[at], progress)
         return found
 
     # ── one step ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -179,9 +183,10 @@ class Performing:
             await asyncio.sleep(wait.total_seconds())
         if failed is not None and step.name:
             self.say(failed.error)
-        outputs = policy.read_outputs(await asyncio.to_thread(self.place.read_outputs))
+        is_last = at + 1 == len(self._steps)
+        outputs = await self._outputs(leave=is_last and failed is None and progress.failed is None)
         ended = policy.ended(self._steps, progress, at, failed=failed, outputs=outputs)
-        if at + 1 == len(self._steps) and ended.failed is None:
+        if is_last and ended.failed is None:
             return ended  # its verdict says the same, and more
         try:
             await self._save(ended)
@@ -195,8 +200,10 @@ class Performing:
         self, at: int, step: Step, progress: Progress, *, saves: bool = True
     ) -> tuple[Failed | None, Progress]:
         """How it failed, or None; and how far the run is, with what the step has saved."""
+        directory, self._prepared = self._prepared, None
         try:
-            directory = await asyncio.to_thread(self._begin, step, progress)
+            if directory is None:
+                directory = await self._neighbours.hand.do(lambda: self._begin(step, progress))
         except NotADirectoryError as error:
             return failure_of(ProgramEnd("refused", error=str(error)), step=at, name=step.name), progress
         argv = step.argv or ("/bin/sh", "-ec", step.script)
@@ -206,10 +213,33 @@ class Performing:
         end = await self._run(argv, step.name, env, directory, timeout, saved=saved if saves else None)
         return failure_of(end, step=at, name=step.name), saved.progress
 
+    async def _outputs(self, *, leave: bool) -> dict[str, str]:
+        """What the step hands on. `leave`: it was the last one, and went well; if it has left nothing at all, there is
+        nothing to come back for, and the attempt is over here."""
+        if leave and (not isinstance(self._task, Steps) or not self._task.artifacts):
+            self.has_left = await self._neighbours.hand.do(self._vanish)
+            if self.has_left:
+                return {}
+        return policy.read_outputs(await self._neighbours.hand.do(self.place.read_outputs))
+
+    def _vanish(self) -> bool:
+        if not self.place.vanish():
+            return False
+        keeper = self._neighbours.keeper
+        if keeper is not None:
+            try:
+                keeper.hand_in(self._lease)
+            except OSError:  # who leaves says so
+                return False
+        return True
+
     def _begin(self, step: Step, progress: Progress) -> Path:
         """What is to be there before a step begins; where it does."""
-        self.place.clear_outputs()
-        self.place.write_checkpoint(progress.text)
+        if not self.place.is_new:
+            self.place.clear_outputs()
+        if not self.place.is_new or progress.text:
+            self.place.write_checkpoint(progress.text)
+        self.place.is_new = False
         return self.place.directory(self._directory(step))
 
     def _directory(self, step: Step) -> str:
@@ -267,21 +297,17 @@ class Performing:
 
     def _record(self, label: str, text: str) -> None:
         """A remark of ours, beside what programs say."""
-        with self._log.open("ab") as file:
-            file.write(encode(Record(self._clock.now(), "otd", label, f"onthedot: {text}\n")))
+        append(self._log, Record(self._clock.now(), "otd", label, f"onthedot: {text}\n"))
 
     async def _watched(self, program: Program, live: _Live, saved: _Saved | None) -> ProgramEnd:
         """Run it, and save what it writes to `$OTD_CHECKPOINT` meanwhile. A lost lease ends it."""
         guard = self._neighbours.guard
         if saved is None:
             return await guard.run(program, live.say)
+        running = asyncio.ensure_future(guard.run(program, live.say))
         try:
-            async with asyncio.TaskGroup() as group:
-                watching = group.create_task(self._watch(saved))
-                end = await guard.run(program, live.say)
-                watching.cancel()
-        except ExceptionGroup as error:
-            raise error.exceptions[0] from None
+            await self._watch(running, saved)
+            end = await running
         except asyncio.CancelledError:
             with suppress(LeaseLost, TimeoutError, ArgumentsError, OSError):  # what it said when it was told to end
                 await asyncio.wait_for(self._look(saved), _LAST_WORDS)
@@ -290,14 +316,21 @@ class Performing:
             await self._look(saved)  # its next try goes on from there
         return end
 
-    async def _watch(self, saved: _Saved) -> None:
+    async def _watch(self, running: asyncio.Future[ProgramEnd], saved: _Saved) -> None:
+        """Until the program has ended. Whatever else ends this ends the program, and waits for that."""
         looks = 0
-        while True:
-            await asyncio.sleep(_LOOK_EVERY)
-            looks += 1
-            if looks % _TOUCH_EVERY == 0:
-                await asyncio.to_thread(self.place.touch)
-            await self._look(saved)
+        try:
+            while not (await asyncio.wait({running}, timeout=_LOOK_EVERY))[0]:
+                looks += 1
+                if looks % _TOUCH_EVERY == 0:
+                    await asyncio.to_thread(self.place.touch)
+                await self._look(saved)
+        finally:
+            if not running.done():
+                running.cancel()
+            while not running.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({running})
 
     async def _look(self, saved: _Saved) -> None:
         text = await asyncio.to_thread(self.place.read_checkpoint, policy.TEXT_LIMIT)

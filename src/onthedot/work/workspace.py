@@ -24,8 +24,11 @@ from onthedot.clock import Micros, to_datetime
 from onthedot.output.places import state_folder
 from onthedot.run import Lease
 from onthedot.settings import Settings
+from onthedot.work.spares import INSIDE, Spares, remove_empty
 
 OTD = ".otd"
+UNREADY = "unready"
+"""A file beside a workspace whose source is still to be checked out."""
 MOST_ARTIFACTS = 1_000
 MOST_ARTIFACT_BYTES = 1 << 30
 _MOST_LOOKED_AT = 100_000
@@ -51,29 +54,52 @@ def place_name(run_id: int, created_at: Micros) -> str:
 class Place:
     """Where one attempt runs."""
 
-    def __init__(self, spool: Path, lease: Lease) -> None:
+    def __init__(self, spool: Path, lease: Lease, spares: Spares | None = None) -> None:
         self.spool = spool
+        self.is_new = False  # nobody has been here before, and no program yet
         self._apart = lease.record.job.isolation not in ("none", "process")
+        self._spares = None if self._apart else spares  # what had a user of its own is nobody else's
         self.run = spool / place_name(lease.run_id, lease.created_at)
         self.workspace = self.run / "work"
         self.log = self.run / f"{lease.attempt}.log"
         self.checkpoint_file = self.workspace / OTD / "checkpoint"
         self.output_file = self.workspace / OTD / "output"
 
-    def open(self) -> bool:
-        """Make what is not there yet; whether the workspace was there already, complete."""
-        os.makedirs(self.spool, mode=0o700, exist_ok=True)
-        for folder in (self.run, self.workspace):
-            folder.mkdir(mode=0o700, exist_ok=True)
+    def open(self, *, complete: bool = True) -> bool:
+        """Make what is not there yet; whether the workspace was there already, complete. One that is made is complete
+        at once, or (for a source) when `ready` says so."""
+        if complete and self._spares is not None and self._spares.take(self.run):
+            self.is_new = True
+            return False
+        self.is_new = self._make_run()
+        found = not self.is_new and self.workspace.is_dir() and not self._unready.exists()
+        if not found and not complete:
+            self._unready.touch(mode=0o600)  # first: whoever finds a workspace without it takes it for complete
+        if self.is_new:
+            for inside in INSIDE:
+                os.mkdir(f"{self.run}/{inside}", 0o700)
+        else:
+            self.workspace.mkdir(mode=0o700, exist_ok=True)
+            self._own_folder()
+            self.touch()
+            if complete:
+                self.ready()  # the source of an earlier definition
         if self._apart:  # its programs have a user of their own, who must come to the workspace, and sees nothing else
             for folder in (self.spool, self.run):
                 if stat.S_IMODE(folder.stat().st_mode) == 0o700:
                     folder.chmod(0o711)
-        found = (self.run / "ready").exists()
-        self._own_folder()
-        os.close(os.open(self.log, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
-        self.touch()
         return found
+
+    def _make_run(self) -> bool:
+        """The run's folder; whether it was not there."""
+        try:
+            os.mkdir(self.run, 0o700)
+        except FileExistsError:
+            return False
+        except FileNotFoundError:  # the spool itself is not there yet
+            os.makedirs(self.spool, mode=0o700, exist_ok=True)
+            return self._make_run()
+        return True
 
     def _own_folder(self) -> None:
         """Our folder in the workspace is a folder, whatever a program has put in its place."""
@@ -85,23 +111,26 @@ class Place:
     def adopt(self, earlier: str) -> bool:
         """Take over the workspace of an earlier run that has ended; whether there was one. Before `open`."""
         theirs = self.spool / earlier
-        if self.workspace.exists() or not (theirs / "ready").exists():
+        if self.workspace.exists() or (theirs / UNREADY).exists():
             return False
         os.makedirs(self.run, mode=0o700, exist_ok=True)
-        with suppress(OSError):  # somebody else was quicker, or it was swept away
+        with suppress(OSError):  # there is none; somebody else was quicker, or it was swept away
             (theirs / "work").rename(self.workspace)
-            (theirs / "ready").rename(self.run / "ready")
             return True
         return False
 
     def empty(self) -> None:
         """Begin the workspace anew: what an attempt has left that did not come to check out its source."""
         _remove(self.workspace)
-        self.open()
+        self.open(complete=False)
 
     def ready(self) -> None:
         """The workspace is complete: whoever takes the run over on this machine goes on in it."""
-        (self.run / "ready").touch(mode=0o600)
+        self._unready.unlink(missing_ok=True)
+
+    @property
+    def _unready(self) -> Path:
+        return self.run / UNREADY
 
     def touch(self) -> None:
         """It is in use: nobody sweeps it away."""
@@ -110,6 +139,8 @@ class Place:
 
     def directory(self, wanted: str) -> Path:
         """Where a program begins; `NotADirectoryError` if there is no such place."""
+        if not wanted:
+            return self.workspace
         path = self.workspace / wanted
         if not path.is_dir():
             raise NotADirectoryError(
@@ -144,9 +175,12 @@ class Place:
         and not kept."""
         return _matching(self.workspace, patterns, only_own=self._apart) if patterns else ({}, [])
 
+    def vanish(self) -> bool:
+        """Go, if no program has left anything here, what it hands on and has saved included; whether it has gone."""
+        return remove_empty(self.run) if self._spares is None else self._spares.give(self.run)
+
     def discard(self) -> None:
         """The run has succeeded: its workspace is of no use. A record that nobody has taken stays until it is swept."""
-        (self.run / "ready").unlink(missing_ok=True)
         _remove(self.workspace)
         with suppress(OSError):  # something is in it still
             self.run.rmdir()
@@ -180,7 +214,7 @@ def environment(place: Place, lease: Lease, *, path: str) -> dict[str, str]:
         "PATH": path,
         "HOME": workspace,
         "LANG": "C.UTF-8",
-        "TMPDIR": str(place.workspace / OTD / "tmp"),
+        "TMPDIR": f"{workspace}/{OTD}/tmp",  # noqa: S108 - within the workspace
         "OTD_RUN_ID": str(lease.run_id),
         "OTD_ATTEMPT": str(lease.attempt),
         "OTD_FENCE": str(lease.fence),

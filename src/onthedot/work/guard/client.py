@@ -76,6 +76,11 @@ class GuardClient:
         """The guard's process, while there is one."""
         return None if self._guard is None else self._guard.pid
 
+    @property
+    def starting(self) -> int:
+        """How many programs were asked for, and are not known to run or to have ended."""
+        return 0 if self._guard is None else self._guard.starting
+
     async def run(self, program: Program, said: Said | None = None) -> ProgramEnd:
         if program.level not in self.levels:
             offered = ", ".join(sorted(self.levels)) or "none of them: programs need Linux"
@@ -167,6 +172,10 @@ class _GuardProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def starting(self) -> int:
+        return len(self._asked) - len(self._mains)
+
     def ask(self, number: int, start: bytes, said: Said | None) -> asyncio.Future[ProgramEnd]:
         """Have a program started."""
         end: asyncio.Future[ProgramEnd] = asyncio.get_running_loop().create_future()
@@ -194,21 +203,26 @@ class _GuardProcess:
         if self._writer is None:
             self.kill()
         else:
+            self._flush()
             with suppress(OSError):
                 self._talk.shutdown(socket.SHUT_WR)
 
     def _write(self, data: bytes) -> None:
-        if self._writer is None:
-            self._unsent.append(data)
-        elif not self._writer.is_closing():
+        """At the end of this turn of the loop: what many attempts say in it is one send, and wakes the guard once."""
+        if not self._unsent and self._writer is not None:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(data)
+
+    def _flush(self) -> None:
+        data = b"".join(self._unsent)
+        self._unsent.clear()
+        if self._writer is not None and not self._writer.is_closing():
             self._writer.write(data)
 
     async def listen(self) -> None:
         """Until it is gone."""
         reader, self._writer = await asyncio.open_connection(sock=self._talk)
-        for data in self._unsent:
-            self._writer.write(data)
-        self._unsent.clear()
+        self._flush()
         with suppress(OSError, BadFrame):  # either way it is of no more use
             while data := await reader.read(_CHUNK):
                 for message in self._inbox.feed(data):

@@ -47,6 +47,7 @@ class Running:
         self._said_length = 0
         self._said_at: Micros = -SAY_EVERY
         self._capture: Capture | None = None
+        self._is_recorded = True  # until the record cannot be written
         try:
             self._start(mark, cgroups)
         except (OSError, ValueError, NotPossible):
@@ -56,11 +57,6 @@ class Running:
 
     def _start(self, mark: str, cgroups: list[str]) -> None:
         program = self.program
-        with suppress(OSError):  # a record that cannot be kept is no reason not to run
-            self._capture = Capture(
-                Path(program.log), step=program.label, limit=program.bounds.output, secrets=program.secrets,
-                clock=self.clock.now,
-            )  # fmt: skip
         apart = program.level in ("user", "sandbox")
         if apart and os.geteuid() == 0:
             self.user = levels.take_user(program.workspace)
@@ -118,12 +114,22 @@ class Running:
             self._record(self.streams[pipe], data)
 
     def _record(self, stream: Stream, data: bytes) -> None:
-        if self._capture is None:
+        if not self._is_recorded:
             return
         try:
+            if self._capture is None:  # not before: most of what is short says nothing
+                self._capture = self._open_capture()
             self._to_say(self._capture.feed(stream, data))
         except OSError:  # the disk is full, or worse: the program is not to blame, and goes on without a record
+            self._is_recorded = False
             self._close_capture()
+
+    def _open_capture(self) -> Capture:
+        program = self.program
+        return Capture(
+            Path(program.log), step=program.label, limit=program.bounds.output, secrets=program.secrets,
+            clock=self.clock.now,
+        )  # fmt: skip
 
     def _close_capture(self) -> None:
         capture, self._capture = self._capture, None

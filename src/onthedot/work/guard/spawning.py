@@ -15,6 +15,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import cache
 from typing import NamedTuple, NoReturn
 
 from onthedot.task import Bounds
@@ -36,7 +37,7 @@ class Spawned(NamedTuple):
     stdin: int  # -1: it reads nothing
     out: int
     err: int
-    trouble: int  # what kept it from being the program, if something is there when it has ended
+    trouble: int = -1  # of a fork: what kept it from being the program, if something is there when it has ended
 
 
 class Rights(NamedTuple):
@@ -82,7 +83,7 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, *, reads:
             ours.append(write_end)
         else:
             theirs.append(os.open(os.devnull, os.O_RDONLY))
-        for _ in range(3):
+        for _ in range(3 if rights.needs_fork else 2):
             read_end, write_end = os.pipe()
             theirs.append(write_end)
             ours.append(read_end)
@@ -91,7 +92,7 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, *, reads:
             if pid == 0:
                 _become(argv, env, directory, theirs, rights)
         else:
-            pid = _spawn(argv, env, directory, theirs[:3], rights)
+            pid = _spawn(argv, env, directory, theirs, rights)
     except (OSError, ValueError):
         for end in ours:
             os.close(end)
@@ -115,8 +116,14 @@ def _spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, standard
         ProcessLookupError, PermissionError
     ):  # it has ended already; it is another user's by its file's rights
         for number, value in rights.limits:
-            resource.prlimit(pid, number, _within(resource.prlimit(pid, number)[1], number, value))
+            resource.prlimit(pid, number, _within(_most(number), number, value))
     return pid
+
+
+@cache
+def _most(number: int) -> int:
+    """What the guard may have itself, and so whom it spawns; it never changes."""
+    return resource.getrlimit(number)[1]
 
 
 def _find_and_spawn(argv: Sequence[str], env: Mapping[str, str], actions: list[tuple[int, int, int]]) -> int:
@@ -181,6 +188,8 @@ def _within(most: int, number: int, value: int) -> tuple[int, int]:
 
 def trouble_of(spawned: Spawned) -> str:
     """Why the process that has ended never was the program; empty if it was."""
+    if spawned.trouble < 0:
+        return ""
     try:
         return os.read(spawned.trouble, _MOST_WORDS).decode(errors="replace")
     except BlockingIOError:

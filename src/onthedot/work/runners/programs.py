@@ -15,6 +15,7 @@ from onthedot.verdict import Outcome, OutcomeKind
 from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, timed_out
 from onthedot.work.guarding import Neighbours
 from onthedot.work.performing import Over, Performing, TimeIsUp
+from onthedot.work.spares import Spares
 from onthedot.work.workspace import Place
 
 _MOST_REMARKS = 10
@@ -37,6 +38,7 @@ class ProgramRunner:
         self._running: set[Attempt] = set()
         self._leaving: set[asyncio.Task[None]] = set()  # ended, and their output is being kept
         self._places: dict[Attempt, str] = {}  # what is in use
+        self._spares = Spares(settings.seats)
 
     @property
     def busy(self) -> bool:
@@ -66,9 +68,11 @@ class ProgramRunner:
         """The guard is closed by who opened it; nothing else is held."""
 
     async def left(self) -> None:
-        """Wait until the output of what has ended is kept, as far as that takes no longer than it may."""
+        """Wait until the output of what has ended is kept, as far as that takes no longer than it may; and leave no
+        empty places behind."""
         if self._leaving:
             await asyncio.wait(self._leaving, timeout=_KEEP_PATIENCE)
+        await self._neighbours.hand.do(self._spares.clear)
 
     def _fill_seats(self) -> None:
         while self._waiting and len(self._running) < self._settings.seats:
@@ -79,7 +83,7 @@ class ProgramRunner:
     async def _perform(self, attempt: Attempt) -> None:
         """The attempt itself: whatever happens in here becomes one outcome."""
         attempt.started_at = self._clock.now()
-        place = Place(self.spool, attempt.lease)
+        place = Place(self.spool, attempt.lease, self._spares)
         self._places[attempt] = place.run.name
         performing = Performing(attempt, place, self._neighbours, self._settings, self._clock)
         if self._tell_started is not None:
@@ -108,12 +112,19 @@ class ProgramRunner:
         faults.point("attempt.after_call")
         outcome = await self._clear_up(attempt, performing, outcome)
         attempt.handle = None
+        if performing.has_left:
+            self._places.pop(attempt, None)
+        else:
+            await self._leave_in_time(attempt, performing, outcome)
+        self._end(attempt, outcome)
+
+    async def _leave_in_time(self, attempt: Attempt, performing: Performing, outcome: Outcome) -> None:
+        """Leave, and wait for it; what takes too long goes on behind the end."""
         leaving = asyncio.get_running_loop().create_task(self._leave(attempt, performing, outcome))
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
         if outcome.kind is not OutcomeKind.LOST:  # else somebody waits for the lease
             await asyncio.wait({leaving}, timeout=_KEEP_PATIENCE)
-        self._end(attempt, outcome)
 
     async def _clear_up(self, attempt: Attempt, performing: Performing, outcome: Outcome) -> Outcome:
         """What always runs, after a time-out or a cancel; what the attempt ends as. Whose lease is lost, or whose node
