@@ -135,6 +135,7 @@ def test_while_it_is_away_only_so_much_waits_and_the_oldest_goes(spool: Spool, o
         await service.tick(0)
         assert heard[1:] == [OutputsLost(1, 8_192)]
         assert {ended.name for ended in spool.waiting(9)} == {names[1], names[2]}
+        spool.log_of(names[0]).write_bytes(b"x" * 4_094)
         spool.hand_in(names[0])
         await service.tick(1)  # it was measured just now
         assert len(spool.waiting(9)) == 3
@@ -150,6 +151,7 @@ def test_while_it_is_away_only_so_much_waits_and_the_oldest_goes(spool: Spool, o
 
 def test_what_does_not_fit_is_lost_only_while_it_is_away(spool: Spool, outputs: Outputs):
     async def check() -> None:
+        spool.log_of(Name(41, 2, "a-1")).write_text("said")
         spool.hand_in(Name(41, 2, "a-1"))
         heard: list[Event] = []
         events = Events([heard.append])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import onthedot as otd
+from onthedot.access import audit
 from onthedot.access.permissions import Role
 from onthedot.clock import SECOND
 from onthedot.run import RunState
@@ -358,13 +359,11 @@ async def test_a_handlers_run_is_not_retried_but_submitted(server: Served, opera
     assert "submit 'plain' instead" in answer.json()["detail"]
 
 
-async def test_every_change_is_told_to_the_audit(
-    server: Served, operator: dict[str, str], caplog: pytest.LogCaptureFixture
-):
-    caplog.set_level("INFO", "onthedot.audit")
+async def test_every_change_is_told_to_the_audit(server: Served, operator: dict[str, str]):
     run_id = await submitted(server, operator, args={"secret": "hush"})
     await server.client.post("/api/v1/jobs/mail/trigger", headers=operator)
     await server.client.post(f"{RUNS}/{run_id}/cancel", headers=operator)
-    told = [record.getMessage() for record in caplog.records if record.name == "onthedot.audit"]
-    assert [line.split(": ")[1].split()[0] for line in told] == ["submit", "trigger", "cancel"]
+    told = await audit.read(server.there.store)
+    assert [entry.verb for entry in told] == ["runs.submit", "runs.trigger", "runs.cancel"]
+    assert [entry.object.partition("/")[0] for entry in told] == ["job", "job", "run"]
     assert "hush" not in str(told)
