@@ -55,9 +55,10 @@ class Bare:
         asked = {
             "incarnation": name, "seats": TOGETHER, "ahead": 0, "extra": 0, "quick": [], "horizon": 0, "lapse": 0,
             "queues": ["default"], "labels": [], "tasks": sorted(TASKS), "number": 0, "turns": TOGETHER,
+            "looks": TOGETHER,
         }  # fmt: skip
         while True:
-            (rows, _), _, _ = await self.ask("reserve", lease_ids=ids.leases(TOGETHER), **asked)
+            (rows, _), *_ = await self.ask("reserve", lease_ids=ids.leases(TOGETHER), **asked)
             if not rows:
                 return
             started_at, ended_at = await perform([row[1] for row in rows], executed)

@@ -13,6 +13,7 @@ from onthedot.cli.options import DEFAULT_STORE, read_length, store_url, with_deb
 from onthedot.cli.up import check_node_id, read_lease
 
 if TYPE_CHECKING:
+    from onthedot.cli.api import ApiGiven
     from onthedot.cli.stopping import Stopping
     from onthedot.scheduler import Scheduler
     from onthedot.settings import Settings
@@ -79,11 +80,14 @@ def with_node(command: F) -> F:
     return with_store(with_output(command))
 
 
-def run(program: str | None, given: Given, *, plain: bool = True, samples: bool = False) -> None:
+def run(
+    program: str | None, given: Given, *, plain: bool = True, samples: bool = False, api: ApiGiven | None = None
+) -> None:
     """Run one node, of a program or with sample jobs, and end with its exit code."""
     import asyncio
     import sys
 
+    from onthedot.cli.api import Api
     from onthedot.cli.up import run_node, shape_of
 
     # Measured: beside threads that are busy in Python, the engine's thread wakes four times sooner.
@@ -98,7 +102,8 @@ def run(program: str | None, given: Given, *, plain: bool = True, samples: bool 
         raise BadInput("PROGRAM: expected a scheduler with the URL of a store, got a store as an object; give --store")
     shape = shape_of(as_json=given.as_json, plain=plain)
     watch = _end_with_parent if given.with_parent else None
-    code = asyncio.run(run_node(scheduler, url, given.duration, shape, on_signals=watch))
+    served = None if api is None else Api(api, url, scheduler.settings)
+    code = asyncio.run(run_node(scheduler, url, given.duration, shape, on_signals=watch, api=served))
     if code:
         click.get_current_context().exit(code)
 

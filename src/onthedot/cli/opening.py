@@ -37,6 +37,7 @@ class Opening:
     now: Micros
     plans: bool = True
     works: bool = True
+    more: tuple[tuple[str, str], ...] = ()  # what else there is to tell: a word and a text each
 
     @classmethod
     def of(cls, url: str, found: Found | None, scheduler: Scheduler, events: Iterable[Event], now: Micros) -> Opening:
@@ -71,6 +72,7 @@ class Opening:
             ("onthedot", onthedot.__version__),
             ("store", self._store()),
             ("node", f"{plain(self.node_id)}, {self._role()}"),
+            *self.more,
         ]
         if self.found is not None:
             first, *rest = self.found.in_words()
@@ -138,6 +140,7 @@ class Opening:
                 "found": None if self.found is None else self.found.as_json(),
                 "jobs": [self._job_as_json(job) for job in self.jobs],
                 "unrunnable": [job.name for job in self.unrunnable],
+                **dict(self.more),
             }
         )
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from onthedot.cli.api import api_given, with_api
 from onthedot.cli.errors import BROKEN, CUT_SHORT, Command, Failure
 from onthedot.cli.options import read_length, with_debug, with_json, with_store
 from onthedot.stores.addresses import shown_url
 
 if TYPE_CHECKING:
+    from onthedot.cli.api import Api
+    from onthedot.cli.found import Found
     from onthedot.cli.outbox import Outbox, Printer
     from onthedot.cli.stopping import Stopping
     from onthedot.cli.view import View
@@ -61,6 +64,7 @@ def read_lease(ctx: click.Context, param: click.Parameter, value: str) -> int | 
     help="Drain and stop after this time.  [default: on Ctrl-C]",
 )  # fmt: skip
 @click.option("--plain", is_flag=True, help="Write plain lines, also on a terminal.")
+@with_api
 @with_json("one JSON object per event and line")
 @with_debug
 def command(program: str | None, plain: bool, **options: Any) -> None:
@@ -68,6 +72,8 @@ def command(program: str | None, plain: bool, **options: Any) -> None:
     file in the current directory. PROGRAM is a Python file that defines a scheduler (app.py, or app.py:name if it has
     several), a module (shop.jobs), or a YAML file with jobs that are commands and steps (jobs.yaml); what is said here
     goes before its own settings.
+
+    It serves the HTTP API on this machine, and prints a link with a one-time token that lets you in.
 
     It tells what it plans, starts (and how late) and finishes; on a terminal with a live view below. Ctrl-C or SIGTERM
     drains: no new work is taken, attempts end, and the node hands over; a second one stops now. After a crash start it
@@ -87,7 +93,8 @@ def command(program: str | None, plain: bool, **options: Any) -> None:
     """
     from onthedot.cli.node_options import Given, run
 
-    run(program, Given(roles=("planner", "worker"), **options), plain=plain, samples=program is None)
+    api = api_given(options, link=True)
+    run(program, Given(roles=("planner", "worker"), **options), plain=plain, samples=program is None, api=api)
 
 
 @dataclass
@@ -140,10 +147,12 @@ async def run_node(
     shape: Shape,
     *,
     on_signals: Callable[[Stopping], None] | None = None,
+    api: Api | None = None,
 ) -> int:
     """One node of a program, from start to exit code. `on_signals` is given what it can be stopped by."""
     import asyncio
 
+    from onthedot.cli.found import look
     from onthedot.cli.outbox import Outbox
     from onthedot.cli.stopping import Stopping
     from onthedot.clock import SystemClock
@@ -159,12 +168,16 @@ async def run_node(
     scheduler.subscribe(ending.heed)
     with stopping.signals():
         try:
-            await _start(scheduler, url, outbox, as_json=shape == "json")
+            found = await look(url, SystemClock().now())  # before anybody makes the store
+            told = () if api is None else tuple(await asyncio.to_thread(api.start))
+            await _start(scheduler, url, outbox, found, told, as_json=shape == "json")
             looking = asyncio.create_task(_look(scheduler, view)) if view is not None else None
             await _run(scheduler, stopping, duration)
             if looking is not None:
                 looking.cancel()
         finally:
+            if api is not None:
+                await asyncio.to_thread(api.stop)
             outbox.close()
     if outbox.error is not None:
         raise outbox.error
@@ -218,16 +231,22 @@ async def _look(scheduler: Scheduler, view: View) -> None:
         await asyncio.sleep(_LOOK_EVERY)
 
 
-async def _start(scheduler: Scheduler, url: str, outbox: Outbox, *, as_json: bool) -> None:
-    from onthedot.cli.found import look
+async def _start(
+    scheduler: Scheduler,
+    url: str,
+    outbox: Outbox,
+    found: Found | None,
+    more: tuple[tuple[str, str], ...],
+    *,
+    as_json: bool,
+) -> None:
     from onthedot.cli.opening import Opening
     from onthedot.clock import SystemClock
 
-    clock = SystemClock()
-    found = await look(url, clock.now())
     await scheduler.start()
     events = outbox.so_far()
-    opening = Opening.of(url, found, scheduler, [event for _, event in events], clock.now())
+    opening = Opening.of(url, found, scheduler, [event for _, event in events], SystemClock().now())
+    opening = replace(opening, more=more)
     if as_json:
         outbox.start([opening.as_json()], events)
     else:

@@ -31,6 +31,7 @@ from onthedot.server.routes import (
     login,
     logs,
     nodes,
+    page,
     queues,
     runs,
     schedules,
@@ -41,7 +42,7 @@ from onthedot.server.table import TABLE
 
 ROUTES = (
     runs, health, login, keys_routes, audit, jobs, jobs_writing, jobs_control, schedules, nodes, queues, logs,
-    artifacts, attempts, letters, events, documents,
+    artifacts, attempts, letters, events, documents, page,
 )  # fmt: skip
 """In this order: what is asked for most is found first."""
 
@@ -78,7 +79,9 @@ def openapi_of(app: FastAPI) -> dict[str, object]:
     document["security"] = [{"key": []}]
     for line, permission in TABLE.items():
         method, path = line.replace(":path}", "}").split(" ")
-        operation = document["paths"][path][method.lower()]
+        operation = document["paths"].get(path, {}).get(method.lower())
+        if operation is None:  # the page for people
+            continue
         if permission is None:
             operation["security"] = []
         else:

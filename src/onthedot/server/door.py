@@ -13,6 +13,8 @@ from onthedot.open_verbs import OpenStore, OpenVerbs
 from onthedot.server.limits import Limits
 from onthedot.server.problems import Problem
 
+COOKIE = "onthedot_session"
+
 
 class Keys(Protocol):
     """What knows keys."""
@@ -61,6 +63,8 @@ class Door:
         if self._keys is None:
             return LOCAL
         kind, _, text = request.headers.get("authorization", "").partition(" ")
+        if not kind and request.method in ("GET", "HEAD"):  # a cookie is sent along by every site: it only reads
+            kind, text = "bearer", request.cookies.get(COOKIE, "")
         return await self._keys.check(text.strip()) if kind.lower() == "bearer" and text else None
 
 

@@ -57,7 +57,9 @@ class Envelope:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *_HEADERS, (b"x-request-id", request_id.encode())]
+                own = {name for name, _ in message["headers"]}
+                more = [header for header in _HEADERS if header[0] not in own]
+                message["headers"] = [*message["headers"], *more, (b"x-request-id", request_id.encode())]
             await send(message)
 
         try:

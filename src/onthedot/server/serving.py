@@ -6,8 +6,8 @@ import asyncio
 import ipaddress
 import socket
 import threading
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, TypeVar
 
 import uvicorn
 
@@ -16,6 +16,8 @@ from onthedot.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app
 from onthedot.server.door import Keys
 from onthedot.settings import Settings
+
+T = TypeVar("T")
 
 PORT = 7411
 _PATIENCE = 5  # seconds for requests under way when the server stops
@@ -70,6 +72,8 @@ class Serving:
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
         self._error: BaseException | None = None
+        self._there: OpenStore | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.url = ""
 
     def start(self) -> None:
@@ -85,6 +89,12 @@ class Serving:
         if self._error is not None:
             self._thread.join()
             raise self._error
+
+    def ask(self, work: Callable[[OpenStore], Coroutine[Any, Any, T]]) -> T:
+        """Do this with the store that it has opened, while it serves."""
+        if self._there is None or self._loop is None:
+            raise StateError("the server is not running; start it first")
+        return asyncio.run_coroutine_threadsafe(work(self._there), self._loop).result()
 
     def stop(self) -> None:
         """Take no more requests, let those under way end (for five seconds at the most), close. Twice is fine."""
@@ -103,6 +113,7 @@ class Serving:
 
     async def _serve(self, listening: socket.socket) -> None:
         async with opened(self._store, self._settings) as there:
+            self._there, self._loop = there, asyncio.get_running_loop()
             keys = None if self._knows is None else self._knows(there)
             app = make_app(there, keys)
             config = uvicorn.Config(

@@ -11,6 +11,8 @@ EVERYBODY = None
 """For routes that nobody has to be known for."""
 
 TABLE: dict[str, Permission | None] = {
+    "GET /": EVERYBODY,
+    "GET /style.css": EVERYBODY,
     "GET /api/v1/health": EVERYBODY,
     "GET /api/v1/ready": EVERYBODY,
     "GET /api/v1/version": EVERYBODY,

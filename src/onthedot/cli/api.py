@@ -1,0 +1,100 @@
+"""The HTTP API beside a node: where it listens, and the link that lets its owner in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from onthedot.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from onthedot.server.serving import Listen, Serving
+    from onthedot.settings import Settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ApiGiven(NamedTuple):
+    """What was said about it. Without `listen`: at the usual port, or another free one; with `off`, nowhere."""
+
+    listen: str | None = None
+    off: bool = False
+    insecure: bool = False
+    link: bool = False  # whether a link with a one-time token is made
+
+
+class Api:
+    """The API of a node's process, from `start` to `stop`. Where there can be none, it says why."""
+
+    def __init__(self, given: ApiGiven, url: str, settings: Settings) -> None:
+        self._given = given
+        self._url = url
+        self._settings = settings
+        self._serving: Serving | None = None
+
+    def start(self) -> list[tuple[str, str]]:
+        """Serve; what is to be told about it, as pairs of a word and a text."""
+        given = self._given
+        if given.off:
+            return []
+        missing = self._missing()
+        if missing:
+            if given.listen is not None:
+                raise DefinitionError(f"--listen: {missing}")
+            return [("api", missing)]
+        from onthedot.access.keyring import Keyring
+        from onthedot.server.serving import Serving
+
+        knows = None if given.insecure else lambda there: Keyring(there.store, there.clock)
+        self._serving = Serving(self._url, self._settings, self._listen(), knows)
+        self._serving.start()
+        return [("api", self._told(self._serving))]
+
+    def _listen(self) -> Listen:
+        from onthedot.server.serving import Listen, read_listen
+
+        return Listen(elsewhere=True) if self._given.listen is None else read_listen(self._given.listen)
+
+    def _missing(self) -> str:
+        if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+            return "none: it is not installed (pip install 'onthedot[server]')"
+        if self._url.startswith("memory:"):
+            return "none: a store in memory is for this program alone; name another with --store"
+        return ""
+
+    def _told(self, serving: Serving) -> str:
+        if self._given.insecure:
+            return f"{serving.url} (lets everybody on this machine in)"
+        if not self._given.link:
+            return f"{serving.url} ('onthedot keys create' makes keys)"
+        from onthedot.access.grants import Grant
+        from onthedot.access.permissions import Role
+        from onthedot.access.sessions import issue_token
+
+        token = serving.ask(lambda there: issue_token(there.store, "up", Grant(role=Role.ADMIN)))
+        return f"{serving.url}/?token={token} (once, within 15 minutes)"
+
+    def stop(self) -> None:
+        """Twice is fine."""
+        if self._serving is not None:
+            self._serving.stop()
+
+
+def with_api(command: F) -> F:
+    """`--listen`, `--no-api` and `--insecure`; they come to the command as `listen`, `no_api` and `insecure`."""
+    what = "Where the HTTP API listens.  [default: 127.0.0.1:7411, or another port if that is taken]"
+    everybody = "Let everybody in without a key: on this machine only."
+    command = click.option("--insecure", is_flag=True, help=everybody)(command)
+    command = click.option("--no-api", is_flag=True, help="Serve no HTTP API.")(command)
+    return click.option("--listen", metavar="HOST:PORT", help=what)(command)
+
+
+def api_given(options: dict[str, Any], *, link: bool) -> ApiGiven:
+    """What was said, taken out of a command's options."""
+    listen, off, insecure = options.pop("listen"), options.pop("no_api"), options.pop("insecure")
+    if off and (listen is not None or insecure):
+        raise click.UsageError("expected --no-api by itself, got --listen or --insecure beside it; leave one out")
+    return ApiGiven(listen, off, insecure, link)

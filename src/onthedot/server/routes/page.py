@@ -1,0 +1,129 @@
+"""A page for people: the jobs and the latest runs, plain and without a script. A one-time token in its address is
+exchanged for a session, which a cookie keeps: good for reading only, so no other site can do anything with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Annotated
+
+from fastapi import Query, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from onthedot.access import users
+from onthedot.access.permissions import Permission
+from onthedot.access.principal import Principal
+from onthedot.access.sessions import LASTS
+from onthedot.clock import SECOND, Micros
+from onthedot.errors import LoginRefused
+from onthedot.job import JobRecord
+from onthedot.observe.text import doing, length, moment
+from onthedot.open_verbs import OpenStore
+from onthedot.run import RunRecord
+from onthedot.schedules import describe
+from onthedot.server.door import COOKIE, There
+from onthedot.server.job_pages import find_jobs, find_runs
+from onthedot.server.routing import Routes
+from onthedot.stores.finding import JobFilter, RunFilter
+
+routes = Routes(tags=["page"])
+
+_SHOWN = 100
+_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; form-action 'none'"
+_STYLE = """\
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }
+body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
+table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #8883; vertical-align: top }
+th { font-weight: 600 } td.number { text-align: right; font-variant-numeric: tabular-nums }
+.succeeded { color: #2a8a3e } .dead, .lost { color: #c0392b } .running { color: #1f6fd0 } .paused { color: #b8860b }
+footer { margin-top: 2rem; opacity: .7 }
+"""
+
+
+@routes.get("/", response_class=HTMLResponse, include_in_schema=False)
+async def page(request: Request, there: There, token: Annotated[str, Query(max_length=200)] = "") -> Response:
+    """What there is for whoever looks."""
+    if token:
+        return await _signed_in(request, there, token)
+    who: Principal | None = request.state.who
+    if who is None or not who.may(Permission.JOBS_READ) or not who.may(Permission.RUNS_READ):
+        return _html(_stranger(), status=401)
+    now = there.clock.now()
+    jobs, _ = await find_jobs(there, who, JobFilter(), limit=_SHOWN)
+    runs, _ = await find_runs(there, who, RunFilter(), limit=_SHOWN)
+    return _html(_whole(who, jobs, runs, now))
+
+
+@routes.get("/style.css", include_in_schema=False)
+async def style() -> Response:
+    """How it looks."""
+    return Response(_STYLE, media_type="text/css")
+
+
+async def _signed_in(request: Request, there: OpenStore, token: str) -> Response:
+    """Exchange the token, and go on without it in the address: that is kept by browsers, and told to others."""
+    try:
+        session = await users.exchange(there.store, token)
+    except LoginRefused:
+        return _html(_stranger("This link was used before, or is too old."), status=401)
+    answer = RedirectResponse("/", 303)
+    answer.set_cookie(
+        COOKIE, session.text, max_age=LASTS // SECOND, httponly=True, samesite="lax",
+        secure=request.url.scheme == "https",
+    )  # fmt: skip
+    return answer
+
+
+# ── what it shows ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _html(body: str, status: int = 200) -> HTMLResponse:
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>onthedot</title>'
+    text = f'<!doctype html><html lang="en">{head}<link rel="stylesheet" href="/style.css"><body>{body}</body></html>'
+    return HTMLResponse(text, status, {"Content-Security-Policy": _POLICY})
+
+
+def _stranger(why: str = "") -> str:
+    return (
+        f"<h1>onthedot</h1><p>{escape(why)}</p><p>Nobody is let in without a key. Open the link that "
+        "<code>onthedot up</code> prints, or use the API under <code>/api/v1</code> with a key of "
+        "<code>onthedot keys create</code>.</p>"
+    )
+
+
+def _whole(who: Principal, jobs: Sequence[JobRecord], runs: Sequence[RunRecord], now: Micros) -> str:
+    told_jobs = _table(("Job", "State", "Runs", "Task", "Changed"), (_job(record, now) for record in jobs))
+    told_runs = _table(("Run", "Job", "State", "Due", "Late", "Took", "Why"), (_run(run, now) for run in runs))
+    return (
+        f"<h1>onthedot</h1><h2>Jobs</h2>{told_jobs}<h2>Runs</h2>{told_runs}"
+        f"<footer>{escape(who.name)}, {escape(str(who.role))} · times are UTC · <code>/api/v1</code></footer>"
+    )
+
+
+def _table(headings: Iterable[str], rows: Iterable[str]) -> str:
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    return f"<table><tr>{head}</tr>{''.join(rows) or '<tr><td>none yet</td></tr>'}</table>"
+
+
+def _row(*cells: tuple[str, str]) -> str:
+    told = "".join(f'<td class="{kind}">{escape(text)}</td>' for text, kind in cells)
+    return f"<tr>{told}</tr>"
+
+
+def _job(record: JobRecord, now: Micros) -> str:
+    job = record.job
+    name = job.name if job.namespace == "default" else f"{job.namespace}/{job.name}"
+    when = "; ".join(describe(schedule) for schedule in job.schedules) or "when asked"
+    state = str(record.state)
+    return _row((name, ""), (state, state), (when, ""), (doing(job.task), ""), (moment(record.updated_at, now), ""))
+
+
+def _run(run: RunRecord, now: Micros) -> str:
+    late = "" if run.started_at is None else length(run.started_at - run.due_at)
+    took = "" if run.started_at is None or run.ended_at is None else length(run.ended_at - run.started_at)
+    why = ": ".join(part for part in (run.reason, run.error or "") if part)[:200]
+    state = str(run.state)
+    numbers = ((late, "number"), (took, "number"))
+    return _row((str(run.id), ""), (run.job, ""), (state, state), (moment(run.due_at, now), ""), *numbers, (why, ""))
