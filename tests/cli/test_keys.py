@@ -62,8 +62,9 @@ def test_a_new_key_is_shown_once_and_lets_in(db: Path):
     result = keys(db, "create", "ci", "--role", "operator")
     assert result.exit_code == 0
     [text] = TEXT.findall(result.stdout)
-    assert "(ci) is made: operator, in all namespaces; it never expires" in result.stdout
-    assert "keep it now, it is not shown again" in result.stdout
+    assert result.stdout == f"{text}\n"
+    assert "(ci) is made: operator, in all namespaces; it never expires" in result.stderr
+    assert "keep it now, it is not shown again" in result.stderr
     principal = whose(db, text)
     assert principal is not None
     assert (principal.name, principal.role, principal.namespaces) == ("ci", Role.OPERATOR, ())

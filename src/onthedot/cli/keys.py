@@ -80,8 +80,9 @@ def create(
         click.echo(json.dumps(_as_json(key, key.made_at) | {"key": issued.text}, indent=2))
         return
     ends = "it never expires" if key.expires_at is None else f"it expires {_moment(key.expires_at, key.made_at)}"
-    click.echo(f"key {key.id} ({name}) is made: {in_words(grant)}; {ends}")
-    click.echo(f"keep it now, it is not shown again:\n\n  {issued.text}\n")
+    click.echo(f"key {key.id} ({name}) is made: {in_words(grant)}; {ends}", err=True)
+    click.echo("keep it now, it is not shown again:", err=True)
+    click.echo(issued.text)  # alone on standard output: KEY=$(onthedot keys create …)
 
 
 @command.command("list", cls=Command, short_help="List the keys, never their secrets.")
