@@ -57,7 +57,7 @@ def test_a_server_is_asked_with_a_key(tmp_path: Path):
     process = started(tmp_path, "server", "--listen", f"127.0.0.1:{port}", "--for", "30s")
     try:
         assert f"http://127.0.0.1:{port}" in line_with(process, "api")
-        create = [ONTHEDOT, "keys", "create", "ci", "--role", "viewer", "--json"]
+        create = [str(ONTHEDOT), "keys", "create", "ci", "--role", "viewer", "--json"]
         made = subprocess.run(create, cwd=tmp_path, capture_output=True, check=True)
         text = json.loads(made.stdout)["key"]
         answer = httpx2.get(f"http://127.0.0.1:{port}/api/v1/whoami", headers={"Authorization": f"Bearer {text}"})

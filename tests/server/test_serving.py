@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 import time
@@ -11,7 +12,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from onthedot.access.grants import Grant
+from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
+from onthedot.access.sessions import issue_token
 from onthedot.errors import DefinitionError, StateError, StoreError
 from onthedot.server.serving import Listen, Serving, read_listen
 from onthedot.settings import Settings
@@ -70,6 +74,32 @@ def test_whoever_has_no_key_is_refused(url: str):
         assert httpx2.get(f"{server.url}/api/v1/whoami", headers=known).json()["role"] == "viewer"
     finally:
         server.stop()
+
+
+def test_whichever_server_is_asked_is_the_same(url: str):
+    """Behind a load balancer: every request goes to the other one."""
+    servers = [Serving(url, Settings(), ANY, knows=lambda there: Keyring(there.store, there.clock)) for _ in range(2)]
+    for server in servers:
+        server.start()
+    turn = itertools.cycle(servers)
+
+    def ask(method: str, path: str, bearer: str = "", **body: object) -> httpx2.Response:
+        headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+        return httpx2.request(method, f"{next(turn).url}/api/v1{path}", headers=headers, json=body or None)
+
+    try:
+        once = servers[0].ask(lambda there: issue_token(there.store, "up", Grant(role=Role.ADMIN)))
+        token = ask("POST", "/login", token=once).json()["token"]
+        assert ask("POST", "/jobs", token, name="nap", sleep="0s").status_code == 201
+        assert ask("GET", "/jobs/nap", token).json()["revision"] == 1
+        assert ask("POST", "/runs", token, job="nap", key="k").json() == {"run_id": 1, "created": True}
+        assert ask("POST", "/runs", token, job="nap", key="k").json() == {"run_id": 1, "created": False}
+        assert ask("POST", "/logout", token).status_code == 204
+        time.sleep(2.1)  # a server believes what it has read for two seconds: this is what is waited for
+        assert {ask("GET", "/whoami", token).status_code for _ in servers} == {401}
+    finally:
+        for server in servers:
+            server.stop()
 
 
 @pytest.mark.parametrize("host", ["::", "192.0.2.1", "example.org"])
