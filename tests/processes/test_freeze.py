@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -69,9 +70,9 @@ def running(nodes: Cluster, incarnation: str) -> set[int]:
     return {run for (run,) in rows}
 
 
-def is_locked(nodes: Cluster) -> bool:
+def is_locked(database: Path) -> bool:
     """Whether somebody holds the file's write lock, and does not let go."""
-    db = sqlite3.connect(nodes.database, isolation_level=None, timeout=1)
+    db = sqlite3.connect(database, isolation_level=None, timeout=1)
     try:
         db.execute("BEGIN IMMEDIATE")
         db.execute("ROLLBACK")
@@ -87,7 +88,7 @@ def freeze_at(nodes: Cluster, point: str, *, program: str = "busy") -> Frozen:
     for number in range(TRIES):
         process = nodes.boot(f"{point}#{number}", program=program, lease=LEASE, stop_point=point)
         fault = process.wait_frozen()
-        if not is_locked(nodes):
+        if not is_locked(nodes.database):
             [[incarnation]] = nodes.look("SELECT incarnation FROM nodes WHERE id = ?", process.name)
             return Frozen(nodes, process, fault, incarnation, running(nodes, incarnation))
         process.thaw(fault)
@@ -136,7 +137,7 @@ async def test_who_sleeps_inside_a_write_makes_the_others_late_and_never_wrong(t
         sleeper = nodes.boot("sleeper", lease=LEASE, stop_point="finish.in_transaction:30")
         awake = nodes.boot("awake", lease=LEASE)
         fault = sleeper.wait_frozen()
-        assert is_locked(nodes)
+        assert is_locked(nodes.database)
         trouble = awake.wait_for("StoreTrouble", since=fault.begin)
         assert "another process has been writing for too long" in trouble.about
         assert trouble.at - fault.begin > 4 * SECOND  # it has waited

@@ -89,7 +89,7 @@ async def freeze_before_reaping(nodes: Cluster, asking: Client) -> tuple[Process
         left = await orphans(nodes, asking, f"victim{number}")
         sleeper = nodes.boot(f"sleeper{number}", program="naps", lease=LEASE, stop_point="reap.before_write")
         fault = sleeper.wait_frozen()
-        if not is_locked(nodes):
+        if not is_locked(nodes.database):
             return sleeper, left, fault
         sleeper.thaw(fault)
         sleeper.terminate()
@@ -102,7 +102,7 @@ async def freeze_before_reaping(nodes: Cluster, asking: Client) -> tuple[Process
 async def test_who_sleeps_while_it_reaps_makes_the_others_late_and_never_wrong(tmp_path):
     with cluster(tmp_path) as nodes:
         awake, sleeper, left, fault = await freeze_while_reaping(nodes)
-        assert is_locked(nodes)
+        assert is_locked(nodes.database)
         awake.wait_for("StoreTrouble", since=fault.begin)
         lost = "SELECT count(*) FROM attempts WHERE outcome = 'lost' AND run_id IN (SELECT value FROM json_each(?))"
         assert nodes.look(lost, json.dumps(left.all)) == [(0,)]  # nothing is half done
@@ -182,7 +182,7 @@ async def test_who_sleeps_while_it_expires_runs_does_so_once(tmp_path):
             missed = await expiring(asking)
             sleeper = nodes.boot("sleeper", program="naps", lease=LEASE, stop_point="expire.in_transaction")
             fault = sleeper.wait_frozen()
-            assert is_locked(nodes)
+            assert is_locked(nodes.database)
             with pytest.raises(StoreUnavailable, match="another process has been writing for too long"):
                 await asking.store.expire(limit=100)
             assert nodes.look("SELECT count(*) FROM history") == [(0,)]

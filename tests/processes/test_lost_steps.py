@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.started import Started, started
+from tests.processes.test_freeze import is_locked
 
 STEPS = ("one", "two", "three", "four", "five")
 LEASE = 3.0
@@ -47,13 +48,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def node(name: str) -> tuple[str, ...]:
-    return ("up", "jobs.yaml", "--node-id", name, "--lease", f"{LEASE:g}s")
+    return ("up", "jobs.yaml", "--node-id", name, "--lease", f"{LEASE:g}s", "--no-api")
 
 
 def ask(folder: Path, *arguments: str) -> Any:
     command = [sys.executable, "-m", "onthedot", *arguments, "--json"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
+
+
+def strike(first: Started, how: signal.Signals, folder: Path) -> None:
+    """Outside a write: who is frozen with the file's lock in its hand keeps everybody waiting until it wakes, and
+    `test_freeze_upkeep.py` is about that."""
+    for _ in range(20):
+        first.signal(how)
+        if how is signal.SIGKILL or not is_locked(folder / "onthedot.db"):
+            return
+        first.signal(signal.SIGCONT)
+    raise AssertionError("frozen with the lock in its hand 20 times")
 
 
 def wait_for(path: Path) -> int:
@@ -96,7 +108,7 @@ def test_its_programs_are_gone_before_another_goes_on_at_the_right_step(folder: 
         pids = wait_for(folder / "pid"), wait_for(folder / "hidden")
         with started(folder, *node("b")) as second:
             second.until("Ctrl-C")
-            first.signal(how)
+            strike(first, how, folder)
             gone = gone_at(*pids)
             shown = until_succeeded(folder)
             _let_go(first, how)
