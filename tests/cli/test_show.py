@@ -118,12 +118,13 @@ def test_a_long_log_is_shown_from_its_end_and_harmless(call: Call, tmp_path: Pat
 def test_json(call: Call, database: Path):
     run = json.loads(call("show", "1", "--db", database, "--json").output)
     assert list(run) == [
-        "run_id", "job", "namespace", "trigger", "queue", "priority", "target", "state", "reason", "error", "attempts",
-        "failures", "recoveries", "created_at", "slot_at", "due_at", "armed_at", "started_at", "ended_at", "late_ms",
-        "duration_ms", "args", "result", "settled", "origin", "waits_for", "gate", "held_by", "node", "reserved_at",
-        "expires_at", "attempt_list", "logs",
+        "run_id", "job", "namespace", "owner", "trigger", "queue", "priority", "target", "node", "revision", "state",
+        "reason", "error", "attempts", "failures", "recoveries", "created_at", "slot_at", "due_at", "armed_at",
+        "started_at", "ended_at", "late_ms", "duration_ms", "args", "result", "settled", "origin", "waits_for", "gate",
+        "held_by", "reserved_at", "expires_at", "attempt_list", "logs",
     ]  # fmt: skip
-    assert (run["result"], run["target"], run["node"], run["waits_for"]) == ({"ticks": 1}, None, None, [])
+    assert (run["result"], run["target"], run["waits_for"]) == ({"ticks": 1}, None, [])
+    assert run["node"] == run["attempt_list"][0]["node"]
     [attempt] = run["attempt_list"]
     instants = [attempt[f"{name}_at"] for name in ("reserved", "armed", "due", "started", "ended")]
     assert instants == sorted(instants)

@@ -177,7 +177,6 @@ def _as_json(shown: Shown) -> dict[str, Any]:
         "waits_for": shown.waits_for,
         "gate": standing.gate or None if standing else None,
         "held_by": list(standing.holders) if standing else [],
-        "node": standing.node or None if standing else None,
         "reserved_at": optional_iso(standing.reserved_at if standing else None),
         "expires_at": optional_iso(standing.expires_at if standing else None),
         "attempt_list": [

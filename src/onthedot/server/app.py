@@ -38,6 +38,7 @@ from onthedot.server.routes import (
 )
 from onthedot.server.routes import keys as keys_routes
 from onthedot.server.routing import ProblemOut, include
+from onthedot.server.shapes import schema_of
 from onthedot.server.table import TABLE
 
 ROUTES = (
@@ -73,7 +74,7 @@ def openapi_of(app: FastAPI) -> dict[str, object]:
     document = app.openapi()
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}").pop("$defs", {}))
-    schemas["ProblemOut"] = _without_defs(ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}"))
+    schemas["ProblemOut"] = schema_of(ProblemOut)
     schemas.update(components())
     document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     document["security"] = [{"key": []}]
@@ -87,7 +88,3 @@ def openapi_of(app: FastAPI) -> dict[str, object]:
         else:
             operation["x-permission"] = str(permission)
     return document
-
-
-def _without_defs(schema: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in schema.items() if name != "$defs"}

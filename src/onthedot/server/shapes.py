@@ -143,3 +143,9 @@ def fields(model: type[BaseModel], **values: Any) -> dict[str, Any]:
     if set(values) != expected:
         raise TypeError(f"{model.__name__}: expected {sorted(expected)}, got {sorted(values)}")
     return values
+
+
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The schema of a model as the API's document has it: what it refers to is found among the document's own."""
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    return {name: value for name, value in schema.items() if name != "$defs"}

@@ -62,7 +62,7 @@ class UserChange(Body):
     """What is to be another: only what is said."""
 
     password: str | None = Field(None, max_length=1024)
-    disabled: bool | None = None
+    disabled: bool | None = Field(None, examples=[True])
 
 
 class GrantOut(BaseModel):

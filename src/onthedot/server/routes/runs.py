@@ -27,7 +27,7 @@ from onthedot.server.finding import namespaces_for, owner_for, seen_run
 from onthedot.server.problems import Problem
 from onthedot.server.routes.jobs import Name, Namespace, seen_job
 from onthedot.server.routing import Routes, problems
-from onthedot.server.shapes import AttemptOut, Body, RunOut, RunsOut, attempt_out, run_out
+from onthedot.server.shapes import AttemptOut, Body, RunOut, RunsOut, attempt_out, run_out, schema_of
 from onthedot.server.submitting import Submit, arguments, new_run
 from onthedot.stores.finding import RunCursor, RunFilter, decode_cursor, encode_cursor
 
@@ -83,7 +83,7 @@ class ResultOut(BaseModel):
 _BODY = {
     "required": True,
     "content": {
-        "application/json": {"schema": Submit.model_json_schema()},
+        "application/json": {"schema": schema_of(Submit)},
         NDJSON: {
             "schema": {"type": "string", "description": "One such object a line."},
             "example": '{"job":"nightly_report","args":{"region":"eu"},"key":"eu-1"}\n{"job":"nightly_report"}\n',
