@@ -19,9 +19,14 @@ from tests.outside.attacks import ATTACKS, CANARY
 # What a verb is given where it is not attacked; and of which kinds the parameters are that take no text.
 BENIGN: dict[str, Any] = {
     "job": "echo", "run_id": 1, "shards": 2, "to": "+1h", "start": "2026-01-01T00:00", "end": "2026-01-02T00:00",
-    "jobs": ("echo",), "timeout": "10ms",
+    "jobs": ("echo",), "timeout": "10ms", "source": "here", "node": "a", "queue": "mail", "weights": {},
+    "run_ids": (1,),
 }  # fmt: skip
-NOT_TEXT = {"int", "bool", "datetime | None", "Iterable[RunState] | None", "Job"}
+BENIGN_OF: dict[str, dict[str, Any]] = {"apply": {"jobs": ()}}
+NOT_TEXT = {
+    "int", "int | None", "bool", "datetime | None", "Iterable[RunState] | None", "Job", "Iterable[Job]", "Rate | None",
+    "int | Iterable[int]",
+}  # fmt: skip
 SHAPES: dict[str, Callable[[str], Any]] = {
     "str": lambda text: text,
     "str | None": lambda text: text,
@@ -30,6 +35,8 @@ SHAPES: dict[str, Callable[[str], Any]] = {
     "To": lambda text: text,
     "Duration | None": lambda text: text,
     "datetime | str": lambda text: text,
+    "datetime | str | None": lambda text: text,
+    "Mapping[str, int] | None": lambda text: {text: 1},
     "Mapping[str, Any] | None": lambda text: {text: text, "nested": [text, {text: text}]},
     "Iterable[Asked]": lambda text: [text],
     "Sequence[str]": lambda text: [text],
@@ -38,14 +45,16 @@ SHAPES: dict[str, Callable[[str], Any]] = {
 
 
 def verbs() -> dict[str, inspect.Signature]:
-    found = {name: member for name, member in vars(otd.Verbs).items() if inspect.isfunction(member) and name[0] != "_"}
+    members = {name: member for kind in otd.Verbs.__mro__ for name, member in vars(kind).items()}
+    found = {name: member for name, member in members.items() if inspect.isfunction(member) and name[0] != "_"}
     return {name: inspect.signature(member) for name, member in found.items()}
 
 
 def attacked(name: str, text: str) -> Iterator[dict[str, Any]]:
     """The arguments of each call: text in one parameter, and what is needed besides."""
     parameters = {key: value for key, value in verbs()[name].parameters.items() if key != "self"}
-    needed = {key: BENIGN[key] for key, value in parameters.items() if value.default is value.empty or key == "timeout"}
+    benign = BENIGN | BENIGN_OF.get(name, {})
+    needed = {key: benign[key] for key, value in parameters.items() if value.default is value.empty or key == "timeout"}
     for key, value in parameters.items():
         if value.annotation not in NOT_TEXT:
             yield needed | {key: SHAPES[value.annotation](text)}
