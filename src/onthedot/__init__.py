@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from onthedot.after import After
     from onthedot.blocking import BlockingScheduler
+    from onthedot.client.blocking import BlockingClient
+    from onthedot.client.client import Client
     from onthedot.define.calls import BoundCall, JobFunction
     from onthedot.errors import (
+        AccessDenied,
         ArgumentsError,
         DefinitionError,
         DependencyCycle,
         DuplicateJob,
         KeyConflict,
+        KeyRefused,
         LeaseLost,
         OnTheDotError,
         RunFailed,
@@ -43,12 +47,15 @@ __version__ = "0.1.0"
 # Each is loaded when it is asked for. Who asks for one schedule or for `--help` does not pay for the engine, nor who
 # imports onthedot at the top of a large program for anything (measured: 4 ms of CPU instead of 80).
 _HOME = {
+    "AccessDenied": "onthedot.errors",
     "After": "onthedot.after",
     "ArgumentsError": "onthedot.errors",
+    "BlockingClient": "onthedot.client.blocking",
     "BlockingScheduler": "onthedot.blocking",
     "BoundCall": "onthedot.define.calls",
     "Bounds": "onthedot.task",
     "CatchUp": "onthedot.job",
+    "Client": "onthedot.client.client",
     "Command": "onthedot.task",
     "Container": "onthedot.task",
     "Context": "onthedot.tasks.context",
@@ -62,6 +69,7 @@ _HOME = {
     "Job": "onthedot.job",
     "JobFunction": "onthedot.define.calls",
     "KeyConflict": "onthedot.errors",
+    "KeyRefused": "onthedot.errors",
     "LeaseLost": "onthedot.errors",
     "Limit": "onthedot.job",
     "Mount": "onthedot.task",
@@ -114,12 +122,15 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AccessDenied",
     "After",
     "ArgumentsError",
+    "BlockingClient",
     "BlockingScheduler",
     "BoundCall",
     "Bounds",
     "CatchUp",
+    "Client",
     "Command",
     "Container",
     "Context",
@@ -133,6 +144,7 @@ __all__ = [
     "Job",
     "JobFunction",
     "KeyConflict",
+    "KeyRefused",
     "LeaseLost",
     "Limit",
     "Mount",

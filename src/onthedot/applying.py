@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from onthedot.clock import Clock
+from onthedot.clock import Clock, Micros
 from onthedot.define.check import check_job, parents_first
 from onthedot.define.comparing import Difference, compare
 from onthedot.errors import DefinitionError
@@ -46,6 +46,30 @@ class Applied:
         return sum(one.kind != "unchanged" for one in self.differences)
 
 
+class Review:
+    """Who looks over what is applied. This one lets everything pass; a front door that knows who asks has its own."""
+
+    def sees(self, record: JobRecord) -> bool:
+        """Whether a job of this source, which it has no more, is there for whoever asks."""
+        del record
+        return True
+
+    def look(self, job: Job, before: JobRecord | None) -> Job:
+        """What is to be stored in the place of what is there; raises to refuse it."""
+        del before
+        return job
+
+    def look_at_removal(self, record: JobRecord) -> None:
+        """Raises to refuse that a job is removed."""
+
+    async def compare(self, old: Mapping[str, Job], new: Mapping[str, Job], now: Micros) -> list[Difference]:
+        """What differs: a moment's work for each job."""
+        return compare(old, new, now=now)
+
+    async def done(self, before: JobRecord | None, after: JobRecord | None) -> None:
+        """Told of each change once it is written, before the next one."""
+
+
 class _Mark(NamedTuple):
     source: str
     version: int
@@ -68,15 +92,20 @@ async def apply_jobs(
     dry_run: bool,
     clock: Clock,
     settings: Settings,
+    review: Review | None = None,
 ) -> Applied:
     """See `Verbs.apply`. Everything is checked before anything is written; then each job is one write."""
-    ordered = _checked(jobs, source)
-    found = await _look(store, ordered, source)
+    review = review or Review()
+    ordered = checked(jobs, source)
+    found = await _look(store, ordered, source, review)
+    ordered = [review.look(job, found.records.get(job_name(job))) for job in ordered]
+    for record in found.gone.values() if prune else ():
+        review.look_at_removal(record)
     names = {job_name(job) for job in ordered}
     old = {key: record.job for key, record in found.records.items() if key in names}
     old |= {key: record.job for key, record in found.gone.items()} if prune else {}
     new = {job_name(job): job for job in ordered}
-    differences = compare(_shown(old), _shown(new), now=clock.now())
+    differences = await review.compare(_shown(old), _shown(new), clock.now())
     elsewhere = {
         shown(key): found.marks[key].source if key in found.marks else ""
         for key in names & found.records.keys()
@@ -91,8 +120,8 @@ async def apply_jobs(
         dry_run=dry_run,
     )
     if not dry_run:
-        await _write(store, ordered, found, source, clock, settings)
-        await _remove(store, found if prune else found._replace(gone={}))
+        await _write(store, ordered, found, source, clock, settings, review)
+        await _remove(store, found if prune else found._replace(gone={}), review)
     return applied
 
 
@@ -113,7 +142,7 @@ def _of(found: _Found, key: str) -> JobRecord:
     return found.records[key] if key in found.records else found.gone[key]
 
 
-def _checked(jobs: Iterable[Job], source: str) -> list[Job]:
+def checked(jobs: Iterable[Job], source: str) -> list[Job]:
     """The jobs in the order in which they can be stored; every problem of all of them at once."""
     problems: list[str] = []
     if not _SOURCE.fullmatch(source):
@@ -131,7 +160,7 @@ def _checked(jobs: Iterable[Job], source: str) -> list[Job]:
     return parents_first(given)
 
 
-async def _look(store: Store, jobs: list[Job], source: str) -> _Found:
+async def _look(store: Store, jobs: list[Job], source: str, review: Review) -> _Found:
     marks = await _marks(store)
     records: dict[str, JobRecord] = {}
     for job in jobs:
@@ -144,7 +173,7 @@ async def _look(store: Store, jobs: list[Job], source: str) -> _Found:
         if mark.source == source and key not in names:
             namespace, _, name = key.partition("/")
             record = await store.get_job(name, namespace=namespace)
-            if record is not None:
+            if record is not None and review.sees(record):
                 gone[key] = record
     return _Found(records, marks, gone)
 
@@ -158,18 +187,24 @@ async def _marks(store: Store) -> dict[str, _Mark]:
     return marks
 
 
-async def _write(store: Store, jobs: list[Job], found: _Found, source: str, clock: Clock, settings: Settings) -> None:
+async def _write(
+    store: Store, jobs: list[Job], found: _Found, source: str, clock: Clock, settings: Settings, review: Review
+) -> None:
     for job in jobs:
         key = job_name(job)
-        read = found.records[key].revision if key in found.records else 0
-        await put_job(store, job, clock=clock, settings=settings, revision=read)
+        before = found.records.get(key)
+        read = 0 if before is None else before.revision
+        put = await put_job(store, job, clock=clock, settings=settings, revision=read)
+        if put.change != "unchanged":
+            await review.done(before, put.record)
         mark = found.marks.get(key)
         if mark is None or mark.source != source:
             body = json.dumps({"source": source})
             await store.put_document(KIND, key, body, version=0 if mark is None else mark.version)
 
 
-async def _remove(store: Store, found: _Found) -> None:
+async def _remove(store: Store, found: _Found, review: Review) -> None:
     for key, record in found.gone.items():
-        await store.delete_job(record.id)
+        await store.delete_job(record.id, expected=record.revision)
+        await review.done(record, None)
         await store.delete_document(KIND, key, version=found.marks[key].version)

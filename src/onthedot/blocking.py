@@ -5,7 +5,6 @@ One portal: a thread with the loop that a program with one would have. Every ver
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import threading
@@ -14,40 +13,11 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from onthedot.errors import StateError
+from onthedot.portal import Portal
 from onthedot.scheduler import Scheduler
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Portal:
-    """A thread with an event loop, and the way to it."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="onthedot portal", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-        finally:
-            self._loop.close()
-
-    def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do this over there, and wait for what comes of it. Interrupted, it is cancelled over there."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:  # an error of the work, or Ctrl-C here: then nobody waits for it any more
-            future.cancel()
-            raise
-
-    def close(self) -> None:
-        """End the thread, once nothing is left to do."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
 
 
 def _through(

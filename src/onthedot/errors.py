@@ -13,7 +13,8 @@
     ├── UnknownSecret          a secret that a run needs is nowhere, or cannot be read
     ├── UnknownKey             no API key of that id
     ├── UnknownUser            no user of that name
-    ├── AccessDenied           somebody would give away more than they have
+    ├── AccessDenied           whoever asks may not do this, or would give away more than they have
+    ├── KeyRefused             a server does not know whoever asks: no key, or one that does not count
     ├── LoginRefused           name and password, or a one-time token, that are not right
     │   └── LoginLimited       … or not looked at: too many were tried
     ├── KeyConflict            the key was used before, with other arguments
@@ -182,7 +183,21 @@ class UnknownUser(OnTheDotError, LookupError):
 
 
 class AccessDenied(OnTheDotError):
-    """Nobody gives away, or takes, more than they have themselves."""
+    """Whoever asks may not do this. Nobody gives away, or takes, more than they have themselves.
+
+    >>> raise AccessDenied("ann (viewer) may not do this: expected runs:control")
+    Traceback (most recent call last):
+    onthedot.errors.AccessDenied: ann (viewer) may not do this: expected runs:control
+    """
+
+
+class KeyRefused(OnTheDotError):
+    """A server does not know whoever asks: it was sent no key, or one that was revoked, has expired, or never was.
+
+    >>> raise KeyRefused("http://127.0.0.1:7411: expected a key")
+    Traceback (most recent call last):
+    onthedot.errors.KeyRefused: http://127.0.0.1:7411: expected a key
+    """
 
 
 class LoginRefused(OnTheDotError):

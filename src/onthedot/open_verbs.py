@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from onthedot.clock import SECOND, Clock, Micros, SystemClock
 from onthedot.cluster.offset import clock_of
 from onthedot.define.check import check_job
-from onthedot.events import Events
+from onthedot.events import Event, Events
 from onthedot.ids import Ids, RandomIds
 from onthedot.job import Job
 from onthedot.loop import Loop
@@ -99,6 +99,10 @@ class OpenVerbs(StoreVerbs):
         self.settings = there.settings
         self._ids = there.ids
         self._events = Events()
+
+    def subscribe(self, subscriber: Callable[[Event], None]) -> None:
+        """Hear of what these verbs do, while they do it: how far a backfill is."""
+        self._events.subscribe(subscriber)
 
     async def _on_store(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         return await work(self.there.store)

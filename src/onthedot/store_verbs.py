@@ -337,7 +337,7 @@ class StoreVerbs(Verbs):
         limit: int = 100,
     ) -> list[RunRecord]:
         wanted = RunFilter(
-            namespaces=("default" if job is None else self._namespace_of(job),),
+            namespaces=(self._namespace_of(job or ""),),
             job=job,
             states=None if states is None else frozenset(states),
             owner=owner,

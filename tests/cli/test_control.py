@@ -62,7 +62,7 @@ def test_a_run_is_due_by_the_stores_clock(call: Call, cluster: Path, look: Look,
 
         return Behind()
 
-    monkeypatch.setattr("onthedot.cluster.offset.clock_of", clock_of)
+    monkeypatch.setattr("onthedot.open_verbs.clock_of", clock_of)
     assert call("trigger", "scan", "--db", cluster).exit_code == 0
     assert look(lambda store: store.get_run(7)).due_at == behind
 

@@ -1,7 +1,8 @@
 """Every public name says what it does, with an example; and every example does what it says.
 
 An example of a method goes on where that of its class ended, as it does for who reads them. What a verb promises is
-said once, in `Verbs`: `Scheduler` and `BlockingScheduler` inherit the words, and it is the scheduler's that are run.
+said once, in `Verbs`: `Scheduler`, `Client` and their blocking twins inherit the words, and it is the scheduler's
+that are run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.docs.public import MODULES, PROPERTIES, Public, public_names
 from tests.docs.running import Names, examples_of, run_examples
 
 PUBLIC = {public.path: public for public in public_names()}
-SAME_VERBS = ("onthedot.Verbs.", "onthedot.BlockingScheduler.")
+SAME_VERBS = ("onthedot.Verbs.", "onthedot.BlockingScheduler.", "onthedot.Client.", "onthedot.BlockingClient.")
 
 
 def owner_of(path: str) -> Public | None:

@@ -10,7 +10,7 @@ class Sample(NamedTuple):
     names things that belong to somebody: then it is 404 for whoever cannot see them; else it is answered, without them.
     """
 
-    path: str = ""  # in place of the table's own, if that has places to fill; {key} is a key that is there
+    path: str = ""  # in place of the table's own, if that has places to fill; {key} and {run} are there
     body: Any = None
     about: bool = False
     gives: bool = False  # it gives somebody more than one who sees only a part has: 403 for those
@@ -38,4 +38,8 @@ SAMPLES: dict[str, Sample] = {
     "DELETE /api/v1/jobs/{job}": Sample("/api/v1/jobs/nap", about=True),
     "POST /api/v1/jobs/{job}/pause": Sample("/api/v1/jobs/nap/pause", {}, about=True),
     "POST /api/v1/runs": Sample("/api/v1/runs", {"job": "nap"}, about=True),
+    "PUT /api/v1/sources/{source:path}": Sample(
+        "/api/v1/sources/jobs.yaml", {"jobs": [{"name": "nap", "sleep": "1s"}]}, about=True
+    ),
+    "GET /api/v1/runs/{run}/standing": Sample("/api/v1/runs/{run}/standing", about=True),
 }

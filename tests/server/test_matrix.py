@@ -31,7 +31,8 @@ async def prepare(server: Served) -> dict[str, object]:
     await server.there.verbs().put(JOB)
     await users.create(store, "ann", "a good long password", Grant(role=Role.VIEWER))
     issued = await keys.issue(store, "old", Grant(role=Role.VIEWER))
-    return {"key": issued.key.id}
+    run = await server.there.verbs().submit("nap", delay="1h")
+    return {"key": issued.key.id, "run": run.id}
 
 
 async def ask(server: Served, line: str, who: str, known: dict[str, object]) -> httpx2.Response:

@@ -7,7 +7,7 @@ import json
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
 
 @click.command(cls=Command, short_help="Store the jobs of a file.")
@@ -15,7 +15,7 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_store
 @click.option("--source", metavar="NAME", help="What its jobs are marked with.  [default: the file's name]")
 @click.option("--prune", is_flag=True, help="Remove jobs that came from it, and are not in it now.")
 @click.option("--yes", is_flag=True, help="Do not ask before jobs are removed.")
-@with_store
+@with_server
 @with_json("one JSON object")
 @with_debug
 def command(

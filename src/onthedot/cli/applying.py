@@ -41,7 +41,9 @@ def told(asked: Asked, url: str) -> Applied:
     if asked.dry_run and path is not None and not path.exists():
         url = "memory:"
     return ask(
-        url, lambda verbs: verbs.apply(asked.jobs, source=asked.source, prune=asked.prune, dry_run=asked.dry_run)
+        url,
+        lambda verbs: verbs.apply(asked.jobs, source=asked.source, prune=asked.prune, dry_run=asked.dry_run),
+        makes=True,
     )
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.events import Event
     from onthedot.job import JobRecord
     from onthedot.plan.backfill import Asked, Backfill
-    from onthedot.stores.base import Store
+    from onthedot.verbs import Verbs
 
 ASK_ABOVE = 100
 """On a terminal, more new runs than this are made only when somebody says yes."""
@@ -35,7 +35,7 @@ _OPTIONS = {"start": "--from", "end": "--to", "limit": "--limit", "schedule": "-
 @click.option("--dry-run", is_flag=True, help="Only tell what it would do.")
 @click.option("--yes", is_flag=True, help=f"Do not ask, also when there are more than {ASK_ABOVE} new runs.")
 @with_namespace
-@with_store
+@with_server
 @with_json("one JSON object")
 @with_debug
 def command(
@@ -63,17 +63,20 @@ def command(
       onthedot backfill minute_report --from -2h --dry-run
       onthedot backfill nightly_report --from 2026-01-01 --to 2026-02-01 --yes --json
     """
-    from onthedot.cli.writing import write_store
+    from onthedot.cli.asking import ask
     from onthedot.errors import DefinitionError
     from onthedot.job import JobState
     from onthedot.observe.text import plain
     from onthedot.plan.backfill import Asked
 
     asked = Asked(start, end or "", schedule, limit)
-    ask = not (yes or dry_run or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
+    asks = not (yes or dry_run or as_json) and sys.stdin.isatty() and sys.stdout.isatty()
     try:
-        record, done = write_store(
-            store_url(store, db), lambda opened: _backfill(opened, job, namespace, asked, dry_run=dry_run, ask=ask)
+        record, done = ask(
+            store_url(store, db),
+            lambda verbs: _backfill(verbs, job, asked, dry_run=dry_run, asks=asks),
+            namespace=namespace,
+            tell=_tell if sys.stderr.isatty() else None,
         )
     except DefinitionError as error:
         raise BadInput(_in_options(str(error))) from error
@@ -81,28 +84,23 @@ def command(
         click.echo(json.dumps(_as_json(done, namespace), indent=2))
         return
     click.echo(plain(str(done), most=1_000))
-    if done.created and not dry_run and record.state is JobState.PAUSED:
+    if done.created and not dry_run and record is not None and record.state is JobState.PAUSED:
         click.echo("the job is paused, and the runs wait until it is resumed")
 
 
 async def _backfill(
-    store: Store, job: str, namespace: str, asked: Asked, *, dry_run: bool, ask: bool
-) -> tuple[JobRecord, Backfill]:
+    verbs: Verbs, job: str, asked: Asked, *, dry_run: bool, asks: bool
+) -> tuple[JobRecord | None, Backfill]:
     from onthedot.clock import SystemClock, to_datetime
-    from onthedot.cluster.offset import clock_of
-    from onthedot.events import Events
-    from onthedot.plan.asking import find_job
-    from onthedot.plan.backfill import backfill
 
-    clock = await clock_of(store, SystemClock())
-    record = await find_job(store, job, namespace=namespace)
-    now = clock.now()
+    now = SystemClock().now()
+    start = when(asked.start, now, "start")
     end = when(asked.end, now, "end") if asked.end else to_datetime(now)
-    asked = asked._replace(start=when(asked.start, now, "start"), end=end)
-    if ask:
-        _confirm(await backfill(store, record, asked, dry_run=True, clock=clock, events=Events()))
-    events = Events([_tell] if sys.stderr.isatty() else [])
-    return record, await backfill(store, record, asked, dry_run=dry_run, clock=clock, events=events)
+    rest: Any = {"schedule": asked.schedule, "limit": asked.limit}
+    if asks:
+        _confirm(await verbs.backfill(job, start, end, dry_run=True, **rest))
+    done = await verbs.backfill(job, start, end, dry_run=dry_run, **rest)
+    return await verbs.get_job(job), done
 
 
 def when(given: Any, now: Micros, what: str) -> Any:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
-    from onthedot.stores.base import CancelAnswer, Store
+    from onthedot.stores.base import CancelAnswer
+    from onthedot.verbs import Verbs
 
 
 @click.command(cls=Command, short_help="Cancel a run, or ask it to stop.")
 @click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
 @click.option("--reason", metavar="TEXT", default="cancelled", show_default=True, help="Why; it is kept with the run.")
-@with_store
+@with_server
 @with_json("one JSON object")
 @with_debug
 def command(run_id: int, reason: str, store: str | None, db: str | None, as_json: bool) -> None:
@@ -29,9 +30,9 @@ def command(run_id: int, reason: str, store: str | None, db: str | None, as_json
       onthedot cancel 41
       onthedot cancel 41 --reason "the customer has left"
     """
-    from onthedot.cli.writing import write_store
+    from onthedot.cli.asking import ask
 
-    answer = write_store(store_url(store, db), lambda opened: _cancel(opened, run_id, reason))
+    answer = ask(store_url(store, db), lambda verbs: _cancel(verbs, run_id, reason))
     if as_json:
         state = None if answer.state is None else str(answer.state)
         click.echo(json.dumps({"run_id": run_id, "answer": answer.kind, "state": state}, indent=2))
@@ -41,8 +42,8 @@ def command(run_id: int, reason: str, store: str | None, db: str | None, as_json
         click.echo(f"run {run_id} is cancelled")
 
 
-async def _cancel(store: Store, run_id: int, reason: str) -> CancelAnswer:
-    [answer] = await store.cancel([run_id], why=reason)
+async def _cancel(verbs: Verbs, run_id: int, reason: str) -> CancelAnswer:
+    answer = await verbs.cancel(run_id, why=reason)
     if answer.kind == "unknown":
         raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
     if answer.kind == "ended":

@@ -12,15 +12,15 @@ import click
 from onthedot.cli.backfill import ASK_ABOVE, when
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.groups import Group
-from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 
 if TYPE_CHECKING:
-    from onthedot.clock import Clock, Micros
+    from onthedot.clock import Micros
     from onthedot.events import Event
-    from onthedot.plan.letters import Box, DeadLetters, Replayed
+    from onthedot.plan.letters import DeadLetters, Replayed
     from onthedot.policies import Rate
     from onthedot.run import RunRecord
-    from onthedot.stores.base import Store
+    from onthedot.verbs import Verbs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,7 +69,7 @@ def with_fingerprint(function: F) -> F:
 
 @command.command("list", cls=Command, short_help="List what runs have died of.")
 @with_box(10_000)
-@with_store
+@with_server
 @with_json("a JSON array with one object per group")
 @with_debug
 def list_groups(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None:
@@ -80,14 +80,10 @@ def list_groups(store: str | None, db: str | None, as_json: bool, **asked: Any) 
       onthedot dead list
       onthedot dead list --job nightly_report --since -24h --json
     """
-    from onthedot.cli.reading import read_store
-    from onthedot.plan.letters import group_letters
+    from onthedot.cli.asking import look
 
-    async def read(opened: Store) -> list[DeadLetters]:
-        box, _ = await _box(opened, asked)
-        return await group_letters(opened, box)
-
-    groups = read_store(store_url(store, db), read)
+    box = _box(asked)
+    groups = look(store_url(store, db), lambda verbs: verbs.dead_letters(**box), namespace=asked["namespace"])
     if as_json:
         click.echo(json.dumps([_group_as_json(group) for group in groups], indent=2))
     else:
@@ -99,7 +95,7 @@ def list_groups(store: str | None, db: str | None, as_json: bool, **asked: Any) 
 @command.command(cls=Command, short_help="Show the runs that died of one thing.")
 @click.argument("fingerprint")
 @with_box(20)
-@with_store
+@with_server
 @with_json("a JSON array with one object per run")
 @with_debug
 def show(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None:
@@ -110,14 +106,10 @@ def show(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None
       onthedot dead show 3f9a1c0b77e2
       onthedot dead show 3f9a1c0b77e2 --limit 1000 --json | jq .[].args
     """
-    from onthedot.cli.reading import read_store
-    from onthedot.plan.letters import find_letters
+    from onthedot.cli.asking import look
 
-    async def read(opened: Store) -> list[RunRecord]:
-        box, _ = await _box(opened, asked)
-        return await find_letters(opened, box)
-
-    runs = read_store(store_url(store, db), read)
+    box = _box(asked)
+    runs = look(store_url(store, db), lambda verbs: verbs.dead_runs(**box), namespace=asked["namespace"])
     if as_json:
         click.echo(json.dumps([_run_as_json(run) for run in runs], indent=2))
     elif not runs:
@@ -144,7 +136,7 @@ def with_choice(function: F) -> F:
 @command.command(cls=Command, short_help="Ask for dead runs again.")
 @with_choice
 @click.option("--rate", "pace", metavar="N/TIME", help="Let them be due so far apart: 10/s, 100/m, 1/30s.")
-@with_store
+@with_server
 @with_json("one JSON object")
 @with_debug
 def replay(
@@ -168,26 +160,26 @@ def replay(
       onthedot dead replay --job nightly_report --since -24h --yes
       onthedot dead replay --all --rate 100/m --json
     """
-    from onthedot.cli.writing import write_store
+    from onthedot.cli.asking import ask
 
     rate = None if pace is None else _read_rate(pace)
     _check_choice(run_ids, everything, {**asked, "rate": pace, "dry-run": dry_run})
-    ask = _may_ask(yes or dry_run or as_json)
+    asks, box = _may_ask(yes or dry_run or as_json), _box(asked)
 
-    async def work(opened: Store) -> Replayed:
-        box, clock = await _box(opened, asked)
+    async def work(verbs: Verbs) -> Replayed:
         if run_ids:
-            return await _replay_these(opened, run_ids, clock)
-        return await _replay_box(opened, box, rate, dry_run=dry_run, ask=ask, clock=clock)
+            return await _replay_these(verbs, run_ids)
+        return await _replay_box(verbs, {**box, "rate": rate}, dry_run=dry_run, asks=asks)
 
-    done = write_store(store_url(store, db), work)
+    tell = _tell if sys.stderr.isatty() else None
+    done = ask(store_url(store, db), work, namespace=asked["namespace"], tell=tell)
     click.echo(json.dumps(_replayed_as_json(done), indent=2) if as_json else str(done))
 
 
 @command.command(cls=Command, short_help="Take dead runs out of the box.")
 @with_choice
 @click.option("--why", metavar="TEXT", default="", help="Why; it is kept with the runs.")
-@with_store
+@with_server
 @with_json("one JSON object")
 @with_debug
 def discard(
@@ -210,23 +202,23 @@ def discard(
       onthedot dead discard --fingerprint 3f9a1c0b77e2 --yes
       onthedot dead discard --all --until 2026-01-01T00:00Z --dry-run
     """
-    from onthedot.cli.writing import write_store
+    from onthedot.cli.asking import ask
     from onthedot.observe.text import count
-    from onthedot.plan import letters
+    from onthedot.plan.letters import is_letter
 
     _check_choice(run_ids, everything, asked)
-    ask = _may_ask(yes or dry_run or as_json)
+    asks, box = _may_ask(yes or dry_run or as_json), _box(asked)
 
-    async def work(opened: Store) -> int:
-        box, _ = await _box(opened, asked)
-        ids = list(run_ids) or [run.id for run in await letters.find_letters(opened, box)]
-        if ask and len(ids) > ASK_ABOVE:
+    async def work(verbs: Verbs) -> int:
+        ids = list(run_ids) or [run.id for run in await verbs.dead_runs(**box)]
+        if asks and len(ids) > ASK_ABOVE:
             click.confirm(f"{count(len(ids), 'dead letter')} would be discarded. Go on?", abort=True)
         if not dry_run:
-            return await letters.discard(opened, ids, why=why)
-        return len(ids) if not run_ids else sum(letters.is_letter(run) for run in await opened.get_runs(ids))
+            return await verbs.discard(ids, why=why)
+        found = [await verbs.get_run(run_id) for run_id in run_ids]
+        return len(ids) if not run_ids else sum(run is not None and is_letter(run) for run in found)
 
-    done = write_store(store_url(store, db), work)
+    done = ask(store_url(store, db), work, namespace=asked["namespace"])
     if as_json:
         click.echo(json.dumps({"discarded": done, "dry_run": dry_run}, indent=2))
     else:
@@ -235,30 +227,26 @@ def discard(
         raise BadInput(f"RUN: expected dead letters only, got {len(set(run_ids)) - done} that are none")
 
 
-async def _replay_these(store: Store, run_ids: tuple[int, ...], clock: Clock) -> Replayed:
+async def _replay_these(verbs: Verbs, run_ids: tuple[int, ...]) -> Replayed:
     from onthedot.errors import StateError, UnknownRun
-    from onthedot.plan.letters import Replayed, replay
+    from onthedot.plan.letters import Replayed
 
     ids: list[int] = []
     for run_id in dict.fromkeys(run_ids):
         try:
-            ids.append((await replay(store, run_id, clock=clock))[1])
+            ids.append((await verbs.replay(run_id)).id)
         except (StateError, UnknownRun) as error:
             asked_for = f"; asked for before that: {', '.join(map(str, ids))}" if ids else ""
             raise BadInput(f"RUN: {error}{asked_for}") from error
     return Replayed(len(ids), run_ids=tuple(ids))
 
 
-async def _replay_box(store: Store, box: Box, rate: Rate | None, *, dry_run: bool, ask: bool, clock: Clock) -> Replayed:
-    from onthedot.events import Events
-    from onthedot.plan.letters import replay_many
-
-    if ask:
-        preview = await replay_many(store, box, rate=rate, dry_run=True, clock=clock, events=Events())
+async def _replay_box(verbs: Verbs, box: dict[str, Any], *, dry_run: bool, asks: bool) -> Replayed:
+    if asks:
+        preview = await verbs.replay_many(**box, dry_run=True)
         if preview.runs > ASK_ABOVE:
             click.confirm(f"{preview}. Go on?", abort=True)
-    events = Events([_tell] if sys.stderr.isatty() else [])
-    return await replay_many(store, box, rate=rate, dry_run=dry_run, clock=clock, events=events)
+    return await verbs.replay_many(**box, dry_run=dry_run)
 
 
 def _tell(event: Event) -> None:
@@ -286,16 +274,13 @@ def _check_choice(run_ids: tuple[int, ...], everything: bool, asked: dict[str, A
         raise click.UsageError("expected RUN, or --job, --fingerprint, --since or --until, or --all; got none of them")
 
 
-async def _box(store: Store, asked: dict[str, Any]) -> tuple[Box, Clock]:
-    """Which letters are meant, and the store's clock."""
+def _box(asked: dict[str, Any]) -> dict[str, Any]:
+    """Which letters are meant, as the verbs are told."""
     from onthedot.clock import SystemClock
-    from onthedot.cluster.offset import clock_of
     from onthedot.errors import ScheduleError
-    from onthedot.plan.letters import Box
     from onthedot.schedules.instants import read_instant
 
-    clock = await clock_of(store, SystemClock())
-    now = clock.now()
+    now = SystemClock().now()
     instants = {}
     for name in ("since", "until"):
         given = asked[name]
@@ -303,8 +288,8 @@ async def _box(store: Store, asked: dict[str, Any]) -> tuple[Box, Clock]:
             instants[name] = None if given is None else read_instant(when(given, now, name), what=f"--{name}")
         except ScheduleError as error:
             raise BadInput(str(error)) from error
-    job, namespace = asked["job"], asked["namespace"]
-    return Box(job, namespace, asked.get("fingerprint"), instants["since"], instants["until"], asked["limit"]), clock
+    chosen = {"fingerprint": asked["fingerprint"]} if "fingerprint" in asked else {}
+    return {"job": asked["job"], **chosen, **instants, "limit": asked["limit"]}
 
 
 def _read_rate(text: str) -> Rate:

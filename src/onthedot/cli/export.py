@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_store
+from onthedot.cli.options import store_url, with_debug, with_server
 
 if TYPE_CHECKING:
-    from onthedot.cli.jobs import Shown
-    from onthedot.clock import Micros
-    from onthedot.stores.base import Store
+    from onthedot.observe.jobs import Shown
 
 MOST = 100_000
 COLUMNS = ("name", "namespace", "owner", "schedule", "task", "state", "next")
@@ -25,7 +23,7 @@ COLUMNS = ("name", "namespace", "owner", "schedule", "task", "state", "next")
 @click.option("--format", "form", type=click.Choice(["yaml", "json", "csv"]), default="yaml", show_default=True,
               help="What to write.")  # fmt: skip
 @click.option("--namespace", metavar="NAME", help="Only jobs of this namespace.  [default: all]")
-@with_store
+@with_server
 @with_debug
 def command(names: tuple[str, ...], form: str, namespace: str | None, store: str | None, db: str | None) -> None:
     """Write all stored jobs, or those that are named, in the form that 'onthedot check' and 'onthedot up' read.
@@ -39,30 +37,32 @@ def command(names: tuple[str, ...], form: str, namespace: str | None, store: str
       onthedot export report clean --format json
       onthedot export --format csv --namespace team
     """
-    from onthedot.cli.reading import read_store
+    from onthedot.cli.asking import look
+    from onthedot.cli.jobs import jobs_shown
     from onthedot.clock import SystemClock
+    from onthedot.observe.jobs import Shown
 
-    now = SystemClock().now()
-    shown = read_store(store_url(store, db), lambda opened: _chosen(opened, names, namespace, now, form == "csv"))
+    url = store_url(store, db)
+    if form == "csv":
+        found = jobs_shown(url, SystemClock().now(), MOST)
+    else:
+        found = [Shown(record, [], None) for record in look(url, lambda verbs: verbs.list_jobs(limit=MOST))]
+    shown = _chosen(found, names, namespace)
     if form == "csv":
         click.echo(_csv(shown), nl=False)
     else:
         _echo(shown, form)
 
 
-async def _chosen(
-    store: Store, names: tuple[str, ...], namespace: str | None, now: Micros, with_next: bool
-) -> list[Shown]:
-    from onthedot.cli.jobs import Shown, shown
+def _chosen(found: list[Shown], names: tuple[str, ...], namespace: str | None) -> list[Shown]:
     from onthedot.errors import did_you_mean
 
-    records = [record for record in await store.list_jobs(limit=MOST) if namespace in (None, record.job.namespace)]
-    known = {record.job.name for record in records}
+    some = [one for one in found if namespace in (None, one.record.job.namespace)]
+    known = {one.record.job.name for one in some}
     for name in names:
         if name not in known:
             raise BadInput(f"JOB: expected the name of a stored job, got {name!r}{did_you_mean(name, known)}")
-    chosen = [record for record in records if not names or record.job.name in names]
-    return [await shown(store, record, now) if with_next else Shown(record, [], None) for record in chosen]
+    return [one for one in some if not names or one.record.job.name in names]
 
 
 def _echo(shown: list[Shown], form: str) -> None:

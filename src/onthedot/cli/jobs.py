@@ -3,45 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
     from onthedot.after import After
+    from onthedot.client.client import Client
     from onthedot.clock import Micros
-    from onthedot.job import JobRecord, Schedule
+    from onthedot.observe.jobs import Next, Shown
     from onthedot.run import RunRecord
-    from onthedot.stores.base import ScheduleState, Store
+    from onthedot.stores.base import Store
 
 MOST = 1_000
 
 
-@dataclass(frozen=True)
-class Next:
-    """One schedule of a job and its next instant, if that is known."""
-
-    schedule: Schedule
-    id: str
-    at: Micros | None
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A job with what people want to know of it."""
-
-    record: JobRecord
-    next: list[Next]
-    last: RunRecord | None
-
-
 @click.command(cls=Command, short_help="List the stored jobs: schedule, next instant, last run.")
-@with_store
+@with_server
 @with_json("a JSON array with one object per job")
 @with_debug
 def command(store: str | None, db: str | None, as_json: bool) -> None:
@@ -54,11 +35,10 @@ def command(store: str | None, db: str | None, as_json: bool) -> None:
       onthedot jobs
       onthedot jobs --db /var/lib/shop/onthedot.db --json
     """
-    from onthedot.cli.reading import read_store
     from onthedot.clock import SystemClock
 
     now = SystemClock().now()
-    jobs = read_store(store_url(store, db), lambda opened: _jobs(opened, now))
+    jobs = jobs_shown(store_url(store, db), now, MOST)
     if as_json:
         click.echo(json.dumps([_as_json(job) for job in jobs], indent=2))
     elif jobs:
@@ -67,54 +47,22 @@ def command(store: str | None, db: str | None, as_json: bool) -> None:
         click.echo("no jobs are stored")
 
 
-async def _jobs(store: Store, now: Micros) -> list[Shown]:
-    return [await shown(store, record, now) for record in await store.list_jobs(limit=MOST)]
+def jobs_shown(url: str, now: Micros, most: int) -> list[Shown]:
+    """The jobs of a store, or of a server, with their next instants and last runs."""
+    from onthedot.cli.asking import ask_server
+    from onthedot.cli.reading import read_store
+    from onthedot.observe.jobs import shown
+    from onthedot.stores.addresses import is_server
 
+    async def read(store: Store) -> list[Shown]:
+        return [await shown(store, record, now) for record in await store.list_jobs(limit=most)]
 
-async def shown(store: Store, record: JobRecord, now: Micros) -> Shown:
-    """The job with its next instants and its last run."""
-    from onthedot.run import TERMINAL, RunState
+    async def asked(client: Client) -> list[Shown]:
+        from onthedot.client import looking
 
-    job = record.job
-    states = {state.schedule_id: state for state in await store.schedules_of(record.id)}
-    newest = await store.list_runs(job=job.name, namespace=job.namespace, states=[RunState.RUNNING, *TERMINAL], limit=1)
-    waiting: list[RunRecord] = []
-    if any(_is_fixed_delay(schedule) for schedule in job.schedules):
-        waiting = await store.list_runs(
-            job=job.name, namespace=job.namespace, states=[RunState.SCHEDULED, RunState.RESERVED], limit=10
-        )
-    upcoming = [_next(record, schedule, states, waiting, now) for schedule in job.schedules]
-    return Shown(record, upcoming, newest[0] if newest else None)
+        return await looking.jobs_shown(client.server, limit=most)
 
-
-def _next(
-    record: JobRecord,
-    schedule: Schedule,
-    states: dict[str, ScheduleState],
-    waiting: list[RunRecord],
-    now: Micros,
-) -> Next:
-    """The next instant of one schedule: computed, or for a fixed delay the run that waits."""
-    from onthedot.job import JobState
-    from onthedot.run import slot_trigger
-    from onthedot.schedules import next_after, schedule_id
-
-    name = schedule_id(schedule)
-    state = states.get(name)
-    if record.state is not JobState.ACTIVE:
-        return Next(schedule, name, None, str(record.state))
-    if not _is_fixed_delay(schedule):
-        found = next_after(schedule, now, origin=state.origin if state else record.created_at)
-        return Next(schedule, name, found, "" if found else "over")
-    due = [run.due_at for run in waiting if run.trigger == slot_trigger(name)]
-    at = due[0] if due else state.next_at if state else None
-    return Next(schedule, name, at, "" if at else "when its run ends")
-
-
-def _is_fixed_delay(schedule: Schedule) -> bool:
-    from onthedot.job import FixedDelay
-
-    return isinstance(schedule, FixedDelay)
+    return ask_server(url, asked) if is_server(url) else read_store(url, read)
 
 
 def _echo(jobs: list[Shown], now: Micros) -> None:

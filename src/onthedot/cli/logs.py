@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from onthedot.cli.errors import BROKEN, CUT_SHORT, BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
     from onthedot.cli.telling import Telling
+    from onthedot.client.client import Client
     from onthedot.output.keeping import Outputs
     from onthedot.run import RunRecord
     from onthedot.stores.base import Store
@@ -28,7 +29,7 @@ LAST_LOOKS = 6
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt only.  [default: all]")
 @click.option("--step", metavar="NAME", help="Of this step only.  [default: all]")
 @click.option("--output", metavar="PLACE", help="Where output is kept.  [default: where the store's nodes keep it]")
-@with_store
+@with_server
 @with_json("one JSON object per line: attempt, at, stream, step, text")
 @with_debug
 def command(
@@ -50,13 +51,17 @@ def command(
       onthedot logs 41 --json | jq -r 'select(.stream == "err").text'
       onthedot logs 41 --output 's3://bucket/prefix?region=eu-central-1'
     """
+    from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.cli.telling import Telling
     from onthedot.output.keeping import Outputs
     from onthedot.output.owning import find_owner
     from onthedot.output.places import output_place
+    from onthedot.stores.addresses import is_server
 
     url = store_url(store, db)
+    if is_server(url) and output is not None:
+        raise click.UsageError("--output: expected none with a server, which reads where it is kept; leave it out")
     output_place(output or "", url)  # refused before the store is opened, if it is none
     telling = Telling(attempt=attempt, step=step, as_json=as_json)
 
@@ -65,31 +70,58 @@ def command(
         return await _tell(opened, outputs, run_id, telling, follow)
 
     try:
-        code = read_store(url, tell)
+        if is_server(url):
+            code = ask_server(url, lambda client: _tell_asked(client, run_id, telling, follow))
+        else:
+            code = read_store(url, tell)
     except KeyboardInterrupt:
         code = CUT_SHORT
     telling.close()
     click.get_current_context().exit(code)
 
 
+async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: bool) -> int:
+    """The same of a server: all at once, or as it comes."""
+    from onthedot.cli.telling import PASSED_OVER
+    from onthedot.client import looking
+
+    run = await client.get_run(run_id) or _refuse(run_id)
+    _check_attempt(run, telling, follow)
+    if not follow:
+        for said in await looking.read_said(client.server, run_id):
+            telling.tell(said)
+        return _told(run, telling)
+    async for event in looking.follow_logs(client.server, run_id):
+        if event.kind == "log":
+            telling.tell_record(event.data["attempt"], looking.record_of(event.data), event.data["text"])
+        elif event.kind == "left_out":
+            telling.tell_record(event.data["attempt"], None, PASSED_OVER)
+        elif event.kind == "trouble":
+            click.echo(f"attempt {event.data['attempt']}: {event.data['detail']}", err=True)
+    return _end(await client.get_run(run_id) or run, telling)
+
+
 async def _tell(store: Store, outputs: Outputs, run_id: int, telling: Telling, follow: bool) -> int:
     run = await store.get_run(run_id) or _refuse(run_id)
+    _check_attempt(run, telling, follow)
+    await _look(store, outputs, run_id, telling)
+    return await _follow(store, outputs, run, telling) if follow else _told(run, telling)
+
+
+def _check_attempt(run: RunRecord, telling: Telling, follow: bool) -> None:
     if telling.attempt is not None and telling.attempt > max(run.attempts, 0 if not follow else telling.attempt):
         tries = f"1 to {run.attempts}" if run.attempts else "none: it has not been tried yet"
         raise BadInput(f"--attempt: expected {tries}, got {telling.attempt}")
-    await _look(store, outputs, run_id, telling)
-    if not follow:
-        telling.check_step()
-        if not telling.told:
-            click.echo(f"run {run_id} has said nothing{'' if _has_ended(run) else ' yet'}", err=True)
-        return BROKEN if telling.trouble else 0
-    return await _follow(store, outputs, run, telling)
+
+
+def _told(run: RunRecord, telling: Telling) -> int:
+    telling.check_step()
+    if not telling.told:
+        click.echo(f"run {run.id} has said nothing{'' if _has_ended(run) else ' yet'}", err=True)
+    return BROKEN if telling.trouble else 0
 
 
 async def _follow(store: Store, outputs: Outputs, run: RunRecord, telling: Telling) -> int:
-    from onthedot.observe.text import plain
-    from onthedot.run import RunState
-
     looks = 0
     while not _has_ended(run) or (looks := looks + 1) <= (0 if telling.is_complete(run.attempts) else LAST_LOOKS):
         await asyncio.sleep(LOOK_EVERY)
@@ -98,6 +130,14 @@ async def _follow(store: Store, outputs: Outputs, run: RunRecord, telling: Telli
             break  # it was forgotten: what is known of it is its end
         run = found
         await _look(store, outputs, run.id, telling)
+    return _end(run, telling)
+
+
+def _end(run: RunRecord, telling: Telling) -> int:
+    """How it ended, for people; the exit code."""
+    from onthedot.observe.text import plain
+    from onthedot.run import RunState
+
     telling.close()
     why = ": ".join(part for part in (run.reason, run.error) if part)
     tries = f" after {run.attempts} attempts" if run.attempts > 1 else ""

@@ -27,8 +27,9 @@ COMMANDS = (
         "doctor",
         "openapi",
     ),  # look
+    *("create", "edit", "rm"),
     *("trigger", "retry", "cancel", "pause", "resume", "backfill", "node", "queue", "secret"),  # change
-    *("keys", "users"),  # allow
+    *("keys", "users", "whoami"),  # allow
 )
 """Each is `command` in the file of its name (`import` in `import_.py`), in the order of `--help`."""
 

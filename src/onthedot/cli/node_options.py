@@ -113,7 +113,7 @@ def _scheduler(program: str | None, given: Given) -> Scheduler:
     from onthedot.scheduler import Scheduler
 
     scheduler = load_program(program) if program is not None else Scheduler(DEFAULT_STORE)
-    if given.store is not None or given.db is not None:
+    if given.store is not None or given.db is not None or scheduler.store == DEFAULT_STORE:
         scheduler.store = store_url(given.store, given.db)
     scheduler.settings = given.settings(scheduler.settings)
     return scheduler

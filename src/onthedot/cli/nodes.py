@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
@@ -19,7 +19,7 @@ DAY = 86_400_000_000
 
 @click.command(cls=Command, short_help="List the nodes: state, who leads, seats, queues, labels.")
 @click.option("--all", "everything", is_flag=True, help="Also those that ended more than a day ago.")
-@with_store
+@with_server
 @with_json("a JSON array with one object per node")
 @with_debug
 def command(everything: bool, store: str | None, db: str | None, as_json: bool) -> None:
@@ -33,12 +33,19 @@ def command(everything: bool, store: str | None, db: str | None, as_json: bool) 
       onthedot nodes
       onthedot nodes --json | jq '.[] | select(.leads)'
     """
+    from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
+    from onthedot.client import looking
     from onthedot.clock import SystemClock
     from onthedot.observe.cluster import node_fields, nodes_shown
+    from onthedot.stores.addresses import is_server
 
     now = SystemClock().now()
-    nodes = read_store(store_url(store, db), lambda opened: nodes_shown(opened, now))
+    url = store_url(store, db)
+    if is_server(url):
+        nodes = ask_server(url, lambda client: looking.nodes_shown(client.server))
+    else:
+        nodes = read_store(url, lambda opened: nodes_shown(opened, now))
     if not everything:
         nodes = [shown for shown in nodes if shown.node.lease_until > now - DAY]
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,6 +16,8 @@ from onthedot.stores.addresses import shown_url
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_STORE = "sqlite:///onthedot.db"
+KEY_FILE = "onthedot.key_file"
+"""Where a command's context has the file that `--key-file` names."""
 
 
 def read_length(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -28,8 +31,23 @@ def read_length(ctx: click.Context, param: click.Parameter, value: str | None) -
 def with_store(command: F) -> F:
     """`--store` and `--db`: which store to use."""
     command = click.option("--db", metavar="FILE", help="Short for --store sqlite:///FILE.")(command)
-    where = f"Where jobs and runs are kept.  [default: {DEFAULT_STORE}]"
+    where = f"Where jobs and runs are kept.  [default: ONTHEDOT_STORE, or {DEFAULT_STORE}]"
     return click.option("--store", metavar="URL", help=where)(command)
+
+
+def with_server(command: F) -> F:
+    """The same for commands that can ask a server as well; and `--key-file`."""
+    command = click.option(
+        "--key-file", metavar="FILE", expose_value=False, callback=_remember_key_file,
+        help="Where the key for a server is.  [default: the key in ONTHEDOT_KEY]",
+    )(command)  # fmt: skip
+    command = click.option("--db", metavar="FILE", help="Short for --store sqlite:///FILE.")(command)
+    where = "The store, or a server: http://127.0.0.1:7411.  [default: ONTHEDOT_STORE, or " + DEFAULT_STORE + "]"
+    return click.option("--store", metavar="URL", help=where)(command)
+
+
+def _remember_key_file(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    ctx.meta[KEY_FILE] = value
 
 
 def with_output(command: F) -> F:
@@ -61,4 +79,4 @@ def store_url(store: str | None, db: str | None) -> str:
         raise click.UsageError(f"expected --store or --db, got both ({shown_url(store)!r} and {db!r}); leave one out")
     if db == "":
         raise click.UsageError("--db: expected the name of a file, got ''")
-    return f"sqlite:///{db}" if db is not None else store or DEFAULT_STORE
+    return f"sqlite:///{db}" if db is not None else store or os.environ.get("ONTHEDOT_STORE") or DEFAULT_STORE

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
-    from onthedot.stores.base import Paused, Store
 
 
 @click.command(cls=Command, short_help="Plan and start nothing more of a job.")
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--reason", metavar="TEXT", default="", help="Why; it is kept with the job.")
 @click.option("--until", metavar="WHEN", help="Resume it then by itself: an instant, or a length of time after a '+'.")
 @with_namespace
-@with_store
+@with_server
 @with_json("one JSON object")
 @with_debug
 def command(
@@ -35,14 +34,17 @@ def command(
       onthedot pause nightly_report --until +2h
       onthedot pause nightly_report --until 2026-01-01T09:00+01:00
     """
-    from onthedot.cli.writing import write_store
-    from onthedot.clock import SystemClock
+    from onthedot.cli.asking import ask
+    from onthedot.clock import SystemClock, to_datetime
     from onthedot.observe.json_lines import optional_iso
     from onthedot.observe.text import count, moment, plain
 
     now = SystemClock().now()
     end = None if until is None else _read_end(until, now)
-    paused = write_store(store_url(store, db), lambda opened: _pause(opened, job, namespace, reason, end))
+    until_then = None if end is None else to_datetime(end)
+    paused = ask(
+        store_url(store, db), lambda verbs: verbs.pause(job, reason=reason, until=until_then), namespace=namespace
+    )
     if as_json:
         told = {
             "job": job, "namespace": namespace, "state": str(paused.record.state), "reason": reason,
@@ -60,10 +62,3 @@ def _read_end(text: str, now: Micros) -> Micros:
     from onthedot.plan.moving import new_instant
 
     return new_instant(text, now, now=now, what="--until")
-
-
-async def _pause(store: Store, job: str, namespace: str, reason: str, until: Micros | None) -> Paused:
-    from onthedot.plan.asking import find_job
-
-    record = await find_job(store, job, namespace=namespace)
-    return await store.pause(record.id, reason=reason, until=until)

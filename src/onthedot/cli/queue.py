@@ -10,10 +10,11 @@ import click
 
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.groups import Group
-from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
-    from onthedot.stores.base import Queue, Store
+    from onthedot.stores.base import Queue
+    from onthedot.verbs import Verbs
 
 
 @click.group(cls=Group, short_help="Pause, resume or share a queue.")
@@ -31,7 +32,7 @@ def command() -> None:
 @command.command(cls=Command, short_help="Start nothing more of a queue.")
 @click.argument("name")
 @click.option("--reason", metavar="TEXT", default="", help="Why; 'onthedot queues' shows it.")
-@with_store
+@with_server
 @with_json("one JSON object")
 @with_debug
 def pause(name: str, reason: str, store: str | None, db: str | None, as_json: bool) -> None:
@@ -43,13 +44,13 @@ def pause(name: str, reason: str, store: str | None, db: str | None, as_json: bo
       onthedot queue pause mail
       onthedot queue pause mail --reason "the provider is down"
     """
-    queue = _change(store_url(store, db), name, lambda opened: opened.pause_queue(name, reason=reason))
+    queue = _change(store_url(store, db), name, lambda verbs: verbs.pause_queue(name, reason=reason))
     _tell(queue, f"is paused{f': {reason}' if reason else ''}", as_json=as_json)
 
 
 @command.command(cls=Command, short_help="Let a queue go on.")
 @click.argument("name")
-@with_store
+@with_server
 @with_json("one JSON object")
 @with_debug
 def resume(name: str, store: str | None, db: str | None, as_json: bool) -> None:
@@ -59,14 +60,14 @@ def resume(name: str, store: str | None, db: str | None, as_json: bool) -> None:
     Examples:
       onthedot queue resume mail
     """
-    _tell(_change(store_url(store, db), name, lambda opened: opened.resume_queue(name)), "goes on", as_json=as_json)
+    _tell(_change(store_url(store, db), name, lambda verbs: verbs.resume_queue(name)), "goes on", as_json=as_json)
 
 
 @command.command(cls=Command, short_help="Share a queue fairly, or no more.")
 @click.argument("name")
 @click.argument("shares", nargs=-1, metavar="[VALUE=WEIGHT]...")
 @click.option("--none", "unshared", is_flag=True, help="First come, first served again.")
-@with_store
+@with_server
 @with_json("one JSON object")
 @with_debug
 def share(name: str, shares: tuple[str, ...], unshared: bool, store: str | None, db: str | None, as_json: bool) -> None:
@@ -88,7 +89,7 @@ def share(name: str, shares: tuple[str, ...], unshared: bool, store: str | None,
     weights = None if unshared else dict(_read_share(text) for text in shares)
     if weights is not None:
         check_weights(weights)
-    queue = _change(store_url(store, db), name, lambda opened: opened.share_queue(name, weights))
+    queue = _change(store_url(store, db), name, lambda verbs: verbs.share_queue(name, weights))
     words = f"is shared: {shares_in_words(queue)}" if weights is not None else "is not shared: first come, first served"
     _tell(queue, words, as_json=as_json)
 
@@ -100,22 +101,23 @@ def _read_share(text: str) -> tuple[str, int]:
     return name, int(weight)
 
 
-def _change(url: str, name: str, change: Callable[[Store], Awaitable[Queue]]) -> Queue:
+def _change(url: str, name: str, change: Callable[[Verbs], Awaitable[Queue]]) -> Queue:
     """A queue is any name: so one that nobody uses is taken for a slip, and refused."""
-    from onthedot.cli.writing import write_store
+    from onthedot.cli.asking import ask
 
-    async def work(store: Store) -> Queue:
-        await _check_known(store, name)
-        return await change(store)
+    async def work(verbs: Verbs) -> Queue:
+        await _check_known(verbs, name)
+        return await change(verbs)
 
-    return write_store(url, work)
+    return ask(url, work)
 
 
-async def _check_known(store: Store, name: str) -> None:
+async def _check_known(verbs: Verbs, name: str) -> None:
     from onthedot.errors import did_you_mean
-    from onthedot.plan.asking import known_queues
 
-    known = await known_queues(store)
+    known = {queue.name for queue in await verbs.list_queues()}
+    known |= {record.job.queue for record in await verbs.list_jobs(limit=10_000)}
+    known |= {queue for node in await verbs.list_nodes() for queue in node.queues}
     if name not in known:
         raise BadInput(f"NAME: expected a queue that a job or a node uses, got {name!r}{did_you_mean(name, known)}")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command, short_help="List the queues: who waits, what runs, what is paused.")
-@with_store
+@with_server
 @with_json("a JSON array with one object per queue")
 @with_debug
 def command(store: str | None, db: str | None, as_json: bool) -> None:
@@ -29,12 +29,12 @@ def command(store: str | None, db: str | None, as_json: bool) -> None:
       onthedot queues
       onthedot queues --json | jq '.[] | select(.due > 100) | .queue'
     """
-    from onthedot.cli.reading import read_store
+    from onthedot.cli.asking import look
     from onthedot.clock import SystemClock
     from onthedot.observe.cluster import queue_fields
 
     now = SystemClock().now()
-    queues = read_store(store_url(store, db), lambda opened: opened.list_queues(now=now))
+    queues = look(store_url(store, db), lambda verbs: verbs.list_queues())
     if as_json:
         click.echo(json.dumps([queue_fields(queue) for queue in queues], indent=2))
     elif queues:

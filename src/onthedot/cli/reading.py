@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import click
 
+from onthedot.stores.addresses import is_server, shown_url
 from onthedot.stores.base import Store
 from onthedot.stores.opening import open_store, sqlite_path
 
@@ -22,6 +23,10 @@ def read_store(url: str, read: Callable[[Store], Awaitable[T]]) -> T:
 
 def check_exists(url: str) -> None:
     """Refuse a store that nobody has made yet, or that no other process can see."""
+    if is_server(url):
+        raise click.UsageError(
+            f"store: expected the store itself, got a server, {shown_url(url)!r}; this cannot be asked over HTTP"
+        )
     if url.startswith("memory:"):
         raise click.UsageError(
             "store: expected one that other processes can read, got 'memory:', which lives inside one; "

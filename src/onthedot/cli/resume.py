@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
-    from onthedot.stores.base import Resumed, Store
+    from onthedot.stores.base import Resumed
+    from onthedot.verbs import Verbs
 
 Missed = Literal["none", "last", "all"]
 
@@ -25,7 +26,7 @@ Missed = Literal["none", "last", "all"]
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only tell what it would do.")
 @with_namespace
-@with_store
+@with_server
 @with_json("one JSON object")
 @with_debug
 def command(
@@ -39,11 +40,11 @@ def command(
       onthedot resume nightly_report
       onthedot resume nightly_report --missed last --dry-run
     """
-    from onthedot.cli.writing import write_store
+    from onthedot.cli.asking import ask
     from onthedot.clock import SystemClock
 
     url = store_url(store, db)
-    was_paused, resumed = write_store(url, lambda opened: _resume(opened, job, namespace, missed, dry_run))
+    was_paused, resumed = ask(url, lambda verbs: _resume(verbs, job, missed, dry_run), namespace=namespace)
     if as_json:
         told = {"job": job, "namespace": namespace, "dry_run": dry_run, "was_paused": was_paused}
         click.echo(json.dumps(told | _as_json(resumed), indent=2))
@@ -51,18 +52,12 @@ def command(
         click.echo("\n".join(_lines(job, was_paused, dry_run, resumed, SystemClock().now())))
 
 
-async def _resume(store: Store, job: str, namespace: str, missed: Missed, dry_run: bool) -> tuple[bool, Resumed]:
-    from onthedot.clock import SystemClock
-    from onthedot.cluster.offset import clock_of
+async def _resume(verbs: Verbs, job: str, missed: Missed, dry_run: bool) -> tuple[bool, Resumed]:
     from onthedot.job import JobState
-    from onthedot.plan.asking import find_job
-    from onthedot.plan.controls import resume_job
-    from onthedot.settings import Settings
 
-    record = await find_job(store, job, namespace=namespace)
-    clock = await clock_of(store, SystemClock())
-    resumed = await resume_job(store, record.id, missed=missed, clock=clock, settings=Settings(), dry_run=dry_run)
-    return record.state is JobState.PAUSED, resumed
+    record = await verbs.get_job(job)
+    resumed = await verbs.resume(job, missed=missed, dry_run=dry_run)
+    return record is not None and record.state is JobState.PAUSED, resumed
 
 
 def _lines(job: str, was_paused: bool, dry_run: bool, resumed: Resumed, now: Micros) -> list[str]:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 from onthedot.run import TERMINAL, RunState
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.run import RunRecord, SkipRecord
     from onthedot.stores.base import Store
+    from onthedot.verbs import Verbs
 
 MOST = 10_000
 NEXT_FEW = 5
@@ -29,7 +30,7 @@ _PARTS: list[tuple[Iterable[RunState], int]] = [
 
 
 @click.command(cls=Command, short_help="List runs: what waits, what runs, what became of the rest.")
-@with_store
+@with_server
 @click.option("--job", metavar="NAME", help="Only the runs of this job.")
 @with_namespace
 @click.option(
@@ -56,37 +57,44 @@ def command(
       onthedot runs --state dead --state lost
       onthedot runs --job nightly_report -n 5 --json
     """
-    from onthedot.cli.reading import read_store
+    from onthedot.cli.asking import look
 
     url = store_url(store, db)
     wanted = [RunState(state) for state in states] or None
-    runs, skips = read_store(url, lambda opened: _list(opened, job, namespace, wanted, count))
+    runs = look(url, lambda verbs: _list(verbs, job, namespace, wanted, count), namespace=namespace)
     if as_json:
         from onthedot.observe.json_lines import run_fields
 
         click.echo(json.dumps([run_fields(run) for run in runs], indent=2))
     else:
-        _echo(runs, skips)
+        from onthedot.cli.reading import read_store
+        from onthedot.stores.addresses import is_server
+
+        with_skips = not is_server(url) and (wanted is None or RunState.SKIPPED in wanted)
+        _echo(runs, read_store(url, lambda opened: _skips(opened, job, namespace)) if with_skips else [])
 
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def _list(
-    store: Store, job: str | None, namespace: str, states: list[RunState] | None, count: int
-) -> tuple[list[RunRecord], list[SkipRecord]]:
-    if job is not None and await store.get_job(job, namespace=namespace) is None:
+    verbs: Verbs, job: str | None, namespace: str, states: list[RunState] | None, count: int
+) -> list[RunRecord]:
+    if job is not None and await verbs.get_job(job) is None:
         from onthedot.errors import UnknownJob, did_you_mean
 
-        known = [record.job.name for record in await store.list_jobs() if record.job.namespace == namespace]
+        known = [record.job.name for record in await verbs.list_jobs() if record.job.namespace == namespace]
         raise UnknownJob(f"--job: expected a stored job, got {job!r}{did_you_mean(job, known)}")
     runs: list[RunRecord] = []
     for some, most in _PARTS if states is None else [(states, count)]:
         limit = min(most, count - len(runs))
-        runs += await store.list_runs(job=job, namespace=namespace, states=some, limit=limit) if limit else []
-    wants_skips = states is None or RunState.SKIPPED in states
-    skips = await store.list_skips(job=job, namespace=namespace, limit=5) if wants_skips else []
-    return runs, skips
+        runs += await verbs.list_runs(job, states=some, limit=limit) if limit else []
+    return runs
+
+
+async def _skips(store: Store, job: str | None, namespace: str) -> list[SkipRecord]:
+    """Ranges of slots that did not run: the store's own to tell."""
+    return await store.list_skips(job=job, namespace=namespace, limit=5)
 
 
 # ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────

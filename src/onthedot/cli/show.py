@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
+    from onthedot.client.client import Client
     from onthedot.clock import Micros
     from onthedot.run import AttemptRecord, RunRecord
     from onthedot.stores.base import LogRecord, Standing, Store
@@ -34,7 +35,7 @@ class Shown:
 
 @click.command(cls=Command, short_help="Show one run: why it waits, and each of its attempts.")
 @click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
-@with_store
+@with_server
 @with_json("one JSON object")
 @with_debug
 def command(run_id: int, store: str | None, db: str | None, as_json: bool) -> None:
@@ -46,11 +47,16 @@ def command(run_id: int, store: str | None, db: str | None, as_json: bool) -> No
       onthedot show 41
       onthedot show 41 --json | jq .waits_for
     """
+    from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.clock import SystemClock
+    from onthedot.stores.addresses import is_server
 
-    now = SystemClock().now()
-    shown = read_store(store_url(store, db), lambda opened: _find(opened, run_id, now))
+    now, url = SystemClock().now(), store_url(store, db)
+    if is_server(url):
+        shown = ask_server(url, lambda client: _ask(client, run_id))
+    else:
+        shown = read_store(url, lambda opened: _find(opened, run_id, now))
     if as_json:
         click.echo(json.dumps(_as_json(shown), indent=2))
     else:
@@ -66,6 +72,16 @@ async def _find(store: Store, run_id: int, now: Micros) -> Shown:
     standing = await store.standing(run_id)
     waits_for = await why_waiting(store, run, standing, now)
     return Shown(run, standing, waits_for, await store.list_attempts(run_id), await store.list_logs(run_id))
+
+
+async def _ask(client: Client, run_id: int) -> Shown:
+    from onthedot.client.looking import standing
+
+    run = await client.get_run(run_id)
+    if run is None:
+        raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
+    stands, waits_for = await standing(client.server, run_id)
+    return Shown(run, stands, waits_for, await client.history(run_id), await client.logs(run_id))
 
 
 # ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -38,7 +38,8 @@ class Telling:
     def tell(self, said: Said) -> None:
         """An attempt as it is now."""
         if said.trouble and not self.trouble:
-            click.echo(f"attempt {said.attempt}: {said.trouble}", err=True)
+            of = f"attempt {said.attempt}: " if said.attempt else ""  # a server has said so
+            click.echo(f"{of}{said.trouble}", err=True)
             self.trouble = said.trouble
         if self.attempt not in (None, said.attempt) or said.attempt in self._complete:
             return
@@ -51,6 +52,12 @@ class Telling:
             skip = known(seen, said.text)
             lost = seen and not skip and not said.text.startswith(seen)
             self._write(said.attempt, None, (PASSED_OVER if lost else "") + said.text[skip:])
+
+    def tell_record(self, attempt: int, record: Record | None, text: str) -> None:
+        """What comes next of an attempt, told once and in order by whoever follows it."""
+        step = "" if record is None else record.step
+        if self.attempt in (None, attempt) and self._step in (None, step):
+            self._write(attempt, record, text)
 
     def is_complete(self, attempts: int) -> bool:
         """Whether the last of so many attempts was written from where output is kept."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 
 if TYPE_CHECKING:
     from onthedot.job import JobRecord
     from onthedot.run import RunRecord
-    from onthedot.stores.base import Store
+    from onthedot.verbs import Verbs
 
 
 @click.command(cls=Command, short_help="Ask for one run of a job, now.")
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     help="An argument, as JSON or else as text; may be given several times.  [default: the job's own arguments]",
 )  # fmt: skip
 @with_namespace
-@with_store
+@with_server
 @with_json("one JSON object: the run")
 @with_debug
 def command(job: str, pairs: tuple[str, ...], namespace: str, store: str | None, db: str | None, as_json: bool) -> None:
@@ -36,14 +36,13 @@ def command(job: str, pairs: tuple[str, ...], namespace: str, store: str | None,
       onthedot trigger nightly_report
       onthedot trigger nightly_report --arg region=us --arg pages=100
     """
-    from onthedot.cli.writing import write_store
-    from onthedot.define.arguments import encode_arguments
+    from onthedot.cli.asking import ask
     from onthedot.job import JobState
     from onthedot.observe.json_lines import run_fields
     from onthedot.observe.text import plain
 
-    args = encode_arguments(_read(pairs), subject=f"job {job!r}") if pairs else None
-    record, run = write_store(store_url(store, db), lambda opened: _trigger(opened, job, namespace, args))
+    args = _read(pairs) if pairs else None
+    record, run = ask(store_url(store, db), lambda verbs: _trigger(verbs, job, args), namespace=namespace)
     if as_json:
         click.echo(json.dumps(run_fields(run), indent=2))
     else:
@@ -66,17 +65,9 @@ def _read(pairs: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-async def _trigger(store: Store, job: str, namespace: str, args: str | None) -> tuple[JobRecord, RunRecord]:
-    from onthedot.clock import SystemClock
-    from onthedot.cluster.offset import clock_of
-    from onthedot.ids import RandomIds
-    from onthedot.plan.asking import find_job, submit_run
-    from onthedot.run import manual_trigger
-
-    record = await find_job(store, job, namespace=namespace)
-    trigger = manual_trigger(RandomIds().token())
-    clock = await clock_of(store, SystemClock())
-    run = await store.get_run(await submit_run(store, record, trigger=trigger, clock=clock, args=args))
-    if run is None:
+async def _trigger(verbs: Verbs, job: str, args: dict[str, Any] | None) -> tuple[JobRecord, RunRecord]:
+    run = await verbs.get_run(await verbs.trigger(job, args))
+    record = await verbs.get_job(job)
+    if run is None or record is None:
         raise BadInput(f"job {job!r} was deleted meanwhile")
     return record, run

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from onthedot.clock import Clock, Micros
 from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
-from onthedot.job import Job
+from onthedot.job import Job, JobRecord
 from onthedot.plan.places import living_places
 from onthedot.plan.windows import Missed, aimed, edit_windows, resume_windows
 from onthedot.policy.placement import targets
@@ -34,7 +34,7 @@ async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings, r
             return await store.put_job(job, windows)
         if stored is not None and encode(stored.job) == encode(job):
             return PutJob(stored, "unchanged")
-        _check_revision(job, 0 if stored is None else stored.revision, revision)
+        check_read(job, stored, revision)
         places = await living_places(store, now) if job.on == "all" else []
         known = {} if stored is None else {s.schedule_id: s for s in await store.schedules_of(stored.id)}
         windows = edit_windows(job, known, now=now, lookahead=settings.lookahead, late_after=settings.late_after)
@@ -47,11 +47,12 @@ async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings, r
             told = stale.now
 
 
-def _check_revision(job: Job, stored: int, expected: int | None) -> None:
-    if expected is None or expected == stored:
+def check_read(job: Job, stored: JobRecord | None, expected: int | None) -> None:
+    """`RevisionConflict` unless what is stored is what the caller has read (0: nothing; None: whatever there is)."""
+    if expected is None or expected == (0 if stored is None else stored.revision):
         return
     wanted = "no such job" if expected == 0 else f"revision {expected}"
-    found = "none" if stored == 0 else f"revision {stored}"
+    found = "none" if stored is None else f"revision {stored.revision}"
     raise RevisionConflict(
         f"job {job.name!r}: expected {wanted}, found {found}; read it again, and make the change anew"
     )

@@ -35,6 +35,7 @@ from onthedot.server.routes import (
     queues,
     runs,
     schedules,
+    sources,
 )
 from onthedot.server.routes import keys as keys_routes
 from onthedot.server.routing import ProblemOut, include
@@ -42,8 +43,8 @@ from onthedot.server.shapes import schema_of
 from onthedot.server.table import TABLE
 
 ROUTES = (
-    runs, health, login, keys_routes, audit, jobs, jobs_writing, jobs_control, schedules, nodes, queues, logs,
-    artifacts, attempts, letters, events, documents, page,
+    runs, health, login, keys_routes, audit, jobs, jobs_writing, jobs_control, schedules, sources, nodes, queues,
+    logs, artifacts, attempts, letters, events, documents, page,
 )  # fmt: skip
 """In this order: what is asked for most is found first."""
 

@@ -13,6 +13,7 @@ from onthedot.access.principal import Principal
 from onthedot.errors import RevisionConflict
 from onthedot.job import Job, JobRecord
 from onthedot.open_verbs import OpenStore
+from onthedot.plan.controls import check_read
 from onthedot.server.auditing import audited
 from onthedot.server.computing import computed
 from onthedot.server.definitions import definition_of
@@ -80,14 +81,23 @@ def owned(who: Principal, job: Job, before: JobRecord | None, *, said: bool) -> 
 
 
 async def write_job(
-    request: Request, there: OpenStore, who: Principal, place: Place, look: Look, make: Make
+    request: Request,
+    there: OpenStore,
+    who: Principal,
+    place: Place,
+    look: Look,
+    make: Make,
+    *,
+    revision: int | None = None,
 ) -> Written:
     """Store what `make` makes of what is stored, unless `look` refuses that. What was looked at is what is replaced:
-    if somebody else is faster, everything is looked at again."""
+    if somebody else is faster, everything is looked at again. With a `revision`, as `Verbs.put` says."""
     verbs = verbs_for(there, who, place.namespace)
     for _ in range(_TRIES):
         before = await there.store.get_job(place.name, namespace=place.namespace)
         job = await computed(checked, who, before, look, make)
+        if before is None or before.job != job:
+            check_read(job, before, revision)
         try:
             put = await verbs.put(job, revision=0 if before is None else before.revision)
         except RevisionConflict:

@@ -34,7 +34,13 @@ class Problem(Exception):
     """Raised by whatever answers a request; the status and all that is told."""
 
     def __init__(
-        self, status: int, kind: str, detail: str, wrong: Iterable[Wrong] = (), headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        kind: str,
+        detail: str,
+        wrong: Iterable[Wrong] = (),
+        headers: Mapping[str, str] | None = None,
+        error: str = "",
     ) -> None:
         super().__init__(detail)
         self.status = status
@@ -42,6 +48,7 @@ class Problem(Exception):
         self.detail = detail
         self.wrong = tuple(wrong)
         self.headers = dict(headers or {})
+        self.error = error  # the name of the library's error that it is
 
 
 TITLES = {
@@ -94,8 +101,13 @@ def problem_of(error: errors.OnTheDotError) -> Problem:
     for kind, status, name in _OF_ERRORS:
         if isinstance(error, kind):
             wrong = _wrong_of(error) if isinstance(error, errors.DefinitionError) else ()
-            return Problem(status, name, str(error), wrong, _headers_of(error, status))
+            return Problem(status, name, str(error), wrong, _headers_of(error, status), _name_of(error))
     raise error
+
+
+def _name_of(error: errors.OnTheDotError) -> str:
+    """The name of its class among those of `errors.py`: what is not there is known by the nearest that is."""
+    return next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
 
 
 def _headers_of(error: errors.OnTheDotError, status: int) -> dict[str, str]:
@@ -124,6 +136,8 @@ def shown(problem: Problem, request_id: str) -> dict[str, Any]:
         "detail": problem.detail,
         "request_id": request_id,
     }
+    if problem.error:
+        told["error"] = problem.error
     if problem.wrong:
         told["errors"] = [wrong._asdict() for wrong in problem.wrong]
     return told

@@ -30,6 +30,7 @@ class ProblemOut(BaseModel):
     status: int
     detail: str
     request_id: str
+    error: str = Field("", description="The library's error that it is, if it is one.", examples=["UnknownJob"])
     errors: list[WrongOut] = []
 
 

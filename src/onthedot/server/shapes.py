@@ -74,6 +74,7 @@ class RunOut(BaseModel):
     args: dict[str, JsonValue] | None = Field(description="None: the job's own.", examples=[{"region": "eu"}])
     progress: ProgressOut | None
     settled: str = Field(description="What was done about it, if it is dead.")
+    result: JsonValue = Field(description="What its handler gave back, if it has succeeded.")
     model_config = ConfigDict(extra="forbid")
 
 
@@ -115,6 +116,7 @@ def run_out(run: RunRecord) -> dict[str, Any]:
         "args": None if run.args is None else json.loads(run.args),
         "progress": None if run.progress is None else run.progress._asdict(),
         "settled": run.settled,
+        "result": None if run.result is None else json.loads(run.result),
     }
 
 

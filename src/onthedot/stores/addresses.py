@@ -126,3 +126,12 @@ def refuse_option(name: str, expected: str, got: str) -> NoReturn:
 def refuse_url(url: str, expected: str, *, todo: str = "mend it") -> NoReturn:
     """`DefinitionError` for a whole URL, which is shown without its password."""
     raise DefinitionError(f"store URL: expected {expected}, got {shown_url(url)!r}; {todo}")
+
+
+def is_server(url: str) -> bool:
+    """Whether this is the address of an HTTP server, and of no store.
+
+    >>> is_server("http://127.0.0.1:7411"), is_server("sqlite:///onthedot.db")
+    (True, False)
+    """
+    return url.lower().startswith(("http://", "https://"))

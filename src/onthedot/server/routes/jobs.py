@@ -10,17 +10,19 @@ from pydantic import BaseModel, Field, JsonValue
 from onthedot.access.principal import Principal
 from onthedot.errors import UnknownJob, did_you_mean
 from onthedot.job import JobRecord, JobState
+from onthedot.observe.jobs import Shown, shown
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
 from onthedot.open_verbs import OpenStore, OpenVerbs
 from onthedot.plan.coming import coming
+from onthedot.server.answering import json_answer
 from onthedot.server.computing import computed
 from onthedot.server.definitions import EXAMPLE, definition_of
 from onthedot.server.door import There, Who, verbs_for
 from onthedot.server.job_pages import find_jobs
 from onthedot.server.preconditions import etag_of
 from onthedot.server.routing import Routes
-from onthedot.server.shapes import JobOut, Line, fields
+from onthedot.server.shapes import JobOut, Line, RunOut, fields, run_out
 from onthedot.stores.finding import JobFilter
 
 routes = Routes(prefix="/api/v1", tags=["jobs"])
@@ -36,10 +38,25 @@ MOST_INSTANTS = 1_000
 ETAG = {"ETag": {"description": "The job at this revision: for `If-Match`.", "schema": {"type": "string"}}}
 
 
+class JobNextOut(BaseModel):
+    """One schedule of a job, and its next instant."""
+
+    schedule: str = Field(description="The schedule's id.", examples=["s1"])
+    at: str | None = Field(description="None: it is not known, or there is none.")
+    note: str = Field(description="Why not.", examples=["paused"])
+
+
+class JobShownOut(JobOut):
+    """A job with what people want to know of it."""
+
+    next: list[JobNextOut]
+    last_run: RunOut | None = Field(description="That runs, or has ended last.")
+
+
 class JobsOut(BaseModel):
     """A page of jobs."""
 
-    items: list[JobOut]
+    items: list[JobShownOut | JobOut]
     next: str | None = Field(description="The cursor of the next page; null: there is none.", examples=[None])
 
 
@@ -114,6 +131,7 @@ async def list_jobs(
     queue: Word = None,
     label: Word = None,
     name: Annotated[str | None, Query(max_length=100, description="A part of the name.")] = None,
+    details: Annotated[bool, Query(description="With the next instants of each, and its last run.")] = False,
     limit: Limit = 100,
     after: After = None,
 ) -> Any:
@@ -127,7 +145,17 @@ async def list_jobs(
         name_contains=name,
     )
     found, following = await find_jobs(there, who, wanted, after=after, limit=limit)
+    if details:
+        now = there.clock.now()
+        items = [_shown_fields(await shown(there.store, record, now)) for record in found]
+        return json_answer({"items": items, "next": following})
     return {"items": [job_fields(record) for record in found], "next": following}
+
+
+def _shown_fields(one: Shown) -> dict[str, Any]:
+    upcoming = [{"schedule": next_.id, "at": optional_iso(next_.at), "note": next_.note} for next_ in one.next]
+    last = None if one.last is None else run_out(one.last)
+    return {**job_fields(one.record), "next": upcoming, "last_run": last}
 
 
 @routes.get("/jobs/{job}", response_model=JobOut, responses={200: {"headers": ETAG}, 404: {}})

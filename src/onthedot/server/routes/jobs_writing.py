@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request, Response
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field
 
 from onthedot.job import Job, JobRecord
@@ -26,6 +26,14 @@ _CREATED: dict[str, Any] = {"model": JobOut, "description": "It is new.", "heade
 _THERE: dict[str, Any] = {"headers": ETAG}
 
 
+class StoredOut(JobOut):
+    """A job as it is stored now, and what that changed."""
+
+    change: str = Field(description="created, changed or unchanged.", examples=["created"])
+    planned: int = Field(description="Runs that were planned with it.", examples=[1])
+    withdrawn: int = Field(description="Runs to come that were planned before, and are no more.", examples=[0])
+
+
 class Removed(BaseModel):
     """A job is gone."""
 
@@ -45,7 +53,8 @@ async def post_job(
 
 
 @routes.put(
-    "/jobs/{job}", response_model=JobOut, responses={200: _THERE, 201: _CREATED, 404: {}, 409: {}, 412: {}},
+    "/jobs/{job}", response_model=StoredOut,
+    responses={200: _THERE, 201: {**_CREATED, "model": StoredOut}, 404: {}, 409: {}, 412: {}},
 )  # fmt: skip
 async def put_job(
     request: Request,
@@ -57,9 +66,13 @@ async def put_job(
     namespace: Namespace = "default",
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
+    revision: Annotated[
+        int | None, Query(ge=0, le=2**53, description="Only if the stored job has this one; 0: only if there is none.")
+    ] = None,
 ) -> Any:
     """Store a job under this name, whether there is one (200) or not (201). What the body does not say is at its
-    default; the owner stays. `If-Match` and `If-None-Match` say what must be there."""
+    default; the owner stays. `If-Match` and `If-None-Match` say what must be there; so does `revision`, but a job that
+    is as it should be already is never refused for it: whoever did not hear the answer may ask again."""
     body = {"name": job, "namespace": namespace, **asked}
     _check_same_place(body, job, namespace)
     read = await computed(read_definition, body)
@@ -71,8 +84,9 @@ async def put_job(
     def make(before: JobRecord | None) -> Job:
         return owned(who, read, before, said="owner" in body)
 
-    written = await write_job(request, there, who, Place(namespace, job), look, make)
-    return _answer(response, written.put.record, created=written.put.change == "created")
+    put = (await write_job(request, there, who, Place(namespace, job), look, make, revision=revision)).put
+    more = {"change": put.change, "planned": put.planned, "withdrawn": put.withdrawn}
+    return {**_answer(response, put.record, created=put.change == "created"), **more}
 
 
 @routes.patch("/jobs/{job}", response_model=JobOut, responses={200: _THERE, 404: {}, 409: {}, 412: {}})

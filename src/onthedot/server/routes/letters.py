@@ -159,10 +159,11 @@ async def list_dead_letter_groups(
     job: JobName = None,
     since: Instant = None,
     until: Instant = None,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="How many letters count, the newest first.")] = 10_000,
 ) -> Response:
     """The same (the newest 10,000) by what they died of: what died last first."""
     verbs_for(there, who, namespace)
-    box = Box(job, namespace, None, since, until, owner=who.only_owner)
+    box = Box(job, namespace, None, since, until, limit, who.only_owner)
     return json_answer([_group(group) for group in await group_letters(there.store, box)])
 
 

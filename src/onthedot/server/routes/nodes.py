@@ -10,8 +10,9 @@ from pydantic import BaseModel, Field
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND
 from onthedot.cluster.living import is_living
+from onthedot.duration import format_duration
 from onthedot.errors import did_you_mean
-from onthedot.observe.cluster import node_fields, nodes_shown, term_fields
+from onthedot.observe.cluster import NodeShown, node_fields, nodes_shown, term_fields
 from onthedot.server.auditing import audited
 from onthedot.server.door import There, Who
 from onthedot.server.problems import Problem
@@ -45,6 +46,8 @@ class NodeOut(BaseModel):
     registered_at: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
     lease_until: str
     left_at: str | None
+    ttl: str = Field(description="Of its lease, as it was last renewed.", examples=["15s"])
+    tzdata: str = Field(description="The version of its zone data.", examples=["2025b"])
 
 
 class NodesOut(BaseModel):
@@ -70,6 +73,9 @@ class TermOut(BaseModel):
     incarnation: str
     until: str = Field(examples=["2026-01-01T09:00:10.000000Z"])
     current: bool = Field(description="False: it has ended, and nobody has begun another.")
+    layout: int = Field(description="The version of the layout whose shard it is.", examples=[1])
+    tzdata: str = Field(description="The version of its node's zone data.", examples=["2025b"])
+    zones: str = Field(description="The one that the next slots of the shard were computed with.", examples=["2025b"])
 
 
 class TermsOut(BaseModel):
@@ -116,7 +122,11 @@ async def list_nodes(
     """Who is there, and who was within the last day. Counts are those of all namespaces."""
     now = there.clock.now()
     shown = await nodes_shown(there.store, now)
-    return {"items": [node_fields(one) for one in shown if all or one.node.lease_until > now - DAY], "next": None}
+    return {"items": [_node(one) for one in shown if all or one.node.lease_until > now - DAY], "next": None}
+
+
+def _node(one: NodeShown) -> dict[str, Any]:
+    return {**node_fields(one), "ttl": format_duration(one.node.ttl), "tzdata": one.node.tzdata}
 
 
 @routes.get("/terms", response_model=TermsOut)
@@ -125,7 +135,10 @@ async def list_terms(there: There) -> Any:
     now = there.clock.now()
     layout, terms = await there.store.layout(), await there.store.list_terms()
     nodes = {node.incarnation: node.id for node in await there.store.list_nodes()}
-    items = [term_fields(term, nodes, now) for term in terms]
+    items = [
+        {**term_fields(term, nodes, now), "layout": term.layout, "tzdata": term.tzdata, "zones": term.zones}
+        for term in terms
+    ]
     return {"layout": layout._asdict(), "items": items, "next": None}
 
 

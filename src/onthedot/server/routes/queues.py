@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Path, Request
+from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
 from onthedot.access.principal import Principal
@@ -23,6 +23,8 @@ from onthedot.server.shapes import Body, Line
 routes = Routes(prefix="/api/v1", tags=["queues"])
 
 QueueName = Annotated[str, Path(max_length=100, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]*$", examples=["mail"])]
+
+Unused = Annotated[bool, Query(description="Also one that no job and no node uses yet.")]
 
 
 class QueueSaidOut(BaseModel):
@@ -78,38 +80,44 @@ async def list_queues(there: There, who: Who) -> Any:
 
 
 @routes.post("/queues/{queue}/pause", response_model=QueueSaidOut, responses={404: {}})
-async def pause_queue(request: Request, there: There, who: Who, queue: QueueName, asked: PauseQueue) -> Any:
+async def pause_queue(
+    request: Request, there: There, who: Who, queue: QueueName, asked: PauseQueue, unused: Unused = False
+) -> Any:
     """Start nothing more of a queue until it is resumed. What runs goes on; a slot that is not started in time is
     missed as ever."""
-    await _check(there, who, queue)
+    await _check(there, who, queue, unused=unused)
     changed = await there.store.pause_queue(queue, reason=asked.reason)
     await audited(request, "queues.pause", f"queue/{queue}")
     return said_of_queue(changed)
 
 
 @routes.post("/queues/{queue}/resume", response_model=QueueSaidOut, responses={404: {}})
-async def resume_queue(request: Request, there: There, who: Who, queue: QueueName) -> Any:
+async def resume_queue(request: Request, there: There, who: Who, queue: QueueName, unused: Unused = False) -> Any:
     """Let a queue go on. One that is not paused is left alone."""
-    await _check(there, who, queue)
+    await _check(there, who, queue, unused=unused)
     changed = await there.store.resume_queue(queue)
     await audited(request, "queues.resume", f"queue/{queue}")
     return said_of_queue(changed)
 
 
 @routes.post("/queues/{queue}/share", response_model=QueueSaidOut, responses={404: {}})
-async def share_queue(request: Request, there: There, who: Who, queue: QueueName, asked: ShareQueue) -> Any:
+async def share_queue(
+    request: Request, there: There, who: Who, queue: QueueName, asked: ShareQueue, unused: Unused = False
+) -> Any:
     """Share a queue fairly between the values of the argument that jobs name as their `share`."""
     if asked.weights is not None:
         check_weights(asked.weights)
-    await _check(there, who, queue)
+    await _check(there, who, queue, unused=unused)
     changed = await there.store.share_queue(queue, asked.weights)
     await audited(request, "queues.share", f"queue/{queue}")
     return said_of_queue(changed)
 
 
-async def _check(there: OpenStore, who: Principal, queue: str) -> None:
-    """A queue is any name: so one that nobody uses is taken for a slip, and refused."""
+async def _check(there: OpenStore, who: Principal, queue: str, *, unused: bool) -> None:
+    """A queue is any name: so one that nobody uses is taken for a slip, and refused, unless it is meant."""
     check_whole(who, "queue")
+    if unused:
+        return
     known = await known_queues(there.store)
     if queue not in known:
         raise Problem(

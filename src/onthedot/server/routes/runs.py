@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
@@ -14,9 +15,11 @@ from onthedot.clock import SECOND, Micros
 from onthedot.duration import micros, parse_duration
 from onthedot.errors import DefinitionError, UnknownRun
 from onthedot.job import JobRecord
+from onthedot.observe.json_lines import optional_iso
 from onthedot.open_verbs import OpenStore
 from onthedot.plan.asking import insert_runs
 from onthedot.plan.rerunning import rerun
+from onthedot.plan.waiting import why_waiting
 from onthedot.run import TERMINAL, NewRun, RunRecord, RunState, manual_trigger
 from onthedot.server.answering import json_answer, read_body
 from onthedot.server.asked import After, IdempotencyKey, Instant, PageSize, RunId, Text, instant, run_key
@@ -300,6 +303,42 @@ async def list_attempts_of_run(there: There, who: Who, run_id: RunId) -> Respons
     """The attempts of a run that are over, in order."""
     await seen_run(there.store, who, run_id)
     return json_answer([attempt_out(attempt) for attempt in await there.store.list_attempts(run_id)])
+
+
+class HoldOut(BaseModel):
+    """What keeps a run where it is. What does not apply is empty."""
+
+    run_id: int = Field(examples=[41])
+    expires_at: str | None = Field(description="Not started by then, it is skipped.")
+    node: str = Field(description="Who has reserved it, or executes it.")
+    incarnation: str
+    reserved_at: str | None
+    fence: int
+    gate: str = Field(description="The closed one that it waits at.")
+    holders: list[int] = Field(description="The runs that hold that gate.")
+    granted_at: str | None = Field(description="The instant that a rate has handed out.")
+    for_leader: bool = Field(description="It waits for the leader to find it a place.")
+    place: str
+    cancel_wanted: str | None = Field(description="Why its attempt is asked to stop.")
+
+
+class StandingOut(BaseModel):
+    """Why a run is not running."""
+
+    standing: HoldOut | None = Field(description="None: it has ended.")
+    waits_for: list[str] = Field(description="In words, the first to look at first.")
+
+
+@routes.get("/runs/{run}/standing", response_model=StandingOut, responses={404: {}})
+async def get_standing(there: There, who: Who, run_id: RunId) -> Response:
+    """How a run stands, and what it waits for. Runs that hold a gate are told by number, also those of others."""
+    run = await seen_run(there.store, who, run_id)
+    stands = await there.store.standing(run_id)
+    waits_for = await why_waiting(there.store, run, stands, there.clock.now())
+    if stands is None:
+        return json_answer({"standing": None, "waits_for": waits_for})
+    instants = {name: optional_iso(getattr(stands, name)) for name in ("expires_at", "reserved_at", "granted_at")}
+    return json_answer({"standing": {**asdict(stands), **instants}, "waits_for": waits_for})
 
 
 # ── ending them ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,43 @@
+"""`onthedot whoami`: who you are to a server."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from onthedot.cli.errors import Command
+from onthedot.cli.options import store_url, with_debug, with_json, with_server
+
+
+@click.command(cls=Command, short_help="Tell who you are to a server, and what you may do.")
+@with_server
+@with_json("one JSON object")
+@with_debug
+def command(store: str | None, db: str | None, as_json: bool) -> None:
+    """Tell whose key this is, and what it may do. Whoever has the store itself in hand may do everything there.
+
+    \b
+    Examples:
+      onthedot whoami --store http://127.0.0.1:7411 --key-file ~/.onthedot.key
+    """
+    from onthedot.cli.asking import ask_server
+    from onthedot.observe.text import plain
+    from onthedot.stores.addresses import is_server, shown_url
+
+    url = store_url(store, db)
+    if not is_server(url):
+        raise click.UsageError(f"store: expected a server, got {shown_url(url)!r}; there you may do everything")
+    told = ask_server(url, lambda client: client.server.ask("GET", "/api/v1/whoami"))
+    if as_json:
+        click.echo(json.dumps(told, indent=2))
+        return
+    facts = [
+        ("name", f"{told['name']} ({told['kind']} {told['id']})"),
+        ("role", told["role"]),
+        ("may", ", ".join(told["permissions"])),
+        ("sees", ", ".join(told["namespaces"]) or "all namespaces"),
+        ("owner", f"{told['owner'] or '-'}{', and sees only its own' if told['only_own'] else ''}"),
+    ]
+    for name, text in facts:
+        click.echo(f"{name:<6} {plain(str(text), most=1_000)}")

@@ -1,0 +1,141 @@
+"""What a server tells beside what the verbs answer: for command lines and screens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, NamedTuple
+
+from onthedot.client import values
+from onthedot.client.asking import pages
+from onthedot.client.server import Server
+from onthedot.client.values import Told, read
+from onthedot.errors import StoreUnavailable
+from onthedot.observe.cluster import NodeShown
+from onthedot.observe.jobs import Next, Shown
+from onthedot.output.reading import Said
+from onthedot.output.records import Record
+from onthedot.schedules import schedule_id
+from onthedot.stores.base import Held, Standing
+
+_RECORDS = 1_000
+_MISSES = 5
+"""How often in a row a stream may end before anything has come of it."""
+
+
+async def jobs_shown(server: Server, *, limit: int) -> list[Shown]:
+    """The stored jobs with their next instants and last runs."""
+    return [job async for job in pages(server, _job, "/api/v1/jobs", {"details": "true"}, limit)]
+
+
+def _job(told: Told) -> Shown:
+    record = values.job_record(told)
+    schedules = {schedule_id(one): one for one in record.job.schedules}
+    upcoming = [
+        Next(schedules[one["schedule"]], one["schedule"], values.optional(one["at"]), one["note"])
+        for one in told["next"]
+    ]
+    last = told["last_run"]
+    return Shown(record, upcoming, None if last is None else values.run_record(last))
+
+
+async def nodes_shown(server: Server) -> list[NodeShown]:
+    """Every node that is registered, the latest first."""
+    told = await server.ask("GET", "/api/v1/nodes", query={"all": "true"})
+    return [read(_node, one) for one in told["items"]]
+
+
+def _node(told: Told) -> NodeShown:
+    return NodeShown(values.node(told), told["state"], list(told["shards"]), Held(told["reserved"], told["running"]))
+
+
+async def standing(server: Server, run_id: int) -> tuple[Standing | None, list[str]]:
+    """How a run stands, and what it waits for in words."""
+    told = await server.ask("GET", f"/api/v1/runs/{run_id}/standing")
+    return read(_standing, told["standing"]), list(told["waits_for"])
+
+
+def _standing(told: Told | None) -> Standing | None:
+    if told is None:
+        return None
+    instants = {name: values.optional(told[name]) for name in ("expires_at", "reserved_at", "granted_at")}
+    return Standing(**{**told, **instants, "holders": tuple(told["holders"])})
+
+
+# ── what runs have said ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def read_said(server: Server, run_id: int) -> list[Said]:
+    """Every attempt of a run that has said something, in order."""
+    found: dict[int, list[Told]] = {}
+    trouble: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        query = {"offset": offset, "limit": _RECORDS}
+        told = await server.ask("GET", f"/api/v1/runs/{run_id}/logs", query=query)
+        for one in told["items"]:
+            found.setdefault(one["attempt"], []).append(one)
+        offset, trouble = told["next"], told["trouble"]
+    said = [_said(attempt, some) for attempt, some in sorted(found.items())]
+    return [*said, *(Said(0, "", None, one) for one in trouble)]
+
+
+def _said(attempt: int, some: list[Told]) -> Said:
+    text = "".join(one["text"] for one in some)
+    records = [record for one in some if (record := record_of(one)) is not None]
+    return Said(attempt, text, records if len(records) == len(some) else None)
+
+
+def record_of(told: Told) -> Record | None:
+    """What was said with its instant; None for what is told before that is known."""
+    if told["at"] is None:
+        return None
+    return Record(values.instant(told["at"]), told["stream"], told["step"], told["text"])
+
+
+class Happening(NamedTuple):
+    """One event of a stream."""
+
+    kind: str
+    data: dict[str, Any]
+
+
+async def follow_logs(server: Server, run_id: int) -> AsyncGenerator[Happening]:
+    """What a run says, from its beginning to its end. A stream that breaks off is gone on with where it was."""
+    last, misses = "", 0
+    while True:
+        try:
+            headers = {"Accept": "text/event-stream", **({"Last-Event-ID": last} if last else {})}
+            async with server.stream(f"/api/v1/runs/{run_id}/logs/follow", headers=headers) as answer:
+                async for event, name in _events(answer.aiter_lines()):
+                    last, misses = name or last, 0
+                    yield event
+                    if event.kind == "end":
+                        return
+        except StoreUnavailable:
+            misses += 1
+            if misses >= _MISSES:
+                raise
+        else:
+            misses += 1
+            if misses >= _MISSES:
+                raise StoreUnavailable(f"{server.url}: expected what run {run_id} says, but the stream ends again")
+        await server.pause(misses)
+
+
+async def _events(lines: AsyncIterator[str]) -> AsyncGenerator[tuple[Happening, str]]:
+    """Server-sent events, with their ids."""
+    kind, name, data = "message", "", ""
+    async for line in lines:
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if not line:
+            if data:
+                yield Happening(kind, json.loads(data)), name
+            kind, name, data = "message", "", ""
+        elif field == "event":
+            kind = value
+        elif field == "id":
+            name = value
+        elif field == "data":
+            data += value

@@ -1,0 +1,215 @@
+"""What a server writes, read back as the values of the library: the same as whoever has the store itself is given.
+
+One thing stays with the server: the lease of an attempt, with which its run could be ended. It is empty here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar, cast
+
+from onthedot.clock import Micros, to_datetime, to_micros
+from onthedot.define.comparing import Difference, Move
+from onthedot.define.from_mapping import read_job
+from onthedot.duration import micros, parse_duration
+from onthedot.errors import StoreError
+from onthedot.job import JobRecord, JobState, canonical
+from onthedot.run import AttemptRecord, Progress, RunRecord, RunState
+from onthedot.stores.base import Excepted, Layout, Node, Paused, PutJob, Queue, Resumed, Term
+from onthedot.stores.values import SkipRange
+
+T = TypeVar("T")
+Told = Mapping[str, Any]
+
+
+def read(kind: Callable[[Any], T], told: Any) -> T:
+    """What was told, as the value that it means; `StoreError` if this version cannot read it.
+
+    >>> read(layout, {"version": 1})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.errors.StoreError: layout: expected what this version can read, but KeyError: 'shards'...
+    """
+    try:
+        return kind(told)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"{kind.__name__}: expected what this version can read, but {type(error).__name__}: {error}"
+        raise StoreError(f"{what}; is the server's another?") from error
+
+
+def instant(text: str) -> Micros:
+    """
+    >>> instant("1970-01-01T00:00:00.000001Z")
+    1
+    """
+    return to_micros(datetime.fromisoformat(text))
+
+
+def optional(text: str | None) -> Micros | None:
+    """An instant that may not be there."""
+    return None if text is None else instant(text)
+
+
+def moment(text: str | None) -> datetime | None:
+    """The same for people."""
+    return None if text is None else to_datetime(instant(text))
+
+
+# ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def job_record(told: Told) -> JobRecord:
+    """A job as it is stored."""
+    return JobRecord(
+        id=told["id"],
+        revision=told["revision"],
+        job=read_job(told["definition"]),
+        state=JobState(told["state"]),
+        created_at=instant(told["created_at"]),
+        updated_at=instant(told["updated_at"]),
+        pause_reason=told["pause_reason"],
+        paused_until=optional(told["paused_until"]),
+    )
+
+
+def put_job(told: Told) -> PutJob:
+    """What became of a definition."""
+    return PutJob(job_record(told), told["change"], told["planned"], told["withdrawn"])
+
+
+def paused(told: Told) -> Paused:
+    """What a pause did."""
+    return Paused(job_record(told["job"]), told["withdrawn"], told["skipped"], told["held"])
+
+
+def resumed(told: Told) -> Resumed:
+    """What the end of a pause did."""
+    skips = [
+        SkipRange(instant(one["first"]), instant(one["last"]), one["count"], one["reason"]) for one in told["skips"]
+    ]
+    return Resumed(job_record(told["job"]), tuple(map(instant, told["slots"])), tuple(skips), told["released"])
+
+
+def excepted(told: Told) -> Excepted:
+    """What became of a slot."""
+    return Excepted(told["schedule"], instant(told["slot_at"]), told["reason"], told["run_id"])
+
+
+def difference(told: Told) -> Difference:
+    """What changes of one job."""
+    return Difference(
+        name=told["name"],
+        kind=told["kind"],
+        fields={name: (was, is_) for name, (was, is_) in told["fields"].items()},
+        appear=tuple(map(instant, told["appear"])),
+        vanish=tuple(map(instant, told["vanish"])),
+        moved=tuple(Move(instant(one["old"]), instant(one["new"])) for one in told["moved"]),
+        until=optional(told["until"]) or 0,
+    )
+
+
+# ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run_record(told: Told) -> RunRecord:
+    """A run."""
+    progress, args, result = told["progress"], told["args"], told["result"]
+    return RunRecord(
+        id=told["run_id"],
+        job=told["job"],
+        namespace=told["namespace"],
+        trigger=told["trigger"],
+        slot_at=instant(told["slot_at"]),
+        due_at=instant(told["due_at"]),
+        state=RunState(told["state"]),
+        reason=told["reason"],
+        attempts=told["attempts"],
+        failures=told["failures"],
+        recoveries=told["recoveries"],
+        created_at=instant(told["created_at"]),
+        armed_at=optional(told["armed_at"]),
+        started_at=optional(told["started_at"]),
+        ended_at=optional(told["ended_at"]),
+        error=told["error"],
+        result=None if result is None else json.dumps(result, separators=(",", ":")),
+        queue=told["queue"],
+        priority=told["priority"],
+        target=told["target"] or "",
+        progress=None if progress is None else Progress(progress["done"], progress["of"]),
+        args=None if args is None else canonical(args),
+        settled=told["settled"],
+        owner=told["owner"],
+        node=told["node"] or "",
+        revision=told["revision"] or 0,
+    )
+
+
+def attempt_record(told: Told) -> AttemptRecord:
+    """An attempt that is over."""
+    return AttemptRecord(
+        run_id=told["run_id"],
+        attempt=told["attempt"],
+        lease_id="",
+        fence=told["fence"],
+        node=told["node"],
+        revision=told["revision"],
+        outcome=told["outcome"],
+        error=told["error"],
+        due_at=instant(told["due_at"]),
+        reserved_at=instant(told["reserved_at"]),
+        armed_at=instant(told["armed_at"]),
+        started_at=optional(told["started_at"]),
+        ended_at=instant(told["ended_at"]),
+    )
+
+
+# ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def node(told: Told) -> Node:
+    """A node."""
+    return Node(
+        id=told["node_id"],
+        incarnation=told["incarnation"],
+        host=told["host"],
+        pid=told["pid"],
+        roles=tuple(told["roles"]),
+        queues=tuple(told["queues"]),
+        labels=tuple(told["labels"]),
+        tasks=tuple(told["tasks"]),
+        seats=told["seats"],
+        draining=told["draining"],
+        registered_at=instant(told["registered_at"]),
+        lease_until=instant(told["lease_until"]),
+        left_at=optional(told["left_at"]),
+        ttl=0 if told["ttl"] == "0s" else micros(parse_duration(told["ttl"])),
+        tzdata=told["tzdata"],
+    )
+
+
+def term(told: Told) -> Term:
+    """A term."""
+    return Term(
+        told["shard"], told["number"], told["incarnation"], instant(told["until"]),
+        told["layout"], told["tzdata"], told["zones"],
+    )  # fmt: skip
+
+
+def layout(told: Told) -> Layout:
+    """How many shards there are."""
+    return Layout(told["version"], told["shards"])
+
+
+def queue(told: Told) -> Queue:
+    """A queue; what was answered to a change of it has no counts."""
+    return Queue(
+        name=told["queue"],
+        paused_at=optional(told["paused_at"]),
+        reason=told["reason"],
+        weights=cast("Mapping[str, int] | None", told["weights"]),
+        waiting=told.get("waiting", 0),
+        due=told.get("due", 0),
+        running=told.get("running", 0),
+        oldest_due=optional(told.get("oldest_due_at")),
+    )

@@ -1,0 +1,40 @@
+"""The way from threads without an event loop to one that has it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Portal:
+    """A thread with an event loop, and the way to it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="onthedot portal", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def ask(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do this over there, and wait for what comes of it. Interrupted, it is cancelled over there."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:  # an error of the work, or Ctrl-C here: then nobody waits for it any more
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """End the thread, once nothing is left to do."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()

@@ -1,0 +1,147 @@
+"""Sources: all jobs of a file at once, and what that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import Path, Request, Response
+from pydantic import BaseModel, Field, JsonValue
+
+from onthedot.access.principal import Principal
+from onthedot.applying import Review, apply_jobs
+from onthedot.clock import Micros
+from onthedot.define.comparing import Difference, compare
+from onthedot.define.from_mapping import read_job_list
+from onthedot.job import Job, JobRecord
+from onthedot.observe.text import iso
+from onthedot.server.answering import json_answer
+from onthedot.server.auditing import audited
+from onthedot.server.computing import computed
+from onthedot.server.definitions import EXAMPLE, definition_of
+from onthedot.server.door import There, Who, verbs_for
+from onthedot.server.job_writing import check_may_write, check_seen, owned
+from onthedot.server.routing import Routes
+from onthedot.server.shapes import Body, fields
+
+routes = Routes(prefix="/api/v1", tags=["jobs"])
+
+MOST_JOBS = 1_000
+SourceName = Annotated[str, Path(description="What the jobs come from.", max_length=200, examples=["jobs.yaml"])]
+
+
+class Source(Body):
+    """What a source has."""
+
+    jobs: list[dict[str, JsonValue]] = Field(
+        max_length=MOST_JOBS, description="Each as a file says it; the namespace is `default`.", examples=[[EXAMPLE]]
+    )
+    prune: bool = Field(False, description="Remove what came from this source before, and is not in it any more.")
+    dry_run: bool = Field(False, description="Only tell what it would do.")
+
+
+class MoveOut(BaseModel):
+    """A start that comes at another instant."""
+
+    old: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
+    new: str
+
+
+class DifferenceOut(BaseModel):
+    """What changes of one job."""
+
+    name: str = Field(examples=["nightly_report"])
+    kind: str = Field(description="created, changed, removed or unchanged.", examples=["changed"])
+    fields: dict[str, list[JsonValue]] = Field(description="By dotted name: what it was, and what it is.")
+    appear: list[str] = Field(description="Starts that there were not, within the next 30 days.")
+    vanish: list[str]
+    moved: list[MoveOut]
+    until: str | None = Field(description="Starts after this instant were not compared.")
+
+
+class AppliedOut(BaseModel):
+    """What was done, or would be. Jobs go by their names, `namespace/name` where that is not `default`."""
+
+    source: str = Field(examples=["jobs.yaml"])
+    dry_run: bool
+    differences: list[DifferenceOut]
+    elsewhere: dict[str, str] = Field(description="Jobs that came from elsewhere before, and from where.")
+    paused: list[str] = Field(description="Jobs that are paused, and stay so.")
+    left: list[str] = Field(description="Jobs of this source that it has no more, and that stay.")
+
+
+class _Reviewed(Review):
+    """What is applied for somebody, who may not do everything; put on record as it is done."""
+
+    def __init__(self, request: Request, who: Principal, said: frozenset[tuple[str, str]]) -> None:
+        self._request = request
+        self._who = who
+        self._said = said
+
+    def sees(self, record: JobRecord) -> bool:
+        return self._who.sees(record.job.namespace, record.job.owner)
+
+    def look(self, job: Job, before: JobRecord | None) -> Job:
+        check_seen(self._who, job.name, before)
+        if before is not None:
+            check_may_write(self._who, before.job)
+        job = owned(self._who, job, before, said=(job.namespace, job.name) in self._said)
+        check_may_write(self._who, job)
+        return job
+
+    def look_at_removal(self, record: JobRecord) -> None:
+        check_may_write(self._who, record.job)
+
+    async def compare(self, old: Mapping[str, Job], new: Mapping[str, Job], now: Micros) -> list[Difference]:
+        return await computed(compare, old, new, now=now)
+
+    async def done(self, before: JobRecord | None, after: JobRecord | None) -> None:
+        verb = "jobs.create" if before is None else "jobs.delete" if after is None else "jobs.edit"
+        about = after or before
+        if about is not None:
+            was, is_ = (None if one is None else definition_of(one.job) for one in (before, after))
+            await audited(self._request, verb, about.job, before=was, after=is_)
+
+
+@routes.put("/sources/{source:path}", response_model=AppliedOut, responses={404: {}, 409: {}, 412: {}})
+async def apply_source(request: Request, there: There, who: Who, source: SourceName, asked: Source) -> Response:
+    """Store all jobs of a source, such as a file, and tell what that changes, in text and in time. Everything is
+    checked before anything is written; then each job is one write. With `prune`, jobs that came from this source
+    before, and that it has no more, are removed. A job that is paused stays so."""
+    jobs = await computed(read_job_list, {"jobs": asked.jobs})
+    for namespace in {job.namespace for job in jobs}:
+        verbs_for(there, who, namespace)
+    said = frozenset((job.namespace, job.name) for job in jobs if job.owner)
+    applied = await apply_jobs(
+        there.store,
+        jobs,
+        source=source,
+        prune=asked.prune,
+        dry_run=asked.dry_run,
+        clock=there.clock,
+        settings=there.settings,
+        review=_Reviewed(request, who, said),
+    )
+    told = fields(
+        AppliedOut,
+        source=applied.source,
+        dry_run=applied.dry_run,
+        differences=[_difference(one) for one in applied.differences],
+        elsewhere=dict(applied.elsewhere),
+        paused=list(applied.paused),
+        left=list(applied.left),
+    )
+    return json_answer(told)
+
+
+def _difference(one: Difference) -> dict[str, Any]:
+    return fields(
+        DifferenceOut,
+        name=one.name,
+        kind=one.kind,
+        fields={name: [was, is_] for name, (was, is_) in one.fields.items()},
+        appear=[iso(at) for at in one.appear],
+        vanish=[iso(at) for at in one.vanish],
+        moved=[{"old": iso(move.old), "new": iso(move.new)} for move in one.moved],
+        until=iso(one.until) if one.until else None,
+    )

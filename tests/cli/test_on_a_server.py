@@ -1,0 +1,215 @@
+"""The same commands on a store and on a server: the same JSON, the same refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onthedot.access import keys
+from onthedot.access.grants import Grant
+from onthedot.access.keyring import Keyring
+from onthedot.access.permissions import Role
+from onthedot.server.serving import Listen, Serving
+from onthedot.settings import Settings
+from onthedot.stores.opening import open_store
+from tests.cli.conftest import Call
+
+
+def serving(path: Path, **options: Any) -> Serving:
+    server = Serving(f"sqlite:///{path}", Settings(api_rate=10_000, api_burst=10_000), Listen(port=0), **options)
+    server.start()
+    return server
+
+
+@pytest.fixture
+def server(database: Path) -> Iterator[str]:
+    """A server on the store with a past."""
+    one = serving(database, knows=None)
+    yield one.url
+    one.stop()
+
+
+@pytest.fixture
+def busy(cluster: Path) -> Iterator[str]:
+    """A server on the store of a cluster at work."""
+    one = serving(cluster, knows=None)
+    yield one.url
+    one.stop()
+
+
+READING = [
+    ["jobs"], ["runs"], ["runs", "--job", "tick", "-n", "2"], ["runs", "--state", "dead"], ["dead", "list"],
+    ["queues"], ["show", "1"], ["show", "2"], ["export", "--format", "json"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", READING, ids=" ".join)
+def test_what_is_read_is_the_same(call: Call, database: Path, server: str, command: list[str]):
+    more = [] if command[0] == "export" else ["--json"]
+    here, there = call(*command, *more, "--db", database), call(*command, *more, "--store", server)
+    assert here.exit_code == there.exit_code == 0, there.output
+    assert json.loads(there.stdout) == json.loads(here.stdout)
+    assert here.stdout.strip() not in ("", "[]")
+
+
+@pytest.mark.parametrize("command", [["jobs"], ["nodes"], ["queues"], ["show", "4"], ["export", "--format", "csv"]])
+def test_people_read_the_same(call: Call, cluster: Path, busy: str, command: list[str]):
+    here, there = call(*command, "--db", cluster), call(*command, "--store", busy)
+    assert (there.exit_code, there.output) == (here.exit_code, here.output)
+    assert here.exit_code == 0
+
+
+def test_nodes_and_queues_of_a_cluster(call: Call, cluster: Path, busy: str):
+    for command in (["nodes", "--all"], ["queues"], ["runs"], ["show", "1"]):
+        here, there = call(*command, "--json", "--db", cluster), call(*command, "--json", "--store", busy)
+        assert here.exit_code == there.exit_code == 0, there.output
+        assert json.loads(there.stdout) == json.loads(here.stdout)
+
+
+def test_what_is_changed_is_changed(call: Call, cluster: Path, busy: str):
+    paused = call("pause", "mail", "--reason", "it moves", "--until", "+2h", "--json", "--store", busy)
+    assert json.loads(paused.stdout)["state"] == "paused"
+    assert "it moves" in call("show", "3", "--db", cluster).stdout
+    resumed = call("resume", "mail", "--json", "--store", busy)
+    assert json.loads(resumed.stdout)["was_paused"] is True
+    run = json.loads(call("trigger", "mail", "--arg", "to=bob", "--json", "--store", busy).stdout)
+    assert (run["job"], run["state"]) == ("mail", "scheduled")
+    assert call("cancel", str(run["run_id"]), "--store", busy).stdout == f"run {run['run_id']} is cancelled\n"
+    again = call("cancel", str(run["run_id"]), "--store", busy)
+    assert (again.exit_code, "which has ended already: cancelled" in again.stderr) == (2, True)
+    assert call("queue", "pause", "mail", "--store", busy).exit_code == 0
+    assert call("queue", "pause", "nobody", "--store", busy).exit_code == 2
+    assert "takes no more work" in call("node", "drain", "web-1", "--store", busy).stdout
+    assert call("node", "drain", "nobody", "--store", busy).exit_code == 2
+
+
+REFUSED = [
+    ["pause", "tikc"], ["trigger", "tikc"], ["cancel", "999"], ["retry", "999"], ["show", "999"], ["logs", "999"],
+    ["runs", "--job", "nobody"], ["rm", "tikc"], ["edit", "nobody", "--set", "priority=high"],
+    ["backfill", "report", "--from", "2026-03-01", "--to", "2026-02-01"], ["export", "nobody"],
+    ["dead", "replay", "999"], ["create", "tick", "--run", "true"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", REFUSED, ids=" ".join)
+def test_what_is_refused_is_refused_alike(call: Call, database: Path, server: str, command: list[str]):
+    here, there = call(*command, "--db", database), call(*command, "--store", server)
+    assert (there.exit_code, here.exit_code) == (2, 2), there.output
+    assert there.stderr == here.stderr
+    assert there.stderr.count("\n") <= 3
+
+
+def test_jobs_are_created_edited_and_removed(call: Call, database: Path, server: str):
+    for number, where in enumerate((("--store", server), ("--db", str(database)))):
+        name = f"new{number}"
+        made = call("create", name, "--run", "true", "--schedule", "30 2 * * *", "--tz", "Europe/Berlin", *where)
+        assert made.stdout == f"job {name} is stored\n", made.output
+        edited = call("edit", name, "--set", "timeout=5m", "--set", "retry.attempts=3", "--json", *where)
+        assert json.loads(edited.stdout)["revision"] == 2
+        told = json.loads(call("export", name, "--format", "json", *where).stdout)["jobs"]
+        assert told == [
+            {
+                "name": name,
+                "schedule": {"cron": "30 2 * * *", "tz": "Europe/Berlin"},
+                "run": "true",
+                "retry": 3,
+                "timeout": "5m",
+            }
+        ]
+        assert call("rm", name, "--yes", *where).stdout.startswith(f"job {name} is gone, and ")
+
+
+def test_a_job_is_edited_as_text(call: Call, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i "s/every 10s/every 20s/" "$1"\n')
+    editor.chmod(0o700)
+    monkeypatch.setenv("EDITOR", str(editor))
+    call("create", "new", "--run", "true", "--schedule", "every 10s", "--store", server)
+    assert call("edit", "new", "--store", server).stdout == "job new is changed: revision 2\n"
+
+
+def test_a_file_is_planned_and_applied(call: Call, server: str, tmp_path: Path):
+    file = tmp_path / "more.yaml"
+    file.write_text("jobs:\n  - name: more\n    schedule: every 1d\n    run: 'true'\n")
+    assert call("plan", file, "--exit-code", "--store", server).exit_code == 3
+    assert "more.yaml: 1 job changed" in call("apply", file, "--store", server).stdout
+    assert call("plan", file, "--exit-code", "--store", server).stdout.endswith("no changes\n")
+    file.write_text("jobs: []\n")
+    removed = json.loads(call("apply", file, "--prune", "--json", "--store", server).stdout)
+    assert "removed" in json.dumps(removed)
+
+
+def test_logs_are_read_and_followed(call: Call, database: Path, server: str):
+    for more in ([], ["--json"], ["-f"], ["--attempt", "1"]):
+        here, there = call("logs", "2", *more, "--db", database), call("logs", "2", *more, "--store", server)
+        assert (there.exit_code, there.stdout, there.stderr) == (here.exit_code, here.stdout, here.stderr)
+    refused = call("logs", "2", "--output", "/tmp/elsewhere", "--store", server)
+    assert (refused.exit_code, "--output: expected none with a server" in refused.stderr) == (2, True)
+
+
+# ── the way there ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("command", [["keys", "list"], ["secret", "list"], ["users", "list"]], ids=" ".join)
+def test_what_needs_the_store_itself_says_so(call: Call, command: list[str]):
+    refused = call(*command, "--store", "http://127.0.0.1:9")
+    assert refused.exit_code == 2
+    assert "expected the store itself, got a server" in refused.stderr
+
+
+def test_a_server_that_is_not_there_is_told_in_a_line(call: Call, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("onthedot.client.server.FIRST_DELAY", 0.0)
+    refused = call("jobs", "--store", "http://127.0.0.1:9")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert "http://127.0.0.1:9: expected an answer, got none" in refused.stderr
+
+
+@pytest.mark.parametrize("url", ["http://", "http://ann:pw@server", "http://server?a=1"])
+def test_what_is_no_address_is_bad_input(call: Call, url: str):
+    assert call("jobs", "--store", url).exit_code == 2
+
+
+def test_the_store_is_taken_from_the_environment(call: Call, database: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ONTHEDOT_STORE", f"sqlite:///{database}")
+    assert "tick" in call("jobs").stdout
+    assert call("jobs", "--db", "other.db").exit_code == 2  # what is said goes first
+
+
+def test_a_key_comes_from_a_file_or_the_environment(
+    call: Call, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def issue() -> str:
+        store = await open_store(f"sqlite:///{database}")
+        try:
+            return (await keys.issue(store, "ci", Grant(role=Role.VIEWER))).text
+        finally:
+            await store.close()
+
+    key = asyncio.run(issue())
+    file = tmp_path / "key"
+    file.write_text(key + "\n")
+    server = serving(database, knows=lambda there: Keyring(there.store, there.clock))
+    try:
+        refused = call("jobs", "--store", server.url)
+        assert (refused.exit_code, "expected a key" in refused.stderr) == (1, True)
+        assert "ci" in call("whoami", "--store", server.url, "--key-file", file).stdout
+        denied = call("trigger", "tick", "--store", server.url, "--key-file", file)
+        assert (denied.exit_code, "expected runs:control" in denied.stderr) == (1, True)
+        monkeypatch.setitem(os.environ, "ONTHEDOT_KEY", key)
+        assert json.loads(call("whoami", "--store", server.url, "--json").stdout)["role"] == "viewer"
+        for text in ("", "a\nb", "a" * 5000):
+            file.write_text(text)
+            assert call("jobs", "--store", server.url, "--key-file", file).exit_code == 2
+        assert call("jobs", "--store", server.url, "--key-file", tmp_path / "none").exit_code == 2
+    finally:
+        server.stop()
+
+
+def test_who_one_is_on_a_store_needs_no_asking(call: Call, database: Path):
+    assert "there you may do everything" in call("whoami", "--db", database).stderr
