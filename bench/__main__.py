@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import (
+    api,
     commands,
     commands_whole,
     drain,
@@ -61,6 +62,7 @@ BENCHES: dict[str, Bench] = {
     "sizing": sizing.run,
     "failover": failover.run,
     "commands": _all(commands.run, commands_whole.run),
+    "api": api.run,
 }
 
 

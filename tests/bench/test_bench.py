@@ -59,6 +59,11 @@ LINES = {
         "commands whole start p50",
         "commands whole start p99",
     ],
+    "api": [
+        *(f"api {kind} {store}" for store in ("memory", "sqlite") for kind in ("submit", "bulk")),
+        "api followed median",
+        "api followed p99",
+    ],
 }
 
 

@@ -75,6 +75,15 @@ async def test_one_caller_too_many_waits_and_others_do_not():
 # ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [("/api/v1/runs", "GET, POST"), ("/api/v1/jobs/nap", "DELETE, GET, PATCH, PUT"), ("/jobs/7", "DELETE, GET")],
+)
+async def test_who_asks_with_a_method_that_a_path_has_not_is_told_which_it_has(there: Served, path: str, methods: str):
+    answer = await there.client.options(path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, methods)
+
+
 async def test_every_refusal_has_one_shape(there: Served):
     admin = there.keys.add(Role.ADMIN)
     ask = there.client

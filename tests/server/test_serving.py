@@ -48,6 +48,15 @@ def test_it_answers_when_it_has_started_and_not_when_it_has_stopped(serving: Ser
     assert not [thread for thread in threading.enumerate() if thread.name == "onthedot api"]
 
 
+def test_no_answer_waits_for_an_acknowledgement(serving: Serving):
+    with httpx2.Client(base_url=serving.url) as client:
+        client.get("/api/v1/health")
+        assert serving._server is not None
+        [connection] = serving._server.server_state.connections
+        theirs = connection.transport.get_extra_info("socket")
+        assert theirs.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_connection_that_stays_open_does_not_keep_it_from_stopping(serving: Serving):
     with httpx2.Client(base_url=serving.url) as client:
         assert client.get("/api/v1/health").status_code == 200

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from onthedot.ids import RandomIds
+from onthedot.server.patience import Patient, TooSlow
 from onthedot.server.problems import Problem, answer, problem_of_framework
 
 logger = logging.getLogger("onthedot.server")
@@ -64,7 +65,7 @@ class Envelope:
 
         try:
             await self._bounded(scope, headers, receive, tell)
-        except TooLarge as error:
+        except (TooLarge, TooSlow) as error:
             await self._refuse(problem_of_framework(error), request_id, scope, receive, tell)
         except Exception:
             logger.exception("request %s: %s %s broke", request_id, scope["method"], _shown(scope["path"]))
@@ -81,16 +82,17 @@ class Envelope:
     async def _bounded(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().decode("latin-1").lower()
         if kind in self._unbounded:
-            await self._app(scope, receive, send)
+            await self._app(scope, Patient(receive, in_pieces=True), send)
             return
         length = headers.get(b"content-length", b"")
         if length.isdigit() and int(length) > MOST_BYTES:
             raise TooLarge
         seen = 0
+        patient = Patient(receive, in_pieces=False)
 
         async def count() -> Message:
             nonlocal seen
-            message = await receive()
+            message = await patient()
             seen += len(message.get("body", b""))
             if seen > MOST_BYTES:
                 raise TooLarge

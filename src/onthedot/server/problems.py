@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from onthedot import errors
 from onthedot.clock import SECOND
+from onthedot.server.methods import methods_of
 
 logger = logging.getLogger("onthedot.server")
 
@@ -57,6 +58,7 @@ TITLES = {
     "unknown": "There is no such thing",
     "conflict": "Something else is true by now",
     "stale": "It was changed meanwhile",
+    "too-slow": "That takes too long to come",
     "too-large": "That is too much at once",
     "media-type": "That is not what can be read here",
     "invalid": "That cannot be understood",
@@ -155,6 +157,7 @@ _OF_STATUS = {
     403: "forbidden",
     404: "unknown",
     405: "method",
+    408: "too-slow",
     413: "too-large",
     415: "media-type",
 }
@@ -188,7 +191,10 @@ async def handle(request: Request, error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         return answer(problem_of_request(error), request_id)
     if isinstance(error, HTTPException):
-        return answer(problem_of_framework(error), request_id)
+        problem = problem_of_framework(error)
+        if problem.status == 405:
+            problem.headers["Allow"] = methods_of(request.url.path)
+        return answer(problem, request_id)
     if isinstance(error, Problem):
         return answer(error, request_id)
     if isinstance(error, errors.OnTheDotError):

@@ -15,6 +15,7 @@ from onthedot.errors import DefinitionError, StateError
 from onthedot.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app
 from onthedot.server.door import Keys
+from onthedot.server.patience import Protocol
 from onthedot.settings import Settings
 
 T = TypeVar("T")
@@ -117,7 +118,7 @@ class Serving:
             keys = None if self._knows is None else self._knows(there)
             app = make_app(there, keys)
             config = uvicorn.Config(
-                app, log_config=None, access_log=False, lifespan="off", http="httptools", ws="none",
+                app, log_config=None, access_log=False, lifespan="off", http=Protocol, ws="none",
                 server_header=False, timeout_graceful_shutdown=_PATIENCE,
             )  # fmt: skip
             self._server = _Server(config, self._ready.set, app.state.live.close)
@@ -147,7 +148,9 @@ class _Server(uvicorn.Server):
 
 def _bind(listen: Listen) -> socket.socket:
     kind = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    listening = socket.socket(kind, socket.SOCK_STREAM)
+    # Named as TCP, or asyncio would leave Nagle's algorithm on: headers and body are two writes, and the second would
+    # wait 40 ms for the client's delayed acknowledgement of the first.
+    listening = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((listen.host, listen.port))

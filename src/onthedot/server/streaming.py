@@ -35,6 +35,20 @@ def frame(event: str, data: Mapping[str, Any], *, id: str | None = None) -> byte
     return f"event: {event}\n{said}data: {as_json(data)}\n\n".encode()
 
 
+def event_content(*events: str) -> dict[str, Any]:
+    """How the document of the API tells of a stream with these events: what one of them is."""
+    one = {
+        "type": "object",
+        "properties": {
+            "event": {"type": "string", "enum": list(events)},
+            "data": {"type": "string", "contentMediaType": "application/json"},
+            "id": {"type": "string", "description": "Where it is: for `Last-Event-ID`."},
+        },
+        "required": ["event", "data"],
+    }
+    return {"text/event-stream": {"schema": one}}
+
+
 class Followers:
     """How many follow this server at once, at the most."""
 

@@ -12,13 +12,14 @@ from onthedot.server.event_feed import read_id
 from onthedot.server.live import Following
 from onthedot.server.routes.logs import LastEventId
 from onthedot.server.routing import Routes
+from onthedot.server.streaming import event_content
 
 routes = Routes(prefix="/api/v1", tags=["events"])
 
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Events `started`, `ended`, and `left_out` with how many were, at least.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": event_content("started", "ended", "left_out"),
     }
 }
 

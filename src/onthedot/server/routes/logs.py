@@ -20,6 +20,7 @@ from onthedot.server.finding import seen_run
 from onthedot.server.live import Following
 from onthedot.server.log_feed import END
 from onthedot.server.routing import Routes
+from onthedot.server.streaming import event_content
 
 routes = Routes(prefix="/api/v1", tags=["logs"])
 
@@ -106,7 +107,7 @@ def _records(said: list[Said]) -> Iterator[dict[str, Any]]:
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Events `log` (as in the JSON of the logs), `left_out`, `trouble`, and one `end`.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": event_content("log", "left_out", "trouble", "end"),
     },
     204: {"description": "The end was told before: there is nothing to come."},
 }
