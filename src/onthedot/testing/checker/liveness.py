@@ -5,6 +5,7 @@ What is asked of each shard is in `shards.py`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -77,6 +78,7 @@ def l3_on_time(history: History) -> Iterator[Finding]:
     if history.healed is None:
         return
     calm = recovered_by(history)
+    freed: list[tuple[int, int]] | None = None  # it takes a look at everything, and is seldom needed
     for run in history.runs.values():
         first = next((event for event in run.events if event["ev"] in ("reserve", "arm")), None)
         if first is None or first["due"] < calm or not run.starts or _was_blocked(history, run):
@@ -89,9 +91,10 @@ def l3_on_time(history: History) -> Iterator[Finding]:
         if job is not None and job.assignment == "leader":
             allowed += PLACING
         late = run.starts[0]["t_store"] - allowed
-        if late > 0:
-            late = min(late, run.starts[0]["t_store"] - _seat_at(history, run) - ON_TIME)
-        if late > 0 and not _others_came_first(history, run, first["due"], allowed - ON_TIME):
+        if late <= 0 or _others_came_first(history, run, first["due"], allowed - ON_TIME):
+            continue
+        freed = _freed(history) if freed is None else freed
+        if run.starts[0]["t_store"] > _seat_at(freed, run) + ON_TIME:
             yield run.starts[0]["seq"], f"run {run.id} started {late + ON_TIME} µs late, and nothing was broken"
 
 
@@ -107,26 +110,34 @@ def _others_came_first(history: History, run: Run, due: int, since: int) -> bool
     )  # fmt: skip
 
 
-def _seat_at(history: History, run: Run) -> int:
-    """When a seat came free that this run could take: the last instant before its start until which all seats of all
-    living nodes had been taken. 0: there was always one."""
+def _freed(history: History) -> list[tuple[int, int]]:
+    """When (line and store time) a seat came free after all seats of all living nodes had been taken."""
     seats = history.settings.get("seats")
     if seats is None:
-        return 0
+        return []
     taken: Counter[str] = Counter()
-    was_full, free_at = False, 0
+    freed: list[tuple[int, int]] = []
+    was_full = False
     for event, _, before, after in history.moves:
-        seq = event["seq"]
-        if seq >= run.starts[0]["seq"] or (event["run"] == run.id and after.name == RunState.RUNNING):
-            break
         taken[before.inc] -= before.name == RunState.RUNNING
         taken[after.inc] += after.name == RunState.RUNNING
-        living = [inc for inc, lease in history.incarnations.items() if lease.until(seq) > event["t_store"]]
-        is_full = bool(living) and all(taken[inc] >= seats for inc in living)
+        is_full = any(count >= seats for count in taken.values()) and _all_taken(history, event, taken, seats)
         if was_full and not is_full:
-            free_at = event["t_store"]
+            freed.append((event["seq"], event["t_store"]))
         was_full = is_full
-    return free_at
+    return freed
+
+
+def _all_taken(history: History, event: Event, taken: Counter[str], seats: int) -> bool:
+    living = [inc for inc, lease in history.incarnations.items() if lease.until(event["seq"]) > event["t_store"]]
+    return bool(living) and all(taken[inc] >= seats for inc in living)
+
+
+def _seat_at(freed: list[tuple[int, int]], run: Run) -> int:
+    """When the seat came free that this run could take, if it found all of them taken; else 0."""
+    armed = next((event["seq"] for event in run.events if event["ev"] == "arm"), run.starts[0]["seq"])
+    place = bisect_left(freed, (armed, 0))
+    return freed[place - 1][1] if place else 0
 
 
 def _was_blocked(history: History, run: Run) -> bool:
