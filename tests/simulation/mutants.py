@@ -190,7 +190,7 @@ def _mutant(rules: str, faults: str, **how) -> Mutant:
 
 PLACES = "places-of-leaders-that-sleep"
 DYING, LOST = "gates-whose-holders-die", "gates-whose-answers-are-lost"
-DIVIDED = "shards-whose-nodes-come-and-go"
+DIVIDED, DIFFERING = "shards-whose-nodes-come-and-go", "shards-whose-nodes-differ"
 UNHEARD, WIDOWED = "parents-whose-answers-are-lost", "parents-whose-nodes-die"
 ASLEEP, UNANSWERED = "commits-of-nodes-that-sleep", "commits-whose-answers-are-lost"
 
@@ -231,7 +231,7 @@ MUTANTS = {
     "commits are taken for granted": _mutant("S10", UNANSWERED, build=exact_mutants.takes_commits_for_granted),
     "a return is a success": _mutant("S10", UNANSWERED, build=exact_mutants.believes_its_handlers),
     "owners among the dead": _mutant("L7", DIVIDED, build=shard_mutants.owners_among_the_dead),
-    "older zone data leads": _mutant("S27", DIVIDED, store=shard_mutants.OlderZonesLead),
+    "older zone data leads": _mutant("S27", DIFFERING, store=shard_mutants.OlderZonesLead),
     "slots of other zone data are not looked at": _mutant(
         "S27", "restarted-with-a-new-program", build=shard_mutants.plans_on_with_other_zones
     ),
