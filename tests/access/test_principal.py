@@ -20,14 +20,6 @@ def test_nobody_sees_across_namespaces_or_owners(namespaces, owner, only_own, na
     assert sees == ((namespaces == [] or namespace in namespaces) and (whose == owner or not only_own))
 
 
-@given(st.lists(NAMES, max_size=3), st.none() | NAMES, NAMES)
-def test_a_query_looks_where_one_sees_and_nowhere_else(namespaces, asked, namespace):
-    asking = Principal(kind="key", id="1", name="k", role=Role.ADMIN, namespaces=tuple(namespaces))
-    found = asking.namespaces_asked(asked)
-    looked_at = found is not None and (found == () or namespace in found)
-    assert looked_at == (asking.sees(namespace, "") and asked in (None, namespace))
-
-
 def test_nobody_may_anything():
     assert not any(ANONYMOUS.may(permission) for permission in Permission)
 

@@ -48,18 +48,6 @@ class Principal:
         """
         return (not self.namespaces or namespace in self.namespaces) and (not self.only_own or owner == self.owner)
 
-    def namespaces_asked(self, asked: str | None) -> tuple[str, ...] | None:
-        """Where a query looks if this namespace was asked for (None: all that there are for this one): in these; empty:
-        everywhere. None: there is no such namespace for this one, so nothing is found.
-
-        >>> team = Principal(kind="key", id="k1", name="ci", role=Role.EDITOR, namespaces=("ci", "qa"))
-        >>> team.namespaces_asked(None), team.namespaces_asked("qa"), team.namespaces_asked("prod")
-        (('ci', 'qa'), ('qa',), None)
-        """
-        if asked is None:
-            return self.namespaces
-        return (asked,) if not self.namespaces or asked in self.namespaces else None
-
     @property
     def only_owner(self) -> str | None:
         """Whose objects alone are to be looked for; None: everybody's."""

@@ -67,7 +67,7 @@ class Envelope:
             await self._bounded(scope, headers, receive, tell)
         except (TooLarge, TooSlow) as error:
             await self._refuse(problem_of_framework(error), request_id, scope, receive, tell)
-        except Exception:
+        except Exception:  # a bug of any kind in a route: its request is answered, logged, and no other one suffers
             logger.exception("request %s: %s %s broke", request_id, scope["method"], _shown(scope["path"]))
             if status == 0:  # nothing was sent yet
                 detail = f"this is a bug; the server's log says more under {request_id}"

@@ -1,16 +1,94 @@
-"""What there is for whoever asks: one run, several, and where to look for more."""
+"""What there is for whoever asks: lists page by page, jobs by number, runs. The check is in the query itself, or right
+behind it; no route has a check of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import TypeVar
 
 from onthedot.access.principal import Principal
-from onthedot.errors import UnknownRun
-from onthedot.run import RunRecord
+from onthedot.errors import DefinitionError, UnknownRun
+from onthedot.job import JobRecord, JobState
+from onthedot.open_verbs import OpenStore
+from onthedot.run import AttemptRecord, RunRecord
 from onthedot.stores.base import Store
+from onthedot.stores.finding import (
+    AttemptCursor,
+    AttemptFilter,
+    JobCursor,
+    JobFilter,
+    RunCursor,
+    RunFilter,
+    decode_cursor,
+    encode_cursor,
+)
 
 HIGHEST = 2**53
 """No store gives a run a higher number."""
+
+Filter = TypeVar("Filter", JobFilter, RunFilter, AttemptFilter)
+Place = TypeVar("Place", JobCursor, RunCursor, AttemptCursor)
+
+
+def seen_by(who: Principal, wanted: Filter) -> Filter:
+    """The same question, of what is there for this one.
+
+    >>> from onthedot.access.principal import LOCAL
+    >>> seen_by(LOCAL, JobFilter(owner="ann")) == JobFilter(owner="ann")
+    True
+    """
+    asked = wanted.namespaces
+    if who.namespaces:
+        asked = who.namespaces if asked is None else tuple(one for one in asked if one in who.namespaces)
+    if who.only_own and wanted.owner not in (None, who.owner):
+        asked = ()  # nobody's: no namespace at all finds nothing
+    return replace(wanted, namespaces=asked, owner=who.owner if who.only_own else wanted.owner)
+
+
+async def find_jobs(
+    there: OpenStore, who: Principal, wanted: JobFilter, *, after: str | None = None, limit: int = 100
+) -> tuple[list[JobRecord], str | None]:
+    """One page, by namespace and name, and the cursor of the next one. A page may be short although there is a next."""
+    page = await there.store.find_jobs(seen_by(who, wanted), after=read_cursor(after, JobCursor), limit=limit)
+    return page.items, None if page.next is None else encode_cursor(page.next)
+
+
+async def find_runs(
+    there: OpenStore, who: Principal, wanted: RunFilter, *, after: str | None = None, limit: int = 100
+) -> tuple[list[RunRecord], str | None]:
+    """The same for runs: live ones by due instant, then finished ones, the newest first."""
+    page = await there.store.find_runs(seen_by(who, wanted), after=read_cursor(after, RunCursor), limit=limit)
+    return page.items, None if page.next is None else encode_cursor(page.next)
+
+
+async def find_attempts(
+    there: OpenStore, who: Principal, wanted: AttemptFilter, *, after: str | None = None, limit: int = 100
+) -> tuple[list[AttemptRecord], str | None]:
+    """The same for attempts, newest end first."""
+    page = await there.store.find_attempts(seen_by(who, wanted), after=read_cursor(after, AttemptCursor), limit=limit)
+    return page.items, None if page.next is None else encode_cursor(page.next)
+
+
+async def job_by_id(there: OpenStore, who: Principal, job_id: int) -> JobRecord | None:
+    """The job with this number, if it is there for whoever asks."""
+    for record in await there.store.get_jobs_by_id([job_id]):
+        if record.state is not JobState.DELETED and who.sees(record.job.namespace, record.job.owner):
+            return record
+    return None
+
+
+def read_cursor(after: str | None, kind: type[Place]) -> Place | None:
+    """Where a page begins; `DefinitionError` for a cursor that was not answered so."""
+    if after is None:
+        return None
+    try:
+        cursor = decode_cursor(after, kind)
+    except DefinitionError as error:
+        raise DefinitionError(f"after: {error.problems[0].removeprefix('cursor: ')}") from error
+    if "\0" in "".join(map(str, cursor)):  # which no store has answered
+        raise DefinitionError("after: expected a cursor as it was answered, got one with the character NUL in it")
+    return cursor
 
 
 async def seen_run(store: Store, who: Principal, run_id: int) -> RunRecord:
@@ -30,17 +108,3 @@ async def seen_runs(store: Store, who: Principal, run_ids: Iterable[int]) -> lis
         if run is None or not who.sees(run.namespace, run.owner):
             raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
     return list(found.values())
-
-
-def namespaces_for(who: Principal, namespace: str | None) -> tuple[str, ...] | None:
-    """Where to look: in the namespace that is asked for, or in all there are for this one (None: in every one)."""
-    if namespace is None:
-        return who.namespaces or None
-    return (namespace,) if who.sees(namespace, who.owner) else ()
-
-
-def owner_for(who: Principal, owner: str | None) -> tuple[str | None, bool]:
-    """Whose things to look for, and whether there can be any."""
-    if who.only_owner is None:
-        return owner, True
-    return who.only_owner, owner in (None, who.only_owner)

@@ -9,10 +9,10 @@ from fastapi import Query, Response
 from onthedot.server.answering import json_answer
 from onthedot.server.asked import After, Instant, PageSize, Text, instant
 from onthedot.server.door import There, Who
-from onthedot.server.finding import namespaces_for
+from onthedot.server.finding import find_attempts
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import AttemptsOut, attempt_out
-from onthedot.stores.finding import AttemptCursor, AttemptFilter, decode_cursor, encode_cursor
+from onthedot.stores.finding import AttemptFilter
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
 
@@ -28,14 +28,6 @@ async def list_attempts(
     after: After = None,
 ) -> Response:
     """Attempts that are over, of one worker or of all, newest end first."""
-    wanted = AttemptFilter(
-        namespaces=namespaces_for(who, None),
-        owner=who.only_owner,
-        node=worker,
-        since=instant(since, "since"),
-        until=instant(until, "until"),
-    )
-    place = None if after is None else decode_cursor(after, AttemptCursor)
-    page = await there.store.find_attempts(wanted, after=place, limit=limit)
-    following = None if page.next is None else encode_cursor(page.next)
-    return json_answer({"items": [attempt_out(attempt) for attempt in page.items], "next": following})
+    wanted = AttemptFilter(node=worker, since=instant(since, "since"), until=instant(until, "until"))
+    found, following = await find_attempts(there, who, wanted, after=after, limit=limit)
+    return json_answer({"items": [attempt_out(attempt) for attempt in found], "next": following})

@@ -31,7 +31,7 @@ from onthedot.server.document_words import (
 )
 from onthedot.server.door import There, Who, verbs_for
 from onthedot.server.executions import Stands, last_execution, stands
-from onthedot.server.job_pages import find_jobs, find_runs, job_by_id
+from onthedot.server.finding import find_jobs, find_runs, job_by_id
 from onthedot.server.job_writing import (
     Look,
     Make,

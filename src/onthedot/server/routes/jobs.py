@@ -19,7 +19,7 @@ from onthedot.server.answering import json_answer
 from onthedot.server.computing import computed
 from onthedot.server.definitions import EXAMPLE, definition_of
 from onthedot.server.door import There, Who, verbs_for
-from onthedot.server.job_pages import find_jobs
+from onthedot.server.finding import find_jobs
 from onthedot.server.preconditions import etag_of
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import JobOut, Line, RunOut, fields, run_out

@@ -22,7 +22,7 @@ from onthedot.open_verbs import OpenStore
 from onthedot.run import RunRecord
 from onthedot.schedules import describe
 from onthedot.server.door import COOKIE, There
-from onthedot.server.job_pages import find_jobs, find_runs
+from onthedot.server.finding import find_jobs, find_runs
 from onthedot.server.routing import Routes
 from onthedot.stores.finding import JobFilter, RunFilter
 

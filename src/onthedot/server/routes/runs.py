@@ -26,13 +26,13 @@ from onthedot.server.asked import After, IdempotencyKey, Instant, PageSize, RunI
 from onthedot.server.auditing import audited
 from onthedot.server.bulk import NDJSON, Bulk, bulk_answer
 from onthedot.server.door import There, Who, door_of, verbs_for
-from onthedot.server.finding import namespaces_for, owner_for, seen_run
+from onthedot.server.finding import find_runs, seen_run
 from onthedot.server.problems import Problem
 from onthedot.server.routes.jobs import Name, Namespace, seen_job
 from onthedot.server.routing import Routes, problems
 from onthedot.server.shapes import AttemptOut, Body, RunOut, RunsOut, attempt_out, run_out, schema_of
 from onthedot.server.submitting import Submit, arguments, new_run
-from onthedot.stores.finding import RunCursor, RunFilter, decode_cursor, encode_cursor
+from onthedot.stores.finding import RunFilter
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
 
@@ -230,10 +230,9 @@ async def list_runs(
 ) -> Response:
     """Live runs by due instant, then finished ones, newest end first. `since` and `until` are about the same instants:
     when it is due while it lives, when it ended once it has."""
-    whose, some = owner_for(who, owner)
     wanted = RunFilter(
-        namespaces=namespaces_for(who, namespace) if some else (),
-        owner=whose,
+        namespaces=None if namespace is None else (namespace,),
+        owner=owner,
         job=job,
         states=None if state is None else frozenset(state),
         queue=queue,
@@ -242,10 +241,8 @@ async def list_runs(
         since=instant(since, "since"),
         until=instant(until, "until"),
     )
-    place = None if after is None else decode_cursor(after, RunCursor)
-    page = await there.store.find_runs(wanted, after=place, limit=limit)
-    following = None if page.next is None else encode_cursor(page.next)
-    return json_answer({"items": [run_out(run) for run in page.items], "next": following})
+    found, following = await find_runs(there, who, wanted, after=after, limit=limit)
+    return json_answer({"items": [run_out(run) for run in found], "next": following})
 
 
 @routes.get("/runs/{run}", response_model=RunOut, responses={404: {}})
