@@ -46,6 +46,12 @@ def nodes(call: Call, folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def both_nodes(call: Call, folder: Path) -> dict[str, int]:
+    """The process ids of w-1 and w-2, once both have said hello: one may be executing before the other is up."""
+    wait_until(lambda: len(nodes(call, folder)) == 2, "two nodes in the store")
+    return {node["node_id"]: node["pid"] for node in nodes(call, folder)}
+
+
 @pytest.mark.slow
 def test_a_server_plans_and_a_worker_executes(program: Path, tmp_path: Path, call: Call):
     with started(tmp_path, "server", "app.py", "--node-id", "planner") as server:
@@ -103,8 +109,7 @@ def test_a_process_that_dies_is_started_again(program: Path, tmp_path: Path, cal
     options = ("--processes", "2", "--node-id", "w", "--roles", "planner,worker", "--lease", "2s")
     with started(tmp_path, "worker", "app.py", *options) as family:
         family.until("w-2  ", "started", "tick")
-        [pid] = [node["pid"] for node in nodes(call, tmp_path) if node["node_id"] == "w-1"]
-        os.kill(pid, signal.SIGKILL)
+        os.kill(both_nodes(call, tmp_path)["w-1"], signal.SIGKILL)
         family.until("process w-1 ended with -9; it starts again in 1 s")
         family.until("w-1  ", "started", "tick")
         family.signal(signal.SIGINT)
@@ -115,10 +120,9 @@ def test_a_process_that_dies_is_started_again(program: Path, tmp_path: Path, cal
 def test_no_process_outlives_the_command(program: Path, tmp_path: Path, call: Call):
     with started(tmp_path, "worker", "app.py", "--processes", "2", "--node-id", "w") as family:
         family.until("w-2  ", "started", "tick")
-        pids = [node["pid"] for node in nodes(call, tmp_path)]
-        assert len(pids) == 2
+        pids = both_nodes(call, tmp_path)
         family.kill()
-        wait_until(lambda: all(gone(pid) for pid in pids), "its processes to end")
+        wait_until(lambda: all(gone(pid) for pid in pids.values()), "its processes to end")
     assert [node["state"] for node in nodes(call, tmp_path)] == ["left", "left"]
 
 
