@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.events import NodeBack, NodeDraining, NodeLate, RunsPlaced, TermEnded
+from onthedot.plan.controls import put_job, resume_job
 from onthedot.run import NewRun, RunState, submit_trigger
 from onthedot.testing import run_virtual
 from tests.plan.nodes import Nodes
@@ -56,6 +58,30 @@ def test_a_slot_for_nobody_is_skipped_and_says_so():
     skips, ran = run_virtual(scenario())
     assert {skip.reason for skip in skips} == {"no_node"}
     assert ran == []
+
+
+def test_a_slot_for_nobody_has_one_fate_whoever_pauses_resumes_and_edits():
+    async def scenario():
+        nodes = Nodes(program(schedule=otd.every("10s"), on="all", labels=["gpu"]))
+        await nodes.boot("a")
+        job, settings = await nodes.job("work"), otd.Settings()
+        for number in range(8):  # each change falls between slots that were skipped ahead
+            await asyncio.sleep(7)
+            await nodes.store.pause(job, reason="lunch")
+            await asyncio.sleep(2)
+            await resume_job(nodes.store, job, missed="none", clock=nodes.clock, settings=settings)
+            record = await nodes.store.get_job("work")
+            assert record is not None
+            edited = replace(record.job, owner=f"owner {number}")
+            await put_job(nodes.store, edited, clock=nodes.clock, settings=settings)
+        skips = await nodes.store.list_skips(job="work")
+        await nodes.stop()
+        return skips
+
+    skips = run_virtual(scenario())
+    fates = Counter(at for skip in skips for at in range(skip.first, skip.last + 1, 10 * SECOND))
+    assert set(fates.values()) == {1}
+    assert sum(skip.count for skip in skips) == len(fates)
 
 
 def test_a_node_that_is_gone_misses_its_own_runs_only():

@@ -38,7 +38,7 @@ async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings, r
         places = await living_places(store, now) if job.on == "all" else []
         known = {} if stored is None else {s.schedule_id: s for s in await store.schedules_of(stored.id)}
         windows = edit_windows(job, known, now=now, lookahead=settings.lookahead, late_after=settings.late_after)
-        windows = [aimed(window, targets(job, places)) for window in windows]
+        windows = [aimed(window, targets(job, places), now) for window in windows]
         try:
             return await store.put_job(job, windows, expected=stored.revision if stored else 0)
         except RevisionConflict:
@@ -78,7 +78,7 @@ async def resume_job(
         seen = states[0].record.revision if states else None
         if states and states[0].record.job.on == "all":
             aims = targets(states[0].record.job, await living_places(store, now))
-            windows = [aimed(window, aims) for window in windows]
+            windows = [aimed(window, aims, now) for window in windows]
         try:
             return await store.resume(job_id, windows, expected=seen, overdue=overdue, dry_run=dry_run)
         except RevisionConflict:

@@ -109,7 +109,7 @@ class Planner:
                 return windows, True
             window = plan_window(state, until=until, now=now, late_after=self._settings.late_after)
             if window is not None:
-                window = aimed(window, targets(state.record.job, places))
+                window = aimed(window, targets(state.record.job, places), now)
                 windows.append((state, window))
                 slots += len(window.slots) + sum(skip.count for skip in window.skips)
         return windows, False

@@ -14,6 +14,7 @@ from onthedot.policy import catch_up
 from onthedot.schedules import count_between, due_of, last_before, next_after, schedule_id, slots
 from onthedot.stores.base import ScheduleState, SkipRange, Slot, Window
 from onthedot.stores.exceptions import runs_over, settle
+from onthedot.stores.planned import NO_NODE
 
 Missed = Literal["none", "last", "all"]
 
@@ -81,13 +82,17 @@ def _range(schedule: Schedule, origin: Micros, after: Micros, until: Micros, rea
     return [SkipRange(first, last, count_between(schedule, after, until, origin=origin), reason)]
 
 
-def aimed(window: Window, targets: tuple[str, ...]) -> Window:
-    """The window with one run of each slot for each target; where there is none, its slots are skipped(no_node)."""
+def aimed(window: Window, targets: tuple[str, ...], now: Micros) -> Window:
+    """The window with one run of each slot for each target; where there is none, its slots are skipped(no_node).
+
+    Those ahead one by one: an edit may find some of them with their fates, and the rest of a range would have none.
+    """
     if targets or not window.slots:
         return replace(window, targets=targets or ("",))
-    first, last = window.slots[0].slot_at, window.slots[-1].slot_at
-    nobody = SkipRange(first, last, len(window.slots), "no_node")
-    return replace(window, slots=(), skips=[*window.skips, nobody])
+    past = [slot.slot_at for slot in window.slots if slot.slot_at <= now]
+    nobody = [SkipRange(past[0], past[-1], len(past), NO_NODE)] if past else []
+    nobody += [SkipRange(slot.slot_at, slot.slot_at, 1, NO_NODE) for slot in window.slots if slot.slot_at > now]
+    return replace(window, slots=(), skips=[*window.skips, *nobody])
 
 
 def _long_gone(state: ScheduleState, schedule: Schedule, now: Micros, late_after: Micros) -> SkipRange | None:

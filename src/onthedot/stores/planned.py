@@ -105,6 +105,15 @@ def behind(window: Window, edge: Micros) -> Window:
     return replace(window, end=max(window.end, edge), slots=slots, skips=skips)
 
 
+NO_NODE = "no_node"
+"""Why a slot that is to run everywhere runs nowhere. The one reason for which a planner skips what is still ahead."""
+
+
+def skipped_ahead(window: Window, now: Micros) -> Micros | None:
+    """The newest slot that the window skips before its time: nothing up to it is planned anew."""
+    return max((skip.last for skip in window.skips if skip.reason == NO_NODE and skip.last > now), default=None)
+
+
 def slots_with_fates(window: Window, exceptions: Iterable[FateAhead]) -> list[Micros]:
     """Slots in or near a window that are no part of its ranges of skips."""
     return [*(slot.slot_at for slot in window.slots), *(one.slot_at for one in exceptions)]

@@ -11,7 +11,7 @@ import pytest
 from onthedot.errors import StoreError
 from onthedot.retention import Cut, Mark
 from onthedot.run import TERMINAL
-from onthedot.stores.sqlite import SqliteStore, retention, schema
+from onthedot.stores.sqlite import SqliteStore, plan, retention, schema
 from onthedot.stores.sqlite.connection import connect, create_file
 from onthedot.testing.contract.workbench import Workbench
 from tests.stores.sqlite.test_query_plans import plan_of, steps_of
@@ -109,7 +109,7 @@ def test_what_does_not_concern_it_costs_nothing(name, databases):
         (retention.DELETE_RUN, (1,), "SEARCH history USING INTEGER PRIMARY KEY (rowid=?)"),
         (retention.DELETE_KEY, (1,), "SEARCH submit_keys USING COVERING INDEX submit_keys_run (run_id=?)"),
         (retention.DELETE_ATTEMPTS, (1,), "SEARCH attempts USING PRIMARY KEY (run_id=?)"),
-        (retention.REMEMBER_ARMED, (1, 1, "s"), "SEARCH schedules USING PRIMARY KEY (job_id=? AND schedule_id=?)"),
+        (plan.HOLD_EDGE, (1, 1, "s"), "SEARCH schedules USING PRIMARY KEY (job_id=? AND schedule_id=?)"),
         (retention.DELETE_NODE, (1,), "SEARCH nodes USING INTEGER PRIMARY KEY (rowid=?)"),
         (retention.DELETE_SKIP, (1,), "SEARCH skips USING INTEGER PRIMARY KEY (rowid=?)"),
         (retention.DELETE_TERM, (0, 1), "SEARCH term_history USING PRIMARY KEY (shard=? AND number=?)"),

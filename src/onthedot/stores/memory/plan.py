@@ -12,6 +12,7 @@ from onthedot.run import RunKey, SkipRecord, slot_trigger
 from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, Term, Window
 from onthedot.stores.exceptions import forget_before, recorded_in, runs_over, settle
 from onthedot.stores.memory.tables import Skip, Tables
+from onthedot.stores.planned import skipped_ahead
 
 
 class Plan(Tables):
@@ -89,6 +90,9 @@ class Plan(Tables):
                 entry = replace(entry, first=before.shown.first, count=before.shown.count + skip.count)
             self.skips.append(Skip(job_id, entry))
             edge = skip.last
+        newest = skipped_ahead(window, now)
+        if newest is not None:
+            self.hold_edge((job_id, slot_trigger(state.schedule_id)), newest)
 
     def note_exception(self, state: ScheduleState, fate: FateAhead) -> None:
         """Remember a slot whose fate was given ahead."""

@@ -57,7 +57,7 @@ class Retention(Tables):
         self.daily_counts[key.job_id, day_of(_mark(run).ended_at), run.state] += 1
         if run.attempts and is_slot(key.trigger) and self._schedule_of(key) is not None:
             schedule = (key.job_id, key.trigger)
-            self.armed_to[schedule] = max(self.armed_to.get(schedule, key.slot_at), key.slot_at)
+            self.hold_edge(schedule, key.slot_at)
 
     async def find_crowded(self, keep: int, *, after: int = 0, limit: int = 100_000) -> Crowded:
         del limit  # one look at everything is cheap enough here

@@ -128,13 +128,17 @@ class Tables:
         self.term_ttls: dict[int, Micros] = {}
         self.current_layout = Layout()
         self.daily_counts: Counter[tuple[int, int, RunState]] = Counter()  # of what was pruned, by job and day
-        self.armed_to: dict[tuple[int, str], Micros] = {}  # by job and trigger: the newest armed slot that was pruned
+        self.armed_to: dict[tuple[int, str], Micros] = {}  # by job and trigger: see `hold_edge`
         self.documents: dict[tuple[str, str], Document] = {}  # by kind and id
         self.entries: dict[str, list[Entry]] = defaultdict(list)  # by kind: lists that only grow
         self.entry_keys: dict[tuple[str, str], int] = {}  # by kind and key
         self.last_version = 0
         self.last_run = 0
         self.last_fence = 0
+
+    def hold_edge(self, schedule: tuple[int, str], slot_at: Micros) -> None:
+        """Plan nothing anew up to this slot: it was skipped ahead, or armed, and is pruned."""
+        self.armed_to[schedule] = max(self.armed_to.get(schedule, slot_at), slot_at)
 
     def read_clock(self, now: Micros | None) -> Micros:
         return self.clock.now() if now is None else now

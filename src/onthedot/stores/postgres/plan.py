@@ -8,7 +8,15 @@ from onthedot import faults
 from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable
 from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, SkipRange, Term, Window
-from onthedot.stores.planned import Planned, Stand, choose_windows, inserts_of, lengthened, slots_with_fates
+from onthedot.stores.planned import (
+    Planned,
+    Stand,
+    choose_windows,
+    inserts_of,
+    lengthened,
+    skipped_ahead,
+    slots_with_fates,
+)
 from onthedot.stores.postgres.exceptions import Ahead, keep_exceptions
 from onthedot.stores.postgres.inserting import insert_runs
 from onthedot.stores.postgres.nodes import check_layout, check_term
@@ -53,6 +61,11 @@ DELETE_SKIP = "DELETE FROM skips WHERE id = $1"
 
 INSERT_SKIP = """
 INSERT INTO skips (job_id, schedule_id, first, last, count, reason, recorded_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
+"""
+
+# Nothing up to this slot is planned anew: it was armed, or skipped ahead (see FIND_EDGE), also if the clock is set back
+HOLD_EDGE = """
+UPDATE schedules SET armed_to = greatest(coalesce(armed_to, 0), $1) WHERE job_id = $2 AND schedule_id = $3
 """
 
 
@@ -164,3 +177,6 @@ async def record_skips(
         entry = longer or skip
         await tx.do(INSERT_SKIP, job_id, window.schedule_id, entry.first, entry.last, entry.count, entry.reason, now)
         edge = skip.last
+    newest = skipped_ahead(window, now)
+    if newest is not None:
+        await tx.do(HOLD_EDGE, newest, job_id, window.schedule_id)

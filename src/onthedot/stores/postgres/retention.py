@@ -12,6 +12,7 @@ from onthedot.errors import StoreUnavailable
 from onthedot.retention import Crowded, Cut, DailyCount, Mark, Pruned, PrunedNodes, day_of
 from onthedot.run import RunState, is_slot, schedule_of
 from onthedot.stores.postgres.partitions import drop_empty, make_room
+from onthedot.stores.postgres.plan import HOLD_EDGE
 from onthedot.stores.postgres.tables import Tables
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.postgres.triggers import with_slots
@@ -48,11 +49,6 @@ ADD_TO_DAYS = """
 INSERT INTO daily_counts (job_id, day, state, count)
 SELECT * FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::bigint[])
 ON CONFLICT (job_id, day, state) DO UPDATE SET count = daily_counts.count + excluded.count
-"""
-
-# An edit plans no slot again whose run was armed, also when the clock was set back to before it (see FIND_EDGE).
-REMEMBER_ARMED = """
-UPDATE schedules SET armed_to = greatest(coalesce(armed_to, 0), $1) WHERE job_id = $2 AND schedule_id = $3
 """
 
 FIND_NEXT_JOB = "SELECT min(job_id) FROM history WHERE job_id > $1"
@@ -200,7 +196,7 @@ async def _forget(tx: Transaction, runs: Sequence[Ended]) -> None:
         if run.attempts and is_slot(run.trigger):
             key = (run.job_id, schedule_of(run.trigger))
             armed[key] = max(armed.get(key, run.slot_at), run.slot_at)
-    await tx.each(REMEMBER_ARMED, [(slot_at, *key) for key, slot_at in sorted(armed.items())])
+    await tx.each(HOLD_EDGE, [(slot_at, *key) for key, slot_at in sorted(armed.items())])
 
 
 async def _add_to_days(tx: Transaction, counts: Counter[tuple[int, int, str]]) -> None:

@@ -12,7 +12,16 @@ from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable
 from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, SkipRange, Term, Window
 from onthedot.stores.lines import Line, give_turns, line_of, places_of_turns, share_of
-from onthedot.stores.planned import Insert, Planned, Stand, choose_windows, inserts_of, lengthened, slots_with_fates
+from onthedot.stores.planned import (
+    Insert,
+    Planned,
+    Stand,
+    choose_windows,
+    inserts_of,
+    lengthened,
+    skipped_ahead,
+    slots_with_fates,
+)
 from onthedot.stores.sqlite.exceptions import Ahead, keep_exceptions
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.nodes import check_layout, check_term
@@ -86,6 +95,11 @@ DELETE_SKIP = "DELETE FROM skips WHERE id = ?"
 INSERT_SKIP = """
 INSERT INTO skips (job_id, schedule_id, first, last, count, reason, recorded_at)
 VALUES (:job_id, :schedule_id, :first, :last, :count, :reason, :now)
+"""
+
+# Nothing up to this slot is planned anew: it was armed, or skipped ahead (see FIND_EDGE), also if the clock is set back
+HOLD_EDGE = """
+UPDATE schedules SET armed_to = max(coalesce(armed_to, 0), ?) WHERE job_id = ? AND schedule_id = ?
 """
 
 
@@ -234,3 +248,6 @@ def record_skips(
             values |= {"first": longer.first, "count": longer.count}
         db.execute(INSERT_SKIP, values)
         edge = skip.last
+    newest = skipped_ahead(window, now)
+    if newest is not None:
+        db.execute(HOLD_EDGE, (newest, job_id, window.schedule_id))

@@ -11,6 +11,7 @@ from onthedot.clock import Micros
 from onthedot.retention import Crowded, Cut, DailyCount, Mark, Pruned, PrunedNodes, day_of
 from onthedot.run import RunState, is_slot, schedule_of
 from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.plan import HOLD_EDGE
 from onthedot.stores.sqlite.tables import Tables
 from onthedot.stores.sqlite.triggers import with_slots
 
@@ -50,11 +51,6 @@ DELETE_KEY = "DELETE FROM submit_keys WHERE run_id = ?"
 ADD_TO_DAY = """
 INSERT INTO daily_counts (job_id, day, state, count) VALUES (?, ?, ?, ?)
 ON CONFLICT (job_id, day, state) DO UPDATE SET count = count + excluded.count
-"""
-
-# An edit plans no slot again whose run was armed, also when the clock was set back to before it (see FIND_EDGE).
-REMEMBER_ARMED = """
-UPDATE schedules SET armed_to = max(coalesce(armed_to, 0), ?) WHERE job_id = ? AND schedule_id = ?
 """
 
 FIND_NEXT_JOB = "SELECT min(job_id) FROM history INDEXED BY history_job_ended WHERE job_id > ?"
@@ -192,7 +188,7 @@ def _forget(db: sqlite3.Connection, runs: Sequence[Ended]) -> None:
         if run.attempts and is_slot(run.trigger):
             key = (run.job_id, schedule_of(run.trigger))
             armed[key] = max(armed.get(key, run.slot_at), run.slot_at)
-    db.executemany(REMEMBER_ARMED, [(slot_at, *key) for key, slot_at in armed.items()])
+    db.executemany(HOLD_EDGE, [(slot_at, *key) for key, slot_at in armed.items()])
 
 
 def _add_to_days(db: sqlite3.Connection, counts: Counter[tuple[int, int, str]]) -> None:

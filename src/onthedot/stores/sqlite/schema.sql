@@ -278,7 +278,7 @@ CREATE TABLE schedules (
     next_at     INTEGER,           -- NULL: no further slot, or a fixed delay whose run is open
     last_end    INTEGER,           -- when the last run of a fixed delay ended
     delay       INTEGER,           -- of a fixed delay
-    armed_to    INTEGER,           -- the newest slot whose run ended before its own instant
+    armed_to    INTEGER,           -- the newest slot that has its fate before its instant
     zoned       INTEGER NOT NULL DEFAULT 0,  -- 1: its instants hang on the rules of a time zone
     PRIMARY KEY (job_id, schedule_id)
 ) STRICT, WITHOUT ROWID;

@@ -10,7 +10,7 @@ from onthedot.job import JobRecord, JobState
 from onthedot.run import Gone, RunState
 from onthedot.stores.base import CancelAnswer
 from onthedot.testing.contract.register import check
-from onthedot.testing.contract.workbench import SUCCESS, Workbench, at, fixed_delay, raises, retry, skip, window
+from onthedot.testing.contract.workbench import SUCCESS, Workbench, at, every, fixed_delay, raises, retry, skip, window
 
 
 async def pause(bench: Workbench, record: JobRecord, until: float | None = None) -> tuple[int, int, int]:
@@ -73,6 +73,18 @@ async def check_what_comes_while_paused_is_held_too(bench: Workbench) -> None:
     resumed = await bench.store.resume(record.id, now=bench.now)
     assert resumed.released == 2
     assert sorted(one.run_id for one in await bench.take(node, 9)) == sorted([lease.run_id, later])
+
+
+@check
+async def check_a_pause_leaves_a_slot_that_was_skipped_ahead(bench: Workbench) -> None:
+    """Nobody was there for it, and it is still to come: the watermark stays behind it, so resuming gives it no other
+    fate. What is planned before it is skipped(paused): no watermark says that one slot is open and a later one not."""
+    nobody = skip(20, 20, 1, "no_node")
+    record = (await bench.put(bench.job(every()), window(0, 40, [10, 30, 40], next_at=50, skips=[nobody]))).record
+    bench.turn(5)
+    assert await pause(bench, record) == (2, 1, 0)
+    assert (await bench.slot_run(record, 10)).reason == "paused"
+    assert (await bench.schedule(record)).watermark == at(20)
 
 
 @check

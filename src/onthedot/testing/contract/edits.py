@@ -1,6 +1,7 @@
 """An edit in one transaction: what is withdrawn, what is planned anew, and where the watermark goes.
 
-W is the later of store-now and the newest slot of the schedule that was ever armed.
+W is the latest of store-now, the newest slot of the schedule that was ever armed, and the newest that was skipped ahead
+because nobody was there for it.
 """
 
 from __future__ import annotations
@@ -79,6 +80,19 @@ async def check_a_finished_slot_holds_the_edge(bench: Workbench) -> None:
     put = await bench.put(replace(job, owner="ops"), window(5, 65, [15, 30, 35], next_at=75))
     assert (put.withdrawn, put.planned) == (3, 1)
     assert await bench.slots(record) == [10, 20, 30, 35]
+
+
+@check
+async def check_a_slot_skipped_ahead_holds_the_edge(bench: Workbench) -> None:
+    """Nobody was there for a slot that is still to come: it has its fate, and gets no other when somebody edits."""
+    job = bench.job(every())
+    nobody = [skip(slot, slot, 1, "no_node") for slot in (20, 30)]
+    record = (await bench.put(job, window(0, 30, [10], next_at=40, skips=nobody))).record
+    bench.turn(5)
+    put = await bench.put(replace(job, owner="ops"), window(5, 45, [20, 30, 40], next_at=50))
+    assert (put.withdrawn, put.planned) == (0, 1)
+    assert await bench.slots(record) == [10, 40]
+    assert (await bench.schedule(record)).watermark == at(45)
 
 
 @check

@@ -57,7 +57,7 @@ CREATE TABLE schedules (
     next_at     bigint,             -- NULL: no further slot, or a fixed delay whose run is open
     last_end    bigint,             -- when the last run of a fixed delay ended
     delay       bigint,             -- of a fixed delay
-    armed_to    bigint,             -- the newest slot whose run ended before its own instant
+    armed_to    bigint,             -- the newest slot that has its fate before its instant
     zoned       boolean NOT NULL DEFAULT false,  -- its instants hang on the rules of a time zone
     PRIMARY KEY (job_id, schedule_id)
 );

@@ -160,3 +160,11 @@ local function check_share(job, run)
     fail('Share', job.id, by)
   end
 end
+
+-- Plan nothing anew up to this slot: it was armed, or skipped ahead. The field is a job's id and a schedule's trigger.
+local function hold_edge(field, slot)
+  local newest = call('HGET', P .. 'armed_to', field)
+  if not newest or tonumber(newest) < slot then
+    call('HSET', P .. 'armed_to', field, text(slot))
+  end
+end

@@ -7,11 +7,7 @@ local function arm(run)
   set_expiry(run, nil)
   wait_not(run)
   if is_slot(run.trigger) then
-    local field = run.job .. '\t' .. run.trigger
-    local newest = call('HGET', P .. 'armed_to', field)
-    if not newest or tonumber(newest) < run.slot then
-      call('HSET', P .. 'armed_to', field, text(run.slot))
-    end
+    hold_edge(run.job .. '\t' .. run.trigger, run.slot)
   end
 end
 

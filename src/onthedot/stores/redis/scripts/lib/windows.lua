@@ -116,6 +116,9 @@ local function record_skips(job, schedule_id, state, window)
       call('HSET', P .. 'last_skips', field, mine)
     end
     edge = skipped.last
+    if skipped.reason == 'no_node' and skipped.last > now then
+      hold_edge(job.id .. '\tschedule:' .. schedule_id, skipped.last)
+    end
   end
 end
 
