@@ -212,8 +212,11 @@ def job_name(job: Job) -> str:
     return f"{job.namespace}/{job.name}"
 
 
-# Made once: `json.dumps` makes one for each call, and takes some 4 µs instead of 2.3 for two arguments.
-_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+# An encoder makes its part in C anew for each text, which is half of the time for a few arguments. So we keep one.
+_make = getattr(json.encoder, "c_make_encoder", None)
+_text = json.encoder.encode_basestring_ascii
+_pieces = None if _make is None else _make(None, _encoder.default, _text, None, ":", ",", True, False, False)
 
 
 def canonical(arguments: Mapping[str, Json]) -> str:
@@ -222,7 +225,8 @@ def canonical(arguments: Mapping[str, Json]) -> str:
     >>> canonical({"b": 1, "a": [True, None]})
     '{"a":[true,null],"b":1}'
     """
-    return _canonical.encode(dict(arguments))
+    plain = arguments if type(arguments) is dict else dict(arguments)
+    return _encoder.encode(plain) if _pieces is None else "".join(_pieces(plain, 0))
 
 
 def slot_args(job: Job, schedule: Schedule) -> str | None:

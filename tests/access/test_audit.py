@@ -163,7 +163,7 @@ async def test_entries_about_what_one_cannot_see_are_not_there():
 @pytest.mark.parametrize("body", ["{}", "[]", "3", '{"who": 1}', '{"who": {}}'])
 async def test_an_entry_that_cannot_be_read_is_shown_as_such(body: str):
     store = MemoryStore()
-    number = await store.append_document(KIND, body, now=START)
+    [number] = await store.append_documents(KIND, [body], now=START)
     [seen] = await read(store)
     assert (seen.number, seen.at, seen.verb) == (number, START, "unreadable")
     assert await read(store, by=principal(namespaces=("a",))) == []

@@ -13,8 +13,9 @@ import onthedot as otd
 from onthedot.access.permissions import Role
 from onthedot.errors import StoreUnavailable
 from onthedot.run import NewRun
-from onthedot.server import bulk
-from onthedot.server.bulk import BATCH, MOST_LINE, NDJSON, BadLine, lines_of
+from onthedot.server import lines as reading
+from onthedot.server.bulk import BATCH, NDJSON
+from onthedot.server.lines import MOST_LINE, BadLine, lines_of
 from onthedot.task import Call
 from tests.server.kit import Served, served
 
@@ -51,7 +52,7 @@ def lines(*asked: Any) -> bytes:
 async def test_lines_are_the_same_however_they_are_cut(size: int):
     text = b"one\ntwo\r\n\n  \nfive\n\nlast"
     parts = [text[first : first + size] for first in range(0, len(text), size)]
-    found = [(number, line.strip()) async for number, line in lines_of(pieces(*parts))]
+    found = [(number, line.strip()) async for some in lines_of(pieces(*parts)) for number, line in some]
     assert found == [(1, b"one"), (2, b"two"), (5, b"five"), (7, b"last")]
 
 
@@ -65,14 +66,14 @@ async def test_a_line_without_an_end_is_not_gathered_for_ever():
             yield b"x" * 1000
 
     with pytest.raises(BadLine) as refused:
-        _ = [line async for line in lines_of(endless())]
+        _ = [some async for some in lines_of(endless())]
     assert refused.value.problem.status == 413
     assert taken <= MOST_LINE + 2000
 
 
 @pytest.mark.parametrize(("bound", "most"), [("MOST_LINES", 3), ("MOST_BYTES", 30)])
 async def test_a_request_has_bounds(server: Served, monkeypatch: pytest.MonkeyPatch, bound: str, most: int):
-    monkeypatch.setattr(bulk, bound, most)
+    monkeypatch.setattr(reading, bound, most)
     status, told = await sent(server, pieces(*[lines({"job": "mail"})] * 5))
     assert status == 413
     assert told[-1]["problem"]["status"] == 413

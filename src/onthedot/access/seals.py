@@ -194,4 +194,5 @@ async def append_seal(
     """Put a seal after `previous`; its number. Of two nodes that do so at once one is kept, and both are told which.
     `again`: how often the seal of which one was told was not there."""
     key = f"{previous}/{again}" if again else str(previous)
-    return await store.append_document(SEALS, write_seal(previous, entries), key=key, now=now)
+    [number] = await store.append_documents(SEALS, [write_seal(previous, entries)], keys=[key], now=now)
+    return number

@@ -20,7 +20,7 @@ def encode_arguments(arguments: Mapping[str, Any], *, subject: str, from_json: b
     >>> encode_arguments({"b": 1, "a": [True, None]}, subject="job 'x'")
     '{"a":[true,null],"b":1}'
     """
-    if not isinstance(arguments, Mapping):
+    if type(arguments) is not dict and not isinstance(arguments, Mapping):
         raise ArgumentsError(
             f"arguments: expected a mapping of names to values, got {type(arguments).__name__}", subject=subject
         )

@@ -46,7 +46,9 @@ async def insert_runs(store: Store, runs: Sequence[NewRun]) -> list[tuple[int, b
     """Store runs whose triggers were drawn for this call: the id of each, and whether this call has created it. False:
     a run with its key was there already."""
     ids = await store.submit(runs)
+    if not any(run.key for run in runs):
+        return [(run_id, True) for run_id in ids]
     keyed = [run_id for run_id, run in zip(ids, runs, strict=True) if run.key]
     # A trigger is drawn for each asking: under a key, the run that has ours is the one that this call created.
-    triggers = {run.id: run.trigger for run in await store.get_runs(keyed)} if keyed else {}
+    triggers = {run.id: run.trigger for run in await store.get_runs(keyed)}
     return [(run_id, triggers.get(run_id, run.trigger) == run.trigger) for run_id, run in zip(ids, runs, strict=True)]

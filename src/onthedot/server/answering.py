@@ -50,9 +50,16 @@ def read_body(model: type[B], body: bytes) -> B:
     except ValidationError as error:
         told = error.errors(include_url=False, include_context=False, include_input=False)
         raise RequestValidationError([{**part, "loc": ("body", *part["loc"])} for part in told]) from None
-    if body.count(b"[") + body.count(b"{") > MOST_DEEP and _depth(body) > MOST_DEEP:
+    if is_too_deep(body):
         raise Problem(422, "invalid", f"body: expected at most {MOST_DEEP} lists and objects in one another, got more")
     return read
+
+
+def is_too_deep(body: bytes) -> bool:
+    """Whether lists and objects lie deeper in one another than they may."""
+    if len(body) <= 2 * MOST_DEEP:  # each opens and closes
+        return False
+    return body.count(b"[") + body.count(b"{") > MOST_DEEP and _depth(body) > MOST_DEEP
 
 
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')

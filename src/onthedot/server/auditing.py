@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import Request
 
-from onthedot.access.audit import Entry, record
+from onthedot.access.audit import Entry
 from onthedot.job import Job, job_name
 from onthedot.run import RunRecord
 from onthedot.server.door import door_of
@@ -40,4 +40,4 @@ async def audited(
         request_id=str(request.scope.get("request_id", "")),
         source=request.client.host if request.client else "",
     )
-    await record(door_of(request).there.store, entry)
+    await door_of(request).gathered.entries.one(entry)

@@ -10,6 +10,7 @@ from onthedot.access.permissions import Permission
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.access.users import Logins
 from onthedot.open_verbs import OpenStore, OpenVerbs
+from onthedot.server.gathered import Gathered
 from onthedot.server.limits import Limits
 from onthedot.server.problems import Problem
 
@@ -34,6 +35,7 @@ class Door:
     def __init__(self, there: OpenStore, keys: Keys | None, limits: Limits) -> None:
         self.there = there
         self.limits = limits
+        self.gathered = Gathered(there.store)
         self.logins = Logins(there.clock)
         self._keys = keys
 

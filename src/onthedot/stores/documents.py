@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from onthedot.clock import Micros
@@ -74,11 +75,15 @@ class DocumentsSlice(Protocol):
         fine. False: it is at another version, and nothing is written."""
         ...
 
-    async def append_document(self, kind: str, body: str, *, key: str = "", now: Micros | None = None) -> int:
-        """Add a text to the end of a list that only grows, in one write; its number, which is above that of all that
-        can be read. So who reads on from the last number misses nothing. Numbers may leave gaps.
+    async def append_documents(
+        self, kind: str, bodies: Sequence[str], *, keys: Sequence[str] = (), now: Micros | None = None
+    ) -> list[int]:
+        """Add texts to the end of a list that only grows, in one write and in this order; their numbers, which are
+        above those of all that can be read. So who reads on from the last number misses nothing. Numbers may leave
+        gaps.
 
-        With a `key` the text is added once: asked again, the answer is the number that it has."""
+        With `keys`, one for each, a text is added once: asked again, the answer is the number that it has. An empty
+        key is none."""
         ...
 
     async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
@@ -116,9 +121,14 @@ def check_document(kind: str, id: str, body: str) -> None:
         raise DefinitionError(problems, subject=f"document {kind!r}, {id!r}")
 
 
-def check_entry(kind: str, body: str, key: str) -> None:
-    """The same for what is appended."""
-    check_document(kind, key or "-", body)
+def check_entries(kind: str, bodies: Sequence[str], keys: Sequence[str]) -> list[tuple[str, str]]:
+    """The same for what is appended; each text with its key."""
+    if keys and len(keys) != len(bodies):
+        raise DefinitionError(f"keys: expected one for each of {len(bodies)} texts, got {len(keys)}")
+    entries = list(zip(bodies, keys or [""] * len(bodies), strict=True))
+    for body, key in entries:
+        check_document(kind, key or "-", body)
+    return entries
 
 
 def _body_problems(body: str) -> list[str]:

@@ -223,11 +223,11 @@ async def test_a_tail_that_is_lost_gives_no_version_of_a_document_twice(valkey_s
     """Who has read a version that is lost cannot write over the one that came after."""
     store = await RedisStore.open(valkey_server.url())
     kept = await store.put_document("note", "a", "1", version=0)
-    first = await store.append_document("audit", "1")
+    [first] = await store.append_documents("audit", ["1"])
     with valkey_server.client() as db:
         size = int(db.info("persistence")["aof_current_size"])
     lost = await store.put_document("note", "a", "2", version=kept.version)
-    lost_entry = await store.append_document("audit", "2")
+    [lost_entry] = await store.append_documents("audit", ["2"])
     valkey_server.kill()
     with valkey_server.aof.open("r+b") as file:
         file.truncate(size)
@@ -238,6 +238,6 @@ async def test_a_tail_that_is_lost_gives_no_version_of_a_document_twice(valkey_s
     assert new.accepted
     assert new.version > lost.version
     assert not (await store.put_document("note", "a", "4", version=lost.version)).accepted
-    assert await store.append_document("audit", "3") > lost_entry
+    assert (await store.append_documents("audit", ["3"]))[0] > lost_entry
     assert [entry.body for entry in await store.list_appended("audit", after=first)] == ["3"]
     await store.close()

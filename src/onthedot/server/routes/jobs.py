@@ -114,11 +114,16 @@ async def seen_job(there: OpenStore, who: Principal, job: str, namespace: str) -
     """The job that is meant, if it is there for whoever asks, and the verbs to go on with."""
     verbs = verbs_for(there, who, namespace)
     record = await there.store.get_job(job, namespace=namespace)
+    return verbs, await seen(there, who, record, job, namespace)
+
+
+async def seen(there: OpenStore, who: Principal, record: JobRecord | None, job: str, namespace: str) -> JobRecord:
+    """What was found under a job's name, if it is there for whoever asks; else `UnknownJob`, and what may be meant."""
     if record is None or not who.sees(namespace, record.job.owner):
         found, _ = await find_jobs(there, who, JobFilter(namespaces=(namespace,)), limit=1000)
         near = did_you_mean(job, [other.job.name for other in found]) if found else ""
         raise UnknownJob(f"no job {job!r} is stored{near if near.startswith(',') else ''}")
-    return verbs, record
+    return record
 
 
 @routes.get("/jobs", response_model=JobsOut)

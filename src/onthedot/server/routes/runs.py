@@ -17,21 +17,20 @@ from onthedot.errors import DefinitionError, UnknownRun
 from onthedot.job import JobRecord
 from onthedot.observe.json_lines import optional_iso
 from onthedot.open_verbs import OpenStore
-from onthedot.plan.asking import insert_runs
 from onthedot.plan.rerunning import rerun
 from onthedot.plan.waiting import why_waiting
 from onthedot.run import TERMINAL, NewRun, RunRecord, RunState, manual_trigger
-from onthedot.server.answering import json_answer, read_body
+from onthedot.server.answering import json_answer
 from onthedot.server.asked import After, IdempotencyKey, Instant, PageSize, RunId, Text, instant, run_key
 from onthedot.server.auditing import audited
 from onthedot.server.bulk import NDJSON, Bulk, bulk_answer
 from onthedot.server.door import There, Who, door_of, verbs_for
 from onthedot.server.finding import find_runs, seen_run
 from onthedot.server.problems import Problem
-from onthedot.server.routes.jobs import Name, Namespace, seen_job
+from onthedot.server.routes.jobs import Name, Namespace, seen, seen_job
 from onthedot.server.routing import Routes, problems
 from onthedot.server.shapes import AttemptOut, Body, RunOut, RunsOut, attempt_out, run_out, schema_of
-from onthedot.server.submitting import Submit, arguments, new_run
+from onthedot.server.submitting import Submit, arguments, new_run, read_asked
 from onthedot.stores.finding import RunFilter
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
@@ -133,15 +132,17 @@ async def submit_run(
         return await _submit_many(request, there, who, namespace)
     if kind != "application/json":
         raise Problem(415, "media-type", f"expected application/json or {NDJSON}, got {kind[:80] or 'none'!r}")
-    asked = read_body(Submit, await request.body())
-    _, record = await seen_job(there, who, asked.job, namespace)
+    asked = read_asked(await request.body())
+    verbs_for(there, who, namespace)
+    found = await door_of(request).gathered.jobs.one((namespace, asked.job))
+    record = await seen(there, who, found, asked.job, namespace)
     key = run_key(who, idempotency_key, "submit", asked.key)
     new = new_run(record, asked, token=there.ids.token(), key=key, now=there.clock.now())
-    return await _insert(request, there, new, "submit", record)
+    return await _insert(request, new, "submit", record)
 
 
-async def _insert(request: Request, there: OpenStore, new: NewRun, verb: str, record: JobRecord) -> Response:
-    [(run_id, created)] = await insert_runs(there.store, [new])
+async def _insert(request: Request, new: NewRun, verb: str, record: JobRecord) -> Response:
+    run_id, created = await door_of(request).gathered.runs.one(new)
     await audited(request, f"runs.{verb}", record.job, after={"run_id": run_id})
     return json_answer({"run_id": run_id, "created": created}, 201 if created else 200)
 
@@ -180,7 +181,7 @@ async def trigger_job(
     args = arguments(record, None if asked is None else asked.args)
     key = run_key(who, idempotency_key, "trigger")
     new = NewRun(record.id, manual_trigger(there.ids.token()), there.clock.now(), args, key)
-    return await _insert(request, there, new, "trigger", record)
+    return await _insert(request, new, "trigger", record)
 
 
 @routes.post(

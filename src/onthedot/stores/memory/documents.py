@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 
 from onthedot.clock import Micros
 from onthedot.stores.base import Document, Entry, PutDocument
-from onthedot.stores.documents import check_document, check_entry, judge
+from onthedot.stores.documents import check_document, check_entries, judge
 from onthedot.stores.memory.tables import Tables
 
 
@@ -37,8 +38,12 @@ class Documents(Tables):
             del self.documents[kind, id]
         return found is None or found.version == version
 
-    async def append_document(self, kind: str, body: str, *, key: str = "", now: Micros | None = None) -> int:
-        check_entry(kind, body, key)
+    async def append_documents(
+        self, kind: str, bodies: Sequence[str], *, keys: Sequence[str] = (), now: Micros | None = None
+    ) -> list[int]:
+        return [self._append(kind, body, key, now) for body, key in check_entries(kind, bodies, keys)]
+
+    def _append(self, kind: str, body: str, key: str, now: Micros | None) -> int:
         known = self.entry_keys.get((kind, key)) if key else None
         if known is not None:
             return known

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from onthedot.clock import Micros
 from onthedot.stores.base import Document, Entry, PutDocument
-from onthedot.stores.documents import check_document, check_entry, judge
+from onthedot.stores.documents import check_document, check_entries, judge
 from onthedot.stores.postgres.failures import Contended
 from onthedot.stores.postgres.tables import Tables, take_numbers
 from onthedot.stores.postgres.transaction import Transaction
@@ -27,11 +29,13 @@ SELECT kind, id, version, body, written_at FROM documents WHERE kind = $1 AND id
 
 DELETE = "DELETE FROM documents WHERE kind = $1 AND id = $2"
 
-FIND_KEY = "SELECT number FROM entries WHERE kind = $1 AND key = $2"
+FIND_KEYS = "SELECT key, number FROM entries WHERE kind = $1 AND key = ANY($2)"
 
 APPEND = """
 INSERT INTO entries (kind, number, key, body, written_at)
-SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4 FROM entries WHERE kind = $1
+SELECT $1, last.number + fresh.place, fresh.key, fresh.body, $4
+FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS fresh (key, body, place),
+     (SELECT coalesce(max(number), 0) AS number FROM entries WHERE kind = $1) last
 RETURNING number
 """
 
@@ -80,18 +84,34 @@ class Documents(Tables):
 
         return await self.write(work)
 
-    async def append_document(self, kind: str, body: str, *, key: str = "", now: Micros | None = None) -> int:
-        check_entry(kind, body, key)
+    async def append_documents(
+        self, kind: str, bodies: Sequence[str], *, keys: Sequence[str] = (), now: Micros | None = None
+    ) -> list[int]:
+        entries = check_entries(kind, bodies, keys)
 
-        async def work(tx: Transaction) -> int:
+        async def work(tx: Transaction) -> list[int]:
             # One at a time: a number that is committed has no smaller one to come.
             await tx.lock_keys([f"entries:{kind}"])
-            known = await tx.value(FIND_KEY, kind, key) if key else None
-            if known is not None:
-                return int(known)
-            return int(await tx.value(APPEND, kind, key or None, body, await tx.clock(now)))
+            keys = [key for _, key in entries if key]
+            known: dict[str, int] = dict(await tx.rows(FIND_KEYS, kind, keys)) if keys else {}
+            fresh = dict(_fresh(entries, known))
+            names, texts = [key or None for _, key in fresh.values()], [body for body, _ in fresh.values()]
+            rows = await tx.rows(APPEND, kind, names, texts, await tx.clock(now)) if fresh else []
+            numbers = dict(zip(fresh, sorted(number for (number,) in rows), strict=True))
+            known |= {entries[place][1]: number for place, number in numbers.items()}
+            return [numbers[place] if place in numbers else known[key] for place, (_, key) in enumerate(entries)]
 
         return await self.write(work)
 
     async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
         return [Entry(*row) for row in await self.read(lambda tx: tx.rows(LIST_APPENDED, kind, after, limit))]
+
+
+def _fresh(entries: Sequence[tuple[str, str]], known: Mapping[str, int]) -> Iterator[tuple[int, tuple[str, str]]]:
+    """The entries that are to be written, with their places among all: each key once, and no key that is there."""
+    seen = set(known)
+    for place, (body, key) in enumerate(entries):
+        if key not in seen:
+            yield place, (body, key)
+        if key:
+            seen.add(key)

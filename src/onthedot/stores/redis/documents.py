@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onthedot.clock import Micros
 from onthedot.stores.base import Document, Entry, PutDocument
-from onthedot.stores.documents import check_document, check_entry
-from onthedot.stores.redis.tables import Tables
+from onthedot.stores.documents import check_document, check_entries
+from onthedot.stores.redis.tables import Tables, told
 
 
 class Documents(Tables):
@@ -29,9 +31,11 @@ class Documents(Tables):
     async def delete_document(self, kind: str, id: str, *, version: int) -> bool:
         return bool(await self.ask("delete_document", kind=kind, id=id, version=version))
 
-    async def append_document(self, kind: str, body: str, *, key: str = "", now: Micros | None = None) -> int:
-        check_entry(kind, body, key)
-        return int(await self.ask("append_document", now=now, kind=kind, body=body, key=key or None))
+    async def append_documents(
+        self, kind: str, bodies: Sequence[str], *, keys: Sequence[str] = (), now: Micros | None = None
+    ) -> list[int]:
+        entries = [told(body=body, key=key or None) for body, key in check_entries(kind, bodies, keys)]
+        return [int(number) for number in await self.ask("append_documents", now=now, kind=kind, entries=entries)]
 
     async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
         rows = await self.look("list_appended", kind=kind, after=after, limit=limit)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 from onthedot.clock import Micros
 from onthedot.stores.base import Document, Entry, PutDocument
-from onthedot.stores.documents import check_document, check_entry, judge
+from onthedot.stores.documents import check_document, check_entries, judge
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables, take_numbers
 
@@ -71,21 +72,22 @@ class Documents(Tables):
 
         return await self.write(work)
 
-    async def append_document(self, kind: str, body: str, *, key: str = "", now: Micros | None = None) -> int:
-        check_entry(kind, body, key)
-
-        def work(tx: Transaction) -> int:
-            row = tx.db.execute(FIND_KEY, (kind, key)).fetchone() if key else None
-            if row is None:
-                values = {"kind": kind, "key": key or None, "body": body, "now": self.read_clock(now)}
-                [row] = tx.db.execute(APPEND, values).fetchall()
-            return int(row[0])
-
-        return await self.write(work)
+    async def append_documents(
+        self, kind: str, bodies: Sequence[str], *, keys: Sequence[str] = (), now: Micros | None = None
+    ) -> list[int]:
+        entries = check_entries(kind, bodies, keys)
+        return await self.write(lambda tx: [_append(tx.db, kind, *entry, self.read_clock(now)) for entry in entries])
 
     async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
         rows = await self.read(lambda tx: tx.db.execute(LIST_APPENDED, (kind, after, limit)).fetchall())
         return [Entry(*row) for row in rows]
+
+
+def _append(db: sqlite3.Connection, kind: str, body: str, key: str, now: Micros) -> int:
+    row = db.execute(FIND_KEY, (kind, key)).fetchone() if key else None
+    if row is None:
+        [row] = db.execute(APPEND, {"kind": kind, "key": key or None, "body": body, "now": now}).fetchall()
+    return int(row[0])
 
 
 def _find(db: sqlite3.Connection, kind: str, id: str) -> Document | None:

@@ -135,7 +135,7 @@ async def check_what_cannot_be_kept_is_refused(bench: Workbench) -> None:
         with raises(DefinitionError) as told:
             await put(bench, "a", body)
         with raises(DefinitionError) as told_again:
-            await bench.store.append_document("note", body, now=bench.now)
+            await bench.store.append_documents("note", [body], now=bench.now)
         for error in (*told, *told_again):
             assert "body: expected" in str(error)
             assert "hush" not in str(error)
@@ -148,8 +148,8 @@ async def check_what_cannot_be_kept_is_refused(bench: Workbench) -> None:
 @check
 async def check_what_is_appended_stays_in_order(bench: Workbench) -> None:
     """Numbers grow within a kind, and are read page by page; kinds do not meet, nor do they meet documents."""
-    numbers = [await bench.store.append_document("audit", str(body), now=at(body)) for body in range(5)]
-    await bench.store.append_document("audits", '"another list"', now=bench.now)
+    numbers = [n for body in range(5) for n in await bench.store.append_documents("audit", [str(body)], now=at(body))]
+    await bench.store.append_documents("audits", ['"another list"'], now=bench.now)
     assert numbers == sorted(set(numbers))
     assert numbers[0] > 0
     entries = await bench.store.list_appended("audit")
@@ -165,18 +165,36 @@ async def check_what_is_appended_stays_in_order(bench: Workbench) -> None:
 @check
 async def check_with_a_key_a_text_is_appended_once(bench: Workbench) -> None:
     """Asked again, the answer is its number. Without a key, or in another kind, it is another one."""
-    first = await bench.store.append_document("audit", "1", key="k", now=bench.now)
-    assert await bench.store.append_document("audit", "1", key="k", now=bench.now) == first
-    other = await bench.store.append_document("audits", "1", key="k", now=bench.now)
-    unnamed = [await bench.store.append_document("audit", "1", now=bench.now) for _ in range(2)]
+    [first] = await bench.store.append_documents("audit", ["1"], keys=["k"], now=bench.now)
+    assert await bench.store.append_documents("audit", ["1"], keys=["k"], now=bench.now) == [first]
+    [other] = await bench.store.append_documents("audits", ["1"], keys=["k"], now=bench.now)
+    unnamed = await bench.store.append_documents("audit", ["1", "1"], now=bench.now)
     assert [entry.number for entry in await bench.store.list_appended("audit")] == [first, *unnamed]
     assert [entry.number for entry in await bench.store.list_appended("audits")] == [other]
 
 
 @check
+async def check_several_are_appended_in_one_write(bench: Workbench) -> None:
+    """In their order, each key once, whether it was there or is given twice; if one is refused, none is there."""
+    [first] = await bench.store.append_documents("audit", ["1"], keys=["k"], now=bench.now)
+    numbers = await bench.store.append_documents(
+        "audit", ["2", "1", "3", "4", "3", "5"], keys=["a", "k", "b", "", "b", ""], now=bench.now
+    )
+    entries = await bench.store.list_appended("audit")
+    assert [entry.body for entry in entries] == ["1", "2", "3", "4", "5"]
+    _, second, third, fourth, fifth = (entry.number for entry in entries)
+    assert numbers == [second, first, third, fourth, third, fifth]
+    assert await bench.store.append_documents("audit", [], now=bench.now) == []
+    for bodies, keys in ((["6", "{"], []), (["6", "7"], ["one"])):
+        with raises(DefinitionError):
+            await bench.store.append_documents("audit", bodies, keys=keys, now=bench.now)
+    assert await bench.store.list_appended("audit") == entries
+
+
+@check
 async def check_who_reads_on_misses_nothing(bench: Workbench) -> None:
     """However many append at once, what a reader has not seen yet has a higher number than all that it has."""
-    writers = [bench.store.append_document("audit", str(number), now=bench.now) for number in range(20)]
+    writers = [bench.store.append_documents("audit", [str(number)], now=bench.now) for number in range(20)]
     writing = asyncio.gather(*writers)
     read: list[str] = []
     last = 0
@@ -189,4 +207,4 @@ async def check_who_reads_on_misses_nothing(bench: Workbench) -> None:
             break
         await asyncio.sleep(0)
     assert sorted(read, key=int) == [str(number) for number in range(20)]
-    assert len(set(await writing)) == 20
+    assert len({number for [number] in await writing}) == 20
