@@ -425,7 +425,7 @@ class StoreVerbs(Verbs):
         from onthedot.plan.letters import discard
 
         ids = [run_ids] if isinstance(run_ids, int) else list(run_ids)
-        return await self._on_store(lambda store: discard(store, ids, why=why))
+        return len(await self._on_store(lambda store: discard(store, ids, why=why)))
 
     # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -68,7 +68,7 @@ async def test_again_is_another_run_and_what_was_said_first_stays(store: Store):
 
 async def test_one_that_was_discarded_stays_so(store: Store):
     dead = await ended(store)
-    assert await discard(store, [dead], why="known") == 1
+    assert await discard(store, [dead], why="known") == [dead]
     await rerun(store, dead, None, token="a", now=LATER)
     assert await settled(store, dead) == "discarded:known"
 

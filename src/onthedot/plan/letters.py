@@ -251,14 +251,16 @@ async def _replay_batch(store: Store, asked: Sequence[tuple[RunRecord, JobRecord
 # ── discarding ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def discard(store: Store, run_ids: Iterable[int], *, why: str = "") -> int:
-    """Take letters out of the box, for a reason; how many were in it. The runs stay in history, dead."""
+async def discard(store: Store, run_ids: Iterable[int], *, why: str = "") -> list[int]:
+    """Take letters out of the box, for a reason; which of them were in it. The runs stay in history, dead."""
     if len(why) > 200:
         raise DefinitionError(f"why: expected at most 200 characters, got {len(why)}: {why[:40]!r}…")
     ids = list(dict.fromkeys(int(run_id) for run_id in run_ids))
-    done = 0
+    done: list[int] = []
     for start in range(0, len(ids), BATCH):
-        done += sum(await store.settle_dead([(run_id, DISCARDED + why) for run_id in ids[start : start + BATCH]]))
+        some = ids[start : start + BATCH]
+        settled = await store.settle_dead([(run_id, DISCARDED + why) for run_id in some])
+        done += [run_id for run_id, by_this in zip(some, settled, strict=True) if by_this]
     return done
 
 

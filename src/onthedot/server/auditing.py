@@ -20,11 +20,12 @@ async def audited(
     before: Any = None,
     after: Any = None,
     namespace: str = "",
+    owner: str = "",
 ) -> None:
     """Put a change on record. `verb` is like `jobs.pause`; `what` is a job, a run, or a kind and a name: `key/k1`.
-    `before` and `after` are definitions or other small data, of which values are left out. What belongs to no namespace
-    can be read by who sees everything."""
-    owner, name = "", what
+    `before` and `after` are definitions or other small data, of which values are left out. Jobs and runs say themselves
+    where they belong; what belongs to no namespace can be read by who sees everything."""
+    name: object = what
     if isinstance(what, Job):
         name, namespace, owner = f"job/{job_name(what)}", what.namespace, what.owner
     elif isinstance(what, RunRecord):

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 import onthedot as otd
+from onthedot.access import audit
 from onthedot.access.permissions import Role
+from onthedot.access.principal import LOCAL, Principal
+from onthedot.errors import StoreUnavailable
 from onthedot.run import RunState
 from onthedot.server.routes.letters import DiscardedOut, GroupOut, LettersOut, ReplayedOut
 from onthedot.task import Call
@@ -189,3 +192,70 @@ async def test_letters_are_discarded_for_a_reason(server: Served, operator: dict
 @pytest.mark.parametrize("said", [{}, {"run_ids": []}, {"run_ids": [1], "why": "x" * 201}, {"run_ids": [1], "x": 1}])
 async def test_discards_that_cannot_be_understood(server: Served, operator: dict[str, str], said: dict[str, Any]):
     assert (await server.client.post(f"{LETTERS}/discard", json=said, headers=operator)).status_code == 422
+
+
+# ── what is on record ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def on_record(server: Served, by: Principal = LOCAL) -> list[tuple[str, str, str, str, Any]]:
+    found = await audit.read(server.there.store, by=by)
+    return [(entry.verb, entry.object, entry.namespace, entry.owner, entry.after) for entry in found]
+
+
+async def test_only_what_was_discarded_is_on_record(server: Served, operator: dict[str, str], worker: Worker):
+    one, two = await died(server, worker, "a", "b")
+    waits = int(await server.there.verbs().submit("mail", delay="1h"))
+    said = {"run_ids": [one, waits], "why": "known"}
+    assert (await server.client.post(f"{LETTERS}/discard", json=said, headers=operator)).json() == {"discarded": 1}
+    entry = ("letters.discard", f"run/default/mail/{one}", "default", "ann", {"why": "known"})
+    assert await on_record(server) == [entry]
+    await server.client.post(f"{LETTERS}/discard", json=said, headers=operator)
+    assert await on_record(server) == [entry]
+
+    async def away(settled: object) -> list[bool]:
+        raise StoreUnavailable("gone for a while")
+
+    server.there.store.settle_dead = away  # type: ignore[method-assign]
+    refused = await server.client.post(f"{LETTERS}/discard", json={"run_ids": [two]}, headers=operator)
+    assert (refused.status_code, await on_record(server)) == (503, [entry])
+
+
+async def test_a_replay_by_numbers_is_on_record_where_the_runs_belong(
+    server: Served, operator: dict[str, str], worker: Worker
+):
+    far = otd.Job(name="far", namespace="team", task=Call(handler="far"), owner="bob")
+    await server.there.verbs("team").put(far)
+    [here] = await died(server, worker, "a")
+    there = int(await server.there.verbs("team").submit("far"))
+    await worker.end(await worker.take_one(), RunState.DEAD, error="b")
+    done = await replayed(server, operator, run_ids=[here, there])
+    entries = [
+        ("letters.replay", f"run/default/mail/{here}", "default", "ann", {"run_id": done.run_ids[0]}),
+        ("letters.replay", f"run/team/far/{there}", "team", "bob", {"run_id": done.run_ids[1]}),
+    ]
+    assert await on_record(server) == entries
+    await replayed(server, operator, run_ids=[here, there])  # the same runs: nothing happens
+    assert await on_record(server) == entries
+
+
+async def test_who_replays_only_its_own_can_read_that_it_did(server: Served, worker: Worker):
+    await server.there.verbs().put(otd.Job(name="theirs", task=Call(handler="theirs"), owner="bob"))
+    await died(server, worker, "boom", job="theirs")
+    bob = server.keys.add(Role.ADMIN, owner="bob", only_own=True)
+    done = await replayed(server, bob)
+    [who] = server.keys.known.values()
+    told = {"run_ids": done.run_ids, "runs": 1}
+    assert await on_record(server, who) == [("letters.replay", "namespace/default", "default", "bob", told)]
+    await replayed(server, bob)  # nothing is left
+    assert len(await on_record(server)) == 1
+
+
+async def test_of_numbers_whose_job_is_gone_none_is_replayed(server: Served, operator: dict[str, str], worker: Worker):
+    [kept] = await died(server, worker, "a")
+    [orphan] = await died(server, worker, "b", job="greet")
+    await server.there.verbs().remove("greet")
+    said = {"run_ids": [kept, orphan]}
+    answer = await server.client.post(f"{LETTERS}/replay", json=said, headers=operator)
+    assert (answer.status_code, answer.json()["error"]) == (404, "UnknownJob")
+    assert await listed(server, operator) == [orphan, kept]
+    assert await on_record(server) == []

@@ -14,7 +14,9 @@ from onthedot.errors import DefinitionError, StateError
 from onthedot.events import Events
 from onthedot.observe.text import iso
 from onthedot.open_verbs import OpenStore
+from onthedot.plan.asking import find_job
 from onthedot.plan.letters import (
+    BATCH,
     REPLAYED,
     Box,
     DeadLetters,
@@ -191,10 +193,10 @@ async def replay_dead_letters(
     """Ask for dead runs again, each with its own arguments and for its own instant; with a rate, due so far apart.
     Asked twice, it is one run. Of ids that cannot all be replayed, none is. `dry_run` only tells."""
     verbs_for(there, who, namespace)
-    done = await (_replay_matching if asked.run_ids is None else _replay_these)(there, who, asked, namespace)
-    if not done.dry_run:
-        told = {"run_ids": list(done.run_ids[:100]), "runs": len(done.run_ids)}
-        await audited(request, "letters.replay", f"namespace/{namespace}", after=told, namespace=namespace)
+    if asked.run_ids is None:
+        done = await _replay_matching(request, there, who, asked, namespace)
+    else:  # a run's number says which one is meant, in whatever namespace
+        done = await _replay_these(request, there, who, asked)
     return json_answer(
         {
             "letters": done.letters,
@@ -207,14 +209,21 @@ async def replay_dead_letters(
     )
 
 
-async def _replay_matching(there: OpenStore, who: Principal, asked: Replay, namespace: str) -> Replayed:
+async def _replay_matching(
+    request: Request, there: OpenStore, who: Principal, asked: Replay, namespace: str
+) -> Replayed:
     box = Box(asked.job, namespace, asked.fingerprint, asked.since, asked.until, asked.limit, who.only_owner)
     rate = None if asked.rate is None else Rate(asked.rate.most, asked.rate.per)
-    return await replay_many(there.store, box, rate=rate, dry_run=asked.dry_run, clock=there.clock, events=Events())
+    done = await replay_many(there.store, box, rate=rate, dry_run=asked.dry_run, clock=there.clock, events=Events())
+    if done.run_ids:
+        told = {"run_ids": list(done.run_ids[:100]), "runs": len(done.run_ids)}
+        place = f"namespace/{namespace}"
+        owner = who.only_owner or ""
+        await audited(request, "letters.replay", place, after=told, namespace=namespace, owner=owner)
+    return done
 
 
-async def _replay_these(there: OpenStore, who: Principal, asked: Replay, namespace: str) -> Replayed:
-    del namespace  # a run's number says which one is meant
+async def _replay_these(request: Request, there: OpenStore, who: Principal, asked: Replay) -> Replayed:
     more = {"job", "fingerprint", "since", "until", "rate", "limit"} & asked.model_fields_set
     if more:
         raise DefinitionError(f"run_ids: expected nothing else that says which, or how fast, got {sorted(more)}")
@@ -223,9 +232,16 @@ async def _replay_these(there: OpenStore, who: Principal, asked: Replay, namespa
         if run.state is not RunState.DEAD or not (is_letter(run) or run.settled.startswith(REPLAYED)):
             what = run.settled or str(run.state)
             raise StateError(f"run {run.id}: expected one that is dead, and not discarded, got {what}")
+    for namespace, job in sorted({(run.namespace, run.job) for run in runs if is_letter(run)}):
+        await find_job(there.store, job, namespace=namespace)
     if asked.dry_run:
         return Replayed(len(runs), dry_run=True)
-    made = [(await replay(there.store, run.id, clock=there.clock))[1] for run in runs]
+    made: list[int] = []
+    for run in runs:
+        _, run_id, is_new = await replay(there.store, run.id, clock=there.clock)
+        if is_new:
+            await audited(request, "letters.replay", run, after={"run_id": run_id})
+        made.append(run_id)
     return Replayed(len(runs), run_ids=tuple(made))
 
 
@@ -236,7 +252,11 @@ def _told(instant: datetime | None) -> str | None:
 @routes.post("/dead-letters/discard", response_model=DiscardedOut, responses={404: {}})
 async def discard_dead_letters(request: Request, there: There, who: Who, asked: Discard) -> Response:
     """Take dead letters out of the box. They stay in history, dead, with the reason."""
-    for run in await seen_runs(there.store, who, asked.run_ids):
-        await audited(request, "letters.discard", run, after={"why": asked.why})
-    done = await discard(there.store, asked.run_ids, why=asked.why)
+    runs = await seen_runs(there.store, who, asked.run_ids)
+    done = 0
+    for start in range(0, len(runs), BATCH):  # what one write has done is on record before the next one may fail
+        some = {run.id: run for run in runs[start : start + BATCH]}
+        for run_id in await discard(there.store, some, why=asked.why):
+            await audited(request, "letters.discard", some[run_id], after={"why": asked.why})
+            done += 1
     return json_answer({"discarded": done})
