@@ -208,6 +208,16 @@ def literal(host: str) -> Address | None:
         return None
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine is reached there. A name other than `localhost` may be anybody's.
+
+    >>> is_loopback("127.0.0.2"), is_loopback("::1"), is_loopback("localhost"), is_loopback("jobs.example.org")
+    (True, True, True, False)
+    """
+    address = literal(host)
+    return host.lower() == "localhost" if address is None else address.is_loopback
+
+
 def why_special(address: Address) -> str:
     """What kind of address this is that jobs do not reach by default; empty if anybody may be there.
 

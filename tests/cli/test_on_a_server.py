@@ -105,6 +105,20 @@ def test_what_is_refused_is_refused_alike(call: Call, database: Path, server: st
     assert there.stderr.count("\n") <= 3
 
 
+def test_a_key_is_not_sent_to_another_machine_in_plain_text(call: Call, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ONTHEDOT_KEY", "otd_a.b")
+    far = ("jobs", "--store", "http://127.1:9")  # this machine, but that is for the resolver to know
+    refused = call(*far)
+    assert (refused.exit_code, "expected https://" in refused.stderr, "--insecure" in refused.stderr) == (2, True, True)
+    monkeypatch.setattr("onthedot.client.server.TRIES", 1)
+    allowed = call(*far, "--insecure")
+    assert (allowed.exit_code, "expected an answer, got none" in allowed.stderr) == (1, True)
+    monkeypatch.setenv("ONTHEDOT_INSECURE", "1")
+    assert "expected an answer, got none" in call(*far).stderr
+    monkeypatch.setenv("ONTHEDOT_INSECURE", "perhaps")
+    assert (call(*far).exit_code, "perhaps" in call(*far).stderr) == (2, True)
+
+
 def test_jobs_are_created_edited_and_removed(call: Call, database: Path, server: str):
     for number, where in enumerate((("--store", server), ("--db", str(database)))):
         name = f"new{number}"

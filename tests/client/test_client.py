@@ -72,7 +72,7 @@ async def key_of(there: Served, role: Role, **more: Any) -> str:
 
 @pytest.fixture
 async def client(there: Served, wire: Wire) -> otd.Client:
-    return otd.Client("http://server", key=await key_of(there, Role.ADMIN), transport=wire)
+    return otd.Client("https://server", key=await key_of(there, Role.ADMIN), transport=wire)
 
 
 async def count(there: Served) -> int:
@@ -116,7 +116,7 @@ async def test_what_may_have_been_done_is_not_done_twice(wire: Wire, client: otd
     await client.put(replace(NAP, schedules=(otd.every("1h"),)))
     wire.sent.clear()
     wire.after = [httpx2.ReadError("reset")]
-    with pytest.raises(otd.StoreUnavailable, match="http://server: expected an answer, got none"):
+    with pytest.raises(otd.StoreUnavailable, match="https://server: expected an answer, got none"):
         await client.skip_next("nap")
     assert len(wire.sent) == 1
 
@@ -142,11 +142,11 @@ def test_tries_are_further_and_further_apart_and_never_long():
 @pytest.mark.parametrize("key", ["", "otd_aaaaaaaaaaaa.nonsense"])
 async def test_whoever_is_not_known_is_told_so(wire: Wire, key: str):
     with pytest.raises(KeyRefused, match="expected a key"):
-        await otd.Client("http://server", key=key, transport=wire).list_jobs()
+        await otd.Client("https://server", key=key, transport=wire).list_jobs()
 
 
 async def test_what_a_key_may_not_do_is_told_with_the_permission(there: Served, wire: Wire):
-    viewer = otd.Client("http://server", key=await key_of(there, Role.VIEWER), transport=wire)
+    viewer = otd.Client("https://server", key=await key_of(there, Role.VIEWER), transport=wire)
     assert await viewer.get_job("nap") is not None
     with pytest.raises(AccessDenied, match="expected runs:control"):
         await viewer.submit("nap")
@@ -155,7 +155,7 @@ async def test_what_a_key_may_not_do_is_told_with_the_permission(there: Served, 
 
 
 async def test_a_source_is_applied_only_by_who_may_write_each_job(there: Served, wire: Wire):
-    editor = otd.Client("http://server", key=await key_of(there, Role.EDITOR, owner="ann"), transport=wire)
+    editor = otd.Client("https://server", key=await key_of(there, Role.EDITOR, owner="ann"), transport=wire)
     new = replace(NAP, name="new")
     with pytest.raises(AccessDenied, match=r"'program'.*expected jobs:code"):
         await editor.apply([new, replace(PROGRAM, priority="high")], source="a.yaml")
@@ -170,7 +170,7 @@ async def test_a_source_is_applied_only_by_who_may_write_each_job(there: Served,
 
 async def test_a_source_prunes_only_what_is_there_for_who_asks(there: Served, wire: Wire, client: otd.Client):
     await client.apply([replace(NAP, name="anns"), replace(NAP, name="bobs", owner="bob")], source="a.yaml")
-    bob = otd.Client("http://server", key=await key_of(there, Role.ADMIN, owner="bob", only_own=True), transport=wire)
+    bob = otd.Client("https://server", key=await key_of(there, Role.ADMIN, owner="bob", only_own=True), transport=wire)
     with pytest.raises(otd.UnknownJob):
         await bob.apply([replace(NAP, name="anns")], source="a.yaml")
     pruned = await bob.apply([], source="a.yaml", prune=True)
@@ -194,7 +194,7 @@ async def test_what_is_applied_is_on_record(there: Served, client: otd.Client):
 
 async def test_names_are_those_of_one_namespace(there: Served, wire: Wire):
     key = await key_of(there, Role.ADMIN)
-    night = otd.Client("http://server", key=key, namespace="night", transport=wire)
+    night = otd.Client("https://server", key=key, namespace="night", transport=wire)
     assert await night.get_job("nap") is None
     await night.put(replace(NAP, namespace="night"))
     await night.submit("nap", delay="1h")
@@ -224,13 +224,44 @@ def test_what_is_no_address(url: str):
 @pytest.mark.parametrize("key", ["a b", "k\n", "schl\u00fcssel"])
 def test_what_is_no_key(key: str):
     with pytest.raises(otd.DefinitionError, match="key: expected") as refused:
-        otd.Client("http://server", key=key)
+        otd.Client("https://server", key=key)
     assert key not in str(refused.value)
 
 
 def test_a_key_is_not_shown():
-    client = otd.Client("http://server", key="otd_secret.secret")
+    client = otd.Client("https://server", key="otd_secret.secret")
     assert "secret" not in repr(client) + repr(client.server)
+
+
+FAR = ["http://server", "HTTP://jobs.example.org:7411", "http://10.0.0.7", "http://[2001:db8::1]:80", "http://127.1"]
+HERE = ["http://127.0.0.1:7411", "http://127.9.9.9", "http://[::1]:80", "http://LocalHost:80", "https://server"]
+
+
+@pytest.mark.parametrize("kind", [otd.Client, otd.BlockingClient])
+@pytest.mark.parametrize("url", FAR)
+def test_a_key_goes_to_no_other_machine_in_plain_text(kind: type[otd.Client], url: str):
+    with pytest.raises(otd.DefinitionError, match=r"url: expected https://.* got .*insecure=True") as refused:
+        kind(url, key="otd_secret.secret")
+    assert "secret" not in str(refused.value)
+    kind(url, key="otd_secret.secret", insecure=True)
+    kind(url)  # there is nothing to read
+
+
+@pytest.mark.parametrize("url", HERE)
+def test_a_key_goes_by_tls_and_to_this_machine(url: str):
+    otd.Client(url, key="otd_secret.secret")
+
+
+async def test_what_stays_on_this_machine_goes_through_no_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nobody is there
+    monkeypatch.setenv("NO_PROXY", "")
+    server = Serving(f"sqlite:///{tmp_path / 'a.db'}", Settings(), Listen(port=0), knows=None)
+    server.start()
+    try:
+        async with otd.Client(server.url) as client:
+            assert await client.list_jobs() == []
+    finally:
+        server.stop()
 
 
 def answering(status: int, **options: Any) -> Callable[[httpx2.Request], httpx2.Response]:

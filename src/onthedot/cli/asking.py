@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from onthedot.cli.errors import BadInput
-from onthedot.cli.options import KEY_FILE
+from onthedot.cli.options import INSECURE, KEY_FILE
 from onthedot.stores.addresses import is_server
 from onthedot.verbs import Verbs
 
@@ -81,10 +81,16 @@ def ask_server(url: str, work: Callable[[Client], Awaitable[T]], *, namespace: s
     from onthedot.client.client import Client
 
     async def main() -> T:
-        async with Client(url, key=read_key(), namespace=namespace) as client:
+        async with Client(url, key=read_key(), namespace=namespace, insecure=_insecure()) as client:
             return await work(client)
 
     return asyncio.run(main())
+
+
+def _insecure() -> bool:
+    """Whether the key may go to another machine in plain text."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(INSECURE))
 
 
 def read_key() -> str:

@@ -18,6 +18,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_STORE = "sqlite:///onthedot.db"
 KEY_FILE = "onthedot.key_file"
 """Where a command's context has the file that `--key-file` names."""
+INSECURE = "onthedot.insecure"
+"""Where it has whether `--insecure` was said."""
 
 
 def read_length(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -36,7 +38,11 @@ def with_store(command: F) -> F:
 
 
 def with_server(command: F) -> F:
-    """The same for commands that can ask a server as well; and `--key-file`."""
+    """The same for commands that can ask a server as well; and `--key-file` and `--insecure`."""
+    command = click.option(
+        "--insecure", is_flag=True, expose_value=False, envvar="ONTHEDOT_INSECURE", callback=_remember_insecure,
+        help="Send the key to another machine by plain http://, too.",
+    )(command)  # fmt: skip
     command = click.option(
         "--key-file", metavar="FILE", expose_value=False, callback=_remember_key_file,
         help="Where the key for a server is.  [default: the key in ONTHEDOT_KEY]",
@@ -48,6 +54,10 @@ def with_server(command: F) -> F:
 
 def _remember_key_file(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     ctx.meta[KEY_FILE] = value
+
+
+def _remember_insecure(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta[INSECURE] = value
 
 
 def with_output(command: F) -> F:

@@ -45,8 +45,8 @@ class BlockingClient:
     >>> server.stop()
     """
 
-    def __init__(self, url: str, *, key: str = "", namespace: str = "default") -> None:
-        self.client = Client(url, key=key, namespace=namespace)
+    def __init__(self, url: str, *, key: str = "", namespace: str = "default", insecure: bool = False) -> None:
+        self.client = Client(url, key=key, namespace=namespace, insecure=insecure)
         self._portal: Portal | None = None
         self._changing = threading.Lock()
 

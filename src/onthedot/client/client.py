@@ -19,10 +19,12 @@ class Client(JobsAsked, RunsAsked, LettersAsked, ClusterAsked):
     """The verbs of a `Scheduler`, asked of a server by HTTP: the same answers, and the same errors.
 
     `url` is the server's address, `key` an API key (`onthedot keys create`), `namespace` where jobs are looked up by
-    name. What a key may not do is `AccessDenied`; without one that counts it is `KeyRefused`; a server that cannot be
-    reached, or has lost its store, is `StoreUnavailable`. What only reads, and what makes a run, is sent again by
-    itself, a few times, with growing distances; a run is made once all the same. Use it on one event loop, and close
-    it, or use `async with`. With `transport`, requests are sent in another way than by sockets.
+    name. A key is sent to another machine by `https://` only, unless `insecure` allows it: else others on the way read
+    it, and the client is refused (`DefinitionError`). What a key may not do is `AccessDenied`; without one that counts
+    it is `KeyRefused`; a server that cannot be reached, or has lost its store, is `StoreUnavailable`. What only reads,
+    and what makes a run, is sent again by itself, a few times, with growing distances; a run is made once all the same.
+    Use it on one event loop, and close it, or use `async with`. With `transport`, requests are sent in another way than
+    by sockets.
 
     >>> from datetime import timedelta
     >>> import onthedot as otd
@@ -44,9 +46,10 @@ class Client(JobsAsked, RunsAsked, LettersAsked, ClusterAsked):
         *,
         key: str = "",
         namespace: str = "default",
+        insecure: bool = False,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self.server = Server(url, key, transport=transport)
+        self.server = Server(url, key, insecure=insecure, transport=transport)
         self.namespace = namespace
 
     async def close(self) -> None:

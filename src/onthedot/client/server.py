@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from onthedot.addresses import is_loopback
 from onthedot.client.refusals import error_of
 from onthedot.clock import SECOND, SystemClock
 from onthedot.errors import DefinitionError, StoreError, StoreUnavailable
@@ -37,12 +38,15 @@ class Server:
         url: str,
         key: str = "",
         *,
+        insecure: bool = False,
         transport: httpx2.AsyncBaseTransport | None = None,
         ids: Ids | None = None,
     ) -> None:
         self.url = check_url(url)
         self.ids = ids or RandomIds()
         self._key = _check_key(key)
+        if key and not insecure:
+            _check_way(self.url)
         self._transport = transport
         self._clock = SystemClock()
         self._client: httpx2.AsyncClient | None = None
@@ -169,7 +173,12 @@ class Server:
         import httpx2  # loaded by who needs it
 
         if self._client is None:
-            self._client = httpx2.AsyncClient(base_url=self.url, transport=self._transport, follow_redirects=False)
+            self._client = httpx2.AsyncClient(
+                base_url=self.url,
+                transport=self._transport,
+                follow_redirects=False,
+                trust_env=not _stays_here(self.url),  # a proxy would be another machine, and read the key
+            )
         return self._client
 
     def _headers(self) -> dict[str, str]:
@@ -230,6 +239,22 @@ def _check_key(key: str) -> str:
     if not key.isascii() or not key.isprintable() or " " in key:
         raise DefinitionError("key: expected one like otd_….…, as 'onthedot keys create' has shown it, got other text")
     return key
+
+
+def _check_way(url: str) -> None:
+    """Refuse to send a key where others can read it."""
+    if urlsplit(url).scheme == "http" and not _stays_here(url):
+        raise DefinitionError(
+            f"url: expected https:// for a key that goes to another machine, got {url[:80]!r}, where everybody on the "
+            "way can read it; put TLS before the server, or allow it with insecure=True (--insecure, or "
+            "ONTHEDOT_INSECURE=1)"
+        )
+
+
+def _stays_here(url: str) -> bool:
+    """Whether a request there is plain, and leaves this machine never."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and is_loopback(parts.hostname or "")
 
 
 def _said(query: Mapping[str, Any] | None) -> dict[str, Any]:

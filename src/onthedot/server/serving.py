@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Coroutine
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import uvicorn
 
+from onthedot.addresses import is_loopback
 from onthedot.errors import DefinitionError, StateError
 from onthedot.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app
@@ -34,10 +34,7 @@ class Listen(NamedTuple):
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        return is_loopback(self.host)
 
 
 def read_listen(text: str) -> Listen:
