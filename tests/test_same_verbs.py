@@ -186,6 +186,21 @@ async def test_slots_are_skipped_and_moved(verbs: Verbs):
         await verbs.move_next("nobody", to="now")
 
 
+async def test_slots_that_did_not_run_are_told(doors: Doors):
+    verbs = doors.verbs
+    assert await verbs.list_skips() == []
+    for name in ("poll", "other"):
+        await verbs.put(replace(NAP, name=name, schedules=(otd.gap("1h"),)))
+        await verbs.pause(name)  # its slot has no run then
+        await verbs.skip_next(name)
+    [skip] = await verbs.list_skips("poll")
+    assert (skip.job, skip.count, skip.reason, skip.first == skip.last) == ("poll", 1, "cancelled", True)
+    assert await verbs.list_skips() == await doors.sched.list_skips()
+    assert [one.job for one in await verbs.list_skips()] == ["other", "poll"]
+    assert [one.job for one in await verbs.list_skips(limit=1)] == ["other"]
+    assert await verbs.list_skips("nobody") == await verbs.list_skips(limit=0) == await verbs.list_skips(limit=-1) == []
+
+
 async def test_a_range_is_backfilled(verbs: Verbs):
     start, end = datetime(2020, 1, 1, tzinfo=UTC), "2026-01-01T00:00Z"
     dry = await verbs.backfill("nap", start, end, dry_run=True)

@@ -143,6 +143,7 @@ class BlockingScheduler:
     cancel = _through(Scheduler.cancel)
     get_run = _through(Scheduler.get_run)
     list_runs = _through(Scheduler.list_runs)
+    list_skips = _through(Scheduler.list_skips)
     history = _through(Scheduler.history)
     logs = _through(Scheduler.logs)
     result = _through(Scheduler.result)

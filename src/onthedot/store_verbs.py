@@ -21,14 +21,14 @@ from onthedot.plan.controls import resume_job
 from onthedot.plan.moving import To, except_next
 from onthedot.plan.windows import Missed
 from onthedot.policies import Rate
-from onthedot.run import AttemptRecord, NewRun, RunRecord, RunState, manual_trigger, submit_trigger
+from onthedot.run import AttemptRecord, NewRun, RunRecord, RunState, SkipRecord, manual_trigger, submit_trigger
 from onthedot.schedules.instants import read_instant
 from onthedot.settings import Settings
 from onthedot.stores.base import CancelAnswer, Excepted, Layout, Node, Paused, Queue, Resumed, Store, Term
 from onthedot.stores.finding import RunFilter
 from onthedot.stores.joining import Joins, joining, wait_for
 from onthedot.stores.paging import all_runs
-from onthedot.verbs import Asked, Run, Verbs
+from onthedot.verbs import MOST_SKIPS, Asked, Run, Verbs
 
 if TYPE_CHECKING:
     from onthedot.applying import Applied
@@ -348,6 +348,10 @@ class StoreVerbs(Verbs):
             until=None if until is None else to_micros(read_instant(until, what="until")),
         )
         return await self._on_store(lambda store: all_runs(store, wanted, limit))
+
+    async def list_skips(self, job: str | None = None, *, limit: int = 100) -> list[SkipRecord]:
+        namespace, most = self._namespace_of(job or ""), max(0, min(limit, MOST_SKIPS))
+        return await self._on_store(lambda store: store.list_skips(job=job, namespace=namespace, limit=most))
 
     async def history(self, run_id: int) -> list[AttemptRecord]:
         async def read(store: Store) -> list[AttemptRecord]:

@@ -17,12 +17,15 @@ from onthedot.job import Job, JobRecord, Json
 from onthedot.letter_verbs import LetterVerbs
 from onthedot.plan.moving import To
 from onthedot.plan.windows import Missed
-from onthedot.run import AttemptRecord, RunRecord, RunState
+from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.base import CancelAnswer, Excepted, LogRecord, Paused, PutJob, Resumed
 
 if TYPE_CHECKING:
     from onthedot.applying import Applied
     from onthedot.plan.backfill import Backfill
+
+MOST_SKIPS = 1_000
+"""How many ranges of slots that did not run are told at once."""
 
 Asked = str | Callable[..., Any] | BoundCall
 """What a run is asked for by: a job's name, its function, or a call of it with arguments (`report.call(…)`)."""
@@ -300,6 +303,19 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         ...     print(await sched.list_runs(queue="night", since="2026-01-01T00:00Z"))
         [('report', 1)]
         []
+        """
+        ...
+
+    async def list_skips(self, job: str | None = None, *, limit: int = 100) -> list[SkipRecord]:
+        """Slots that did not run, of a job or of all, and why: ranges of one schedule each, the newest first, 1,000 at
+        the most. They were skipped before there was a run of them; a run that was skipped is among the runs.
+
+        >>> from datetime import timedelta
+        >>> poll = otd.Job(name="poll", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.gap("1h"),))
+        >>> async with sched:
+        ...     _ = await sched.put(poll), await sched.pause("poll"), await sched.skip_next("poll")
+        ...     print([(skip.count, skip.reason) for skip in await sched.list_skips("poll")])
+        [(1, 'cancelled')]
         """
         ...
 

@@ -6,15 +6,18 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import onthedot as otd
 from onthedot.access import keys
 from onthedot.access.grants import Grant
 from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
+from onthedot.open_verbs import opened
 from onthedot.server.serving import Listen, Serving
 from onthedot.settings import Settings
 from onthedot.stores.opening import open_store
@@ -63,6 +66,28 @@ def test_people_read_the_same(call: Call, cluster: Path, busy: str, command: lis
     here, there = call(*command, "--db", cluster), call(*command, "--store", busy)
     assert (there.exit_code, there.output) == (here.exit_code, here.output)
     assert here.exit_code == 0
+
+
+def test_slots_that_did_not_run_are_told_alike(call: Call, tmp_path: Path):
+    path = tmp_path / "skips.db"
+
+    async def skip() -> None:
+        async with opened(f"sqlite:///{path}") as there:
+            await there.verbs().put(
+                otd.Job(name="poll", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.gap("1h"),))
+            )
+            await there.verbs().pause("poll")
+            await there.verbs().skip_next("poll")
+
+    asyncio.run(skip())
+    one = serving(path, knows=None)
+    try:
+        for more in ([], ["--job", "poll"], ["--state", "skipped"], ["--state", "dead"]):
+            here, there = call("runs", *more, "--db", path), call("runs", *more, "--store", one.url)
+            assert (there.exit_code, there.output) == (here.exit_code, here.output)
+            assert ("skipped: 1 slot of poll" in there.output) == (more != ["--state", "dead"])
+    finally:
+        one.stop()
 
 
 def test_nodes_and_queues_of_a_cluster(call: Call, cluster: Path, busy: str):

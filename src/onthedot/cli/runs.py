@@ -15,11 +15,11 @@ from onthedot.run import TERMINAL, RunState
 if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.run import RunRecord, SkipRecord
-    from onthedot.stores.base import Store
     from onthedot.verbs import Verbs
 
 MOST = 10_000
 NEXT_FEW = 5
+NEWEST_SKIPS = 5
 
 # Who asks for runs wants to see what happened, and a little of what comes: the look-ahead alone would fill a screen.
 _PARTS: list[tuple[Iterable[RunState], int]] = [
@@ -61,17 +61,19 @@ def command(
 
     url = store_url(store, db)
     wanted = [RunState(state) for state in states] or None
-    runs = look(url, lambda verbs: _list(verbs, job, namespace, wanted, count), namespace=namespace)
+    with_skips = not as_json and (wanted is None or RunState.SKIPPED in wanted)
+
+    async def read(verbs: Verbs) -> tuple[list[RunRecord], list[SkipRecord]]:
+        runs = await _list(verbs, job, namespace, wanted, count)
+        return runs, await verbs.list_skips(job, limit=NEWEST_SKIPS) if with_skips else []
+
+    runs, skips = look(url, read, namespace=namespace)
     if as_json:
         from onthedot.observe.json_lines import run_fields
 
         click.echo(json.dumps([run_fields(run) for run in runs], indent=2))
     else:
-        from onthedot.cli.reading import read_store
-        from onthedot.stores.addresses import is_server
-
-        with_skips = not is_server(url) and (wanted is None or RunState.SKIPPED in wanted)
-        _echo(runs, read_store(url, lambda opened: _skips(opened, job, namespace)) if with_skips else [])
+        _echo(runs, skips)
 
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -90,11 +92,6 @@ async def _list(
         limit = min(most, count - len(runs))
         runs += await verbs.list_runs(job, states=some, limit=limit) if limit else []
     return runs
-
-
-async def _skips(store: Store, job: str | None, namespace: str) -> list[SkipRecord]:
-    """Ranges of slots that did not run: the store's own to tell."""
-    return await store.list_skips(job=job, namespace=namespace, limit=5)
 
 
 # ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -101,6 +101,7 @@ class BlockingClient:
     cancel = _through(Client.cancel)
     get_run = _through(Client.get_run)
     list_runs = _through(Client.list_runs)
+    list_skips = _through(Client.list_skips)
     history = _through(Client.history)
     logs = _through(Client.logs)
     result = _through(Client.result)

@@ -19,7 +19,7 @@ from onthedot.duration import Duration, format_duration, micros, parse_duration
 from onthedot.errors import AccessDenied, DefinitionError, RunFailed, UnknownJob, UnknownRun
 from onthedot.job import Json
 from onthedot.plan.asking import check_arguments
-from onthedot.run import TERMINAL, AttemptRecord, RunRecord, RunState
+from onthedot.run import TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.base import CancelAnswer, LogRecord
 from onthedot.verbs import Asked, Run
 
@@ -151,6 +151,10 @@ class RunsAsked(Asking):
             "until": said_instant(until, "until"),
         }
         return [run async for run in self._pages(values.run_record, "/api/v1/runs", query, limit)]
+
+    async def list_skips(self, job: str | None = None, *, limit: int = 100) -> list[SkipRecord]:
+        query = {"namespace": self.namespace, "job": job}
+        return [skip async for skip in self._pages(values.skip_record, "/api/v1/skips", query, limit)]
 
     async def history(self, run_id: int) -> list[AttemptRecord]:
         try:

@@ -16,7 +16,7 @@ from onthedot.define.from_mapping import read_job
 from onthedot.duration import micros, parse_duration
 from onthedot.errors import StoreError
 from onthedot.job import JobRecord, JobState, canonical
-from onthedot.run import AttemptRecord, Progress, RunRecord, RunState
+from onthedot.run import AttemptRecord, Progress, RunRecord, RunState, SkipRecord
 from onthedot.stores.base import Excepted, Layout, Node, Paused, PutJob, Queue, Resumed, Term
 from onthedot.stores.values import SkipRange
 
@@ -142,6 +142,19 @@ def run_record(told: Told) -> RunRecord:
         owner=told["owner"],
         node=told["node"] or "",
         revision=told["revision"] or 0,
+    )
+
+
+def skip_record(told: Told) -> SkipRecord:
+    """Slots that did not run."""
+    return SkipRecord(
+        job=told["job"],
+        schedule_id=told["schedule"],
+        first=instant(told["first"]),
+        last=instant(told["last"]),
+        count=told["count"],
+        reason=told["reason"],
+        recorded_at=instant(told["recorded_at"]),
     )
 
 

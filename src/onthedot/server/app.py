@@ -35,6 +35,7 @@ from onthedot.server.routes import (
     queues,
     runs,
     schedules,
+    skips,
     sources,
 )
 from onthedot.server.routes import keys as keys_routes
@@ -44,7 +45,7 @@ from onthedot.server.table import TABLE
 
 ROUTES = (
     runs, health, login, keys_routes, audit, jobs, jobs_writing, jobs_control, schedules, sources, nodes, queues,
-    logs, artifacts, attempts, letters, events, documents, page,
+    logs, artifacts, attempts, skips, letters, events, documents, page,
 )  # fmt: skip
 """In this order: what is asked for most is found first."""
 

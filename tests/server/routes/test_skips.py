@@ -1,0 +1,76 @@
+"""Slots that did not run, over HTTP: told to those whose they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import onthedot as otd
+from onthedot.access.permissions import Role
+from onthedot.observe.text import iso
+from onthedot.server.routes.skips import LeftOutList
+from onthedot.task import Call
+from tests.server.kit import Served
+
+SKIPS = "/api/v1/skips"
+
+
+async def skipped(server: Served, name: str, owner: str = "ann", namespace: str = "default") -> None:
+    """A job of whose slots one is left out, and has no run."""
+    verbs = server.there.verbs(namespace)
+    task, schedules = Call(handler=name), (otd.gap("1h", id="hourly"),)
+    await verbs.put(otd.Job(name=name, task=task, owner=owner, namespace=namespace, schedules=schedules))
+    await verbs.pause(name)
+    await verbs.skip_next(name)
+
+
+async def told(server: Served, who: dict[str, str], **query: Any) -> list[str]:
+    answer = await server.client.get(SKIPS, params=query, headers=who)
+    assert answer.status_code == 200, answer.text
+    return [f"{one.namespace}/{one.job}" for one in LeftOutList.model_validate(answer.json()).items]
+
+
+async def test_why_a_slot_did_not_run(server: Served, viewer: dict[str, str]):
+    await skipped(server, "poll")
+    [one] = (await server.client.get(SKIPS, headers=viewer)).json()["items"]
+    assert (one["job"], one["namespace"], one["schedule"]) == ("poll", "default", "hourly")
+    assert (one["count"], one["reason"], one["first"] == one["last"]) == (1, "cancelled", True)
+    [record] = await server.there.verbs().list_skips()
+    assert (one["first"], one["recorded_at"]) == (iso(record.first), iso(record.recorded_at))
+
+
+async def test_they_are_those_of_a_job_and_of_a_namespace(server: Served, viewer: dict[str, str]):
+    await skipped(server, "poll")
+    await skipped(server, "sweep")
+    await skipped(server, "far", namespace="team")
+    assert await told(server, viewer) == ["default/sweep", "default/poll"]
+    assert await told(server, viewer, limit=1) == ["default/sweep"]
+    assert await told(server, viewer, job="poll") == ["default/poll"]
+    assert await told(server, viewer, job="nobody") == []
+    assert await told(server, viewer, namespace="team") == ["team/far"]
+
+
+async def test_those_of_others_are_not_there(server: Served):
+    await skipped(server, "poll")
+    await skipped(server, "theirs", owner="bob")
+    bob = server.keys.add(Role.ADMIN, owner="bob", only_own=True)
+    assert await told(server, bob) == await told(server, bob, job="theirs") == ["default/theirs"]
+    assert await told(server, bob, job="poll") == []
+    elsewhere = server.keys.add(Role.ADMIN, namespaces=("other",))
+    assert (await server.client.get(SKIPS, headers=elsewhere)).status_code == 404
+
+
+async def test_a_name_that_was_anothers_brings_nothing_of_theirs(server: Served, viewer: dict[str, str]):
+    await skipped(server, "poll")
+    await server.there.verbs().remove("poll")
+    bob = server.keys.add(Role.ADMIN, owner="bob", only_own=True)
+    assert await told(server, bob) == []
+    await server.there.verbs().put(otd.Job(name="poll", task=Call(handler="poll"), owner="bob"))
+    assert await told(server, bob) == []
+    assert await told(server, viewer) == ["default/poll"]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "job=%00", "namespace=a%20b"])
+async def test_questions_that_cannot_be_understood(server: Served, viewer: dict[str, str], query: str):
+    assert (await server.client.get(f"{SKIPS}?{query}", headers=viewer)).status_code == 422
