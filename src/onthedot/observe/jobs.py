@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from onthedot.clock import Micros
 from onthedot.job import FixedDelay, JobRecord, JobState, Schedule
@@ -30,9 +31,27 @@ class Shown:
     last: RunRecord | None
 
 
+class Looked(NamedTuple):
+    """What is stored about a job: from here on nothing is asked, and much may be computed."""
+
+    record: JobRecord
+    states: dict[str, ScheduleState]
+    newest: list[RunRecord]
+    waiting: list[RunRecord]
+
+    def shown(self, now: Micros) -> Shown:
+        """The job as it is shown at this instant."""
+        upcoming = [_next(self.record, one, self.states, self.waiting, now) for one in self.record.job.schedules]
+        return Shown(self.record, upcoming, self.newest[0] if self.newest else None)
+
+
 async def shown(store: Store, record: JobRecord, now: Micros) -> Shown:
     """The job with its next instants and its last run."""
+    return (await looked(store, record)).shown(now)
 
+
+async def looked(store: Store, record: JobRecord) -> Looked:
+    """What its next instants and its last run are told by."""
     job = record.job
     states = {state.schedule_id: state for state in await store.schedules_of(record.id)}
     newest = await store.list_runs(job=job.name, namespace=job.namespace, states=[RunState.RUNNING, *TERMINAL], limit=1)
@@ -41,8 +60,7 @@ async def shown(store: Store, record: JobRecord, now: Micros) -> Shown:
         waiting = await store.list_runs(
             job=job.name, namespace=job.namespace, states=[RunState.SCHEDULED, RunState.RESERVED], limit=10
         )
-    upcoming = [_next(record, schedule, states, waiting, now) for schedule in job.schedules]
-    return Shown(record, upcoming, newest[0] if newest else None)
+    return Looked(record, states, newest, waiting)
 
 
 def _next(

@@ -19,6 +19,7 @@ from onthedot.clock import Clock, Micros, to_datetime, to_micros
 from onthedot.errors import DefinitionError, did_you_mean
 from onthedot.events import Events, RunsBackfilled
 from onthedot.job import Cron, FixedDelay, JobRecord, Schedule, slot_args
+from onthedot.plan.computing import Compute
 from onthedot.plan.windows import find_schedule
 from onthedot.run import NewRun, RunState, backfill_trigger, slot_trigger
 from onthedot.schedules import slots
@@ -74,15 +75,24 @@ class Backfill:
 
 
 async def backfill(
-    store: Store, record: JobRecord, asked: Asked, *, dry_run: bool, clock: Clock, events: Events
+    store: Store,
+    record: JobRecord,
+    asked: Asked,
+    *,
+    dry_run: bool,
+    clock: Clock,
+    events: Events,
+    compute: Compute | None = None,
 ) -> Backfill:
     """One run for each slot of the range that has passed; `DefinitionError`, and nothing is written, if there are more
-    than the limit. With `dry_run` nothing is written, and the answer is the same but for the runs' ids."""
+    than the limit. With `dry_run` nothing is written, and the answer is the same but for the runs' ids. Without
+    `compute` the slots are found here, with turns for others in between."""
     if asked.limit < 1:
         raise DefinitionError(f"limit: expected a whole number above zero, got {asked.limit!r}")
     now = clock.now()
     chosen = _chosen(await store.schedules_of(record.id), asked.schedule, record.job.name)
-    found = await _slots(chosen, asked, now)
+    passing = _slots(chosen, asked, now)
+    found = await (_in_turns(passing) if compute is None else compute(list, passing))
     if not found:
         return Backfill(record.job.name, 0, dry_run=dry_run)
     existing, succeeded = await _known(store, record.id, found)
@@ -110,9 +120,9 @@ def _chosen(states: Sequence[ScheduleState], wanted: str | None, job: str) -> li
     return steady
 
 
-async def _slots(
+def _slots(
     chosen: Sequence[tuple[ScheduleState, Schedule]], asked: Asked, now: Micros
-) -> list[tuple[Micros, ScheduleState]]:
+) -> Iterator[tuple[Micros, ScheduleState]]:
     """The slots of the range that have passed, the oldest first, and whose they are."""
     zones = {rule.tz if isinstance(rule, Cron) else None for _, rule in chosen}
     tz = zones.pop() if len(zones) == 1 else None
@@ -122,13 +132,19 @@ async def _slots(
     if end <= start:
         raise DefinitionError(f"end: expected an instant after start, got {to_datetime(end).isoformat()}")
     until = min(end - 1, now)
-    found: list[tuple[Micros, ScheduleState]] = []
-    for one in merge(*(_passed(*one, start, until) for one in chosen), key=lambda one: (one[0], one[1].schedule_id)):
-        found.append(one)
-        if len(found) > asked.limit:
+    passed = merge(*(_passed(*one, start, until) for one in chosen), key=lambda one: (one[0], one[1].schedule_id))
+    for number, one in enumerate(passed):
+        if number == asked.limit:
             raise DefinitionError(
                 f"limit: expected at most {asked.limit} slots in the range, got more; narrow it, or raise the limit"
             )
+        yield one
+
+
+async def _in_turns(passing: Iterator[tuple[Micros, ScheduleState]]) -> list[tuple[Micros, ScheduleState]]:
+    found = []
+    for one in passing:
+        found.append(one)
         if len(found) % BATCH == 0:
             await asyncio.sleep(0)  # let others have their turn
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 from onthedot.clock import Clock, Micros
 from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
 from onthedot.job import Job, JobRecord
+from onthedot.plan.computing import Compute, at_once
 from onthedot.plan.places import living_places
 from onthedot.plan.windows import Missed, aimed, edit_windows, resume_windows
 from onthedot.policy.placement import targets
@@ -67,13 +68,19 @@ async def resume_job(
     settings: Settings,
     overdue: bool = False,
     dry_run: bool = False,
+    compute: Compute = at_once,
 ) -> Resumed:
     """Let a paused job go on (`overdue`: if its pause is over); what became of the slots that came meanwhile."""
     told: Micros | None = None
     while True:
         states, now = await store.schedules_of(job_id), clock.now() if told is None else told
-        windows = resume_windows(
-            states, missed=missed, now=now, lookahead=settings.lookahead, late_after=settings.late_after
+        windows = await compute(
+            resume_windows,
+            states,
+            missed=missed,
+            now=now,
+            lookahead=settings.lookahead,
+            late_after=settings.late_after,
         )
         seen = states[0].record.revision if states else None
         if states and states[0].record.job.on == "all":

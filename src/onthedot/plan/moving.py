@@ -9,6 +9,7 @@ from onthedot.clock import Clock, Micros, to_datetime, to_micros
 from onthedot.duration import micros, parse_duration
 from onthedot.errors import DefinitionError, RevisionConflict, UnknownSlot
 from onthedot.job import Cron, FixedDelay, Schedule
+from onthedot.plan.computing import Compute, at_once
 from onthedot.plan.windows import find_schedule
 from onthedot.run import NewRun
 from onthedot.schedules import last_before, next_after, slots
@@ -20,13 +21,21 @@ To = datetime | timedelta | str
 
 
 async def except_next(
-    store: Store, job_id: int, *, slot: datetime | None, to: To | None, trigger: str, clock: Clock
+    store: Store,
+    job_id: int,
+    *,
+    slot: datetime | None,
+    to: To | None,
+    trigger: str,
+    clock: Clock,
+    compute: Compute = at_once,
 ) -> Excepted:
     """Give the job's next slot, or the one that is named, its fate: moved, or without `to` cancelled."""
     while True:
         now = clock.now()
         states = await store.schedules_of(job_id)
-        state, slot_at = next_slot(states, now) if slot is None else named_slot(states, to_micros(slot), now)
+        meant = compute(next_slot, states, now) if slot is None else compute(named_slot, states, to_micros(slot), now)
+        state, slot_at = await meant
         run = None
         if to is not None:
             run = NewRun(job_id, trigger, new_instant(to, slot_at, now=now, tz=_zone(_rule(state))))

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, JsonValue
 from onthedot.access.principal import Principal
 from onthedot.errors import UnknownJob, did_you_mean
 from onthedot.job import JobRecord, JobState
-from onthedot.observe.jobs import Shown, shown
+from onthedot.observe.jobs import Shown, looked
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
 from onthedot.open_verbs import OpenStore, OpenVerbs
@@ -35,6 +35,8 @@ After = Annotated[str | None, Query(description="Where to go on: `next` of the p
 Word = Annotated[Line | None, Query(max_length=200)]
 
 MOST_INSTANTS = 1_000
+MOST_SHOWN = 100
+"""How many jobs a page with details has: each may have a hundred schedules, whose next instants are computed."""
 ETAG = {"ETag": {"description": "The job at this revision: for `If-Match`.", "schema": {"type": "string"}}}
 
 
@@ -136,7 +138,9 @@ async def list_jobs(
     queue: Word = None,
     label: Word = None,
     name: Annotated[str | None, Query(max_length=100, description="A part of the name.")] = None,
-    details: Annotated[bool, Query(description="With the next instants of each, and its last run.")] = False,
+    details: Annotated[
+        bool, Query(description=f"With the next instants of each, and its last run; {MOST_SHOWN} on a page.")
+    ] = False,
     limit: Limit = 100,
     after: After = None,
 ) -> Any:
@@ -149,10 +153,11 @@ async def list_jobs(
         label=label,
         name_contains=name,
     )
-    found, following = await find_jobs(there, who, wanted, after=after, limit=limit)
+    most = min(limit, MOST_SHOWN) if details else limit
+    found, following = await find_jobs(there, who, wanted, after=after, limit=most)
     if details:
         now = there.clock.now()
-        items = [_shown_fields(await shown(there.store, record, now)) for record in found]
+        items = [_shown_fields(await computed((await looked(there.store, one)).shown, now)) for one in found]
         return json_answer({"items": items, "next": following})
     return {"items": [job_fields(record) for record in found], "next": following}
 

@@ -10,13 +10,20 @@ from pydantic import BaseModel, Field
 
 from onthedot.clock import to_datetime, to_micros
 from onthedot.errors import DefinitionError
-from onthedot.job import JobState
+from onthedot.events import Events
+from onthedot.job import JobRecord, JobState
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
+from onthedot.open_verbs import OpenStore
+from onthedot.plan.backfill import Asked as Range
+from onthedot.plan.backfill import backfill
 from onthedot.plan.coming import HORIZON
-from onthedot.plan.moving import new_instant
+from onthedot.plan.controls import resume_job as resume_job_of
+from onthedot.plan.moving import except_next, new_instant
+from onthedot.run import manual_trigger
 from onthedot.schedules.instants import read_instant
 from onthedot.server.auditing import audited
+from onthedot.server.computing import computed
 from onthedot.server.door import There, Who
 from onthedot.server.routes.jobs import Name, Namespace, job_fields, seen_job
 from onthedot.server.routing import Routes
@@ -146,8 +153,16 @@ async def resume_job(
 ) -> Any:
     """Let a paused job go on; with `dry_run` only see what would become of its slots. One that is not paused is left
     alone."""
-    verbs, record = await seen_job(there, who, job, namespace)
-    resumed = await verbs.resume(job, missed=asked.missed, dry_run=asked.dry_run)
+    _, record = await seen_job(there, who, job, namespace)
+    resumed = await resume_job_of(
+        there.store,
+        record.id,
+        missed=asked.missed,
+        clock=there.clock,
+        settings=there.settings,
+        dry_run=asked.dry_run,
+        compute=computed,
+    )
     if not asked.dry_run:
         await audited(request, "jobs.resume", record.job)
     return fields(
@@ -169,8 +184,8 @@ async def skip_next(
     request: Request, there: There, who: Who, job: Name, asked: Skip, namespace: Namespace = "default"
 ) -> Any:
     """Leave the next slot out, or the one that is named. 409 if it has begun, or has its fate."""
-    verbs, record = await seen_job(there, who, job, namespace)
-    done = await verbs.skip_next(job, slot=_slot(asked))
+    _, record = await seen_job(there, who, job, namespace)
+    done = await _except(there, record, asked, to=None)
     await audited(request, "jobs.skip-next", record.job)
     return _excepted(done, job, namespace)
 
@@ -180,8 +195,8 @@ async def move_next(
     request: Request, there: There, who: Who, job: Name, asked: Move, namespace: Namespace = "default"
 ) -> Any:
     """Run the next slot, or the one that is named, at another instant. The others stay."""
-    verbs, record = await seen_job(there, who, job, namespace)
-    done = await verbs.move_next(job, slot=_slot(asked), to=asked.to)
+    _, record = await seen_job(there, who, job, namespace)
+    done = await _except(there, record, asked, to=asked.to)
     await audited(request, "jobs.move-next", record.job)
     return _excepted(done, job, namespace)
 
@@ -192,13 +207,14 @@ async def backfill_job(
 ) -> Any:
     """One run for each slot of a range that has passed, due at once, the oldest first. Asked for again, they are the
     same runs; with `dry_run` nothing is written."""
-    verbs, record = await seen_job(there, who, job, namespace)
+    _, record = await seen_job(there, who, job, namespace)
     now = there.clock.now()
     if asked.start[:4] < to_datetime(now - HORIZON).isoformat()[:4]:  # rare slots are searched day by day
         raise DefinitionError(f"start: expected an instant within the last hundred years, got {asked.start!r}")
     end = to_datetime(now) if asked.end is None else asked.end
-    done = await verbs.backfill(
-        job, asked.start, end, schedule=asked.schedule, dry_run=asked.dry_run, limit=asked.limit
+    wanted = Range(asked.start, end, asked.schedule, asked.limit)
+    done = await backfill(
+        there.store, record, wanted, dry_run=asked.dry_run, clock=there.clock, events=Events(), compute=computed
     )
     if not asked.dry_run:
         await audited(request, "jobs.backfill", record.job)
@@ -214,6 +230,18 @@ async def backfill_job(
         existing=done.existing,
         succeeded=done.succeeded,
         run_ids=list(done.run_ids),
+    )
+
+
+async def _except(there: OpenStore, record: JobRecord, asked: Skip, to: str | None) -> Excepted:
+    return await except_next(
+        there.store,
+        record.id,
+        slot=_slot(asked),
+        to=to,
+        trigger=manual_trigger(there.ids.token()),
+        clock=there.clock,
+        compute=computed,
     )
 
 
