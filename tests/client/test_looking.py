@@ -109,7 +109,7 @@ async def test_how_a_run_stands_is_the_same_as_the_store_says(tmp_path: Path):
         verbs = one.there.verbs()
         await verbs.put(otd.Job(name="build", task=otd.Command(script="true")))
         key = one.keys.add(Role.VIEWER)["Authorization"].removeprefix("Bearer ")
-        server = Server("http://server", key, transport=httpx2.ASGITransport(app=one.app))
+        server = Server("https://server", key, transport=httpx2.ASGITransport(app=one.app))
         run = await verbs.submit("build", delay="1h", expires="2h")
         stands, waits_for = await looking.standing(server, run)
         known = await one.there.store.standing(run)

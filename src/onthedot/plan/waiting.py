@@ -12,15 +12,18 @@ from onthedot.run import TERMINAL, RunRecord, RunState
 from onthedot.stores.base import Node, Queue, Standing, Store
 
 
-async def why_waiting(store: Store, run: RunRecord, standing: Standing | None, now: Micros) -> list[str]:
-    """What a run waits for; nothing if it has ended, or runs and nobody wants it to stop."""
+async def why_waiting(
+    store: Store, run: RunRecord, standing: Standing | None, now: Micros, *, unnamed: int = 0
+) -> list[str]:
+    """What a run waits for; nothing if it has ended, or runs and nobody wants it to stop. So many runs hold its gate
+    beside those that `standing` names: whoever asks may not know which."""
     if run.state in TERMINAL or standing is None:
         return []
     if run.state is RunState.RUNNING:
         return [f"its attempt is asked to stop: {standing.cancel_wanted}"] if standing.cancel_wanted else []
     record = await store.get_job(run.job, namespace=run.namespace)
     queues = {queue.name: queue for queue in await store.list_queues(now=now)}
-    found = [*_stopped(record, queues.get(run.queue)), *_kept(run, standing, now)]
+    found = [*_stopped(record, queues.get(run.queue)), *_kept(run, standing, now, unnamed)]
     nodes = await store.list_nodes()
     if record is not None:
         places = await living_places(store, now)
@@ -42,15 +45,24 @@ def _stopped(record: JobRecord | None, queue: Queue | None) -> Iterator[str]:
         yield f"its queue {queue.name!r}, which is paused{_because(queue.reason)}"
 
 
-def _kept(run: RunRecord, standing: Standing, now: Micros) -> Iterator[str]:
+def _kept(run: RunRecord, standing: Standing, now: Micros, unnamed: int) -> Iterator[str]:
     """What the run itself has to wait for."""
     if standing.gate:
-        holders = ", ".join(map(str, standing.holders)) or "nobody"
-        yield f"the gate {standing.gate}, which is held by run {holders}"
+        yield f"the gate {standing.gate}, which is held by {_holders(standing.holders, unnamed)}"
     if standing.granted_at is not None and standing.granted_at > now:
         yield f"its rate, which lets it start at {_iso(standing.granted_at)}"
     elif run.due_at > now:
         yield f"its instant, {_iso(run.due_at)}"
+
+
+def _holders(named: Sequence[int], unnamed: int) -> str:
+    """
+    >>> _holders([4, 7], 1), _holders([], 2), _holders([], 0)
+    ('run 4, 7 and another run', '2 other runs', 'nobody')
+    """
+    told = [f"run {', '.join(map(str, named))}"] if named else []
+    told += [] if not unnamed else ["another run" if unnamed == 1 else f"{unnamed} other runs"]
+    return " and ".join(told) or "nobody"
 
 
 def _placed(run: RunRecord, standing: Standing, nodes: Sequence[Node], able: list[Place]) -> Iterator[str]:

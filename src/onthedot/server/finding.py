@@ -12,7 +12,7 @@ from onthedot.errors import DefinitionError, UnknownRun
 from onthedot.job import JobRecord, JobState
 from onthedot.open_verbs import OpenStore
 from onthedot.run import AttemptRecord, RunRecord
-from onthedot.stores.base import Store
+from onthedot.stores.base import Standing, Store
 from onthedot.stores.finding import (
     AttemptCursor,
     AttemptFilter,
@@ -108,3 +108,13 @@ async def seen_runs(store: Store, who: Principal, run_ids: Iterable[int]) -> lis
         if run is None or not who.sees(run.namespace, run.owner):
             raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
     return list(found.values())
+
+
+async def seen_standing(store: Store, who: Principal, run_id: int) -> tuple[Standing | None, int]:
+    """How a run stands, and how many runs hold its gate that are not there for whoever asks: those are not named."""
+    stands = await store.standing(run_id)
+    if stands is None or not stands.holders:
+        return stands, 0
+    seen = {run.id for run in await store.get_runs(stands.holders) if who.sees(run.namespace, run.owner)}
+    named = tuple(holder for holder in stands.holders if holder in seen)
+    return replace(stands, holders=named), len(stands.holders) - len(named)

@@ -25,7 +25,7 @@ from onthedot.server.asked import After, IdempotencyKey, Instant, PageSize, RunI
 from onthedot.server.auditing import audited
 from onthedot.server.bulk import NDJSON, Bulk, bulk_answer
 from onthedot.server.door import There, Who, door_of, verbs_for
-from onthedot.server.finding import find_runs, seen_run
+from onthedot.server.finding import find_runs, seen_run, seen_standing
 from onthedot.server.problems import Problem
 from onthedot.server.routes.jobs import Name, Namespace, seen, seen_job
 from onthedot.server.routing import Routes, problems
@@ -313,7 +313,7 @@ class HoldOut(BaseModel):
     reserved_at: str | None
     fence: int
     gate: str = Field(description="The closed one that it waits at.")
-    holders: list[int] = Field(description="The runs that hold that gate.")
+    holders: list[int] = Field(description="The runs that hold that gate, as far as they are there for you.")
     granted_at: str | None = Field(description="The instant that a rate has handed out.")
     for_leader: bool = Field(description="It waits for the leader to find it a place.")
     place: str
@@ -329,10 +329,10 @@ class StandingOut(BaseModel):
 
 @routes.get("/runs/{run}/standing", response_model=StandingOut, responses={404: {}})
 async def get_standing(there: There, who: Who, run_id: RunId) -> Response:
-    """How a run stands, and what it waits for. Runs that hold a gate are told by number, also those of others."""
+    """How a run stands, and what it waits for. Of runs that hold its gate, those that there are for you are named."""
     run = await seen_run(there.store, who, run_id)
-    stands = await there.store.standing(run_id)
-    waits_for = await why_waiting(there.store, run, stands, there.clock.now())
+    stands, unnamed = await seen_standing(there.store, who, run_id)
+    waits_for = await why_waiting(there.store, run, stands, there.clock.now(), unnamed=unnamed)
     if stands is None:
         return json_answer({"standing": None, "waits_for": waits_for})
     instants = {name: optional_iso(getattr(stands, name)) for name in ("expires_at", "reserved_at", "granted_at")}
