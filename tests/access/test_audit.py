@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onthedot.access.audit import KIND, Entry, Recorded, read, record, without_values
+from onthedot.access.audit import KIND, Entry, Recorded, read, read_newest, record, without_values
 from onthedot.access.grants import Grant
 from onthedot.access.keys import issue
 from onthedot.access.permissions import Role
 from onthedot.access.principal import ANONYMOUS, LOCAL, Principal
+from onthedot.stores import base
 from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
 from tests.access.clocks import START
@@ -39,6 +40,44 @@ async def test_what_is_recorded_is_read_back(stores: tuple[Store, Store]):
             {"state": "active"}, {"state": "paused"}, "r-1",
         )
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("others", [0, 3])
+async def test_the_newest_are_read(stores: tuple[Store, Store], others: int):
+    one, other = stores
+    assert await read_newest(other, limit=3) == []
+    for n in range(10):
+        await record(one, Entry(who=LOCAL, verb=f"v{n}", object="o"))
+        for _ in range(others):  # which may leave gaps between its numbers
+            await one.append_document("else", "{}")
+        expected = [f"v{number}" for number in range(n + 1)][-3:]
+        assert [entry.verb for entry in await read_newest(other, limit=3)] == expected
+    assert await read_newest(other, limit=100) == await read(other)
+
+
+class Counting(MemoryStore):
+    """Counts what is read of lists, whose numbers have gaps of this size."""
+
+    rows = calls = 0
+    gap = 1
+
+    async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[base.Entry]:
+        plain = await super().list_appended(kind, after=after // self.gap, limit=limit)
+        self.calls += 1
+        self.rows += len(plain)
+        return [entry._replace(number=entry.number * self.gap) for entry in plain]
+
+
+@pytest.mark.parametrize("gap", [1, 1_000])
+async def test_what_is_read_for_the_newest_does_not_grow_with_the_list(gap: int):
+    store = Counting()
+    store.gap = gap
+    for n in range(3_000):
+        await record(store, Entry(who=LOCAL, verb=f"v{n}", object="o"))
+    newest = await read_newest(store, limit=10)
+    assert [entry.verb for entry in newest] == [f"v{n}" for n in range(2_990, 3_000)]
+    assert store.rows < 150
+    assert store.calls < 100
 
 
 async def test_entries_are_read_page_by_page(stores: tuple[Store, Store]):

@@ -64,6 +64,21 @@ def test_the_newest_are_shown(db: Path):
     assert [each["number"] for each in json.loads(audit(db, "--after", "0", "-n", "1", "--json").output)] == [1]
 
 
+def test_a_hundred_are_shown_or_all(db: Path):
+    fill(db, *(f"v{number}" for number in range(1, 131)), sealed=False)
+
+    def numbers(*arguments: str) -> list[int]:
+        return [entry["number"] for entry in json.loads(audit(db, "--json", *arguments).output)]
+
+    assert numbers() == list(range(31, 131))
+    assert numbers("--all") == list(range(1, 131))
+    assert numbers("--all", "--after", "120") == list(range(121, 131))
+    assert numbers("--after", "0") == list(range(1, 101))
+    assert numbers("-n", "500") == list(range(1, 131))
+    refused = audit(db, "--all", "-n", "5")
+    assert (refused.exit_code, "--all: expected no --limit" in refused.output) == (2, True)
+
+
 def test_what_is_as_it_was_is_good(db: Path):
     assert "0 changes as sealed; 0 not sealed yet" in audit(db, "--check").output
     fill(db, "one", "two")

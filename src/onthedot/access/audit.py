@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ _MOST_BYTES = 24 * 1024
 _MOST_CHARACTERS = 400
 _DEEPEST = 32
 _LARGEST = 2**64
+_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,33 @@ async def read(store: Store, *, by: Principal = LOCAL, after: int = 0, limit: in
         after = page[-1].number
         found += [entry for entry in map(_recorded, page) if _is_for(entry, by)]
     return found[:limit]
+
+
+async def read_newest(store: Store, *, limit: int = 100) -> list[Recorded]:
+    """The last entries, in order. What is read does not grow with the list, though a store reads it forwards only: the
+    last number is found by halving, and the first one by steps back that double, because numbers may leave gaps."""
+    last, back = await _last_number(store), limit
+    while True:
+        after = start = max(0, last - back)
+        newest: deque[Recorded] = deque(maxlen=limit)
+        while page := await store.list_appended(KIND, after=after, limit=_PAGE):
+            after = page[-1].number
+            newest.extend(map(_recorded, page))
+        if len(newest) == limit or start == 0:
+            return list(newest)
+        back *= 2
+
+
+async def _last_number(store: Store) -> int:
+    """The number of the last entry; 0: there is none."""
+    low, high = 0, 1
+    while found := await store.list_appended(KIND, after=high, limit=1):
+        low, high = found[0].number, 2 * found[0].number
+    while low < high:
+        middle = (low + high) // 2
+        found = await store.list_appended(KIND, after=middle, limit=1)
+        low, high = (found[0].number, high) if found else (low, middle)
+    return high
 
 
 def without_values(value: Any, *, named: bool = True, depth: int = 0) -> Any:

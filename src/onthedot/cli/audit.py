@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from typing import TYPE_CHECKING
 
 import click
@@ -17,20 +16,29 @@ if TYPE_CHECKING:
     from onthedot.stores.base import Store
 
 _PAGE = 1_000
+NEWEST = 100
 
 
 @click.command(cls=Command, short_help="Show who changed what, or check that nothing of it was changed.")
-@click.option("-n", "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="How many changes.")
+@click.option("-n", "--limit", type=click.IntRange(1, 100_000), help="How many changes.  [default: 100]")
 @click.option("--after", type=click.IntRange(0), metavar="NUMBER", help="Those after this one.  [default: the newest]")
+@click.option("--all", "everything", is_flag=True, help="However many there are.")
 @click.option("--check", "checking", is_flag=True, help="Compare everything with its seals.")
 @click.option("--head", metavar="HEAD", help="With --check: a seal that was noted before, and must still be there.")
 @with_store
 @with_json("a JSON array with one object per change; with --check, one JSON object")
 @with_debug
 def command(
-    limit: int, after: int | None, checking: bool, head: str | None, store: str | None, db: str | None, as_json: bool
+    limit: int | None,
+    after: int | None,
+    everything: bool,
+    checking: bool,
+    head: str | None,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
 ) -> None:
-    """Show the changes that came through a front door: when, who, what. It only reads.
+    """Show the newest changes that came through a front door, the last one last: when, who, what. It only reads.
 
     With --check: every change is compared with the hash that was sealed soon after it, and every seal with the one
     after it. The first that was changed, removed or inserted is named. Note the head, outside of the store, and give it
@@ -41,7 +49,7 @@ def command(
     \b
     Examples:
       onthedot audit
-      onthedot audit -n 1000 --json | jq '.[] | select(.verb == "keys.create")'
+      onthedot audit --all --json | jq '.[] | select(.verb == "keys.create")'
       onthedot audit --check
     """
     from onthedot.access.seals import check, read_head
@@ -49,24 +57,27 @@ def command(
 
     if head is not None and not checking:
         raise BadInput("--head: expected --check with it; add that, or leave the head out")
+    if everything and limit is not None:
+        raise BadInput("--all: expected no --limit with it; leave one of them out")
     known: Head | None = None if head is None else read_head(head)
     url = store_url(store, db)
     if checking:
         _tell(read_store(url, lambda opened: check(opened, known=known)), as_json=as_json)
         return
-    _show(read_store(url, lambda opened: _entries(opened, after, limit)), as_json=as_json)
+    most = None if everything else limit or NEWEST
+    _show(read_store(url, lambda opened: _entries(opened, after, most)), as_json=as_json)
 
 
-async def _entries(store: Store, after: int | None, limit: int) -> list[Recorded]:
-    """Those after a number; or the newest, for which all are gone through: the list can be read forwards only."""
-    from onthedot.access.audit import read
+async def _entries(store: Store, after: int | None, limit: int | None) -> list[Recorded]:
+    """So many after a number, or the newest; without a limit all of them, page by page."""
+    from onthedot.access.audit import read, read_newest
 
-    if after is not None:
-        return await read(store, after=after, limit=limit)
-    newest: deque[Recorded] = deque(maxlen=limit)
-    while page := await read(store, after=newest[-1].number if newest else 0, limit=_PAGE):
-        newest.extend(page)
-    return list(newest)
+    if limit is not None:
+        return await (read_newest(store, limit=limit) if after is None else read(store, after=after, limit=limit))
+    found: list[Recorded] = []
+    while page := await read(store, after=found[-1].number if found else after or 0, limit=_PAGE):
+        found += page
+    return found
 
 
 def _show(entries: list[Recorded], *, as_json: bool) -> None:
