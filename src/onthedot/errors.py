@@ -205,7 +205,7 @@ class LoginRefused(OnTheDotError):
 
 
 class LoginLimited(LoginRefused):
-    """Too many have tried this name just now. `again_in` says when the next try is looked at (microseconds)."""
+    """Too many were tried from this address just now. `again_in` says when the next try is looked at (microseconds)."""
 
     def __init__(self, message: str, *, again_in: int) -> None:
         super().__init__(message)

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from onthedot.access import users
 from onthedot.access.credentials import read
 from onthedot.access.grants import Grant
 from onthedot.access.passwords import PASSWORDS, Passwords
@@ -128,17 +127,16 @@ async def test_tries_made_at_once_are_counted_before_they_are_answered(clock: Tu
     assert [type(answer) for answer in answers].count(LoginLimited) == 15
 
 
-async def test_names_that_strangers_make_up_do_not_fill_the_memory(clock: Turned, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(users, "_MOST_NAMES", 3)
-    logins = Logins(clock)
-    for name in "abc":
-        logins.begin(name)
-    with pytest.raises(LoginLimited):
-        logins.begin("d")
-    logins.begin("a")
-    clock.turn(60)
-    logins.begin("d")
-    assert set(logins._tries) == {"d"}
+async def test_who_tries_a_name_does_not_keep_its_user_out(clock: Turned):
+    store, logins = MemoryStore(), Logins(clock)
+    await made(store)
+    for n in range(6):
+        with pytest.raises(LoginLimited if n == 5 else LoginRefused):
+            await login(store, "ann", "wrong horse", logins=logins, source="192.0.2.66", passwords=CHEAP)
+    session = await login(store, "ann", PASSWORD, logins=logins, source="192.0.2.7", passwords=CHEAP)
+    assert session.name == "ann"
+    with pytest.raises(LoginLimited):  # a right password does not help who has tried too many
+        await login(store, "ann", PASSWORD, logins=logins, source="192.0.2.66", passwords=CHEAP)
 
 
 async def test_a_name_is_taken_once(stores: tuple[Store, Store]):

@@ -97,6 +97,19 @@ async def test_too_many_logins_wait(there: Served):
     assert int(tries[-1].headers["retry-after"]) > 0
 
 
+async def test_a_name_that_is_tried_elsewhere_gets_in(there: Served):
+    root = await admin(there)
+    ann = {"name": "ann", "password": PASSWORD, "role": "viewer"}
+    assert (await there.client.post("/api/v1/users", json=ann, headers=root)).status_code == 201
+    good, bad = ({"username": "ann", "password": password} for password in (PASSWORD, "no"))
+    answers = [await there.client.post("/api/v1/login", json=bad) for _ in range(6)]
+    assert answers[-1].status_code == 429
+    elsewhere = httpx2.ASGITransport(app=there.app, client=("192.0.2.7", 1234))
+    async with httpx2.AsyncClient(transport=elsewhere, base_url="http://server") as client:
+        assert (await client.post("/api/v1/login", json=good)).status_code == 200
+    assert (await there.client.post("/api/v1/login", json=good)).status_code == 429
+
+
 async def test_a_one_time_token_is_exchanged_once(there: Served):
     token = await sessions.issue_token(there.there.store, "up", Grant(role=Role.ADMIN))
     session = await there.client.post("/api/v1/login", json={"token": token})

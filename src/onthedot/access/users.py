@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from onthedot.access import sessions
 from onthedot.access.grants import NAME, Grant, check_given, check_name, read_grant
 from onthedot.access.keys import UNREADABLE, crowded
+from onthedot.access.login_limits import LoginLimits
 from onthedot.access.passwords import MOST, PASSWORDS, Passwords
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.access.sessions import Session
-from onthedot.clock import SECOND, Clock, Micros
-from onthedot.errors import DuplicateUser, LoginLimited, LoginRefused, UnknownUser, did_you_mean
+from onthedot.clock import Clock, Micros
+from onthedot.errors import DuplicateUser, LoginRefused, UnknownUser, did_you_mean
 from onthedot.ids import Ids, RandomIds
 from onthedot.stores.base import Document, Store
 
 KIND = "user"
-TRIES, WITHIN = 5, 60 * SECOND
-"""So many logins in so long a time are looked at for one name, by one server."""
-_MOST_NAMES = 10_000
 _AT_ONCE = 4
 _CHANGES = 10
 
@@ -122,34 +119,13 @@ async def remove(store: Store, name: str, *, by: Principal = LOCAL) -> User:
 
 
 class Logins:
-    """What one server keeps in mind of logins: how often a name was tried, and how many passwords are being compared,
-    each of which takes 64 MiB. Make one for each server, and hand it to every `login`."""
+    """What one server keeps in mind of logins: how often was tried, and how many passwords are being compared, each of
+    which takes 64 MiB. Make one for each server, and hand it to every `login`."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._tries: dict[str, deque[Micros]] = {}
+        self.limits = LoginLimits(clock)
         self.room = asyncio.Semaphore(_AT_ONCE)
         self.nobodys = ""  # compared with where there is no user, and made before anybody can tell the difference
-
-    def begin(self, name: str) -> None:
-        """Count a try, before anything is known about it; `LoginLimited` if it is one too many. Good ones count, too:
-        otherwise whoever has one password could use it to try others."""
-        now = self._clock.steady()
-        tries = self._tries.get(name)
-        if tries is None:
-            self._make_room(now)
-            tries = self._tries[name] = deque(maxlen=TRIES)
-        if len(tries) == TRIES and now - tries[0] < WITHIN:
-            raise _limited(WITHIN - (now - tries[0]))
-        tries.append(now)
-
-    def _make_room(self, now: Micros) -> None:
-        """Strangers choose the names, so there is a bound; beyond it no new name is looked at."""
-        if len(self._tries) < _MOST_NAMES:
-            return
-        self._tries = {name: tries for name, tries in self._tries.items() if now - tries[-1] < WITHIN}
-        if len(self._tries) >= _MOST_NAMES:
-            raise _limited(WITHIN)
 
 
 async def login(
@@ -158,15 +134,17 @@ async def login(
     password: str,
     *,
     logins: Logins,
+    source: str = "",
     passwords: Passwords = PASSWORDS,
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> Session:
     """A session for whoever knows a user's name and password. `LoginRefused`, with the same words after the same time,
-    whether the name, the password or the user was not good; `LoginLimited` for one try too many."""
+    whether the name, the password or the user was not good; `LoginLimited` for one try too many for this name from this
+    `source`, an address, or from it for whatever names."""
     if not NAME.fullmatch(name) or len(password.encode(errors="replace")) > MOST:
         raise _refused()  # no user can be called so, as everybody knows: no time is to be hidden
-    logins.begin(name)
+    logins.limits.begin(name, source)
     async with logins.room:
         logins.nobodys = logins.nobodys or await passwords.nobodys()
         found = await store.get_document(KIND, name)
@@ -235,11 +213,3 @@ async def _change(store: Store, name: str, by: Principal, change: Callable[[User
 
 def _refused() -> LoginRefused:
     return LoginRefused("login: expected the name and the password of a user, got others; 'onthedot users' knows them")
-
-
-def _limited(again_in: Micros) -> LoginLimited:
-    return LoginLimited(
-        f"login: expected at most {TRIES} tries a minute for one name, got more; "
-        f"try again in {-(-again_in // SECOND)} s",
-        again_in=again_in,
-    )

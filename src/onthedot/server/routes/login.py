@@ -46,12 +46,13 @@ class SessionOut(BaseModel):
     "/login", response_model=SessionOut, responses={401: {"description": "Name, password or token are not good."}}
 )
 async def login(request: Request, there: There, asked: Login) -> Any:
-    """Be let in for twelve hours. Five tries a minute are looked at for one name."""
+    """Be let in for twelve hours. Five tries a minute are looked at for one name from one address, and 30 from that
+    address for all names; then it is 429 with the time to wait."""
     if asked.token:
         session = await users.exchange(there.store, asked.token)
     else:
-        logins = door_of(request).logins
-        session = await users.login(there.store, asked.username, asked.password, logins=logins)
+        logins, source = door_of(request).logins, request.client.host if request.client else ""
+        session = await users.login(there.store, asked.username, asked.password, logins=logins, source=source)
     request.state.who = ANONYMOUS
     await audited(request, "login", f"session/{session.id}", after={"name": session.name})
     return {"token": session.text, "token_type": "Bearer", "name": session.name, "expires_at": iso(session.expires_at)}
