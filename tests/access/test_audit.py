@@ -49,7 +49,7 @@ async def test_the_newest_are_read(stores: tuple[Store, Store], others: int):
     for n in range(10):
         await record(one, Entry(who=LOCAL, verb=f"v{n}", object="o"))
         for _ in range(others):  # which may leave gaps between its numbers
-            await one.append_document("else", "{}")
+            await one.append_documents("else", ["{}"])
         expected = [f"v{number}" for number in range(n + 1)][-3:]
         assert [entry.verb for entry in await read_newest(other, limit=3)] == expected
     assert await read_newest(other, limit=100) == await read(other)
