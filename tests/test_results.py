@@ -52,7 +52,7 @@ async def test_a_slot_that_finds_its_job_running_is_skipped(url: str):
     """Whoever waits for it is told when its gate has refused it."""
     sched = node(url)
     began, end = asyncio.Event(), asyncio.Event()
-    soon = datetime.now(UTC) + timedelta(seconds=2)
+    soon = datetime.now(UTC) + timedelta(seconds=5)  # until then everything must have started
 
     @sched.job(schedule=otd.at(soon), overlap="skip")
     async def report() -> None:

@@ -28,7 +28,7 @@ async def test_a_subscriber_that_raises_is_logged_and_harms_nobody(caplog):
     sched.subscribe(broken)
     watch = Watch(sched)
     async with sched:
-        await (await sched.submit("work")).result(timeout="10s")
+        await (await sched.submit("work")).result(timeout="20s")
     assert len(watch.of(AttemptStarted)) == 1
     assert [type(event) for event in told] == [type(e) for e in watch.events if not isinstance(e, AttemptStarted)]
     [said] = [record for record in caplog.records if record.name == "onthedot.subscribers"]
@@ -46,9 +46,9 @@ async def test_a_subscriber_that_hangs_costs_neither_the_engine_nor_the_stop():
         release.wait(30)
 
     sched.subscribe(hang)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(25):
         async with sched:
-            await (await sched.submit("work")).result(timeout="10s")
+            await (await sched.submit("work")).result(timeout="20s")
     assert not release.is_set()
     release.set()
 
@@ -81,7 +81,7 @@ async def test_progress_is_heard_of_before_the_end():
 
     watch = Watch(sched)
     async with sched:
-        await (await sched.submit(pages.call())).result(timeout="10s")
+        await (await sched.submit(pages.call())).result(timeout="20s")
     told = [event for event in watch.events if isinstance(event, RunProgressed | AttemptEnded)]
     *progress, ended = told
     assert isinstance(ended, AttemptEnded)

@@ -27,6 +27,33 @@ def child() -> int:
 async def mail() -> None: ...
 """
 
+NAPPING = """
+import asyncio
+from pathlib import Path
+import onthedot as otd
+
+sched = otd.Scheduler("sqlite:///onthedot.db")
+
+@sched.job(schedule=otd.every("15s"))
+async def nap() -> None:
+    while not Path("wake").exists():
+        await asyncio.sleep(0.02)
+
+@sched.job
+async def heartbeat() -> None: ...
+"""
+"""`nap` goes on until the test has woken it, however slow the machine is."""
+
+
+def napping(folder: Path) -> str:
+    """Write that program there; its name."""
+    (folder / "naps.py").write_text(NAPPING)
+    return "naps.py"
+
+
+def wake(folder: Path) -> None:
+    (folder / "wake").touch()
+
 
 class Started:
     """A running `onthedot …`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +12,8 @@ from pathlib import Path
 import httpx2
 import pytest
 from click.testing import Result
+
+from tests.servers.running import free_port
 
 ONTHEDOT = Path(sys.executable).parent / "onthedot"
 Call = Callable[..., Result]
@@ -38,7 +39,7 @@ def line_with(process: subprocess.Popen[str], word: str) -> str:
 
 @pytest.mark.slow
 def test_up_prints_a_link_that_lets_its_owner_in(tmp_path: Path):
-    process = started(tmp_path, "up", "--for", "20s")
+    process = started(tmp_path, "up", "--for", "50s")
     try:
         [link] = re.findall(r"http://\S+token=\S+", line_with(process, "api"))
         with httpx2.Client(follow_redirects=True) as client:
@@ -51,10 +52,8 @@ def test_up_prints_a_link_that_lets_its_owner_in(tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_server_is_asked_with_a_key(tmp_path: Path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = started(tmp_path, "server", "--listen", f"127.0.0.1:{port}", "--for", "30s")
+    port = free_port()
+    process = started(tmp_path, "server", "--listen", f"127.0.0.1:{port}", "--for", "50s")
     try:
         assert f"http://127.0.0.1:{port}" in line_with(process, "api")
         create = [str(ONTHEDOT), "keys", "create", "ci", "--role", "viewer", "--json"]

@@ -47,8 +47,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def up(folder: Path, begin: str, *, until: str) -> tuple[list[RunRecord], list[str]]:
-    """One node for the file, at another time, until a run of the job has ended; all runs, and what they have said."""
+async def up(folder: Path, begin: str, *, until: str | None) -> tuple[list[RunRecord], list[str]]:
+    """One node for the file, at another time, until a run of the job has ended, or None; all runs, and what they have
+    said."""
     sched = load_program(str(folder / "jobs.yaml"))
     sched.store, sched._clock = f"sqlite:///{folder / 'it.db'}", Elsewhen(begin)
     sched.settings = replace(sched.settings, spool=str(folder / "spool"))
@@ -61,7 +62,8 @@ async def up(folder: Path, begin: str, *, until: str) -> tuple[list[RunRecord], 
 
     sched.subscribe(heed)
     async with sched:
-        await asyncio.wait_for(ended.wait(), 30)
+        if until is not None:
+            await asyncio.wait_for(ended.wait(), 30)
         runs = await sched.list_runs()
         stored = await sched.get_job("NightlyCleanup")
         assert stored is not None
@@ -74,6 +76,7 @@ async def test_the_documents_jobs_run_as_they_are_written(folder, guard):
     """Steps in order at midnight; the clean-up once, at two, and never again."""
     build = ["go mod", "go build -v ./...", "go test -v ./..."]
     journal = folder / "journal"
+    await up(folder, "2026-03-01T12:00:00+00:00", until=None)  # stored by midnight, however long it takes to start
     await up(folder, "2026-03-01T23:59:59+00:00", until="BuildAndTest")
     assert journal.read_text().splitlines() == build
     _, logs = await up(folder, "2026-03-02T01:59:59+00:00", until="NightlyCleanup")

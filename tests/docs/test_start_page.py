@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.servers.running import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "start.md"
 BIN = Path(sys.executable).parent
@@ -22,13 +23,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 def blocks(kind: str) -> list[str]:
     return re.findall(rf"```{kind}\n(.*?)```", PAGE.read_text(), re.DOTALL)
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def run(script: str, folder: Path) -> str:

@@ -59,7 +59,7 @@ class Reader:
 
     async def next(self, event: str | None = None) -> Event:
         """The next event; of this name, passing over others."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while True:
                 found = await self.events.get()
                 if event in (None, found.event):
@@ -67,12 +67,12 @@ class Reader:
 
     async def ping(self) -> None:
         """Wait for a sign of life: from its first one on, the server tells this one what happens."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await self._pings.acquire()
 
     async def rest(self) -> list[Event]:
         """All events until the stream ends."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await self.ended.wait()
         return [self.events.get_nowait() for _ in range(self.events.qsize())]
 
@@ -98,9 +98,9 @@ async def reading(app: ASGIApp, path: str, headers: dict[str, str]) -> AsyncGene
 
     task = asyncio.create_task(serve())
     try:
-        await asyncio.wait_for(reader.begun.wait(), 10)
+        await asyncio.wait_for(reader.begun.wait(), 30)
         yield reader
     finally:
         reader.left.set()
         reader.may_read.set()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 30)

@@ -32,7 +32,7 @@ def serving(tmp_path: Path) -> Iterator[Serving]:
 @contextmanager
 def connected(serving: Serving) -> Iterator[socket.socket]:
     address = httpx2.URL(serving.url)
-    with socket.create_connection((address.host, address.port or 0), timeout=10) as connection:
+    with socket.create_connection((address.host, address.port or 0), timeout=30) as connection:
         yield connection
 
 
@@ -53,7 +53,7 @@ def test_headers_that_do_not_come(serving: Serving, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_headers_of_a_second_request_that_do_not_come(serving: Serving, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(patience, "HEADERS", 0.2)
+    monkeypatch.setattr(patience, "HEADERS", 1.0)  # time enough for the first one, on any machine
     with connected(serving) as connection:
         connection.sendall(b"GET /api/v1/health HTTP/1.1\r\nHost: x\r\n\r\nGET /api/v1/h")
         assert rest(connection).count(b"HTTP/1.1") == 1
@@ -86,14 +86,16 @@ def test_who_sends_in_pieces_and_goes_on_is_answered(serving: Serving):
 
 
 def test_who_follows_may_be_silent(serving: Serving, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(patience, "BODY", 0.05)
-    monkeypatch.setattr(patience, "HEADERS", 0.05)
+    monkeypatch.setattr(patience, "BODY", 0.5)
+    monkeypatch.setattr(patience, "HEADERS", 0.5)
     with connected(serving) as connection:
         connection.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
         read = b""
         while b": still here" not in read:
-            read += connection.recv(65_536)
-        connection.settimeout(0.5)
+            piece = connection.recv(65_536)
+            assert piece, f"it was let go: {read!r}"
+            read += piece
+        connection.settimeout(1.0)
         with pytest.raises(TimeoutError):  # it is quiet, and nobody has let go
             connection.recv(1)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+import onthedot.server.serving
 from onthedot.access.grants import Grant
 from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
@@ -30,7 +31,9 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def serving(url: str) -> Iterator[Serving]:
+def serving(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
+    """One whose patience with requests under way is far beyond what a busy machine takes to stop it."""
+    monkeypatch.setattr(onthedot.server.serving, "_PATIENCE", 60)
     server = Serving(url, Settings(), ANY, knows=None)
     server.start()
     yield server
@@ -62,7 +65,7 @@ def test_a_connection_that_stays_open_does_not_keep_it_from_stopping(serving: Se
         assert client.get("/api/v1/health").status_code == 200
         began = time.monotonic()
         serving.stop()
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 30
 
 
 def test_who_follows_does_not_keep_it_from_stopping(serving: Serving):
@@ -70,7 +73,7 @@ def test_who_follows_does_not_keep_it_from_stopping(serving: Serving):
         assert following.status_code == 200
         began = time.monotonic()
         serving.stop()
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 30
 
 
 def test_whoever_has_no_key_is_refused(url: str):

@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.servers import postgres, running
 
 ROOT = Path(__file__).parents[2]
-FIRST_VISIT = 10.0  # seconds within which the one who has started a keeper comes to it
+FIRST_VISIT = 60.0  # seconds within which the one who has started a keeper comes to it
 
 _keepers: list[subprocess.Popen[str]] = []  # who has started one does not wait for it: others may still be there
 

@@ -58,7 +58,7 @@ class ValkeyServer(Server):
         try:
             with self.client() as db:
                 return bool(db.ping())
-        except (redis.ConnectionError, redis.BusyLoadingError):
+        except (redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError):
             return False
 
     @property
@@ -73,7 +73,9 @@ class ValkeyServer(Server):
 
     def client(self) -> redis.Redis:
         """A client of the test's own."""
-        return redis.Redis(port=self.port, password=self.password, decode_responses=True, socket_timeout=5)
+        return redis.Redis(
+            port=self.port, password=self.password, decode_responses=True, socket_timeout=running.PATIENCE
+        )
 
     def empty(self) -> None:
         """Away with everything in it."""

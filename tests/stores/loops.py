@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from types import TracebackType
@@ -11,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 
 
 class OtherLoop:
@@ -67,7 +68,8 @@ class OtherLoop:
 
 async def look_until(found: Callable[[], object], what: str) -> None:
     """Look again and again: for what a server notices in its own time."""
-    for _ in range(2_000):
+    give_up_at = time.monotonic() + PATIENCE
+    while time.monotonic() < give_up_at:
         if found():
             return
         await asyncio.sleep(0.005)

@@ -93,7 +93,9 @@ async def test_a_restarted_server_is_found_again(postgres_server: PostgresServer
 
 
 async def test_a_frozen_server_is_given_up_in_time(postgres_server: PostgresServer):
-    store = await PostgresStore.open(postgres_server.create_database() + "?timeout=0.5")
+    url = postgres_server.create_database()
+    await (await PostgresStore.open(url)).close()  # its tables take longer than what follows
+    store = await PostgresStore.open(url + "?timeout=1")
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
     postgres_server.pause()
     with pytest.raises(StoreUnavailable, match="expected an answer in time"):
@@ -154,7 +156,7 @@ async def test_a_transaction_that_others_keep_from_passing_is_made_again(store: 
 
 
 async def test_when_all_connections_are_in_use_it_says_so(empty_url: str):
-    store = await PostgresStore.open(f"{empty_url}?connections=2&timeout=0.3")
+    store = await PostgresStore.open(f"{empty_url}?connections=2&timeout=1")
     leave = asyncio.Event()
 
     async def stay(tx: Transaction) -> None:

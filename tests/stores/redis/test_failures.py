@@ -103,7 +103,7 @@ async def test_a_full_server_takes_no_more_and_forgets_nothing(valkey_server: Va
 
 
 async def test_a_server_that_falls_silent_is_given_up_in_time(valkey_server: ValkeyServer):
-    store = await RedisStore.open(valkey_server.url() + "?timeout=0.3")
+    store = await RedisStore.open(valkey_server.url() + "?timeout=1")
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
     valkey_server.pause()
     with pytest.raises(StoreUnavailable, match="ask again"):

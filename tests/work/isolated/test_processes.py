@@ -137,7 +137,7 @@ async def test_a_time_out_ends_what_cannot_be_interrupted(function):
     async with Node(function, handlers.where, timeout="300ms") as node:
         began = time.monotonic()
         run, after = await node.run(function.__name__), await node.run("where")
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 40  # and not the 60 s that it would have taken
     assert "took longer than its time-out of 0.3 s" in (run.error or "")
     assert pid_of(after)
     assert not node.watch.of(ZombieHandler)  # it is gone
