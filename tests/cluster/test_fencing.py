@@ -236,3 +236,30 @@ def test_an_armed_run_does_not_start_when_its_node_overslept_and_has_lost_it():
     assert run.state == "lost"
     assert executed == []
     assert a.of(NodeFenced)
+
+
+def test_an_armed_run_that_is_given_back_does_not_start_before_its_instant():
+    """Its node stops between arm and due, and another one takes it at once: it is on the dot there, too."""
+
+    async def scenario(executed: list):
+        store, sched = MemoryStore(clock()), program("at_least_once", 1, executed)
+        a = Node("a", store, sched)
+        await a.start(sched)
+        await asyncio.sleep(9.98)
+        assert [run.state for run in store.runs.values()] == ["running"], "armed"
+        in_a_hurry = asyncio.Event()
+        in_a_hurry.set()
+        await a.engine.stop(in_a_hurry)
+        assert not executed, "and not due yet"
+        b = Node("b", store, sched)
+        await b.start(sched)
+        await asyncio.sleep(5)
+        await b.engine.stop(asyncio.Event())
+        return store, b
+
+    executed: list = []
+    store, b = run_virtual(scenario(executed))
+    [started] = b.of(AttemptStarted)
+    assert started.started_at >= started.lease.slot_at
+    [run] = store.finished.values()
+    assert (run.state, run.attempts, run.recoveries) == ("succeeded", 2, 0)

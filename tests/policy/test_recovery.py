@@ -18,6 +18,11 @@ def test_at_least_once_is_due_again_at_once(recoveries):
     assert (found.state, found.due_at, found.recovered, found.failed) == (RunState.SCHEDULED, 77, True, False)
 
 
+def test_it_is_not_due_before_the_instant_of_the_lost_attempt():
+    job = Job(name="j", task=Call(handler="j"))
+    assert decide(job, recoveries=0, now=77, why="its node's lease ended", due_at=80).due_at == 80
+
+
 def test_a_run_that_kills_every_worker_ends_as_dead():
     found = recover(Guarantee.AT_LEAST_ONCE, 3)
     assert (found.state, found.reason) == (RunState.DEAD, "lost with its node 4 times")

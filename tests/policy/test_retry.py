@@ -80,6 +80,13 @@ def test_a_released_attempt_counts_as_nothing():
     assert (released.state, released.failed, released.due_at) == (RunState.SCHEDULED, False, 1000 * SECOND)
 
 
+@pytest.mark.parametrize(("due_at", "again_at"), [(4, 5), (9, 9)])
+def test_a_released_attempt_is_not_due_before_it_was(due_at, again_at):
+    released = Outcome(OutcomeKind.RELEASED)
+    found = decide(released, job(Retry()), failures=0, ended_at=5, chance=0.0, due_at=due_at)
+    assert found.due_at == again_at
+
+
 def test_at_most_once_is_never_armed_again_even_when_it_did_not_begin():
     careful = job(guarantee=Guarantee.AT_MOST_ONCE)
     found = decide(Outcome(OutcomeKind.RELEASED), careful, failures=0, ended_at=5, chance=0.0)

@@ -17,13 +17,21 @@ _LONGEST_EXPONENT = 62  # 2 ** 62 µs is longer than any max_delay; beyond it fl
 
 
 def decide(
-    outcome: Outcome, job: Job, *, failures: int, ended_at: Micros, chance: float, when: When | None = None
+    outcome: Outcome,
+    job: Job,
+    *,
+    failures: int,
+    ended_at: Micros,
+    chance: float,
+    when: When | None = None,
+    due_at: Micros = 0,
 ) -> Verdict:
     """The verdict on an attempt that ended at `ended_at`, after `failures` earlier ones.
 
     `when` is the function of `Retry.when`, and decides in place of the back-off; what it raises is raised.
-    `chance` in [0, 1) spreads retries (full jitter). A released attempt never began: it is due again at once and
-    counts as nothing; under at_most_once nothing is ever armed twice, so there it is lost. A retry is not due before
+    `chance` in [0, 1) spreads retries (full jitter). A released attempt never began: it is due again at once, but
+    not before `due_at`, when it was due itself (it is armed a little ahead), and counts as nothing; under at_most_once
+    nothing is ever armed twice, so there it is lost. A retry is not due before
     the instant that the outcome brings along (`not_before`), but for that waits no longer than an hour.
     """
     kind = outcome.kind
@@ -32,7 +40,7 @@ def decide(
     if kind is OutcomeKind.RELEASED:
         if job.guarantee is Guarantee.AT_MOST_ONCE:
             return Verdict(RunState.LOST, kind, "armed but not begun", error=outcome.error)
-        return Verdict(RunState.SCHEDULED, kind, "released", due_at=ended_at, error=outcome.error)
+        return Verdict(RunState.SCHEDULED, kind, "released", due_at=max(ended_at, due_at), error=outcome.error)
     if kind is OutcomeKind.CANCELLED:
         return Verdict(RunState.CANCELLED, kind, outcome.error or "cancelled")
     retry = job.retry

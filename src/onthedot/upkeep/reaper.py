@@ -34,7 +34,13 @@ class Reaper:
         verdicts = [
             (
                 lease,
-                recovery.decide(lease.record.job, recoveries=lease.recoveries, now=now, why="its node's lease ended"),
+                recovery.decide(
+                    lease.record.job,
+                    recoveries=lease.recoveries,
+                    now=now,
+                    why="its node's lease ended",
+                    due_at=lease.due_at,
+                ),
             )
             for lease in orphans
         ]

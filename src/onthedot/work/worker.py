@@ -194,9 +194,12 @@ class Worker:
         job = lease.record.job
         if outcome.kind is OutcomeKind.LOST:
             why = outcome.error or "stopped"
-            return recovery.decide(job, recoveries=lease.recoveries, now=attempt.ended_at, why=why)
+            return recovery.decide(job, recoveries=lease.recoveries, now=attempt.ended_at, why=why, due_at=lease.due_at)
         chance = self.ids.fraction() if outcome.kind is not OutcomeKind.SUCCEEDED else 0.0
-        decide = partial(retry.decide, outcome, job, failures=lease.failures, ended_at=attempt.ended_at, chance=chance)
+        decide = partial(
+            retry.decide, outcome, job, failures=lease.failures, ended_at=attempt.ended_at, chance=chance,
+            due_at=lease.due_at,
+        )  # fmt: skip
         rule = self._registry.rule_of(job)
         if rule is None:
             return decide()
@@ -225,12 +228,11 @@ class Worker:
         if not leases:
             return
         now, why = self.clock.now(), "the store has lost what became of it"
-        self._finisher.add(
-            [
-                Finish(lease, recovery.decide(lease.record.job, recoveries=lease.recoveries, now=now, why=why), 0, now)
-                for lease in leases
-            ]
-        )
+        verdicts = [
+            recovery.decide(one.record.job, recoveries=one.recoveries, now=now, why=why, due_at=one.due_at)
+            for one in leases
+        ]
+        self._finisher.add([Finish(*decided, 0, now) for decided in zip(leases, verdicts, strict=True)])
         self._on_finish()
 
     async def release_held(self) -> None:
