@@ -10,6 +10,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import SECOND, to_micros
+from onthedot.engine import Engine
 from onthedot.errors import DefinitionError, OnTheDotError
 from onthedot.events import AttemptEnded
 from onthedot.stores.memory import MemoryStore
@@ -20,13 +21,23 @@ from tests.watching import Watch
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
-async def test_a_start_that_is_cancelled_leaves_no_engine_behind(tmp_path):
+async def test_a_start_that_is_cancelled_leaves_no_engine_behind(tmp_path, monkeypatch):
     sched = otd.Scheduler(f"sqlite:///{tmp_path}/x.db")
     for n in range(50):
         sched.job(name=f"j{n}", schedule=otd.every("1h"))(lambda: None)
+    loop, storing, cancelled = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    put_job = Engine.put_job
+
+    async def in_the_middle(self: Engine, *args, **options):
+        loop.call_soon_threadsafe(storing.set)
+        await asyncio.to_thread(cancelled.wait, 20)
+        return await put_job(self, *args, **options)
+
+    monkeypatch.setattr(Engine, "put_job", in_the_middle)
     task = asyncio.create_task(sched.start())
-    await asyncio.sleep(0.02)
+    await asyncio.wait_for(storing.wait(), 20)
     task.cancel()
+    cancelled.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     for _ in range(200):

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 LEASE = 3.0
 ORDERS = unnamed(lease=LEASE, ticks=20)
-BOUND = 0.25  # seconds that a start may be late in the calm and in the storm; a busy machine's own is added
+BOUND = 1.0  # seconds that a start may be late in the storm; a busy machine's own, in the calm before, is added
 
 
 def bound(evidence: Evidence, until: int) -> float:
@@ -45,4 +45,4 @@ async def test_what_a_killed_node_had_is_done_by_others_in_time(store_url: str, 
         assert later[-1] <= allowed
         again = verdicts.taken_up_again(evidence, killed.name, at)
         assert again, "it was not executing anything when it was killed"
-        assert max(again) <= LEASE + 3
+        assert max(again) <= LEASE + 6

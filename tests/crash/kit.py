@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -64,20 +65,34 @@ class Victims:
                 if self._behind() < 0.05 and time.time() - target > 2.5:
                     break
                 time.sleep(0.05)
+            victim.send_signal(signal.SIGUSR1)  # else the last errand may be asked for when nobody does it any more
+            wait_for_line(victim, "quiet")
+            give_up_at = time.monotonic() + PATIENCE
+            while self._errands():
+                assert time.monotonic() < give_up_at, "the last errands are not done"
+                time.sleep(0.05)
             victim.send_signal(signal.SIGTERM)
             wait_for_line(victim, "stopped")
             assert wait_for_end(victim) == 0
 
     def _behind(self) -> float:
         """How many seconds the oldest live run is overdue."""
-        import sqlite3
+        oldest = self._ask("SELECT min(due_at) FROM runs")
+        return 0.0 if oldest is None else time.time() - oldest / 1_000_000
 
-        connection = sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)
+    def _errands(self) -> int:
+        """How many of what was submitted have not ended."""
+        count = self._ask("SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job_id WHERE j.name = 'errand'")
+        return count or 0
+
+    def _ask(self, statement: str) -> int | None:
+        connection = sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=PATIENCE)
         try:
-            [oldest] = connection.execute("SELECT min(due_at) FROM runs").fetchone()
+            [found] = connection.execute(statement).fetchone()
         finally:
             connection.close()
-        return 0.0 if oldest is None else time.time() - oldest / 1_000_000
+        answer: int | None = found
+        return answer
 
 
 def wait_for_line(victim: subprocess.Popen[str], wanted: str) -> None:

@@ -91,17 +91,21 @@ def program(database: Path, journal: Journal, boot: int) -> otd.Scheduler:
 
 
 async def main(database: Path, journal: Journal, boot: int) -> None:
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    stop, quiet = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, quiet.set)
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
     async with program(database, journal, boot) as sched:
         print("ready", flush=True)
-        while not stop.is_set():
+        while not (quiet.is_set() or stop.is_set()):
             run_id = await sched.submit(ERRAND)
             journal.note("acknowledged", run=run_id)
             try:
                 await asyncio.wait_for(stop.wait(), 0.03)
             except TimeoutError:
                 continue
+        print("quiet", flush=True)
+        await stop.wait()
     print("stopped", flush=True)
 
 

@@ -4,8 +4,9 @@ of a hostile job lives on.
 **On time** is told in a way that is fair on a busy machine and forgives nothing else. Beside the node a process runs
 that only sleeps until the same instants: by what that is late, the machine is late for everybody. What a tick is later
 than that is the node's own lateness. Its 99th percentile beside a hostile job may be 50 ms above that of a quiet phase:
-of the quieter one of two. A phase that was too late is measured again, twice at most: what a hostile job does to others
-it does every time, what the rest of the machine does comes and goes.
+of the quieter one of two; and by what the bare timer itself was late, because a tick has to be given the processor more
+than once. A phase that was too late is measured again, twice at most: what a hostile job does to others it does every
+time, what the rest of the machine does comes and goes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from onthedot.output.display import safe
 from onthedot.work.guard import trees
 from tests.hostile.corpus import CORPUS, SECRET, SECRET_NAME, TIMED_OUT, TIMEOUT, Hostile
 from tests.hostile.node import GRACE, HOLDER, PERIOD, TICKERS
-from tests.work.guard.yard import look_until, rss
+from tests.work.guard.yard import is_alive, look_until, rss
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
 
@@ -45,7 +46,7 @@ NEEDS: dict[str, tuple[str, ...]] = {"none": (), "user": ("root",), "sandbox": (
 """Fixtures, by level."""
 MOST_LATER = 50.0  # milliseconds
 MOST_MEMORY = 20 << 20
-GONE_WITHIN = 2.0
+GONE_WITHIN = 10.0
 
 
 class Lateness(NamedTuple):
@@ -119,7 +120,7 @@ class Place:
     def guards(self) -> list[int]:
         """The guard's process; none, if a program has killed it and no other has run since."""
         children = [one.pid for one in trees.everybody() if one.parent == self.node.pid and not one.is_zombie]
-        return [pid for pid in children if b"onthedot.work.guard" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [pid for pid in children if "onthedot.work.guard" in _command_of(pid)]
 
     def left(self) -> list[int]:
         """Processes of programs: whoever is below the node and is not its guard, or is in a workspace."""
@@ -148,6 +149,13 @@ class Place:
             self.node.stdout.close()
             self._server.close()
             shutil.rmtree(self.folder)
+
+
+def _command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):  # it has ended since
+        return ""
 
 
 def p99(values: Any) -> float:
@@ -180,11 +188,16 @@ def test_others_are_on_time_and_nothing_is_left(place: Place, quiet: Lateness, h
     for needed in NEEDS[hostile.level]:
         request.getfixturevalue(needed)
     found: list[Lateness] = []
-    while len(found) < TRIES and (not found or found[-1].own > quiet.own + MOST_LATER):
+    while len(found) < TRIES and (not found or found[-1].own > allowed(quiet, found[-1])):
         found.append(endured(place, hostile))
         with capsys.disabled():
             print(f"\n{hostile.name}: quiet {quiet}; beside it {found[-1]}")
-    assert found[-1].own <= quiet.own + MOST_LATER, f"quiet: {quiet}; beside it: {', '.join(map(str, found))}"
+    assert found[-1].own <= allowed(quiet, found[-1]), f"quiet: {quiet}; beside it: {', '.join(map(str, found))}"
+
+
+def allowed(quiet: Lateness, beside: Lateness) -> float:
+    """Milliseconds."""
+    return quiet.own + MOST_LATER + beside.bare
 
 
 def endured(place: Place, hostile: Hostile) -> Lateness:
@@ -217,7 +230,7 @@ def measured(place: Place, question: dict[str, Any]) -> tuple[int, dict[str, Any
     for pid in before:
         Path(f"/proc/{pid}/clear_refs").write_text("5")  # the most that it ever had is what it has now
     answer = place.ask(question)
-    return max(rss(pid, "VmHWM") - had for pid, had in before.items() if Path(f"/proc/{pid}").exists()), answer
+    return max(rss(pid, "VmHWM") - had for pid, had in before.items() if is_alive(pid)), answer
 
 
 def check_words(hostile: Hostile, said: str) -> None:

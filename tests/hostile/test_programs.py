@@ -25,8 +25,8 @@ from tests.hostile.corpus import (
 from tests.work.guard.yard import PYTHON, Yard, is_alive, look_until, rss
 
 MEMORY_MOST = 20 << 20
-NEIGHBOUR_WITHIN = 5.0  # seconds; the machine is shared, and `make bench` measures lateness
-GONE_WITHIN = 2.0
+NEIGHBOUR_WITHIN = 10.0  # seconds; the machine is shared, and `make bench` measures lateness
+GONE_WITHIN = 10.0
 
 HEADLESS = """
 import ctypes, os, threading, time

@@ -16,7 +16,7 @@ from tests.processes.kit import SECOND, Cluster, Fault, Process, cluster, now, w
 from tests.processes.node import NAP, NAP_ONCE
 from tests.processes.test_freeze import TRIES, freeze_at, is_locked
 
-LEASE = 2.0
+LEASE = 4.0
 PATIENT = 60.0  # seconds: the lease of a node that looks for orphans every 8 s, long after the one that is to freeze
 LONG = 60.0
 MISSED = 20
@@ -75,7 +75,7 @@ async def test_who_sleeps_before_it_reaps_takes_nothing(tmp_path):
             sleeper.terminate()
             sleeper.wait_for("DrainBegun", since=at)
             sleeper.wait_stopped()
-            assert left.told_by(awake) == set(left.all)
+            wait_until(lambda: left.told_by(awake) == set(left.all), "awake to say what it has recovered")
             assert left.told_by(sleeper) == set()
             await left.judge(asking)
         awake.terminate()
@@ -109,7 +109,7 @@ async def test_who_sleeps_while_it_reaps_makes_the_others_late_and_never_wrong(t
         at = sleeper.thaw(fault)
         async with client(nodes) as asking:
             await left.judge(asking)
-            assert left.told_by(sleeper) | left.told_by(awake) == set(left.all)
+            wait_until(lambda: left.told_by(sleeper) | left.told_by(awake) == set(left.all), "all to be told")
             assert not left.told_by(sleeper) & left.told_by(awake)
         for node in nodes.living():
             node.terminate()

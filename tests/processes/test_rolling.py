@@ -16,7 +16,7 @@ from tests.processes.node import DEEP, NAP, NAP_ONCE, STEADY, settings
 
 SOAK = bool(os.environ.get("ONTHEDOT_SOAK"))
 RESTARTS = 60 if SOAK else 4
-LEASE = 2.0
+LEASE = 4.0
 LONG = 60.0
 MORE = 5 * SECOND  # L5: beyond the grace
 
@@ -60,7 +60,7 @@ async def test_rolling_restarts_lose_and_double_nothing(tmp_path, capsys):
             end="",
         )
         print(f"the median was {verdicts.middle(late) * 1000:.1f} ms late, the longest {max(late) / 1000:.0f} ms")
-    assert verdicts.middle(late) < 0.05
+    assert verdicts.middle(late) < 0.25
 
 
 def _deep_on(node: Process):

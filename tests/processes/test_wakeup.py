@@ -37,4 +37,4 @@ async def test_a_run_submitted_elsewhere_starts_at_once(tmp_path, capsys):
     with capsys.disabled():
         print(f"\nsubmit in one process to start in another: median {middle(waits) * 1000:.0f} ms, ", end="")
         print(f"longest {max(waits) / 1000:.0f} ms of {TIMES}")
-    assert middle(waits) < 0.5
+    assert middle(waits) < 3.0  # and not the 15 s that a poll is away in the middle

@@ -21,10 +21,11 @@ def test_what_was_written_survives_a_kill(valkey_server: ValkeyServer):
 
 def test_a_paused_server_answers_nobody_and_goes_on(valkey_server: ValkeyServer):
     valkey_server.pause()
-    with redis.Redis(port=valkey_server.port, password=valkey_server.password, socket_timeout=0.1) as db:
-        with pytest.raises(redis.TimeoutError):
-            db.ping()
-        valkey_server.resume()
+    impatient = redis.Redis(port=valkey_server.port, password=valkey_server.password, socket_timeout=0.1)
+    with impatient as db, pytest.raises(redis.TimeoutError):
+        db.ping()
+    valkey_server.resume()
+    with valkey_server.client() as db:
         assert db.ping()
 
 

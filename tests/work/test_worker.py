@@ -202,10 +202,11 @@ def test_a_busy_application_loop_does_not_stop_scheduling(tmp_path):
 
         async with sched:
             blocked_from = time.time()
-            time.sleep(1.0)  # noqa: ASYNC251 - what is tested: the input loop blocks, the scheduling loop does not
+            while len(starts) < 20 and time.time() < blocked_from + 20:
+                time.sleep(0.1)  # noqa: ASYNC251 - what is tested: the input loop blocks, the scheduling loop does not
             blocked_until = time.time()
         return [late - due for late, due in starts if blocked_from < due < blocked_until - 0.1]
 
     lateness = asyncio.run(scenario())
     assert len(lateness) >= 12
-    assert sorted(lateness)[len(lateness) // 2] < 0.1
+    assert sorted(lateness)[len(lateness) // 2] < 0.25

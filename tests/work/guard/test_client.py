@@ -165,8 +165,12 @@ async def test_it_ends_with_its_main_process_and_the_rest_is_killed_and_counted(
 
 async def test_bounds_are_in_force(yard: Yard):
     bounds = Bounds(files=64, file_bytes=1 << 20, memory=1 << 29)
-    await yard.run("sh", "-c", "sleep 0.2; ulimit -Hn; ulimit -Hc; ulimit -Hd; ulimit -Hf", bounds=bounds)
-    assert yard.output().split() == ["64", "0", str((1 << 29) // 1024), str((1 << 20) // 512)]
+    expected = f"64 0 {(1 << 29) // 1024} {(1 << 20) // 512}"
+    shown = 'echo "$(ulimit -Hn) $(ulimit -Hc) $(ulimit -Hd) $(ulimit -Hf)"'
+    # They come a moment after its start: it is asked until they are there, and at last tells what is.
+    waits = f'n=0; while [ "$({shown})" != "{expected}" ] && [ $n -lt 200 ]; do sleep 0.05; n=$((n + 1)); done'
+    await yard.run("sh", "-c", f"{waits}; {shown}", bounds=bounds)
+    assert yard.output() == f"{expected}\n"
 
 
 async def test_too_much_processor_time_is_a_signal(yard: Yard):

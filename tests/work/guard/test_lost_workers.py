@@ -13,13 +13,14 @@ import pytest
 from tests.work.guard.yard import is_alive, look_until
 
 LEASE = 3.0  # seconds
+LONG = 60.0  # a lease that is not over while a busy machine kills a process
 
 
 class Worker:
     """A process with a guard and a program."""
 
-    def __init__(self, directory: Path) -> None:
-        command = [sys.executable, "-m", "tests.work.guard.worker", str(directory), str(int(LEASE * 1000))]
+    def __init__(self, directory: Path, lease: float) -> None:
+        command = [sys.executable, "-m", "tests.work.guard.worker", str(directory), str(int(lease * 1000))]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.pids = [self._read(directory / name) for name in ("main", "away", "guard")]
         assert all(map(is_alive, self.pids))
@@ -35,26 +36,32 @@ class Worker:
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> Iterator[Worker]:
-    one = Worker(tmp_path)
+def lease() -> float:
+    return LEASE
+
+
+@pytest.fixture
+def worker(tmp_path: Path, lease: float) -> Iterator[Worker]:
+    one = Worker(tmp_path, lease)
     yield one
     one.process.kill()
     one.process.communicate()
     look_until(lambda: not any(map(is_alive, one.pids)))
 
 
+@pytest.mark.parametrize("lease", [LONG])
 def test_a_killed_worker_s_programs_go_at_once_and_its_guard_with_them(worker: Worker):
     worker.process.kill()
     killed = time.monotonic()
     look_until(lambda: not any(map(is_alive, worker.pids)))
-    assert time.monotonic() - killed < LEASE  # not because the lease was over
+    assert time.monotonic() - killed < LONG / 2  # not because the lease was over
 
 
 def test_a_frozen_worker_s_programs_are_gone_when_its_lease_ends(worker: Worker):
     os.kill(worker.process.pid, signal.SIGSTOP)
     frozen = time.monotonic()
     look_until(lambda: not any(map(is_alive, worker.programs)))
-    assert LEASE / 2 < time.monotonic() - frozen < LEASE + 2
+    assert LEASE / 2 < time.monotonic() - frozen < LEASE + 10
     assert is_alive(worker.pids[2])
     os.kill(worker.process.pid, signal.SIGCONT)
     out, _ = worker.process.communicate(timeout=20)

@@ -157,7 +157,9 @@ def test_a_lease_crosses_with_its_checkpoint():
 
 
 async def test_a_child_whose_store_is_away_can_be_stopped():
-    async with Node(handlers.saves_twice, handlers.where, store=Silent(), timeout="300ms") as node:
+    node = Node(handlers.saves_twice, store=Silent(), timeout="300ms")
+    node.sched.job(isolation="process")(handlers.where)  # which has all the time of a slow machine
+    async with node:
         run, after = await node.run("saves_twice"), await node.run("where")
     assert "took longer than its time-out" in (run.error or "")
     assert pid_of(after)

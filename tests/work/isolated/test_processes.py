@@ -134,7 +134,9 @@ async def test_a_child_that_died_is_replaced_and_the_run_retried():
 
 @pytest.mark.parametrize("function", [handlers.holds_the_lock, handlers.catastrophe])
 async def test_a_time_out_ends_what_cannot_be_interrupted(function):
-    async with Node(function, handlers.where, timeout="300ms") as node:
+    node = Node(function, timeout="300ms")
+    node.sched.job(isolation="process")(handlers.where)  # which has all the time of a slow machine
+    async with node:
         began = time.monotonic()
         run, after = await node.run(function.__name__), await node.run("where")
         assert time.monotonic() - began < 40  # and not the 60 s that it would have taken

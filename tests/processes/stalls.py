@@ -1,0 +1,36 @@
+"""How long this machine keeps somebody who only wants to wake up from doing so: what is later is our own doing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+PERIOD = 10_000  # microseconds
+
+
+class Stalls:
+    """A process of its own that sleeps and wakes, again and again; `longest` is known when the block has ended."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory()
+        self._noted = Path(self._folder.name, "noted")
+        command = [sys.executable, "-m", "tests.hostile.bare_timer", str(self._noted), str(PERIOD)]
+        self._process = subprocess.Popen(command)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        lines = self._noted.read_text().splitlines()[:-1] if self._noted.exists() else []
+        instants = [(int(slot), int(woke)) for slot, woke in map(str.split, lines)]
+        self.longest = max((woke - slot for slot, woke in instants), default=0) / 1_000_000
+        self._folder.cleanup()
