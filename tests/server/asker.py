@@ -1,0 +1,132 @@
+"""Asks an API for all that its document promises, by schemathesis: `python -m tests.server.asker FOLDER`.
+
+It is a process of its own, because what schemathesis takes it does not give back: 16 MB a second that are no objects of
+Python's, and that would stay with whoever tests on. What to ask is in `FOLDER/orders`, as JSON, and what came out of it
+goes into `FOLDER/found`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import schemathesis
+from schemathesis import engine
+from schemathesis.engine import Status, events
+
+from onthedot.server.bulk import NDJSON
+from onthedot.server.describing import describe_api
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Where the API is, with what key, and for how long: until then, and until every operation was asked; None for all
+    that schemathesis thinks of, with other values each time."""
+
+    url: str
+    key: str
+    key_id: str
+    seconds: float | None
+
+
+@dataclass
+class Found:
+    """What was asked, and what was wrong with the answers: where, and in which words."""
+
+    seed: int | None = None
+    asked: set[str] = field(default_factory=set)
+    wrong: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def as_json(self) -> str:
+        told = [(label, words) for (label, _), words in self.wrong.items()]
+        return json.dumps({"seed": self.seed, "asked": sorted(self.asked), "wrong": told})
+
+
+MOST = 3  # times as long as it was told, at the most, while there are operations that it has not come to
+
+
+def operations(document: dict[str, Any]) -> set[str]:
+    """All of a document, as schemathesis calls them."""
+    return {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+
+
+def ask(orders: Orders) -> Found:
+    """Ask until the time is over."""
+    document: dict[str, Any] = describe_api()
+    schema = schemathesis.openapi.from_dict(document, config=_config(orders))
+
+    @schema.hook
+    def filter_case(_: Any, case: Any) -> bool:
+        """Everything may be done but one thing: to revoke the key that asks."""
+        return case.method != "DELETE" or orders.key_id not in str(case.path_parameters)
+
+    found, there = Found(), operations(document)
+    enough_at = time.monotonic() + orders.seconds if orders.seconds is not None else None
+    stream = engine.from_schema(schema).execute()
+    for event in stream:
+        if isinstance(event, events.ScenarioFinished):
+            found.asked |= {node.value.operation.label for node in event.recorder.cases.values()}
+            found.wrong |= {(label, title): told for label, title, told in _failures(event)}
+        elif isinstance(event, events.NonFatalError):
+            found.wrong[event.label, type(event.value).__name__] = str(event.value)
+        if enough_at is not None and time.monotonic() > enough_at and found.asked >= there:
+            stream.stop()
+    found.seed = schema.config.seed
+    return found
+
+
+def _config(orders: Orders) -> schemathesis.Config:
+    """All checks are on, as they are by themselves."""
+    asked: dict[str, Any] = {
+        "base-url": orders.url,
+        "headers": {"Authorization": f"Bearer {orders.key}"},
+        "request-timeout": 30,
+        "continue-on-failure": True,
+        "checks": {
+            "positive_data_acceptance": {
+                # Beside what it allows itself: 422, because no schema can say what a cron expression, an instant or a
+                # cursor is; and 412, because a tag that fits its schema is not that of the job.
+                "expected-statuses": ["2xx", "401", "403", "404", "409", "412", "422", "429"],
+            }
+        },
+        # What is followed does not end by itself: it is read for so long, and what came is checked.
+        "operations": [{"include-operation-id": ["follow_logs", "follow_events"], "request-timeout": 1}],
+    }
+    if orders.seconds is not None:
+        asked |= {"seed": 1, "max-time": MOST * orders.seconds}
+    return schemathesis.Config.from_dict(asked)
+
+
+def _failures(event: events.ScenarioFinished) -> Iterator[tuple[str, str, str]]:
+    """Of each check that has failed: where, what, and how to see it again."""
+    for case_id, nodes in event.recorder.checks.items():
+        case = event.recorder.cases[case_id].value
+        for node in nodes:
+            if node.status is Status.FAILURE and node.failure_info is not None:
+                failure = node.failure_info.failure
+                told = f"{failure.title}\n{failure.message}\n{case.as_curl_command()[:2000]}"
+                yield event.recorder.label, failure.title, told
+
+
+def _line(value: Any) -> bytes:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text.encode(errors="surrogatepass")
+
+
+# It knows no lines of JSON. What it draws for them is any text, because a document cannot say what lines are.
+schemathesis.serializer(NDJSON)(lambda _, value: value if isinstance(value, bytes) else _line(value))
+
+
+def write(folder: Path, orders: Orders) -> None:
+    """What a process of its own is to ask."""
+    (folder / "orders").write_text(json.dumps(asdict(orders)))
+
+
+if __name__ == "__main__":
+    here = Path(sys.argv[1])
+    (here / "found").write_text(ask(Orders(**json.loads((here / "orders").read_text()))).as_json())
