@@ -170,7 +170,7 @@ async def test_one_whose_lease_is_gone_is_killed_at_once(engine: Engine, passing
 
 
 async def test_a_time_out_ends_it(engine: Engine, passing: Passing):
-    attempt = passing.begin(lease_of(script("sleep 60")), timedelta(milliseconds=500))
+    attempt = passing.begin(lease_of(script("sleep 60")), timedelta(seconds=2))
     outcome = await passing.end(attempt)
     assert outcome.kind is OutcomeKind.TIMED_OUT
     assert (len(engine.containers), len(engine.removed)) == (0, 1)

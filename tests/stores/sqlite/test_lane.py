@@ -60,13 +60,13 @@ async def test_finish_and_the_next_reserve_share_one_commit(store):
     record, node = await define(store), await register(store)
     await submit(store, record, 4)
     first = await reserve(store, node, seats=2)
-    before = commits(store)
-    done, second = await asyncio.gather(
-        store.finish([finished(store, lease) for lease in first.armed]), store.reserve(ask(node, 2))
-    )
-    assert done == [True, True]
-    assert len(second.armed) == 2
-    assert commits(store) - before == 1
+    async with Held(store):  # else the writer may have begun with the one before the other was asked for
+        before = commits(store)
+        finishing = asyncio.create_task(store.finish([finished(store, lease) for lease in first.armed]))
+        reserving = asyncio.create_task(store.reserve(ask(node, 2)))
+    assert await finishing == [True, True]
+    assert len((await reserving).armed) == 2
+    assert commits(store) - before == 2  # the one that held them up, and one for both
 
 
 async def test_a_commit_takes_a_bounded_number_of_calls(store):
@@ -204,7 +204,7 @@ async def test_closing_leaves_no_thread_and_no_log_behind(path):
     await store.list_jobs()
     assert len(set(threading.enumerate()) - before) == 2
     await store.close()
-    assert set(threading.enumerate()) == before
+    assert not set(threading.enumerate()) - before  # those of other tests may have ended since
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
@@ -266,7 +266,7 @@ async def test_inline_runs_on_the_calling_thread(path):
     with pytest.raises(UnknownJob):
         await store.submit([NewRun(99, "submit:a", 0)])
     assert await store.count_runs() == {RunState.SUCCEEDED: 1}
-    assert set(threading.enumerate()) == before
+    assert not set(threading.enumerate()) - before  # those of other tests may have ended since
     await store.close()
 
 

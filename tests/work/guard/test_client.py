@@ -113,7 +113,7 @@ async def test_a_level_that_is_not_offered_is_refused(yard: Yard):
 
 
 async def test_a_time_out_ends_the_tree(yard: Yard):
-    end = await yard.run("sh", "-c", SLEEPS, timeout=500 * MILLISECOND)
+    end = await yard.run("sh", "-c", SLEEPS, timeout=2 * SECOND)
     assert end.kind == "timed_out"
     assert not is_alive(yard.pid_in("main"))
     assert not is_alive(yard.pid_in("away"))
@@ -121,7 +121,7 @@ async def test_a_time_out_ends_the_tree(yard: Yard):
 
 async def test_who_is_asked_to_end_may_tidy_up(yard: Yard):
     tidy = "trap 'echo bye > farewell; exit 0' TERM; echo $$ > main; while :; do sleep 0.01; done"
-    end = await yard.run("sh", "-c", tidy, timeout=300 * MILLISECOND, grace=20 * SECOND)
+    end = await yard.run("sh", "-c", tidy, timeout=2 * SECOND, grace=20 * SECOND)
     assert end.kind == "timed_out"
     assert (yard.work / "farewell").exists()
 
