@@ -29,32 +29,48 @@ class Together(Generic[A, B]):
     def __init__(self, ask: Callable[[Sequence[A]], Awaitable[Sequence[B | Exception]]]) -> None:
         self._ask = ask
         self._waiting: list[tuple[A, asyncio.Future[B]]] = []
-        self._asking: asyncio.Task[None] | None = None
+        self._is_asking = False
+        self._task: asyncio.Task[None] | None = None  # held, or it might be collected
 
     async def one(self, asked: A) -> B:
         """The answer for this one. Who is cancelled while waiting leaves the others alone."""
-        answer: asyncio.Future[B] = asyncio.get_running_loop().create_future()
-        self._waiting.append((asked, answer))
-        if self._asking is None:
-            self._asking = asyncio.create_task(self._ask_all())
-        return await answer
+        if self._is_asking:
+            future: asyncio.Future[B] = asyncio.get_running_loop().create_future()
+            self._waiting.append((asked, future))
+            return await future
+        self._is_asking = True
+        try:
+            [answer] = await self._answers([asked])  # without a task of its own: most are alone
+        finally:
+            self._go_on()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def _answers(self, some: Sequence[A]) -> Sequence[B | Exception]:
+        answers = await self._ask(some)
+        if len(answers) != len(some):
+            raise RuntimeError(f"together: expected {len(some)} answers, got {len(answers)}")
+        return answers
+
+    def _go_on(self) -> None:
+        if self._waiting:
+            self._task = asyncio.create_task(self._ask_all())
+        else:
+            self._is_asking = False
 
     async def _ask_all(self) -> None:
-        try:
-            while self._waiting:
-                some, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-                await self._ask_some([(asked, answer) for asked, answer in some if not answer.done()])
-        finally:
-            self._asking = None
+        while self._waiting:
+            some, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+            await self._ask_some([(asked, answer) for asked, answer in some if not answer.done()])
+        self._is_asking = False
 
     async def _ask_some(self, some: Sequence[tuple[A, asyncio.Future[B]]]) -> None:
         if not some:
             return  # they are all gone
         answers: Sequence[B | Exception]
         try:
-            answers = await self._ask([asked for asked, _ in some])
-            if len(answers) != len(some):
-                raise RuntimeError(f"together: expected {len(some)} answers, got {len(answers)}")
+            answers = await self._answers([asked for asked, _ in some])
         except Exception as error:  # noqa: BLE001 - handed to everybody who waits for it
             answers = [error] * len(some)
         for (_, future), answer in zip(some, answers, strict=True):
