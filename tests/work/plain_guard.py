@@ -34,16 +34,20 @@ class PlainGuard:
         return end
 
     async def _run(self, program: Program, said: Callable[[str], None]) -> ProgramEnd:
+        starting = asyncio.create_task(self._start(program))
+        is_cancelled = False
         try:
-            process = await asyncio.create_subprocess_exec(
-                *program.argv, cwd=program.directory, env=dict(program.env), start_new_session=True,
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-            )  # fmt: skip
+            await asyncio.shield(starting)
         except OSError as error:
             return ProgramEnd("refused", error=f"{program.argv[0]}: {error.strerror}")
+        except asyncio.CancelledError:  # it may be there, and have said something
+            is_cancelled = True
+        process = await starting
         reading = asyncio.create_task(self._read(process, program, said))
         kind: Kind = "exited"
         try:
+            if is_cancelled:
+                raise asyncio.CancelledError
             await asyncio.wait_for(process.wait(), program.timeout / SECOND if program.timeout else None)
         except TimeoutError:
             kind = "timed_out"
@@ -58,6 +62,12 @@ class PlainGuard:
         if kind == "exited" and code < 0:
             return ProgramEnd("signalled", signal=-code)
         return ProgramEnd(kind, code=code if kind == "exited" else None)
+
+    async def _start(self, program: Program) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *program.argv, cwd=program.directory, env=dict(program.env), start_new_session=True,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
 
     async def _read(self, process: asyncio.subprocess.Process, program: Program, said: Callable[[str], None]) -> None:
         assert process.stdin is not None
