@@ -219,9 +219,9 @@ async def test_thousands_are_submitted_in_batches():
     batches: list[int] = []
     submit = store.submit
 
-    async def counted(runs, *, now=None):
+    async def counted(runs, **more):
         batches.append(len(runs))
-        return await submit(runs, now=now)
+        return await submit(runs, **more)
 
     store.submit = counted  # type: ignore[method-assign]
     done: list[int] = []

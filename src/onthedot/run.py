@@ -142,6 +142,7 @@ class NewRun:
     key: str = ""  # the same key is the same run, whatever its trigger and instant
     expires_at: Micros | None = None  # not started by then: skipped
     slot_at: Micros | None = None  # the instant in its key, if that is not when it is due: what a backfill is for
+    revision: int | None = None  # of its job, by which the caller has checked it; None: whichever is current
 
     @property
     def instant(self) -> Micros:

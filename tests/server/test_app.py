@@ -7,12 +7,13 @@ from collections.abc import AsyncGenerator
 from datetime import timedelta
 
 import pytest
+from fastapi import FastAPI, Response
 
 import onthedot as otd
 from onthedot.access.permissions import Permission, Role
 from onthedot.errors import StoreUnavailable
 from onthedot.server.app import openapi_of
-from onthedot.server.routing import Routes
+from onthedot.server.routing import Routes, include
 from onthedot.server.table import TABLE
 from tests.server.kit import Served, served
 
@@ -181,6 +182,19 @@ def test_a_route_that_the_table_does_not_have_cannot_be_declared():
     routes = Routes(prefix="/api/v1")
     with pytest.raises(RuntimeError, match=r"GET /api/v1/open.*expected a line"):
         routes.get("/open")(lambda: None)
+
+
+async def test_a_route_that_is_not_behind_the_door_keeps_the_server_from_starting():
+    routes = Routes(prefix="/api/v1")
+    routes.add_route("/open", lambda request: Response())
+    with pytest.raises(RuntimeError, match="expected each behind the door"):
+        include(FastAPI(openapi_url=None, docs_url=None, redoc_url=None), [routes])
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs", "/api/v1/runs", "/api/v1/keys"])
+async def test_a_stranger_is_refused_before_anything_is_read(there: Served, path: str):
+    answer = await there.client.post(path, content=b"{", headers={"Content-Type": "application/json"})
+    assert answer.status_code == 401
 
 
 async def test_a_line_without_a_route_keeps_the_server_from_starting(monkeypatch: pytest.MonkeyPatch):

@@ -155,7 +155,7 @@ async def test_an_idempotency_key_is_about_one_run(server: Served):
 async def test_a_store_that_goes_away_is_told_at_the_line(server: Served, monkeypatch: pytest.MonkeyPatch):
     submit, calls = server.there.store.submit, 0
 
-    async def away(runs: list[NewRun]) -> list[int]:
+    async def away(runs: list[NewRun], **_: Any) -> list[int]:
         nonlocal calls
         calls += 1
         if calls > 1:
@@ -173,7 +173,7 @@ async def test_nothing_is_read_faster_than_it_is_stored(server: Served, monkeypa
     """The bytes that were read and not stored yet are at most a batch and a piece."""
     submit, read, stored, most = server.there.store.submit, 0, 0, 0
 
-    async def slow(runs: list[NewRun]) -> list[int]:
+    async def slow(runs: list[NewRun], **_: Any) -> list[int]:
         nonlocal stored
         await asyncio.sleep(0)
         stored += len(runs)

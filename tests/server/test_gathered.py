@@ -12,6 +12,7 @@ import onthedot as otd
 from onthedot.access.audit import read
 from onthedot.access.permissions import Role
 from onthedot.run import NewRun
+from onthedot.server import gathered
 from onthedot.task import Call
 from tests.server.kit import Served, served
 
@@ -30,10 +31,10 @@ def writes(server: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many runs were in each write."""
     submit, found = server.there.store.submit, []
 
-    async def noted(runs: Sequence[NewRun]) -> list[int]:
+    async def noted(runs: Sequence[NewRun], **more: Any) -> list[int]:
         found.append(len(runs))
         await asyncio.sleep(0.01)  # meanwhile the others come
-        return await submit(runs)
+        return await submit(runs, **more)
 
     monkeypatch.setattr(server.there.store, "submit", noted)
     return found
@@ -77,24 +78,61 @@ async def test_each_is_answered_for_itself(server: Served, writes: list[int]):
     assert len(await server.there.verbs().list_runs(limit=100)) == 4
 
 
-async def test_a_job_is_read_after_it_was_asked_for(server: Served, monkeypatch: pytest.MonkeyPatch):
-    """A submit that comes while another one's job is being read does not go by that reading."""
-    headers, get_job = server.keys.add(Role.ADMIN), server.there.store.get_job
-    reading, go_on = asyncio.Event(), asyncio.Event()
+async def put(server: Served, **fields: Any) -> None:
+    given = {"name": "mail", "task": Call(handler="mail"), "owner": "ann", **fields}
+    await server.there.verbs().put(otd.Job(**given))
 
-    async def slow(name: str, *, namespace: str = "default") -> Any:
-        found = await get_job(name, namespace=namespace)
-        if name == "late":
-            reading.set()
-            await go_on.wait()
-        return found
 
-    monkeypatch.setattr(server.there.store, "get_job", slow)
-    before = asyncio.create_task(sent(server, headers, {"job": "late"}))
-    await reading.wait()
-    await server.there.store.put_job(otd.Job(name="late", task=Call(handler="late")))
-    after = asyncio.create_task(sent(server, headers, {"job": "late"}))
-    await asyncio.sleep(0.01)
-    go_on.set()
-    assert (await before)[0] == 404
-    assert (await after)[0] == 201
+async def test_a_job_that_was_given_to_somebody_else_is_not_there_any_more(server: Served, writes: list[int]):
+    """The server knows it as it was; the store does not let it go by that."""
+    ann, bob = (server.keys.add(Role.OPERATOR, owner=owner, only_own=True) for owner in ("ann", "bob"))
+    assert (await sent(server, ann, {"job": "mail"}))[0] == 201
+    assert (await sent(server, bob, {"job": "mail"}))[0] == 404
+    await put(server, owner="bob")
+    assert (await sent(server, ann, {"job": "mail"}))[0] == 404
+    assert (await sent(server, bob, {"job": "mail"}))[0] == 201
+    assert len(await server.there.verbs().list_runs()) == 2
+
+
+async def test_arguments_are_checked_by_what_the_job_is_now(server: Served):
+    headers = server.keys.add(Role.ADMIN)
+    asked = {"job": "mail", "args": {"region": "eu"}}
+    assert (await sent(server, headers, asked))[0] == 201
+    task = otd.Command(argv=("true",))
+    await put(server, task=task, params=(otd.Param(name="where", required=True),))
+    assert (await sent(server, headers, asked))[0] == 422
+    assert (await sent(server, headers, {"job": "mail", "args": {"where": "eu"}}))[0] == 201
+    await put(server, task=task, params=(otd.Param(name="region"),))
+    assert (await sent(server, headers, asked))[0] == 201
+    assert len(await server.there.verbs().list_runs()) == 3
+
+
+async def test_a_job_that_is_gone_is_unknown_and_one_that_is_back_is_another(server: Served):
+    headers = server.keys.add(Role.ADMIN)
+    assert (await sent(server, headers, {"job": "mail"}))[0] == 201
+    await server.there.verbs().remove("mail")
+    assert (await sent(server, headers, {"job": "mail"}))[0] == 404
+    await put(server)
+    assert (await sent(server, headers, {"job": "mail"}))[0] == 201
+
+
+async def test_others_are_not_held_up_by_a_job_that_was_edited(server: Served, writes: list[int]):
+    """Half of those who come together go by what was; each of them gets its run all the same."""
+    headers = server.keys.add(Role.ADMIN)
+    for job in ("mail", "post"):
+        assert (await sent(server, headers, {"job": job}))[0] == 201
+    await put(server, owner="carl")
+    asked = [{"job": job, "args": {"n": n}} for n in range(10) for job in ("mail", "post")]
+    answers = await asyncio.gather(*(sent(server, headers, body) for body in asked))
+    assert [status for status, _ in answers] == [201] * 20
+    assert len({told["run_id"] for _, told in answers}) == 20
+    entries = await read(server.there.store)
+    assert sorted(entry.after["run_id"] for entry in entries[2:]) == sorted(told["run_id"] for _, told in answers)
+
+
+async def test_more_jobs_than_are_remembered(server: Served, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gathered, "MOST_KNOWN", 1)
+    headers = server.keys.add(Role.ADMIN)
+    for job in ("mail", "post", "mail", "post", "post"):
+        assert (await sent(server, headers, {"job": job}))[0] == 201
+    assert len(server.app.state.door.gathered._known) == 1

@@ -19,7 +19,7 @@ from onthedot.access.principal import LOCAL, Principal
 from onthedot.clock import Micros
 from onthedot.ids import RandomIds
 from onthedot.stores import base
-from onthedot.stores.base import Store
+from onthedot.stores.base import Noting, Store
 
 KIND = "audit"
 
@@ -85,6 +85,11 @@ async def record_all(store: Store, entries: Sequence[Entry], *, now: Micros | No
     """The same for several, in one write; their numbers."""
     keys = [entry.id for entry in entries]
     return await store.append_documents(KIND, [_body(entry) for entry in entries], keys=keys, now=now)
+
+
+def noting(entries: Sequence[Entry], mark: str) -> Noting:
+    """Entries about runs, to be written with them. What says `mark` will say the id of its run."""
+    return Noting(KIND, [_body(entry) for entry in entries], [entry.id for entry in entries], json.dumps(mark))
 
 
 def _body(entry: Entry) -> str:

@@ -9,7 +9,7 @@ from onthedot.clock import Clock
 from onthedot.errors import UnknownJob, did_you_mean
 from onthedot.job import Call, JobRecord
 from onthedot.run import NewRun
-from onthedot.stores.base import Store
+from onthedot.stores.base import Noting, Store
 from onthedot.tasks.params import require_params
 
 
@@ -42,10 +42,10 @@ async def submit_run(store: Store, record: JobRecord, *, trigger: str, clock: Cl
     return run_id
 
 
-async def insert_runs(store: Store, runs: Sequence[NewRun]) -> list[tuple[int, bool]]:
-    """Store runs whose triggers were drawn for this call: the id of each, and whether this call has created it. False:
-    a run with its key was there already."""
-    ids = await store.submit(runs)
+async def insert_runs(store: Store, runs: Sequence[NewRun], *, noting: Noting | None = None) -> list[tuple[int, bool]]:
+    """Store runs whose triggers were drawn for this call, and what is to be noted of them: the id of each, and whether
+    this call has created it. False: a run with its key was there already."""
+    ids = await store.submit(runs, noting=noting)
     if not any(run.key for run in runs):
         return [(run_id, True) for run_id in ids]
     keyed = [run_id for run_id, run in zip(ids, runs, strict=True) if run.key]

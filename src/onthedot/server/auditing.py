@@ -12,7 +12,12 @@ from onthedot.run import RunRecord
 from onthedot.server.door import door_of
 
 
-async def audited(
+async def audited(request: Request, verb: str, what: Job | RunRecord | str, **said: Any) -> None:
+    """Put a change on record: the `entry_of` it."""
+    await door_of(request).gathered.entries.one(entry_of(request, verb, what, **said))
+
+
+def entry_of(
     request: Request,
     verb: str,
     what: Job | RunRecord | str,
@@ -21,8 +26,8 @@ async def audited(
     after: Any = None,
     namespace: str = "",
     owner: str = "",
-) -> None:
-    """Put a change on record. `verb` is like `jobs.pause`; `what` is a job, a run, or a kind and a name: `key/k1`.
+) -> Entry:
+    """What is on record of a change. `verb` is like `jobs.pause`; `what` a job, a run, or a kind and a name: `key/k1`.
     `before` and `after` are definitions or other small data, of which values are left out. Jobs and runs say themselves
     where they belong; what belongs to no namespace can be read by who sees everything."""
     name: object = what
@@ -30,7 +35,7 @@ async def audited(
         name, namespace, owner = f"job/{job_name(what)}", what.namespace, what.owner
     elif isinstance(what, RunRecord):
         name, namespace, owner = f"run/{what.namespace}/{what.job}/{what.id}", what.namespace, what.owner
-    entry = Entry(
+    return Entry(
         who=request.state.who,
         verb=verb,
         object=str(name),
@@ -41,4 +46,3 @@ async def audited(
         request_id=str(request.scope.get("request_id", "")),
         source=request.client.host if request.client else "",
     )
-    await door_of(request).gathered.entries.one(entry)

@@ -1,22 +1,32 @@
-"""What submits ask of the store, gathered over all requests: which job is meant, a run of it, an entry in the audit."""
+"""What submits ask of the store, gathered over all requests: runs, each with its entry in the audit, in one write."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from onthedot.access.audit import Entry, record_all
-from onthedot.errors import KeyConflict, OnTheDotError, UnknownJob
+from onthedot.access.audit import Entry, noting, record_all
+from onthedot.errors import KeyConflict, OnTheDotError, RevisionConflict, UnknownJob
+from onthedot.ids import RandomIds
 from onthedot.job import JobRecord
 from onthedot.plan.asking import insert_runs
 from onthedot.run import NewRun
 from onthedot.server.together import Together
 from onthedot.stores.base import Store
 
-Named = tuple[str, str]
-"""A job's namespace and its name."""
+RUN = RandomIds().token()
+"""Stands for the id of a run in what is said of it, until it has one. Nobody else knows it."""
+MOST_KNOWN = 1000
+
 Inserted = tuple[int, bool]
 """A run's id, and whether it was created now."""
+
+
+class Wanted(NamedTuple):
+    """A run that somebody asks for, and what is to be on record of that."""
+
+    run: NewRun
+    entry: Entry
 
 
 class Gathered:
@@ -24,39 +34,44 @@ class Gathered:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.jobs: Together[Named, JobRecord | None] = Together(self._find)
-        self.runs: Together[NewRun, Inserted] = Together(self._insert)
+        self._known: dict[tuple[str, str], JobRecord] = {}
+        self.runs: Together[Wanted, Inserted] = Together(self._insert)
         self.entries: Together[Entry, int] = Together(self._record)
 
-    async def _find(self, names: Sequence[Named]) -> list[JobRecord | Exception | None]:
-        """Each job is read once, however many ask for it."""
-        different = list(dict.fromkeys(names))
-        found = await asyncio.gather(*map(self._find_one, different))
-        known = dict(zip(different, found, strict=True))
-        return [known[name] for name in names]
+    async def job(self, name: str, namespace: str, *, anew: bool = False) -> JobRecord | None:
+        """A job as it was when it was last read here, or, if it was not or `anew` is asked for, as it is now. So a run
+        that is checked by it names its revision, and who is refused asks anew."""
+        known = None if anew else self._known.get((namespace, name))
+        if known is not None:
+            return known
+        record = await self._store.get_job(name, namespace=namespace)
+        if record is None:
+            self._known.pop((namespace, name), None)
+        elif (namespace, name) in self._known or len(self._known) < MOST_KNOWN:
+            self._known[namespace, name] = record
+        else:
+            self._known = {(namespace, name): record}
+        return record
 
-    async def _find_one(self, named: Named) -> JobRecord | Exception | None:
-        namespace, name = named
-        try:
-            return await self._store.get_job(name, namespace=namespace)
-        except OnTheDotError as error:
-            return error
-
-    async def _insert(self, runs: Sequence[NewRun]) -> Sequence[Inserted | Exception]:
+    async def _insert(self, some: Sequence[Wanted]) -> Sequence[Inserted | Exception]:
         """All in one write. If that is refused nothing of it is stored: one by one tells whose run it was."""
         try:
-            return await insert_runs(self._store, runs)
-        except (KeyConflict, UnknownJob) as error:
-            if len(runs) == 1:
+            return await self._write(some)
+        except (KeyConflict, RevisionConflict, UnknownJob) as error:
+            if len(some) == 1:
                 return [error]
-        return [await self._insert_one(run) for run in runs]
+        return [await self._insert_one(one) for one in some]
 
-    async def _insert_one(self, run: NewRun) -> Inserted | Exception:
+    async def _insert_one(self, one: Wanted) -> Inserted | Exception:
         try:
-            [inserted] = await insert_runs(self._store, [run])
+            [inserted] = await self._write([one])
         except OnTheDotError as error:
             return error
         return inserted
+
+    async def _write(self, some: Sequence[Wanted]) -> list[Inserted]:
+        entries = noting([entry for _, entry in some], RUN)
+        return await insert_runs(self._store, [run for run, _ in some], noting=entries)
 
     async def _record(self, entries: Sequence[Entry]) -> list[int]:
         return await record_all(self._store, entries)

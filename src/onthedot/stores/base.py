@@ -34,6 +34,7 @@ from onthedot.stores.dependencies import Parent as Parent
 from onthedot.stores.documents import Document as Document
 from onthedot.stores.documents import DocumentsSlice
 from onthedot.stores.documents import Entry as Entry
+from onthedot.stores.documents import Noting as Noting
 from onthedot.stores.documents import PutDocument as PutDocument
 from onthedot.stores.finding import FindingSlice
 from onthedot.stores.hints import Hint as Hint
@@ -239,12 +240,17 @@ class PlanSlice(Protocol):
 class RunsSlice(Protocol):
     """The way of a run, from submitted to finished."""
 
-    async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
+    async def submit(
+        self, runs: Sequence[NewRun], *, noting: Noting | None = None, now: Micros | None = None
+    ) -> list[int]:
         """Insert runs and return their ids, in order. A key that exists already, live or in history, gives the
         existing run's id; the instant in it is `slot_at`, or else the due instant. So does the same `key` of the same
         job, whose run is the first that had it, with the instant that was asked for then; with other arguments it
-        raises `KeyConflict`, and nothing is written. Raises `UnknownJob` if any job is missing or deleted, and then
-        writes nothing.
+        raises `KeyConflict`, and nothing is written. Raises `UnknownJob` if any job is missing or deleted, and
+        `RevisionConflict` if it is at another revision than the caller has read (`NewRun.revision`), and then writes
+        nothing.
+
+        `noting` is appended to its list in the same write: neither is there without the other.
 
         One write; of more than 100 runs a store may make several, after it has checked them all: what fails on the
         way, or is refused because somebody else was quicker, leaves those before it. The same call may be made again.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from onthedot.clock import Micros
@@ -45,6 +45,23 @@ class Entry(NamedTuple):
     number: int
     body: str
     written_at: Micros
+
+
+class Noting(NamedTuple):
+    """Entries about runs, one for each, which are written with them. In each text `mark` stands for its run's id."""
+
+    kind: str
+    bodies: Sequence[str]
+    keys: Sequence[str]
+    mark: str
+
+    def of(self, ids: Sequence[int]) -> list[str]:
+        """The texts, with the ids of their runs.
+
+        >>> Noting("audit", ['{"run": "?1"}'], ["k"], '"?1"').of([41])
+        ['{"run": 41}']
+        """
+        return [body.replace(self.mark, str(run_id)) for body, run_id in zip(self.bodies, ids, strict=True)]
 
 
 class DocumentsSlice(Protocol):
@@ -91,6 +108,29 @@ class DocumentsSlice(Protocol):
         ...
 
 
+class Places:
+    """Which texts are to be appended, by their keys, and which number each has: those that are there already (`known`)
+    the one that they have, the others those after `last`. The same for all stores.
+
+    >>> places = Places(["a", "k", "", "a"], {"k": 3}, 7)
+    >>> places.numbers, places.fresh
+    ([8, 3, 9, 8], [(0, 8, 'a'), (2, 9, None)])
+    """
+
+    def __init__(self, keys: Sequence[str], known: Mapping[str, int], last: int) -> None:
+        given = dict(known)
+        self.numbers: list[int] = []
+        self.fresh: list[tuple[int, int, str | None]] = []
+        for place, key in enumerate(keys):
+            number = given.get(key) if key else None
+            if number is None:
+                number = last = last + 1
+                self.fresh.append((place, number, key or None))
+            if key:
+                given[key] = number
+            self.numbers.append(number)
+
+
 def judge(found: Document | None, body: str, version: int) -> PutDocument | None:
     """What a put is answered without a write; None: the race is won, write. The same for all stores.
 
@@ -121,14 +161,21 @@ def check_document(kind: str, id: str, body: str) -> None:
         raise DefinitionError(problems, subject=f"document {kind!r}, {id!r}")
 
 
-def check_entries(kind: str, bodies: Sequence[str], keys: Sequence[str]) -> list[tuple[str, str]]:
-    """The same for what is appended; each text with its key."""
+def check_entries(kind: str, bodies: Sequence[str], keys: Sequence[str]) -> None:
+    """The same for what is appended."""
     if keys and len(keys) != len(bodies):
         raise DefinitionError(f"keys: expected one for each of {len(bodies)} texts, got {len(keys)}")
-    entries = list(zip(bodies, keys or [""] * len(bodies), strict=True))
-    for body, key in entries:
+    for body, key in zip(bodies, keys or [""] * len(bodies), strict=True):
         check_document(kind, key or "-", body)
-    return entries
+
+
+def check_noting(noting: Noting | None, runs: Sequence[object]) -> None:
+    """The same for what is appended with runs."""
+    if noting is None:
+        return
+    check_entries(noting.kind, noting.bodies, noting.keys)
+    if len(noting.bodies) != len(runs):
+        raise DefinitionError(f"noting: expected a text for each of {len(runs)} runs, got {len(noting.bodies)}")
 
 
 def _body_problems(body: str) -> list[str]:

@@ -27,6 +27,7 @@ LIB = (
     "taking",
     "passing",
     "shown",
+    "entries",
     "finding",
     "queues",
     "sweeps",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, JsonValue
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND, Micros
 from onthedot.duration import micros, parse_duration
-from onthedot.errors import DefinitionError, UnknownRun
+from onthedot.errors import ArgumentsError, DefinitionError, RevisionConflict, UnknownJob, UnknownRun
 from onthedot.job import JobRecord
 from onthedot.observe.json_lines import optional_iso
 from onthedot.open_verbs import OpenStore
@@ -22,15 +22,16 @@ from onthedot.plan.waiting import why_waiting
 from onthedot.run import TERMINAL, NewRun, RunRecord, RunState, manual_trigger
 from onthedot.server.answering import json_answer
 from onthedot.server.asked import After, IdempotencyKey, Instant, PageSize, RunId, Text, instant, run_key
-from onthedot.server.auditing import audited
+from onthedot.server.auditing import audited, entry_of
 from onthedot.server.bulk import NDJSON, Bulk, bulk_answer
 from onthedot.server.door import There, Who, door_of, verbs_for
 from onthedot.server.finding import find_runs, seen_run, seen_standing
+from onthedot.server.gathered import RUN, Wanted
 from onthedot.server.problems import Problem
 from onthedot.server.routes.jobs import Name, Namespace, seen, seen_job
 from onthedot.server.routing import Routes, problems
 from onthedot.server.shapes import AttemptOut, Body, RunOut, RunsOut, attempt_out, run_out, schema_of
-from onthedot.server.submitting import Submit, arguments, new_run, read_asked
+from onthedot.server.submitting import Asked, Submit, arguments, new_run, read_asked
 from onthedot.stores.finding import RunFilter
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
@@ -134,16 +135,25 @@ async def submit_run(
         raise Problem(415, "media-type", f"expected application/json or {NDJSON}, got {kind[:80] or 'none'!r}")
     asked = read_asked(await request.body())
     verbs_for(there, who, namespace)
-    found = await door_of(request).gathered.jobs.one((namespace, asked.job))
-    record = await seen(there, who, found, asked.job, namespace)
     key = run_key(who, idempotency_key, "submit", asked.key)
+    try:
+        return await _submit(request, asked, namespace, key)
+    except (ArgumentsError, RevisionConflict, UnknownJob):  # by what the job was; and by what it is?
+        return await _submit(request, asked, namespace, key, anew=True)
+
+
+async def _submit(request: Request, asked: Asked, namespace: str, key: str, *, anew: bool = False) -> Response:
+    """Insert a run of a job as it is known here, if that is still its revision; with `anew`, as it is read now."""
+    door = door_of(request)
+    there, known = door.there, await door.gathered.job(asked.job, namespace, anew=anew)
+    record = await seen(there, request.state.who, known, asked.job, namespace)
     new = new_run(record, asked, token=there.ids.token(), key=key, now=there.clock.now())
-    return await _insert(request, new, "submit", record)
+    return await _insert(request, new if anew else replace(new, revision=record.revision), "submit", record)
 
 
 async def _insert(request: Request, new: NewRun, verb: str, record: JobRecord) -> Response:
-    run_id, created = await door_of(request).gathered.runs.one(new)
-    await audited(request, f"runs.{verb}", record.job, after={"run_id": run_id})
+    entry = entry_of(request, f"runs.{verb}", record.job, after={"run_id": RUN})
+    run_id, created = await door_of(request).gathered.runs.one(Wanted(new, entry))
     return json_answer({"run_id": run_id, "created": created}, 201 if created else 200)
 
 

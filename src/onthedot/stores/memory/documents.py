@@ -41,18 +41,8 @@ class Documents(Tables):
     async def append_documents(
         self, kind: str, bodies: Sequence[str], *, keys: Sequence[str] = (), now: Micros | None = None
     ) -> list[int]:
-        return [self._append(kind, body, key, now) for body, key in check_entries(kind, bodies, keys)]
-
-    def _append(self, kind: str, body: str, key: str, now: Micros | None) -> int:
-        known = self.entry_keys.get((kind, key)) if key else None
-        if known is not None:
-            return known
-        entries = self.entries[kind]
-        number = entries[-1].number + 1 if entries else 1
-        entries.append(Entry(kind, number, body, self.read_clock(now)))
-        if key:
-            self.entry_keys[kind, key] = number
-        return number
+        check_entries(kind, bodies, keys)
+        return self.append(kind, bodies, keys, self.read_clock(now))
 
     async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
         return list(islice((entry for entry in self.entries.get(kind, ()) if entry.number > after), limit))

@@ -11,20 +11,26 @@ from onthedot.job import JobState, ability_of, is_gated
 from onthedot.route import BONUS, RANK_AT_ONCE, is_shared, lines_of, read_route
 from onthedot.run import ArmAnswer, Armed, Delayed, GateAsk, Gone, Lease, NewRun, RunKey, RunState
 from onthedot.stores.base import Ask, Hint, Reserved
+from onthedot.stores.documents import Noting, check_noting
 from onthedot.stores.memory.gates import Gates
 from onthedot.stores.memory.tables import Run
+from onthedot.stores.staleness import check_revision
 from onthedot.verdict import Finish
 
 
 class Runs(Gates):
     """See `RunsSlice`."""
 
-    async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
+    async def submit(
+        self, runs: Sequence[NewRun], *, noting: Noting | None = None, now: Micros | None = None
+    ) -> list[int]:
+        check_noting(noting, runs)
         now = self.read_clock(now)
         for run in runs:
             record = self.jobs.get(run.job_id)
             if record is None or record.state is JobState.DELETED:
                 raise UnknownJob(f"job {run.job_id} does not exist; define it before you submit runs of it")
+            check_revision(run.job_id, run.revision, record.revision)
             known = self.submit_keys.get((run.job_id, run.key))
             if run.key and known is not None and known[1] != run.args:
                 raise KeyConflict(f"key {run.key!r}: used before by run {known[0]}, with other arguments")
@@ -32,6 +38,8 @@ class Runs(Gates):
         ids = [self._submit_one(run, now) for run in runs]
         if runs:
             self.hints.send(Hint("runs", min(run.due_at for run in runs)))
+        if noting is not None:
+            self.append(noting.kind, noting.of(ids), noting.keys, now)
         return ids
 
     def _check_batch(self, runs: Sequence[NewRun]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from onthedot.clock import NEVER, Clock, Micros, SystemClock
@@ -34,6 +34,7 @@ from onthedot.run import (
 )
 from onthedot.stores.base import Document, Entry, FateAhead, Hint, Hints, Layout, Node, Note, Queue, ScheduleState, Term
 from onthedot.stores.definitions import bucket_of
+from onthedot.stores.documents import Places
 from onthedot.stores.finding import Revision
 from onthedot.stores.memory.dependencies import Dependencies
 from onthedot.stores.shards import shard_of
@@ -131,10 +132,21 @@ class Tables:
         self.armed_to: dict[tuple[int, str], Micros] = {}  # by job and trigger: see `hold_edge`
         self.documents: dict[tuple[str, str], Document] = {}  # by kind and id
         self.entries: dict[str, list[Entry]] = defaultdict(list)  # by kind: lists that only grow
-        self.entry_keys: dict[tuple[str, str], int] = {}  # by kind and key
+        self.entry_keys: dict[str, dict[str, int]] = defaultdict(dict)  # by kind and key
         self.last_version = 0
         self.last_run = 0
         self.last_fence = 0
+
+    def append(self, kind: str, bodies: Sequence[str], keys: Sequence[str], now: Micros) -> list[int]:
+        """Add texts to a list, each key once; their numbers."""
+        entries, known = self.entries[kind], self.entry_keys[kind]
+        last = entries[-1].number if entries else 0
+        places = Places(keys or [""] * len(bodies), known, last)
+        for place, number, key in places.fresh:
+            entries.append(Entry(kind, number, bodies[place], now))
+            if key is not None:
+                known[key] = number
+        return places.numbers
 
     def hold_edge(self, schedule: tuple[int, str], slot_at: Micros) -> None:
         """Plan nothing anew up to this slot: it was skipped ahead, or armed, and is pruned."""

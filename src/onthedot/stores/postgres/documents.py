@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from onthedot.clock import Micros
 from onthedot.stores.base import Document, Entry, PutDocument
-from onthedot.stores.documents import check_document, check_entries, judge
+from onthedot.stores.documents import Places, check_document, check_entries, judge
 from onthedot.stores.postgres.failures import Contended
 from onthedot.stores.postgres.tables import Tables, take_numbers
 from onthedot.stores.postgres.transaction import Transaction
@@ -31,12 +31,12 @@ DELETE = "DELETE FROM documents WHERE kind = $1 AND id = $2"
 
 FIND_KEYS = "SELECT key, number FROM entries WHERE kind = $1 AND key = ANY($2)"
 
+FIND_LAST = "SELECT coalesce(max(number), 0) FROM entries WHERE kind = $1"
+
 APPEND = """
 INSERT INTO entries (kind, number, key, body, written_at)
-SELECT $1, last.number + fresh.place, fresh.key, fresh.body, $4
-FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS fresh (key, body, place),
-     (SELECT coalesce(max(number), 0) AS number FROM entries WHERE kind = $1) last
-RETURNING number
+SELECT $1, fresh.number, fresh.key, fresh.body, $5
+FROM unnest($2::bigint[], $3::text[], $4::text[]) AS fresh (number, key, body)
 """
 
 LIST_APPENDED = """
@@ -87,19 +87,11 @@ class Documents(Tables):
     async def append_documents(
         self, kind: str, bodies: Sequence[str], *, keys: Sequence[str] = (), now: Micros | None = None
     ) -> list[int]:
-        entries = check_entries(kind, bodies, keys)
+        check_entries(kind, bodies, keys)
 
         async def work(tx: Transaction) -> list[int]:
-            # One at a time: a number that is committed has no smaller one to come.
-            await tx.lock_keys([f"entries:{kind}"])
-            keys = [key for _, key in entries if key]
-            known: dict[str, int] = dict(await tx.rows(FIND_KEYS, kind, keys)) if keys else {}
-            fresh = dict(_fresh(entries, known))
-            names, texts = [key or None for _, key in fresh.values()], [body for body, _ in fresh.values()]
-            rows = await tx.rows(APPEND, kind, names, texts, await tx.clock(now)) if fresh else []
-            numbers = dict(zip(fresh, sorted(number for (number,) in rows), strict=True))
-            known |= {entries[place][1]: number for place, number in numbers.items()}
-            return [numbers[place] if place in numbers else known[key] for place, (_, key) in enumerate(entries)]
+            await tx.lock_keys([lock_of(kind)])
+            return await append_entries(tx, kind, bodies, keys, await tx.clock(now))
 
         return await self.write(work)
 
@@ -107,11 +99,19 @@ class Documents(Tables):
         return [Entry(*row) for row in await self.read(lambda tx: tx.rows(LIST_APPENDED, kind, after, limit))]
 
 
-def _fresh(entries: Sequence[tuple[str, str]], known: Mapping[str, int]) -> Iterator[tuple[int, tuple[str, str]]]:
-    """The entries that are to be written, with their places among all: each key once, and no key that is there."""
-    seen = set(known)
-    for place, (body, key) in enumerate(entries):
-        if key not in seen:
-            yield place, (body, key)
-        if key:
-            seen.add(key)
+def lock_of(kind: str) -> str:
+    """Who appends holds this: one at a time, because a number that is committed has no smaller one to come."""
+    return f"entries:{kind}"
+
+
+async def append_entries(
+    tx: Transaction, kind: str, bodies: Sequence[str], keys: Sequence[str], now: Micros
+) -> list[int]:
+    """Add texts to a list whose lock is held, each key once; their numbers."""
+    named = [key for key in keys if key]
+    known: dict[str, int] = dict(await tx.rows(FIND_KEYS, kind, named)) if named else {}
+    places = Places(keys or [""] * len(bodies), known, await tx.value(FIND_LAST, kind))
+    if places.fresh:
+        fresh, numbers, names = zip(*places.fresh, strict=True)
+        await tx.do(APPEND, kind, numbers, names, [bodies[place] for place in fresh], now)
+    return places.numbers

@@ -14,7 +14,8 @@ from onthedot.stores.postgres.turns import Fair, fair_queues, take_turns
 # Where runs of these jobs wait; whether any queue is shared fairly; and the time. Until the end of the transaction
 # nobody edits or pauses the jobs.
 HOLD_ROUTES = f"""
-SELECT id, state, queue, route, priority, share, EXISTS (SELECT 1 FROM queues WHERE weights IS NOT NULL), {NOW}
+SELECT id, state, queue, route, priority, share, EXISTS (SELECT 1 FROM queues WHERE weights IS NOT NULL), revision,
+       {NOW}
 FROM jobs WHERE id = ANY($1) ORDER BY id FOR KEY SHARE
 """  # noqa: S608 - a constant
 

@@ -11,11 +11,12 @@ from onthedot.errors import StoreUnusable
 from onthedot.job import is_gated
 from onthedot.run import TERMINAL, ArmAnswer, Armed, GateAsk, Lease, NewRun
 from onthedot.stores.base import Hint
+from onthedot.stores.documents import Noting, check_noting
 from onthedot.stores.postgres.arming import arm_runs
 from onthedot.stores.postgres.finish import FINISH, check_moves, columns, hold, move_runs
 from onthedot.stores.postgres.partitions import month_of
 from onthedot.stores.postgres.reserve import Reserve
-from onthedot.stores.postgres.submitting import submit_runs
+from onthedot.stores.postgres.submitting import submit_noted
 from onthedot.stores.postgres.tables import find_checkpoints
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.verdict import Finish
@@ -49,8 +50,11 @@ SELECT run_id, lease_id, outcome FROM attempts WHERE run_id = ANY($1) AND lease_
 class Runs(Reserve):
     """See `RunsSlice`."""
 
-    async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
-        return await self.write(lambda tx: submit_runs(tx, runs, now))
+    async def submit(
+        self, runs: Sequence[NewRun], *, noting: Noting | None = None, now: Micros | None = None
+    ) -> list[int]:
+        check_noting(noting, runs)
+        return await self.write(lambda tx: submit_noted(tx, runs, noting, now))
 
     async def held(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
         async def work(tx: Transaction) -> list[Lease]:

@@ -9,11 +9,14 @@ from onthedot.clock import Micros
 from onthedot.errors import KeyConflict, UnknownJob
 from onthedot.run import NewRun
 from onthedot.stores.base import Hint
+from onthedot.stores.documents import Noting
 from onthedot.stores.planned import Insert
+from onthedot.stores.postgres.documents import append_entries, lock_of
 from onthedot.stores.postgres.failures import Contended
 from onthedot.stores.postgres.inserting import Jobs, hold_routes, insert_runs
 from onthedot.stores.postgres.transaction import Transaction, striped
 from onthedot.stores.postgres.triggers import with_slots
+from onthedot.stores.staleness import check_revision
 
 _WANTED = "unnest($1::bigint[], $2::bigint[], $3::text[]) WITH ORDINALITY wanted (job_id, slot_at, trigger, number)"
 
@@ -50,14 +53,24 @@ SELECT new.*, $5 FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::text[])
 """
 
 
+async def submit_noted(tx: Transaction, runs: Sequence[NewRun], noting: Noting | None, now: Micros | None) -> list[int]:
+    """Insert runs, or find those that have these keys, and append what is said of them; their ids."""
+    if noting is None:
+        return await submit_runs(tx, runs, now)
+    ids = await submit_runs(tx, runs, now, lock=lock_of(noting.kind))
+    await append_entries(tx, noting.kind, noting.of(ids), noting.keys, await tx.clock(now))
+    return ids
+
+
 async def submit_runs(
-    tx: Transaction, runs: Sequence[NewRun], now: Micros | None, *, joined: bool = False
+    tx: Transaction, runs: Sequence[NewRun], now: Micros | None, *, joined: bool = False, lock: str = ""
 ) -> list[int]:
     """Insert runs, or find those that have these keys; their ids.
 
     In a transaction that is not ours (`joined`) nothing is held that strangers need, for nobody knows when it ends.
     Runs that are due in queues that are shared fairly are given their turns by the next worker that looks. Keys have
     no locks beside their index: who finds one taken meanwhile, by its unique violation, has to look again.
+    `lock` is a key that is held with those of the runs: keys are taken in one order.
     """
     wanted = {run.job_id for run in runs}
     jobs = await hold_routes(tx, wanted)
@@ -66,12 +79,14 @@ async def submit_runs(
     for job_id in sorted(wanted):
         if job_id not in jobs or jobs[job_id][1] == "deleted":
             raise UnknownJob(f"job {job_id} does not exist; define it before you submit runs of it")
+    for run in runs:
+        check_revision(run.job_id, run.revision, jobs[run.job_id][7])
+    keys = [] if joined else [striped("key", f"{run.job_id}:{run.key}") for run in runs if run.key]
+    await tx.lock_keys([*keys, lock] if lock else keys)
     if not runs:
         return []
     at: Micros = jobs[runs[0].job_id][-1] if now is None else now
     if any(run.key for run in runs):
-        if not joined:
-            await tx.lock_keys(striped("key", f"{run.job_id}:{run.key}") for run in runs if run.key)
         return await _submit_keyed(tx, runs, jobs, at)
     return await _submit(tx, runs, jobs, at)
 

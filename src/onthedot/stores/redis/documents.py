@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from onthedot.clock import Micros
 from onthedot.stores.base import Document, Entry, PutDocument
 from onthedot.stores.documents import check_document, check_entries
-from onthedot.stores.redis.tables import Tables, told
+from onthedot.stores.redis.rows import entries_asked
+from onthedot.stores.redis.tables import Tables
 
 
 class Documents(Tables):
@@ -34,7 +35,8 @@ class Documents(Tables):
     async def append_documents(
         self, kind: str, bodies: Sequence[str], *, keys: Sequence[str] = (), now: Micros | None = None
     ) -> list[int]:
-        entries = [told(body=body, key=key or None) for body, key in check_entries(kind, bodies, keys)]
+        check_entries(kind, bodies, keys)
+        entries = entries_asked(bodies, keys)
         return [int(number) for number in await self.ask("append_documents", now=now, kind=kind, entries=entries)]
 
     async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:

@@ -69,6 +69,11 @@ def window_asked(window: Window, job: Job) -> dict[str, Any]:
     )
 
 
+def entries_asked(bodies: Sequence[str], keys: Sequence[str]) -> list[dict[str, Any]]:
+    """Texts that are to be appended to a list, each with its key if it has one."""
+    return [told(body=body, key=key or None) for body, key in zip(bodies, keys or [""] * len(bodies), strict=True)]
+
+
 def run_asked(run: NewRun, share_by: str) -> dict[str, Any]:
     """A run that somebody submits. `share_by` is the argument that its job names, as far as we know."""
     share = None
@@ -82,6 +87,7 @@ def run_asked(run: NewRun, share_by: str) -> dict[str, Any]:
         expires=run.expires_at,
         args=run.args,
         key=run.key or None,
+        revision=run.revision,
         share=share,
         share_by=share_by or None,
     )

@@ -11,9 +11,18 @@ from onthedot.job import JobRecord
 from onthedot.route import RANK_AT_ONCE
 from onthedot.run import ArmAnswer, Armed, Blocked, Busy, Delayed, GateAsk, Gone, Lease, NewRun, Skipped
 from onthedot.stores.base import Ask, Reserved
+from onthedot.stores.documents import Noting, check_noting
 from onthedot.stores.redis.capping import MOST_FINISHED
 from onthedot.stores.redis.failures import Refusal
-from onthedot.stores.redis.rows import check_move, gates_asked, lease_asked, read_lease, run_asked, verdict_asked
+from onthedot.stores.redis.rows import (
+    check_move,
+    entries_asked,
+    gates_asked,
+    lease_asked,
+    read_lease,
+    run_asked,
+    verdict_asked,
+)
 from onthedot.stores.redis.sweeps import Sweeps
 from onthedot.stores.redis.tables import told
 from onthedot.verdict import Finish
@@ -68,21 +77,27 @@ class Runs(Sweeps):
             raise UnknownJob(f"job {job_id} does not exist, or not any more")
         return await self.record(row)
 
-    async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
+    async def submit(
+        self, runs: Sequence[NewRun], *, noting: Noting | None = None, now: Micros | None = None
+    ) -> list[int]:
         _check_batch(runs)
+        check_noting(noting, runs)
         if len(runs) > AT_ONCE:  # taken apart: whatever is to be refused is, before the first are written
-            await self._submit(_to_check(runs), now, only_check=1)
-        return await self._submit(runs, now)
+            await self._submit(_to_check(runs), None, now, only_check=1)
+        return await self._submit(runs, noting, now)
 
-    async def _submit(self, runs: Sequence[NewRun], now: Micros | None, **only: int) -> list[int]:
+    async def _submit(
+        self, runs: Sequence[NewRun], noting: Noting | None, now: Micros | None, **only: int
+    ) -> list[int]:
         ids: list[int] = []
         for first in range(0, len(runs), AT_ONCE):
             some = runs[first : first + AT_ONCE]
+            noted = None if noting is None else _noted(noting, slice(first, first + AT_ONCE))
 
             def asked(some: Sequence[NewRun] = some) -> list[dict[str, Any]]:
                 return [run_asked(run, self.share_by(run.job_id)) for run in some]
 
-            ids += await self.sharing("submit", now=now, runs=asked, **only) or []
+            ids += await self.sharing("submit", now=now, runs=asked, noting=noted, **only) or []
         return ids
 
     async def reserve(self, ask: Ask, *, now: Micros | None = None) -> Reserved:
@@ -182,3 +197,8 @@ def _check_batch(runs: Sequence[NewRun]) -> None:
     for run in runs:
         if run.key and seen.setdefault((run.job_id, run.key), run.args) != run.args:
             raise KeyConflict(f"key {run.key!r}: given twice in one call, with different arguments")
+
+
+def _noted(noting: Noting, part: slice) -> dict[str, Any]:
+    """What is said of some of the runs, as a script is asked to append it."""
+    return {"kind": noting.kind, "mark": noting.mark, "entries": entries_asked(noting.bodies[part], noting.keys[part])}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 
 from onthedot.clock import Micros
 from onthedot.stores.base import Document, Entry, PutDocument
-from onthedot.stores.documents import check_document, check_entries, judge
+from onthedot.stores.documents import Places, check_document, check_entries, judge
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables, take_numbers
 
@@ -25,13 +26,14 @@ SELECT kind, id, version, body, written_at FROM documents WHERE kind = ? AND id 
 
 DELETE = "DELETE FROM documents WHERE kind = ? AND id = ?"
 
-FIND_KEY = "SELECT number FROM entries WHERE kind = ? AND key = ?"
-
-APPEND = """
-INSERT INTO entries (kind, number, key, body, written_at)
-SELECT :kind, coalesce(max(number), 0) + 1, :key, :body, :now FROM entries WHERE kind = :kind
-RETURNING number
+FIND_KEYS = """
+SELECT e.key, e.number FROM json_each(?) wanted CROSS JOIN entries e INDEXED BY entries_key ON e.key = wanted.value
+WHERE e.kind = ? AND e.key IS NOT NULL
 """
+
+FIND_LAST = "SELECT coalesce(max(number), 0) FROM entries WHERE kind = ?"
+
+APPEND = "INSERT INTO entries (kind, number, key, body, written_at) VALUES (?, ?, ?, ?, ?)"
 
 LIST_APPENDED = """
 SELECT kind, number, body, written_at FROM entries WHERE kind = ? AND number > ? ORDER BY number LIMIT ?
@@ -75,19 +77,23 @@ class Documents(Tables):
     async def append_documents(
         self, kind: str, bodies: Sequence[str], *, keys: Sequence[str] = (), now: Micros | None = None
     ) -> list[int]:
-        entries = check_entries(kind, bodies, keys)
-        return await self.write(lambda tx: [_append(tx.db, kind, *entry, self.read_clock(now)) for entry in entries])
+        check_entries(kind, bodies, keys)
+        return await self.write(lambda tx: append_entries(tx.db, kind, bodies, keys, self.read_clock(now)))
 
     async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
         rows = await self.read(lambda tx: tx.db.execute(LIST_APPENDED, (kind, after, limit)).fetchall())
         return [Entry(*row) for row in rows]
 
 
-def _append(db: sqlite3.Connection, kind: str, body: str, key: str, now: Micros) -> int:
-    row = db.execute(FIND_KEY, (kind, key)).fetchone() if key else None
-    if row is None:
-        [row] = db.execute(APPEND, {"kind": kind, "key": key or None, "body": body, "now": now}).fetchall()
-    return int(row[0])
+def append_entries(
+    db: sqlite3.Connection, kind: str, bodies: Sequence[str], keys: Sequence[str], now: Micros
+) -> list[int]:
+    """Add texts to a list, each key once; their numbers."""
+    known = dict(db.execute(FIND_KEYS, (json.dumps(keys), kind)).fetchall()) if keys else {}
+    [last] = db.execute(FIND_LAST, (kind,)).fetchone()
+    places = Places(keys or [""] * len(bodies), known, last)
+    db.executemany(APPEND, [(kind, number, key, bodies[place], now) for place, number, key in places.fresh])
+    return places.numbers
 
 
 def _find(db: sqlite3.Connection, kind: str, id: str) -> Document | None:

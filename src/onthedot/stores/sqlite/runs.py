@@ -14,7 +14,9 @@ from onthedot.errors import KeyConflict, StoreUnusable, UnknownJob
 from onthedot.run import ArmAnswer, Armed, GateAsk, Lease, NewRun
 from onthedot.stores.arming import Stored, arm_answer, may_arm
 from onthedot.stores.base import Hint
+from onthedot.stores.documents import Noting, check_noting
 from onthedot.stores.planned import Insert
+from onthedot.stores.sqlite.documents import append_entries
 from onthedot.stores.sqlite.finish import check_moves, move_runs, record_attempts
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.passing import pass_gates
@@ -22,10 +24,12 @@ from onthedot.stores.sqlite.plan import HOLD_NEW, insert_runs
 from onthedot.stores.sqlite.reserve import Reserve
 from onthedot.stores.sqlite.tables import check_lease, find_checkpoint, take_numbers
 from onthedot.stores.sqlite.triggers import with_slots
+from onthedot.stores.staleness import check_revision
 from onthedot.verdict import Finish
 
 LIST_KNOWN_JOBS = """
-SELECT j.id, j.state FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value WHERE j.state <> 'deleted'
+SELECT j.id, j.state, j.revision
+FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value WHERE j.state <> 'deleted'
 """
 
 FIND_RUN = "SELECT id FROM runs WHERE job_id = ? AND slot_at = ? AND trigger = ? AND target = ''"
@@ -87,8 +91,19 @@ FIND_ATTEMPT = "SELECT 1 FROM attempts WHERE run_id = ? AND lease_id = ? AND out
 class Runs(Reserve):
     """See `RunsSlice`."""
 
-    async def submit(self, runs: Sequence[NewRun], *, now: Micros | None = None) -> list[int]:
-        return await self.write(lambda tx: submit_runs(tx, runs, self.read_clock(now)))
+    async def submit(
+        self, runs: Sequence[NewRun], *, noting: Noting | None = None, now: Micros | None = None
+    ) -> list[int]:
+        check_noting(noting, runs)
+
+        def work(tx: Transaction) -> list[int]:
+            at = self.read_clock(now)
+            ids = submit_runs(tx, runs, at)
+            if noting is not None:
+                append_entries(tx.db, noting.kind, noting.of(ids), noting.keys, at)
+            return ids
+
+        return await self.write(work)
 
     async def held(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
         def work(tx: Transaction) -> list[Lease]:
@@ -131,9 +146,12 @@ def submit_runs(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[in
     """Insert runs, or find those that have these keys; their ids."""
     db = tx.db
     wanted = {run.job_id for run in runs}
-    known = dict(db.execute(LIST_KNOWN_JOBS, {"ids": json.dumps(list(wanted))}).fetchall())
+    rows = db.execute(LIST_KNOWN_JOBS, {"ids": json.dumps(list(wanted))}).fetchall()
+    known = {job_id: (state, revision) for job_id, state, revision in rows}
     for job_id in sorted(wanted - known.keys()):
         raise UnknownJob(f"job {job_id} does not exist; define it before you submit runs of it")
+    for run in runs:
+        check_revision(run.job_id, run.revision, known[run.job_id][1])
     if not runs:
         return []
     if any(run.key for run in runs):
@@ -143,7 +161,7 @@ def submit_runs(tx: Transaction, runs: Sequence[NewRun], now: Micros) -> list[in
     new = [run for number, run in enumerate(runs) if number not in ended]
     tx.hints.append(Hint("runs", min(run.due_at for run in runs)))
     fresh = iter(_insert(db, new, now))
-    for job_id in [job_id for job_id, state in known.items() if state == "paused"]:
+    for job_id in [job_id for job_id, (state, _) in known.items() if state == "paused"]:
         db.execute(HOLD_NEW, (NEVER, job_id))
     return [ended[number] if number in ended else next(fresh) for number in range(len(runs))]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
-from onthedot.errors import DefinitionError
-from onthedot.stores.base import Document, PutDocument
+from onthedot.errors import DefinitionError, KeyConflict
+from onthedot.run import NewRun, submit_trigger
+from onthedot.stores.base import Document, Noting, PutDocument
 from onthedot.stores.documents import LIMIT
 from onthedot.testing.contract.register import check
 from onthedot.testing.contract.workbench import Workbench, at, raises
@@ -189,6 +191,42 @@ async def check_several_are_appended_in_one_write(bench: Workbench) -> None:
         with raises(DefinitionError):
             await bench.store.append_documents("audit", bodies, keys=keys, now=bench.now)
     assert await bench.store.list_appended("audit") == entries
+
+
+@check
+async def check_what_is_noted_of_runs_is_written_with_them(bench: Workbench) -> None:
+    """Each text says the id of its run, also of one that was there before; if one is refused nothing is there."""
+    job = await bench.define()
+    before = NewRun(job.id, submit_trigger("before"), at(0), '{"a":1}', "known")
+    [known] = await bench.store.submit([before], now=bench.now)
+    runs = [NewRun(job.id, submit_trigger(key), at(0), "{}", key) for key in ("known", "new", "")]
+    texts = [f'{{"n": {n}, "run": "mark"}}' for n in range(3)]
+    with raises(KeyConflict):
+        await bench.store.submit(runs, noting=Noting("audit", texts, ["a", "b", "c"], '"mark"'), now=bench.now)
+    runs[0] = replace(runs[0], args='{"a":1}')
+    for noting in (Noting("audit", texts[:2], [], '"mark"'), Noting("audit", ["{", "1", "2"], [], '"mark"')):
+        with raises(DefinitionError):
+            await bench.store.submit(runs, noting=noting, now=bench.now)
+    assert await bench.store.list_appended("audit") == []
+    made = await bench.store.submit(runs, noting=Noting("audit", texts, ["a", "b", ""], '"mark"'), now=bench.now)
+    assert made[0] == known
+    assert len(set(made)) == 3
+    entries = await bench.store.list_appended("audit")
+    assert [json.loads(entry.body) for entry in entries] == [{"n": n, "run": run_id} for n, run_id in enumerate(made)]
+    again = await bench.store.submit(runs, noting=Noting("audit", texts, ["a", "b", ""], '"mark"'), now=bench.now)
+    assert again == made
+    assert len(await bench.store.list_appended("audit")) == 4, "without a key it is another entry"
+
+
+@check
+async def check_many_runs_are_noted_in_their_order(bench: Workbench) -> None:
+    """More than a store takes in one write, and each text is still beside its run."""
+    job = await bench.define()
+    runs = [NewRun(job.id, submit_trigger(str(n)), at(0)) for n in range(250)]
+    texts = [f'{{"n": {n}, "run": "mark"}}' for n in range(250)]
+    made = await bench.store.submit(runs, noting=Noting("audit", texts, [], '"mark"'), now=bench.now)
+    entries = await bench.store.list_appended("audit", limit=1000)
+    assert [json.loads(entry.body) for entry in entries] == [{"n": n, "run": run_id} for n, run_id in enumerate(made)]
 
 
 @check

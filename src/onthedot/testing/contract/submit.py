@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from onthedot.errors import KeyConflict, UnknownJob
+from dataclasses import replace
+
+from onthedot.errors import KeyConflict, RevisionConflict, UnknownJob
 from onthedot.job import JobRecord
 from onthedot.run import NewRun, RunState, submit_trigger
 from onthedot.testing.contract.register import check
@@ -147,3 +149,19 @@ async def check_a_submitted_run_may_expire(bench: Workbench) -> None:
     assert (run.state, run.reason) == (RunState.SKIPPED, "expired")
     assert lease.run_id == early
     assert await bench.finish(lease)
+
+
+@check
+async def check_a_run_of_another_revision_is_refused(bench: Workbench) -> None:
+    """Who has checked a run by what the job was is told that it is another one now, and nothing is written."""
+    job = bench.job()
+    first = (await bench.put(job)).record
+    run = NewRun(first.id, submit_trigger("a"), at(0), revision=first.revision)
+    [taken] = await bench.store.submit([run], now=bench.now)
+    second = (await bench.put(replace(job, owner="ops"))).record
+    others = [NewRun(first.id, submit_trigger("b"), at(0)), replace(run, trigger=submit_trigger("c"))]
+    with raises(RevisionConflict):
+        await bench.store.submit(others, now=bench.now)
+    assert [one.id for one in await bench.store.list_runs()] == [taken]
+    others[1] = replace(others[1], revision=second.revision)
+    assert len(await bench.store.submit(others, now=bench.now)) == 2

@@ -22,6 +22,7 @@ _ORDER = (
     "taking",
     "passing",
     "shown",
+    "entries",
     "finding",
     "queues",
     "sweeps",

@@ -1,9 +1,10 @@
 -- Insert runs: `RunsSlice.submit`.
 --
--- ARGV     runs: job_id, trigger, slot, due, expires, args, key; share and share_by, whose run it is by which argument;
---          only_check: see whether they would be refused, and write nothing
+-- ARGV     runs: job_id, revision, trigger, slot, due, expires, args, key; share and share_by, whose run it is by which
+--          argument; only_check: see whether they would be refused, and write nothing; noting: kind, entries and mark,
+--          which stands for the run's id in them
 -- returns  their ids
--- Uses: lines runs
+-- Uses: lines runs entries
 
 local first
 local keys = {}
@@ -15,6 +16,10 @@ for _, run in ipairs(ask.runs) do
   local job = job_of(run.job_id)
   if not job or job.state == 'deleted' then
     fail('UnknownJob', 'job ' .. run.job_id .. ' does not exist; define it before you submit runs of it')
+  end
+  if run.revision and run.revision ~= job.revision then
+    fail('RevisionConflict', 'job ' .. job.id .. ': expected revision ' .. run.revision .. ', found ' .. job.revision
+      .. '; read it again')
   end
   check_share(job, run)
 end
@@ -59,5 +64,11 @@ for place, run in ipairs(ask.runs) do
 end
 if first then
   hint('runs', first)
+end
+if ask.noting then
+  for place, entry in ipairs(ask.noting.entries) do
+    entry.body = string.gsub(entry.body, ask.noting.mark, text(ids[place]))
+    append(ask.noting.kind, entry)
+  end
 end
 return ids
