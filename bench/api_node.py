@@ -27,6 +27,7 @@ from onthedot.job import Call, Job
 from onthedot.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app
 from onthedot.server.patience import Protocol
+from onthedot.server.serving import settle_memory
 from onthedot.server.submitting import Submit
 from onthedot.settings import Settings
 
@@ -45,6 +46,7 @@ async def serve(app: FastAPI, ready: dict[str, Any]) -> None:
         listening.listen(1024)
         listening.setblocking(False)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
+        settle_memory()
         # Whoever connects before it has started waits in the backlog.
         print(json.dumps({"port": listening.getsockname()[1], **ready}), flush=True)
         await asyncio.to_thread(sys.stdin.read)

@@ -46,11 +46,12 @@ class Api:
                 raise DefinitionError(f"--listen: {missing}")
             return [("api", missing)]
         from onthedot.access.keyring import Keyring
-        from onthedot.server.serving import Serving
+        from onthedot.server.serving import Serving, settle_memory
 
         knows = None if given.insecure else lambda there: Keyring(there.store, there.clock)
         self._serving = Serving(self._url, self._settings, self._listen(), knows)
         self._serving.start()
+        settle_memory()
         return [("api", self._told(self._serving))]
 
     def _listen(self) -> Listen:
