@@ -12,9 +12,10 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,6 +24,7 @@ from bench.crew import ROOT
 from bench.nodes import JOB, Where, open_store, wall
 from bench.results import BenchFailed, Result, ratio
 from bench.rounds import Plan, alternate, percentile
+from bench.server import running
 from onthedot.ids import SeededIds
 from onthedot.job import Call, Job, ability_of
 from onthedot.run import Lease, NewRun, submit_trigger
@@ -35,6 +37,9 @@ BATCH = 500
 FOLLOWERS = 100
 TIMED = 500
 PATIENCE = 60.0
+
+New = Callable[[], Path | str]
+"""Where the next store is to be: a file, or the URL of an empty database."""
 
 _BODY = json.dumps({"job": JOB, "args": {"region": "eu", "number": 7}}).encode()
 
@@ -59,8 +64,11 @@ class Child:
 
 
 def run(plan: Plan) -> list[Result]:
-    """On memory and SQLite; the followers on SQLite."""
-    lines = [line for store in ("memory", "sqlite") for line in (_singles(plan, store), _bulk(plan, store))]
+    """On SQLite and PostgreSQL; the followers on SQLite. A store in memory is not served."""
+    files = (plan.folder / f"api-{number}.db" for number in count())
+    lines = [_singles(plan, "sqlite", lambda: next(files)), _bulk(plan, "sqlite", lambda: next(files))]
+    with running() as postgres:
+        lines += [_singles(plan, "postgres", postgres.create), _bulk(plan, "postgres", postgres.create)]
     return [*lines, *_followed(plan)]
 
 
@@ -86,27 +94,29 @@ def child(*arguments: str) -> Iterator[Child]:
         process.stdout.close()
 
 
-def _url(plan: Plan, store: str, name: str) -> str:
-    return "memory:" if store == "memory" else f"sqlite:///{plan.folder / name}.db"
+def _url(new: Path | str) -> str:
+    return new if isinstance(new, str) else f"sqlite:///{new}"
 
 
 # ── single submits ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _singles(plan: Plan, store: str) -> Result:
-    count = plan.count(SUBMITS, CONNECTIONS)
+def _singles(plan: Plan, store: str, new: New) -> Result:
+    many = plan.count(SUBMITS, CONNECTIONS)
 
     def bare(_: int) -> float:
         with child("bare", "-") as server:
-            return asyncio.run(_rate(server, count))
+            return asyncio.run(_rate(server, many))
 
-    def ours(number: int) -> float:
-        with child("ours", _url(plan, store, f"single-{number}")) as server:
-            return asyncio.run(_rate(server, count))
+    def ours(_: int) -> float:
+        with child("ours", _url(new())) as server:
+            return asyncio.run(_rate(server, many))
 
     rounds = alternate(plan, bare, ours)
     note = f"{CONNECTIONS} connections, with a key, on record"
-    return ratio(f"api submit {store}", rounds, unit="/s", floor=0.3, aim=0.5, note=note)
+    # A server of its own shares two cores with the other two processes: what is printed there has no budget.
+    floor, aim = (0.3, 0.5) if store == "sqlite" else (None, None)
+    return ratio(f"api submit {store}", rounds, unit="/s", floor=floor, aim=aim, note=note)
 
 
 async def _rate(server: Child, count: int) -> float:
@@ -147,15 +157,15 @@ async def _answer(reader: asyncio.StreamReader, status: bytes = b" 201 ") -> Non
 # ── many at once ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _bulk(plan: Plan, store: str) -> Result:
-    count = plan.count(LINES, BATCH)
+def _bulk(plan: Plan, store: str, new: New) -> Result:
+    many = plan.count(LINES, BATCH)
 
-    def bare(number: int) -> float:
-        return asyncio.run(_own_bulk(None if store == "memory" else plan.folder / f"own-{number}.db", count, plan.seed))
+    def bare(_: int) -> float:
+        return asyncio.run(_own_bulk(new(), many, plan.seed))
 
-    def ours(number: int) -> float:
-        with child("ours", _url(plan, store, f"bulk-{number}")) as server:
-            return asyncio.run(_send_lines(server, count))
+    def ours(_: int) -> float:
+        with child("ours", _url(new())) as server:
+            return asyncio.run(_send_lines(server, many))
 
     return ratio(f"api bulk {store}", alternate(plan, bare, ours), unit="/s", floor=0.5, aim=0.8, note="lines of JSON")
 

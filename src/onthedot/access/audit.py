@@ -165,6 +165,8 @@ def without_values(value: Any, *, named: bool = True, depth: int = 0) -> Any:
 
 
 def _bounded(value: Any) -> Any:
+    if value is None:
+        return None
     text = json.dumps(value).encode()
     if len(text) <= _MOST_BYTES:
         return value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from onthedot.access import credentials
@@ -139,6 +140,7 @@ async def forget(store: Store, found: Document) -> None:
     await store.delete_document(KIND, found.id, version=found.version)
 
 
+@lru_cache(maxsize=1000)  # what is asked with every request
 def read_key(document: Document) -> Stored | None:
     """What a document says; None if it cannot be read: then it lets nobody in."""
     try:
