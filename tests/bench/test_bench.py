@@ -60,7 +60,7 @@ LINES = {
         "commands whole start p99",
     ],
     "api": [
-        *(f"api {kind} {store}" for store in ("memory", "sqlite") for kind in ("submit", "bulk")),
+        *(f"api {kind} {store}" for store in ("sqlite", "postgres") for kind in ("submit", "bulk")),
         "api followed median",
         "api followed p99",
     ],
