@@ -36,7 +36,7 @@ body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: .3rem .8rem .3rem 0; border-bottom: 1px solid #8883; vertical-align: top }
-th { font-weight: 600 } td.number { text-align: right; font-variant-numeric: tabular-nums }
+th { font-weight: 600 } .number { text-align: right; font-variant-numeric: tabular-nums }
 .succeeded { color: #2a8a3e } .dead, .lost { color: #c0392b } .running { color: #1f6fd0 } .paused { color: #b8860b }
 footer { margin-top: 2rem; opacity: .7 }
 """
@@ -80,7 +80,10 @@ async def _signed_in(request: Request, there: OpenStore, token: str) -> Response
 
 
 def _html(body: str, status: int = 200) -> HTMLResponse:
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>onthedot</title>'
+    head = (
+        '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        '<meta http-equiv="refresh" content="5"><title>onthedot</title>'
+    )
     text = f'<!doctype html><html lang="en">{head}<link rel="stylesheet" href="/style.css"><body>{body}</body></html>'
     return HTMLResponse(text, status, {"Content-Security-Policy": _POLICY})
 
@@ -103,8 +106,12 @@ def _whole(who: Principal, jobs: Sequence[JobRecord], runs: Sequence[RunRecord],
 
 
 def _table(headings: Iterable[str], rows: Iterable[str]) -> str:
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    head = "".join(f'<th class="{_kind(heading)}">{escape(heading)}</th>' for heading in headings)
     return f"<table><tr>{head}</tr>{''.join(rows) or '<tr><td>none yet</td></tr>'}</table>"
+
+
+def _kind(heading: str) -> str:
+    return "number" if heading in ("Late", "Took") else ""
 
 
 def _row(*cells: tuple[str, str]) -> str:
