@@ -26,6 +26,7 @@ COMMANDS = (
         "audit",
         "doctor",
         "openapi",
+        "completion",
     ),  # look
     *("create", "edit", "rm"),
     *("trigger", "retry", "cancel", "pause", "resume", "backfill", "node", "queue", "secret"),  # change
