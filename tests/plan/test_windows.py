@@ -1,5 +1,6 @@
 """From a schedule's state to the window that is recorded."""
 
+import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -180,6 +181,23 @@ def test_a_resume_keeps_what_was_given_ahead(missed, late, gone):
     [window] = resume_windows([paused], missed=missed, now=NOW, lookahead=MINUTE, late_after=LATE)
     assert [(slot.slot_at - NOW) // MINUTE for slot in window.slots] == [*late, 1]
     assert minutes(*window.skips) == gone
+
+
+@pytest.mark.parametrize(("missed", "late"), [("none", 0), ("last", 1), ("all", MOST_SLOTS)])
+def test_a_long_pause_of_a_quick_job_takes_no_memory(missed, late):
+    every, days = otd.every("1s"), 2 * 24 * 60 * MINUTE
+    paused = state(job(every), every, watermark=NOW - days, origin=NOW - days)
+    tracemalloc.start()
+    try:
+        [window] = resume_windows([paused], missed=missed, now=NOW, lookahead=MINUTE, late_after=LATE)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    [gone] = window.skips
+    assert gone.count == days // SECOND - late
+    assert (gone.first, gone.last) == (NOW - days + SECOND, NOW - late * SECOND)
+    assert len([slot for slot in window.slots if slot.slot_at <= NOW]) == late
+    assert most < 1_000_000
 
 
 def test_what_a_dropped_schedule_owed_is_recorded_around_it():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from itertools import chain
 from typing import Literal
@@ -193,12 +194,9 @@ def resume_windows(
         schedule = find_schedule(state.record.job, state.schedule_id)
         if schedule is None or isinstance(schedule, FixedDelay):
             continue
-        past, ahead = _split(slots(schedule, state.watermark, origin=state.origin), now)
-        given = {one.slot_at for one in state.exceptions}
-        excepted, past = [slot for slot in past if slot in given], [slot for slot in past if slot not in given]
         keep = {"none": 0, "last": 1, "all": MOST_SLOTS}[missed]
-        late = past[len(past) - min(keep, len(past)) :]
-        gone = past[: len(past) - len(late)]
+        past = _Past({one.slot_at for one in state.exceptions}, keep)
+        ahead = past.take(slots(schedule, state.watermark, origin=state.origin), now)
         job = state.record.job
         coming = _fates(ahead, job, schedule, until=now + lookahead, now=now, late_after=late_after)
         window = Window(
@@ -206,21 +204,40 @@ def resume_windows(
             start=state.watermark,
             end=max(coming.end, state.watermark),
             next_at=coming.next_at,
-            slots=_slots(job, schedule, [*((slot, None) for slot in [*excepted, *late]), *coming.runs]),
-            skips=[SkipRange(gone[0], gone[-1], len(gone), "paused")] if gone else [],
+            slots=_slots(job, schedule, [*((slot, None) for slot in [*past.excepted, *past.late]), *coming.runs]),
+            skips=[] if past.gone is None else [past.gone],
         )
         windows.append(_around_exceptions(window, schedule, state))
     return windows
 
 
-def _split(coming: Iterator[Micros], now: Micros) -> tuple[list[Micros], Iterator[Micros]]:
-    """The slots up to now, and the rest."""
-    past: list[Micros] = []
-    for slot in coming:
-        if slot > now:
-            return past, chain([slot], coming)
-        past.append(slot)
-    return past, iter(())
+class _Past:
+    """The slots that came while a job was paused: those that were `excepted`, the newest `keep` of the others, which
+    run `late`, and the range of those that are `gone`. However many they were, no more than these are held."""
+
+    def __init__(self, given: Set[Micros], keep: int) -> None:
+        self.excepted: list[Micros] = []
+        self.late: deque[Micros] = deque()
+        self.gone: SkipRange | None = None
+        self._given = given
+        self._keep = keep
+
+    def take(self, coming: Iterator[Micros], now: Micros) -> Iterator[Micros]:
+        """Take the slots up to now; the rest."""
+        first, last, count = 0, 0, 0
+        for slot in coming:
+            if slot > now:
+                coming = chain([slot], coming)
+                break
+            if slot in self._given:
+                self.excepted.append(slot)
+                continue
+            self.late.append(slot)
+            if len(self.late) > self._keep:
+                last = self.late.popleft()
+                first, count = first or last, count + 1
+        self.gone = SkipRange(first, last, count, "paused") if count else None
+        return coming
 
 
 def _closing_windows(dropped: Iterable[ScheduleState], now: Micros) -> list[Window]:
