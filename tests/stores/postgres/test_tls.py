@@ -29,18 +29,38 @@ class Door:
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._context.load_cert_chain(certificate)
         self.handshakes = 0
+        self._inside: set[asyncio.Task[None]] = set()
 
     async def enter(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._inside.add(task)
+        try:
+            await self._pass_on(reader, writer)
+        finally:
+            writer.close()
+            self._inside.discard(task)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(ASK_FOR_TLS)
         writer.write(b"S")
         try:
             await writer.start_tls(self._context)
         except (ssl.SSLError, ConnectionError):
-            writer.close()
             return
         self.handshakes += 1
         inside, outside = await asyncio.open_connection("127.0.0.1", self._port)
-        await asyncio.gather(_pump(reader, outside), _pump(inside, writer))
+        try:
+            await asyncio.gather(_pump(reader, outside), _pump(inside, writer))
+        finally:
+            outside.close()  # a pump that was cancelled before it began has closed nothing
+
+    async def close(self) -> None:
+        """Nobody is inside any more."""
+        for task in self._inside:
+            task.cancel()
+        await asyncio.gather(*self._inside, return_exceptions=True)
+        await asyncio.sleep(0)  # what was closed is gone one turn later
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -71,6 +91,7 @@ async def door(postgres: SharedPostgres, certificate: Path) -> AsyncIterator[tup
     server = await asyncio.start_server(door.enter, "127.0.0.1", 0)
     yield door, server.sockets[0].getsockname()[1]
     server.close()
+    await door.close()
 
 
 async def test_it_is_used_and_the_certificate_checked(
