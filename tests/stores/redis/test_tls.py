@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -41,6 +44,27 @@ async def test_it_is_used_by_every_connection(server: DebianRedis):
     assert store.listener is not None
     await asyncio.wait_for(store.listener.listening.wait(), 10)  # hints as well
     await store.close()
+
+
+async def test_nothing_is_left_open_when_a_store_was_closed(server: DebianRedis):
+    """One that speaks TLS would wait for the server's goodbye, and for that this loop has no time."""
+    before = _open_sockets()
+    store = await RedisStore.open(server.tls_url())
+    await asyncio.gather(*(store.get_job(f"job{number}") for number in range(5)))
+    assert store.listener is not None
+    await asyncio.wait_for(store.listener.listening.wait(), 10)
+    assert _open_sockets() > before
+    await store.close()
+    await asyncio.sleep(0)
+    assert _open_sockets() == before
+
+
+def _open_sockets() -> int:
+    found = 0
+    for one in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found += os.readlink(one).startswith("socket:")
+    return found
 
 
 async def test_the_user_of_the_documentation_is_let_in(server: DebianRedis):

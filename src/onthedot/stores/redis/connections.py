@@ -41,6 +41,15 @@ async def open_connection(db: Connection) -> None:
     await db.connect()  # type: ignore[no-untyped-call]  # the library's own
 
 
+async def break_off(db: Connection) -> None:
+    """End a connection now, whatever is on its way. The library only begins to close it: one that speaks TLS stays open
+    until the server has said goodbye, or for ever if the loop ends first."""
+    writer = getattr(db, "_writer", None)
+    if writer is not None:
+        writer.transport.abort()
+    await db.disconnect(nowait=True)
+
+
 async def talk(db: Connection, *words: str | int) -> Any:
     """One command on a connection that nobody else uses, and its answer."""
     await db.send_command(*words)
@@ -73,7 +82,7 @@ class Connections(Pool[Connection]):
         return db
 
     async def end(self, db: Connection) -> None:
-        await db.disconnect(nowait=True)
+        await break_off(db)
 
     def is_fit(self, db: Connection) -> bool:
         return bool(db.is_connected)

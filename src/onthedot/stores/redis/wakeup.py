@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onthedot.stores.hints import Hints
 from onthedot.stores.listening import ALIVE_EVERY, BaseListener
-from onthedot.stores.redis.connections import Connection, maker, open_connection
+from onthedot.stores.redis.connections import Connection, break_off, maker, open_connection
 from onthedot.stores.redis.failures import TROUBLE
 from onthedot.stores.redis.url import Address
 
@@ -29,7 +29,7 @@ class Listener(BaseListener):
             while True:
                 await self._hear(db)
         finally:
-            await db.disconnect(nowait=True)
+            await break_off(db)
 
     async def _hear(self, db: Connection) -> None:
         """The next message; after a while without one, see whether anybody is there."""
