@@ -7,8 +7,9 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
+import onthedot as otd
 from onthedot.define.from_mapping import read_job
 from onthedot.define.places import WrongText
 from onthedot.define.schema import definitions, file_schema, job_schema
@@ -17,6 +18,8 @@ from onthedot.define.written import written
 from onthedot.define.yaml_file import JOB, STEP
 from onthedot.define.yaml_nodes import read_nodes
 from onthedot.define.yaml_options import RETRY
+from onthedot.job import Job
+from onthedot.task import Noop
 from tests.define.strategies import jobs
 from tests.define.test_from_mapping import ODD
 from tests.define.test_yaml_file import AS_GIVEN
@@ -59,6 +62,7 @@ def test_they_can_be_put_elsewhere():
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs())
+@example(Job(name="a", task=Noop(), rate=otd.Rate(1_000_000, "1us")))
 def test_every_written_job_is_taken(job):
     data = json.loads(json.dumps(written(job)))
     assert ONE.is_valid(data), [error.message for error in ONE.iter_errors(data)]

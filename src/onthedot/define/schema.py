@@ -179,7 +179,9 @@ class _Definitions:
             "catch_up": _either(catch_up, _object(window, required=("mode",))),
             "overlap": _overlap(),
             "concurrency": _either(most, _object({"most": most, "key": key, "name": key}, required=("most",))),
-            "rate": _either(most, whole(f"[1-9][0-9]{{0,5}}/({DURATION})"), _object(rate, required=("most",))),
+            "rate": _either(
+                most, whole(f"([1-9][0-9]{{0,5}}|1000000)/({DURATION})"), _object(rate, required=("most",))
+            ),
             "retry": self._retry(),
             "timeout": length,
             "max_recoveries": _number(0),
