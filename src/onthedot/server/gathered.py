@@ -38,19 +38,18 @@ class Gathered:
         self.runs: Together[Wanted, Inserted] = Together(self._insert)
         self.entries: Together[Entry, int] = Together(self._record)
 
-    async def job(self, name: str, namespace: str, *, anew: bool = False) -> JobRecord | None:
-        """A job as it was when it was last read here, or, if it was not or `anew` is asked for, as it is now. So a run
-        that is checked by it names its revision, and who is refused asks anew."""
-        known = None if anew else self._known.get((namespace, name))
-        if known is not None:
-            return known
+    def known(self, name: str, namespace: str) -> JobRecord | None:
+        """A job as it was when it was last read here. A run that is checked by it has to name its revision."""
+        return self._known.get((namespace, name))
+
+    async def read(self, name: str, namespace: str) -> JobRecord | None:
+        """A job as it is now; from here on it is known."""
         record = await self._store.get_job(name, namespace=namespace)
-        if record is None:
-            self._known.pop((namespace, name), None)
-        elif (namespace, name) in self._known or len(self._known) < MOST_KNOWN:
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        self._known.pop((namespace, name), None)
+        if record is not None:
             self._known[namespace, name] = record
-        else:
-            self._known = {(namespace, name): record}
         return record
 
     async def _insert(self, some: Sequence[Wanted]) -> Sequence[Inserted | Exception]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
@@ -136,19 +137,22 @@ async def submit_run(
     asked = read_asked(await request.body())
     verbs_for(there, who, namespace)
     key = run_key(who, idempotency_key, "submit", asked.key)
-    try:
-        return await _submit(request, asked, namespace, key)
-    except (ArgumentsError, RevisionConflict, UnknownJob):  # by what the job was; and by what it is?
-        return await _submit(request, asked, namespace, key, anew=True)
+    gathered = door_of(request).gathered
+    known = gathered.known(asked.job, namespace)
+    if known is not None:
+        with suppress(ArgumentsError, RevisionConflict, UnknownJob):  # what the job was: what it is decides
+            return await _submit(request, known, asked, namespace, key, revision=known.revision)
+    return await _submit(request, await gathered.read(asked.job, namespace), asked, namespace, key)
 
 
-async def _submit(request: Request, asked: Asked, namespace: str, key: str, *, anew: bool = False) -> Response:
-    """Insert a run of a job as it is known here, if that is still its revision; with `anew`, as it is read now."""
-    door = door_of(request)
-    there, known = door.there, await door.gathered.job(asked.job, namespace, anew=anew)
-    record = await seen(there, request.state.who, known, asked.job, namespace)
+async def _submit(
+    request: Request, found: JobRecord | None, asked: Asked, namespace: str, key: str, *, revision: int | None = None
+) -> Response:
+    """Insert a run of the job that was found, if there is one for whoever asks, and if this is still its revision."""
+    there = door_of(request).there
+    record = await seen(there, request.state.who, found, asked.job, namespace)
     new = new_run(record, asked, token=there.ids.token(), key=key, now=there.clock.now())
-    return await _insert(request, new if anew else replace(new, revision=record.revision), "submit", record)
+    return await _insert(request, replace(new, revision=revision), "submit", record)
 
 
 async def _insert(request: Request, new: NewRun, verb: str, record: JobRecord) -> Response:
