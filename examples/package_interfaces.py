@@ -225,7 +225,10 @@ class BackendProvider:
         """A look before anything is written. Locks whose time is over are freed, as the reaper of every node does."""
         now = self._clock.now()
         over = [one for one in await self.store.orphans(limit=500) if one.record.job.namespace == LOCKS]
-        lost = [(one, recovery.decide(one.record.job, recoveries=0, now=now, why="its time was over")) for one in over]
+        why = "its time was over"
+        lost = [
+            (one, recovery.decide(one.record.job, recoveries=0, now=now, why=why, due_at=one.due_at)) for one in over
+        ]
         await self.store.reap(lost)
         return bool(await self.store.list_runs(job=key, namespace=LOCKS, states=[otd.RunState.RUNNING], limit=1))
 

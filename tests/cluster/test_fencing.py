@@ -224,7 +224,9 @@ def test_an_armed_run_does_not_start_when_its_node_overslept_and_has_lost_it():
         loop._virtual_time += 60
         now = clock().now()
         [lease] = await store.orphans(limit=10, now=now)
-        verdict = recovery.decide(lease.record.job, recoveries=0, now=now, why="its node's lease ended")
+        verdict = recovery.decide(
+            lease.record.job, recoveries=0, now=now, why="its node's lease ended", due_at=lease.due_at
+        )
         assert await store.reap([(lease, verdict)], now=now) == [True]
         await asyncio.sleep(30)
         await a.engine.stop(asyncio.Event())

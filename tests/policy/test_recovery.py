@@ -9,7 +9,7 @@ from onthedot.run import RunState
 
 def recover(guarantee: Guarantee, recoveries: int):
     job = Job(name="j", task=Call(handler="j"), guarantee=guarantee, max_recoveries=3)
-    return decide(job, recoveries=recoveries, now=77, why="its node's lease ended")
+    return decide(job, recoveries=recoveries, now=77, why="its node's lease ended", due_at=0)
 
 
 @pytest.mark.parametrize("recoveries", [0, 1, 2])

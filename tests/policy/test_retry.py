@@ -21,7 +21,7 @@ def job(retry: Retry = NO_RETRY, guarantee: Guarantee = Guarantee.AT_LEAST_ONCE)
 
 
 def verdict(outcome: Outcome, retry: Retry, *, failures: int = 0, chance: float = 0.5) -> Verdict:
-    return decide(outcome, job(retry), failures=failures, ended_at=1000 * SECOND, chance=chance)
+    return decide(outcome, job(retry), failures=failures, ended_at=1000 * SECOND, chance=chance, due_at=0)
 
 
 def test_success_is_final_and_carries_its_result():
@@ -89,7 +89,7 @@ def test_a_released_attempt_is_not_due_before_it_was(due_at, again_at):
 
 def test_at_most_once_is_never_armed_again_even_when_it_did_not_begin():
     careful = job(guarantee=Guarantee.AT_MOST_ONCE)
-    found = decide(Outcome(OutcomeKind.RELEASED), careful, failures=0, ended_at=5, chance=0.0)
+    found = decide(Outcome(OutcomeKind.RELEASED), careful, failures=0, ended_at=5, chance=0.0, due_at=0)
     assert found.state is RunState.LOST
 
 
@@ -119,7 +119,7 @@ def never(attempt: int, types: tuple[str, ...], error: str) -> None:
 
 def by(when: When, outcome: Outcome = FAILED, retry: Retry = NO_RETRY, failures: int = 0) -> Verdict:
     given = Retry(5) if retry is NO_RETRY else retry
-    return decide(outcome, job(given), failures=failures, ended_at=1000 * SECOND, chance=0.5, when=when)
+    return decide(outcome, job(given), failures=failures, ended_at=1000 * SECOND, chance=0.5, due_at=0, when=when)
 
 
 def test_a_function_is_told_what_happened_and_says_how_long_to_wait():

@@ -8,7 +8,7 @@ from onthedot.run import RunState
 from onthedot.verdict import OutcomeKind, Verdict
 
 
-def decide(job: Job, *, recoveries: int, now: Micros, why: str, due_at: Micros = 0) -> Verdict:
+def decide(job: Job, *, recoveries: int, now: Micros, why: str, due_at: Micros) -> Verdict:
     """The verdict on an attempt that was lost with its node, after `recoveries` earlier losses.
 
     `at_most_once` never runs again. `at_least_once` is due again at once, up to `max_recoveries` times: a job that

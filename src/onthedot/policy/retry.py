@@ -23,8 +23,8 @@ def decide(
     failures: int,
     ended_at: Micros,
     chance: float,
+    due_at: Micros,
     when: When | None = None,
-    due_at: Micros = 0,
 ) -> Verdict:
     """The verdict on an attempt that ended at `ended_at`, after `failures` earlier ones.
 

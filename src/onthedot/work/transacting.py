@@ -142,7 +142,9 @@ class Block:
         lease, completion = self._lease, self._completion
         ended_at = self._counter.clock.now()
         outcome = Outcome(OutcomeKind.SUCCEEDED, result=completion.result)
-        verdict = retry.decide(outcome, lease.record.job, failures=lease.failures, ended_at=ended_at, chance=0.0)
+        verdict = retry.decide(
+            outcome, lease.record.job, failures=lease.failures, ended_at=ended_at, chance=0.0, due_at=lease.due_at
+        )
         finish = Finish(lease, verdict, completion.started_at, ended_at)
         completion.commits(finish)
         committed, stopped = await whole(self._there(transaction.commit(finish)))
