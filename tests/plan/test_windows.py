@@ -1,16 +1,21 @@
 """From a schedule's state to the window that is recorded."""
 
+import time
 import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import takewhile
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import onthedot as otd
 from onthedot.clock import SECOND, to_micros
 from onthedot.job import Call, Job, JobRecord, JobState
 from onthedot.plan.windows import MOST_SLOTS, edit_windows, plan_window, resume_windows
-from onthedot.schedules import schedule_id
+from onthedot.schedules import schedule_id, slots
 from onthedot.stores.base import FateAhead, ScheduleState, SkipRange, Slot
 from onthedot.stores.exceptions import runs_over, settle
 
@@ -183,10 +188,61 @@ def test_a_resume_keeps_what_was_given_ahead(missed, late, gone):
     assert minutes(*window.skips) == gone
 
 
-@pytest.mark.parametrize(("missed", "late"), [("none", 0), ("last", 1), ("all", MOST_SLOTS)])
-def test_a_long_pause_of_a_quick_job_takes_no_memory(missed, late):
-    every, days = otd.every("1s"), 2 * 24 * 60 * MINUTE
-    paused = state(job(every), every, watermark=NOW - days, origin=NOW - days)
+KEPT = {"none": 0, "last": 1, "all": MOST_SLOTS}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    schedule=st.sampled_from(
+        [
+            otd.every("1m"),
+            otd.every("7s"),
+            otd.every("1m", max_count=40),
+            otd.cron("* * * * *", max_count=30),
+            otd.cron("*/5 * * * * *"),
+            otd.cron("0,30 2,3 * * *", tz="Europe/Berlin", fold="both"),
+            otd.at("2026-06-01T11:58Z", "2026-06-01T11:59Z", "2026-06-01T12:01Z"),
+        ]
+    ),
+    missed=st.sampled_from(["none", "last", "all"]),
+    pause=st.integers(-2, 200).map(lambda half: half * MINUTE // 2),
+    given_ahead=st.sets(st.integers(-60, 1), max_size=4),
+    recorded=st.booleans(),
+)
+def test_a_resume_gives_each_slot_of_the_pause_one_fate(schedule, missed, pause, given_ahead, recorded):
+    """What was given ahead as it was given, the newest of the others late, the rest skipped: as walking them says."""
+    fates = [FateAhead(NOW + minute * MINUTE, "moved", recorded=recorded) for minute in sorted(given_ahead)]
+    paused = excepting(schedule, *fates, watermark=NOW - pause)
+    [window] = resume_windows([paused], missed=missed, now=NOW, lookahead=MINUTE, late_after=LATE)
+
+    came = list(takewhile(NOW.__ge__, slots(schedule, NOW - pause, origin=paused.origin)))
+    ahead = {one.slot_at for one in fates}
+    others = [slot for slot in came if slot not in ahead]
+    late = others[-KEPT[missed] :] if KEPT[missed] else []
+    told = [slot for slot in came if slot in ahead and not recorded]
+    assert [slot.slot_at for slot in window.slots if slot.slot_at <= NOW] == late
+    assert _expanded(window.skips, "paused", came) == others[: len(others) - len(late)]
+    assert [skip.first for skip in window.skips if skip.reason == "moved" and skip.first <= NOW] == told
+
+
+def _expanded(skips: Sequence[SkipRange], reason: str, came: list[int]) -> list[int]:
+    """The slots that the ranges say they count."""
+    found = []
+    for skip in skips:
+        if skip.reason == reason:
+            part = [slot for slot in came if skip.first <= slot <= skip.last]
+            assert (skip.first, skip.last, skip.count) == (part[0], part[-1], len(part))
+            found += part
+    return found
+
+
+@pytest.mark.parametrize(("missed", "late"), KEPT.items())
+@pytest.mark.parametrize("quick", [otd.every("1s"), otd.cron("* * * * * *", tz="Europe/Berlin")])
+def test_a_long_pause_of_a_quick_job_is_counted(quick, missed, late):
+    """An engine resumes on the loop that starts its runs: a month of seconds keeps nobody waiting, and no memory."""
+    month = 30 * 24 * 60 * MINUTE
+    paused = state(job(quick), quick, watermark=NOW - month, origin=NOW - month)
+    began = time.process_time()
     tracemalloc.start()
     try:
         [window] = resume_windows([paused], missed=missed, now=NOW, lookahead=MINUTE, late_after=LATE)
@@ -194,10 +250,11 @@ def test_a_long_pause_of_a_quick_job_takes_no_memory(missed, late):
     finally:
         tracemalloc.stop()
     [gone] = window.skips
-    assert gone.count == days // SECOND - late
-    assert (gone.first, gone.last) == (NOW - days + SECOND, NOW - late * SECOND)
+    assert gone.count == month // SECOND - late
+    assert (gone.first, gone.last) == (NOW - month + SECOND, NOW - late * SECOND)
     assert len([slot for slot in window.slots if slot.slot_at <= NOW]) == late
     assert most < 1_000_000
+    assert time.process_time() - began < 1, "to walk them takes ten seconds while memory is traced"
 
 
 def test_what_a_dropped_schedule_owed_is_recorded_around_it():

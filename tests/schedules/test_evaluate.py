@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, takewhile
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from onthedot.clock import to_micros
+from onthedot.clock import SECOND, to_micros
 from onthedot.job import Cron, Every
-from onthedot.schedules import check, count_between, last_before, next_after, slots
-from tests.schedules.strategies import crons, everys, schedules
+from onthedot.schedules import check, count_between, cron, last_before, next_after, slots
+from tests.schedules.strategies import crons, everys, schedules, with_options
 
 YEAR_2000, YEAR_2100 = (to_micros(datetime(year, 1, 1, tzinfo=UTC)) for year in (2000, 2100))
+MARCH, OCTOBER = (to_micros(datetime(2026, month, 20, tzinfo=UTC)) for month in (3, 10))
+DAY = 86_400 * SECOND
 moments = st.integers(YEAR_2000, YEAR_2100)
+recurring = crons | everys | with_options(crons | everys)
 
 
 @settings(max_examples=50, deadline=None)
@@ -51,3 +56,28 @@ def test_the_last_before_is_the_one_that_walking_finds(schedule, after, origin):
         earlier = found[number - 1] if number else None
         assert last_before(schedule, slot, after=after, origin=origin) == earlier
         assert last_before(schedule, slot + 1, after=after, origin=origin) == slot
+
+
+@settings(max_examples=60, deadline=None)
+@given(schedule=recurring, after=moments, origin=moments, walked=st.integers(1, 200), more=st.integers(0, 10**7))
+@example(schedule=cron("30 2 * * *", tz="Europe/Berlin"), after=MARCH, origin=0, walked=60, more=0)
+@example(schedule=cron("0 3 * * *", tz="Europe/Berlin"), after=MARCH, origin=0, walked=60, more=0)
+@example(schedule=cron("0,30 2,3 * * *", tz="Europe/Berlin"), after=MARCH, origin=0, walked=60, more=0)
+@example(schedule=cron("0,30 2,3 * * *", tz="Europe/Berlin", gap="skip"), after=MARCH, origin=0, walked=60, more=0)
+@example(schedule=cron("30 2 * * *", tz="Europe/Berlin", fold="both"), after=OCTOBER, origin=0, walked=60, more=0)
+@example(schedule=cron("*/20 * * * * *", tz="Europe/Berlin"), after=OCTOBER, origin=0, walked=2_000, more=0)
+def test_what_is_counted_is_what_walking_finds(schedule, after, origin, walked, more):
+    found = list(islice(slots(schedule, after, origin=origin), walked))
+    until = (found[-1] if found else after) + more
+    found += takewhile(until.__ge__, slots(schedule, found[-1], origin=origin)) if found else []
+    assert count_between(schedule, after, until, origin=origin) == len(found)
+    middle = found[len(found) // 2] if found else after
+    assert count_between(schedule, middle, until, origin=origin) == len([slot for slot in found if slot > middle])
+    assert count_between(schedule, middle, after, origin=origin) == 0
+
+
+@pytest.mark.parametrize("many", [cron("* * * * * *", tz="Europe/Berlin"), cron("* * * * * *", max_count=10_000)])
+def test_a_year_of_seconds_is_counted_without_walking_them(many):
+    began = time.process_time()
+    assert count_between(many, YEAR_2000, YEAR_2000 + 365 * DAY, origin=YEAR_2000) in (365 * 86_400, 10_000)
+    assert time.process_time() - began < 1, "some 30 million seconds take half a minute to walk"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
+from itertools import takewhile
 from typing import Literal
 
 from onthedot.clock import Micros, to_micros
@@ -194,50 +193,43 @@ def resume_windows(
         schedule = find_schedule(state.record.job, state.schedule_id)
         if schedule is None or isinstance(schedule, FixedDelay):
             continue
-        keep = {"none": 0, "last": 1, "all": MOST_SLOTS}[missed]
-        past = _Past({one.slot_at for one in state.exceptions}, keep)
-        ahead = past.take(slots(schedule, state.watermark, origin=state.origin), now)
-        job = state.record.job
+        job, start, origin = state.record.job, state.watermark, state.origin
+        edge = _edge(state, schedule, {"none": 0, "last": 1, "all": MOST_SLOTS}[missed], now)
+        late = takewhile(now.__ge__, slots(schedule, edge, origin=origin))
+        ahead = slots(schedule, max(start, now), origin=origin)
         coming = _fates(ahead, job, schedule, until=now + lookahead, now=now, late_after=late_after)
         window = Window(
             state.schedule_id,
-            start=state.watermark,
-            end=max(coming.end, state.watermark),
+            start=start,
+            end=max(coming.end, start),
             next_at=coming.next_at,
-            slots=_slots(job, schedule, [*((slot, None) for slot in [*past.excepted, *past.late]), *coming.runs]),
-            skips=[] if past.gone is None else [past.gone],
+            slots=_slots(job, schedule, [*((slot, None) for slot in late), *coming.runs]),
+            skips=_range(schedule, origin, start, edge, "paused"),
         )
         windows.append(_around_exceptions(window, schedule, state))
     return windows
 
 
-class _Past:
-    """The slots that came while a job was paused: those that were `excepted`, the newest `keep` of the others, which
-    run `late`, and the range of those that are `gone`. However many they were, no more than these are held."""
+def _edge(state: ScheduleState, schedule: Schedule, keep: int, now: Micros) -> Micros:
+    """The instant of a pause after which its newest `keep` slots came, those aside whose fate was given ahead.
 
-    def __init__(self, given: Set[Micros], keep: int) -> None:
-        self.excepted: list[Micros] = []
-        self.late: deque[Micros] = deque()
-        self.gone: SkipRange | None = None
-        self._given = given
-        self._keep = keep
+    Found by halving and counting: nobody walks the slots of a job of every second that was paused for a month.
+    """
+    low, high, origin = state.watermark, max(state.watermark, now), state.origin
+    ahead = [one.slot_at for one in state.exceptions]
+    given = [slot for slot in ahead if next_after(schedule, slot - 1, origin=origin) == slot]
 
-    def take(self, coming: Iterator[Micros], now: Micros) -> Iterator[Micros]:
-        """Take the slots up to now; the rest."""
-        first, last, count = 0, 0, 0
-        for slot in coming:
-            if slot > now:
-                coming = chain([slot], coming)
-                break
-            if slot in self._given:
-                self.excepted.append(slot)
-                continue
-            self.late.append(slot)
-            if len(self.late) > self._keep:
-                last = self.late.popleft()
-                first, count = first or last, count + 1
-        self.gone = SkipRange(first, last, count, "paused") if count else None
-        return coming
+    def came(after: Micros) -> int:
+        return count_between(schedule, after, now, origin=origin) - sum(after < slot <= now for slot in given)
+
+    if keep == 0 or low == high:
+        return high
+    if came(low) <= keep:
+        return low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if came(middle) >= keep else (low, middle)
+    return low
 
 
 def _closing_windows(dropped: Iterable[ScheduleState], now: Micros) -> list[Window]:

@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 from onthedot.clock import Micros, to_datetime, to_micros
 from onthedot.duration import micros
 from onthedot.job import Cron, Every
-from onthedot.schedules.cron import cron_slots
-from onthedot.schedules.interval import every_slots
+from onthedot.schedules.cron import cron_count, cron_slots
+from onthedot.schedules.interval import every_count, every_slots
 from onthedot.schedules.zones import LAST_YEAR
 
 MOST = 10_000
@@ -67,6 +67,26 @@ def bounded_slots(schedule: Cron | Every, after: Micros, bounds: Bounds) -> Iter
     else:
         found = cron_slots(schedule, after)
     return found if bounds.ceiling is None else takewhile(bounds.ceiling.__ge__, found)
+
+
+def bounded_count(schedule: Cron | Every, after: Micros, until: Micros, bounds: Bounds) -> int:
+    """How many slots after `after` and not after `until` lie within the bounds.
+
+    >>> from datetime import timedelta
+    >>> seconds = Every(interval=timedelta(seconds=1), max_count=3)
+    >>> bounded_count(seconds, 1_500_000, 10_000_000, bounds_of(seconds, origin=0))
+    2
+    """
+    if bounds.floor is not None:
+        after = max(after, bounds.floor)
+    if bounds.ceiling is not None:
+        until = min(until, bounds.ceiling)
+    if isinstance(schedule, Every):
+        return every_count(schedule, after, until)
+    if bounds.floor is None or bounds.most is None:
+        return cron_count(schedule, after, until)
+    before, all_ = (min(cron_count(schedule, bounds.floor, end), bounds.most) for end in (after, until))
+    return max(all_ - before, 0)
 
 
 def _first_slots(schedule: Cron, after: Micros, floor: Micros, count: int) -> Iterator[Micros]:

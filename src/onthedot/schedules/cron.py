@@ -16,9 +16,12 @@ constant and nothing special can happen; all that is special happens where stret
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import takewhile
+from typing import NamedTuple
 
 from onthedot.clock import SECOND, Micros, to_micros
 from onthedot.errors import ScheduleError
@@ -63,6 +66,17 @@ class WallTimes:
             for second in self._times(start if day == first else 0):
                 yield (day * _DAY + second) * SECOND
 
+    def count(self, start: Micros, end: Micros) -> int:
+        """How many wall times from `start` up to but without `end` match: days are walked, their times are not."""
+        first, begin = divmod(-(-start // SECOND), _DAY)
+        last, stop = divmod(-(-end // SECOND), _DAY)
+        found = 0
+        for day in self._days(first):
+            if day > last:
+                break
+            found += self._before(stop if day == last else _DAY) - self._before(begin if day == first else 0)
+        return max(found, 0)
+
     def within(self, start: Micros, end: Micros) -> bool:
         """Whether any wall time from `start` up to but without `end` matches."""
         return next(self.since(start), end) < end
@@ -97,6 +111,16 @@ class WallTimes:
                     if base + second >= start:
                         yield base + second
 
+    def _before(self, stop: int) -> int:
+        """How many of the matching times of a day come before `stop`, in seconds from midnight."""
+        hour, minute, second = stop // 3600, stop // 60 % 60, stop % 60
+        found = bisect_left(self._hours, hour) * len(self._minutes) * len(self._seconds)
+        if hour in self._hours:
+            found += bisect_left(self._minutes, minute) * len(self._seconds)
+            if minute in self._minutes:
+                found += bisect_left(self._seconds, second)
+        return found
+
 
 @lru_cache(maxsize=1024)
 def wall_times(expression: str, spread: str = "") -> WallTimes:
@@ -118,35 +142,67 @@ def cron_slots(schedule: Cron, after: Micros) -> Iterator[Micros]:
     [11, 35]
     """
     times = wall_times(schedule.expression, schedule.spread)
-    zone(schedule.tz)
-    last = at = max(after, _FIRST)
-    while at <= _LAST:
-        stretch = stretch_at(schedule.tz, at)
-        for slot in _slots_in(stretch, times, schedule, last):
+    last = max(after, _FIRST)
+    for stretch in _stretches(schedule, times, last):
+        shown = _shown(stretch, times, schedule, last)
+        if shown.moved:
+            yield stretch.start
+            last = stretch.start
+        for wall in takewhile(shown.stop.__gt__, times.since(shown.begin)):
+            slot = wall - stretch.offset
             if slot > last:  # a time right after a gap may be there twice: moved, and of its own
                 yield slot
                 last = slot
-        resume = _resume(stretch, times)
-        if resume is None:
-            return
-        at = resume
 
 
-def _slots_in(stretch: Stretch, times: WallTimes, schedule: Cron, after: Micros) -> Iterator[Micros]:
+def cron_count(schedule: Cron, after: Micros, until: Micros) -> int:
+    """How many slots lie after `after` and not after `until`, its bounds aside: days are walked, not slots.
+
+    >>> cron_count(Cron(expression="* * * * * *"), 0, 30 * 86_400_000_000)
+    2592000
+    """
+    times = wall_times(schedule.expression, schedule.spread)
+    after, found = max(after, _FIRST), 0
+    for stretch in takewhile(lambda one: one.start <= until, _stretches(schedule, times, after)):
+        shown = _shown(stretch, times, schedule, after)
+        stop = min(shown.stop, until + stretch.offset + 1)
+        found += times.count(shown.begin, stop)
+        if shown.moved:
+            first = stretch.start + stretch.offset
+            found += not (shown.begin <= first < stop and times.within(first, first + 1))  # there already, of its own
+    return found
+
+
+def _stretches(schedule: Cron, times: WallTimes, after: Micros) -> Iterator[Stretch]:
+    """The stretches that can have slots after `after`, ascending."""
+    zone(schedule.tz)
+    at: Micros | None = after
+    while at is not None and at <= _LAST:
+        stretch = stretch_at(schedule.tz, at)
+        yield stretch
+        at = _resume(stretch, times)
+
+
+class _Shown(NamedTuple):
+    """The wall times of a stretch from `begin` up to but without `stop`, each an offset away from its slot; before
+    them the stretch's first instant if a time that a clock change left out has `moved` there."""
+
+    begin: Micros
+    stop: Micros
+    moved: bool
+
+
+def _shown(stretch: Stretch, times: WallTimes, schedule: Cron, after: Micros) -> _Shown:
     first, stop = stretch.start + stretch.offset, stretch.end + stretch.offset
-    begin = max(first, after + 1 + stretch.offset)
+    begin, moved = max(first, after + 1 + stretch.offset), False
     if times.fixed:
         in_gap = stretch.skipped_from < first and stretch.start > after
-        if in_gap and schedule.gap == "run_after" and times.within(stretch.skipped_from, first):
-            yield stretch.start
+        moved = in_gap and schedule.gap == "run_after" and times.within(stretch.skipped_from, first)
         if schedule.fold == "first":
             begin = max(begin, stretch.repeated_until)
         elif schedule.fold == "second":
             stop = min(stop, stretch.repeats_from)
-    for wall in times.since(begin):
-        if wall >= stop:
-            return
-        yield wall - stretch.offset
+    return _Shown(begin, stop, moved)
 
 
 def _resume(stretch: Stretch, times: WallTimes) -> Micros | None:

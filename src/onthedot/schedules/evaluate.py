@@ -12,8 +12,8 @@ from itertools import takewhile
 
 from onthedot.clock import Micros, to_micros
 from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
-from onthedot.schedules.bounds import bounded_slots, bounds_of
-from onthedot.schedules.interval import every_count, fixed_delay_after
+from onthedot.schedules.bounds import bounded_count, bounded_slots, bounds_of
+from onthedot.schedules.interval import fixed_delay_after
 from onthedot.schedules.once import the_instants
 
 _END_OF_TIME = to_micros(datetime.max.replace(tzinfo=UTC))  # what has no datetime is no slot
@@ -61,15 +61,13 @@ def last_before(schedule: Schedule, before: Micros, *, after: Micros, origin: Mi
 def count_between(
     schedule: Schedule, after: Micros, until: Micros, *, origin: Micros, last_end: Micros | None = None
 ) -> int:
-    """How many slots lie after `after` and not after `until`: by arithmetic for `Every`, else by walking them.
+    """How many slots lie after `after` and not after `until`: by arithmetic where there can be many.
 
     >>> count_between(Cron(expression="@daily"), 0, 86_400_000_000, origin=0)
     1
     """
-    if isinstance(schedule, Every):
-        floor, ceiling, _ = bounds_of(schedule, origin)
-        last = min(until, _END_OF_TIME if ceiling is None else ceiling, _END_OF_TIME)
-        return every_count(schedule, after if floor is None else max(after, floor), last)
+    if isinstance(schedule, Cron | Every):
+        return bounded_count(schedule, after, min(until, _END_OF_TIME), bounds_of(schedule, origin))
     found = slots(schedule, after, origin=origin, last_end=last_end)
     return sum(1 for _ in takewhile(until.__ge__, found))
 
