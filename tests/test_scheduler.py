@@ -455,3 +455,9 @@ async def test_a_key_is_asked_for_once_and_an_expired_run_is_skipped(url):
         await watch.until_count(AttemptEnded, 1)
         assert await sched.submit("receipt", {"order": 1}, key="receipt:1") == first
     assert executed == [1]
+
+
+@pytest.mark.parametrize("given", [otd.every("10s"), "0 2 * * *"])
+def test_a_schedule_in_the_place_of_the_function_is_told(given):
+    with pytest.raises(otd.DefinitionError, match=r"options by their names as in @sched.job\(schedule=.*got"):
+        otd.Scheduler("memory:").job(given)

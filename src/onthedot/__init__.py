@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, Sleep
     from onthedot.observe.counters import Counters
+    from onthedot.observe.metrics import NodeMetrics
     from onthedot.retention import Retention
     from onthedot.run import RunState
     from onthedot.scheduler import Scheduler
@@ -73,6 +74,7 @@ _HOME = {
     "LeaseLost": "onthedot.errors",
     "Limit": "onthedot.job",
     "Mount": "onthedot.task",
+    "NodeMetrics": "onthedot.observe.metrics",
     "OnTheDotError": "onthedot.errors",
     "Overlap": "onthedot.job",
     "Param": "onthedot.task",
@@ -148,6 +150,7 @@ __all__ = [
     "LeaseLost",
     "Limit",
     "Mount",
+    "NodeMetrics",
     "OnTheDotError",
     "Overlap",
     "Param",

@@ -98,6 +98,13 @@ class Scheduler(SchedulerVerbs):
         5
         """
 
+        given: object = function  # whatever the annotation says, people pass a schedule
+        if given is not None and not callable(given):
+            raise DefinitionError(
+                "job: expected a function, or options by their names as in @sched.job(schedule=otd.every('10s')), "
+                f"got {given!r}"
+            )
+
         def define(handler: Callable[..., Any]) -> JobFunction[Any, Any, Any]:
             own = handler.function if isinstance(handler, JobFunction) else handler  # defined elsewhere, too
             name = str(options.get("name") or getattr(own, "__name__", ""))

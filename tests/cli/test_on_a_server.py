@@ -17,8 +17,9 @@ from onthedot.access import keys
 from onthedot.access.grants import Grant
 from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
+from onthedot.listening import Listen
 from onthedot.open_verbs import opened
-from onthedot.server.serving import Listen, Serving
+from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 from onthedot.stores.opening import open_store
 from tests.cli.conftest import Call

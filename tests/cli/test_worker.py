@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import time
+import urllib.request
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +106,57 @@ def test_several_processes_are_several_nodes_that_end_together(program: Path, tm
         assert family.end() == 0
         assert family.has("left", "node w-1")
         assert family.has("left", "node w-2")
+
+
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that nobody has."""
+    for port in range(20_000, 60_000, count):
+        with ExitStack() as taken:
+            try:
+                for number in range(count):
+                    taken.enter_context(socket.create_server(("127.0.0.1", port + number)))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free ports")
+
+
+def scraped(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+def has_begun(port: int) -> bool:
+    return 'onthedot_attempts_started_total{job="tick",namespace="default"}' in scraped(port)
+
+
+@pytest.mark.slow
+def test_each_process_tells_its_metrics_at_a_port_of_its_own(program: Path, tmp_path: Path):
+    port = free_ports(2)
+    options = ("--processes", "2", "--node-id", "w", "--metrics", f"127.0.0.1:{port}", "--roles", "planner,worker")
+    with started(tmp_path, "worker", "app.py", *options) as family:
+        family.until("w-1  ", "started", "tick")
+        family.until("w-2  ", "started", "tick")
+        for number in range(2):
+            assert family.has(f"w-{number + 1}  metrics", f"http://127.0.0.1:{port + number}/metrics")
+            wait_until(partial(has_begun, port + number), f"an attempt of process {number + 1}")
+        family.signal(signal.SIGTERM)
+        assert family.end() == 0
+    with pytest.raises(OSError, match="refused"):
+        scraped(port)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (["--metrics", "1:2:3"], "address: expected HOST:PORT"),
+        (["--metrics", "65535", "--processes", "2"], "expected a port with room for 2 processes above it, got 65535"),
+    ],
+)
+def test_metrics_that_cannot_be_are_refused(program: Path, call: Call, said: list[str], told: str):
+    result = call("worker", program, *said)
+    assert result.exit_code == 2
+    assert told in result.output
 
 
 @pytest.mark.slow

@@ -17,7 +17,8 @@ from onthedot.access.grants import Grant
 from onthedot.access.permissions import Role
 from onthedot.client import server as transport
 from onthedot.errors import AccessDenied, KeyRefused, StoreError
-from onthedot.server.serving import Listen, Serving
+from onthedot.listening import Listen
+from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 from tests.server.kit import Served, served
 

@@ -16,8 +16,9 @@ from onthedot.client import looking
 from onthedot.client import server as transport
 from onthedot.client.server import Server
 from onthedot.errors import StoreUnavailable
+from onthedot.listening import Listen
 from onthedot.run import RunState
-from onthedot.server.serving import Listen, Serving
+from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 from tests.server.kit import served
 from tests.server.worker import Worker

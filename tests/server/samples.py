@@ -64,6 +64,7 @@ SAMPLES: dict[str, Sample] = {
     "POST /api/v1/schedules/lint": Sample(body=EXPRESSION, changes=False),
     "POST /api/v1/schedules/preview": Sample(body=EXPRESSION, changes=False),
     # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────
+    "GET /metrics": Sample(gives=True),
     "GET /api/v1/nodes": Sample(shared=True),
     "GET /api/v1/terms": Sample(shared=True),
     "POST /api/v1/nodes/{node}/drain": Sample("/api/v1/nodes/worker-1/drain", {"draining": True}, gives=True),

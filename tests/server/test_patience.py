@@ -11,8 +11,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from onthedot.listening import Listen
 from onthedot.server import patience
-from onthedot.server.serving import Listen, Serving
+from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 
 POST = (

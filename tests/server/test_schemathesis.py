@@ -21,9 +21,10 @@ from onthedot.access import keys
 from onthedot.access.grants import Grant
 from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
+from onthedot.listening import Listen
 from onthedot.open_verbs import opened
 from onthedot.server.describing import describe_api
-from onthedot.server.serving import Listen, Serving
+from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 from tests.server.asker import MOST, Orders, operations, write
 from tests.server.things import fill

@@ -24,6 +24,7 @@ class Permission(StrEnum):
     QUEUES_CONTROL = "queues:control"
     KEYS_OWN = "keys:own"
     KEYS_MANAGE = "keys:manage"
+    METRICS_READ = "metrics:read"
     AUDIT_READ = "audit:read"
 
 
@@ -38,7 +39,9 @@ class Role(StrEnum):
 
 
 _P = Permission
-_VIEWER = frozenset({_P.JOBS_READ, _P.RUNS_READ, _P.LOGS_READ, _P.NODES_READ, _P.QUEUES_READ, _P.KEYS_OWN})
+_VIEWER = frozenset(
+    {_P.JOBS_READ, _P.RUNS_READ, _P.LOGS_READ, _P.NODES_READ, _P.QUEUES_READ, _P.METRICS_READ, _P.KEYS_OWN}
+)
 _OPERATOR = _VIEWER | {_P.JOBS_CONTROL, _P.RUNS_CONTROL, _P.QUEUES_CONTROL}
 _EDITOR = _OPERATOR | {_P.JOBS_WRITE}
 

@@ -11,7 +11,9 @@ import click
 from onthedot.errors import DefinitionError
 
 if TYPE_CHECKING:
-    from onthedot.server.serving import Listen, Serving
+    from onthedot.listening import Listen
+    from onthedot.observe.counters import Counters
+    from onthedot.server.serving import Serving
     from onthedot.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,10 +31,11 @@ class ApiGiven(NamedTuple):
 class Api:
     """The API of a node's process, from `start` to `stop`. Where there can be none, it says why."""
 
-    def __init__(self, given: ApiGiven, url: str, settings: Settings) -> None:
+    def __init__(self, given: ApiGiven, url: str, settings: Settings, counters: Counters | None = None) -> None:
         self._given = given
         self._url = url
         self._settings = settings
+        self._counters = counters
         self._serving: Serving | None = None
 
     def start(self) -> list[tuple[str, str]]:
@@ -49,13 +52,13 @@ class Api:
         from onthedot.server.serving import Serving, settle_memory
 
         knows = None if given.insecure else lambda there: Keyring(there.store, there.clock)
-        self._serving = Serving(self._url, self._settings, self._listen(), knows)
+        self._serving = Serving(self._url, self._settings, self._listen(), knows, self._counters)
         self._serving.start()
         settle_memory()
         return [("api", self._told(self._serving))]
 
     def _listen(self) -> Listen:
-        from onthedot.server.serving import Listen, read_listen
+        from onthedot.listening import Listen, read_listen
 
         return Listen(elsewhere=True) if self._given.listen is None else read_listen(self._given.listen)
 

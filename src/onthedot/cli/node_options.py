@@ -15,6 +15,8 @@ from onthedot.cli.up import check_node_id, read_lease
 if TYPE_CHECKING:
     from onthedot.cli.api import ApiGiven
     from onthedot.cli.stopping import Stopping
+    from onthedot.cli.up import Beside
+    from onthedot.listening import Listen
     from onthedot.scheduler import Scheduler
     from onthedot.settings import Settings
 
@@ -38,6 +40,7 @@ class Given:
     queues: tuple[str, ...] | None = None
     labels: tuple[str, ...] | None = None
     output: str | None = None
+    metrics: Listen | None = None
 
     def settings(self, own: Settings) -> Settings:
         """The program's own settings, and what was said here."""
@@ -47,7 +50,7 @@ class Given:
         return changed if self.lease is None else changed.with_leases(self.lease)
 
     def as_arguments(self) -> list[str]:
-        """All of it but the name, for a process that is to do the same."""
+        """All of it but what each has for itself (name, metrics), for a process that is to do the same."""
         lengths = {"--lease": self.lease, "--grace": self.grace, "--for": self.duration}
         lists = {"--roles": self.roles, "--queues": self.queues, "--labels": self.labels}
         said: dict[str, str | None] = {"--store": self.store, "--db": self.db, "--output": self.output}
@@ -87,7 +90,6 @@ def run(
     import asyncio
     import sys
 
-    from onthedot.cli.api import Api
     from onthedot.cli.up import run_node, shape_of
 
     # Measured: beside threads that are busy in Python, the engine's thread wakes four times sooner.
@@ -102,10 +104,27 @@ def run(
         raise BadInput("PROGRAM: expected a scheduler with the URL of a store, got a store as an object; give --store")
     shape = shape_of(as_json=given.as_json, plain=plain)
     watch = _end_with_parent if given.with_parent else None
-    served = None if api is None else Api(api, url, scheduler.settings)
-    code = asyncio.run(run_node(scheduler, url, given.duration, shape, on_signals=watch, api=served))
+    beside = _beside(scheduler, url, given, api)
+    code = asyncio.run(run_node(scheduler, url, given.duration, shape, on_signals=watch, beside=beside))
     if code:
         click.get_current_context().exit(code)
+
+
+def _beside(scheduler: Scheduler, url: str, given: Given, api: ApiGiven | None) -> list[Beside]:
+    """What this process does besides; both tell what its node has counted."""
+    from onthedot.cli.api import Api
+    from onthedot.cli.metrics import Metrics
+    from onthedot.observe.counters import Counters
+
+    counters = Counters()
+    beside: list[Beside] = []
+    if api is not None:
+        beside.append(Api(api, url, scheduler.settings, counters))
+    if given.metrics is not None:
+        beside.append(Metrics(counters, given.metrics))
+    if beside:
+        scheduler.subscribe(counters)
+    return beside
 
 
 def _scheduler(program: str | None, given: Given) -> Scheduler:

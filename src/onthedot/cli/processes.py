@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -31,6 +31,7 @@ class _Child:
     """One node, through all its lives."""
 
     name: str
+    own: list[str]
     process: subprocess.Popen[str] | None = None
     pause: float = FIRST_PAUSE
     codes: list[int] = field(default_factory=list)
@@ -46,12 +47,20 @@ def worst(codes: Sequence[int]) -> int:
 
 
 class Processes:
-    """Nodes that share a command line and differ by name."""
+    """Nodes that share a command line and differ by name, and by what `own` says for each, counted from zero."""
 
-    def __init__(self, arguments: list[str], name: str | None, count: int, *, as_json: bool) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        name: str | None,
+        count: int,
+        *,
+        as_json: bool,
+        own: Callable[[int], list[str]],
+    ) -> None:
         self._arguments = arguments
         stem = name or f"{os.uname().nodename}-{os.getpid()}"
-        self._children = [_Child(f"{stem}-{number}") for number in range(1, count + 1)]
+        self._children = [_Child(f"{stem}-{number + 1}", own(number)) for number in range(count)]
         self._as_json = as_json
         self._lock = threading.Lock()  # around what the signal handler and the threads share
         self._asked = 0  # how often somebody has asked to stop
@@ -97,7 +106,8 @@ class Processes:
             child.pause = min(2 * child.pause, LONGEST_PAUSE)
 
     def _start(self, child: _Child) -> subprocess.Popen[str] | None:
-        command = [sys.executable, "-m", "onthedot", *self._arguments, "--node-id", child.name, "--with-parent"]
+        own = [*child.own, "--node-id", child.name, "--with-parent"]
+        command = [sys.executable, "-m", "onthedot", *self._arguments, *own]
         with self._lock:
             if self._asked:
                 return None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import click
 
@@ -16,7 +16,6 @@ from onthedot.cli.options import read_length, with_debug, with_json, with_store
 from onthedot.stores.addresses import shown_url
 
 if TYPE_CHECKING:
-    from onthedot.cli.api import Api
     from onthedot.cli.found import Found
     from onthedot.cli.outbox import Outbox, Printer
     from onthedot.cli.stopping import Stopping
@@ -128,6 +127,18 @@ class Ending:
         return CUT_SHORT if hurried else BROKEN
 
 
+class Beside(Protocol):
+    """What a node's process does besides, such as serving the API."""
+
+    def start(self) -> list[tuple[str, str]]:
+        """Begin; what is to be told about it, as pairs of a word and a text."""
+        ...
+
+    def stop(self) -> None:
+        """End. Twice is fine, and so is without a start."""
+        ...
+
+
 Shape = Literal["live", "lines", "json"]
 
 
@@ -147,7 +158,7 @@ async def run_node(
     shape: Shape,
     *,
     on_signals: Callable[[Stopping], None] | None = None,
-    api: Api | None = None,
+    beside: Sequence[Beside] = (),
 ) -> int:
     """One node of a program, from start to exit code. `on_signals` is given what it can be stopped by."""
     import asyncio
@@ -169,15 +180,15 @@ async def run_node(
     with stopping.signals():
         try:
             found = await look(url, SystemClock().now())  # before anybody makes the store
-            told = () if api is None else tuple(await asyncio.to_thread(api.start))
-            await _start(scheduler, url, outbox, found, told, as_json=shape == "json")
+            told = [pair for one in beside for pair in await asyncio.to_thread(one.start)]
+            await _start(scheduler, url, outbox, found, tuple(told), as_json=shape == "json")
             looking = asyncio.create_task(_look(scheduler, view)) if view is not None else None
             await _run(scheduler, stopping, duration)
             if looking is not None:
                 looking.cancel()
         finally:
-            if api is not None:
-                await asyncio.to_thread(api.stop)
+            for one in beside:
+                await asyncio.to_thread(one.stop)
             outbox.close()
     if outbox.error is not None:
         raise outbox.error

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from onthedot.cli.errors import Command
+from onthedot.cli.metrics import read_metrics
 from onthedot.cli.node_options import Given, read_names, read_roles, run, with_node
+
+if TYPE_CHECKING:
+    from onthedot.listening import Listen
 
 MOST_PROCESSES = 256
 
@@ -29,6 +34,10 @@ MOST_PROCESSES = 256
     "--roles", metavar="ROLES", default="worker", show_default=True, callback=read_roles,
     help="'worker', or 'planner,worker' to plan as well.",
 )  # fmt: skip
+@click.option(
+    "--metrics", metavar="HOST:PORT", callback=read_metrics,
+    help="Tell Prometheus at /metrics what it does; no key is asked for.  [default: nowhere]",
+)  # fmt: skip
 @with_node
 def command(program: str, processes: int, **options: Any) -> None:
     """Execute the runs of PROGRAM's jobs: a Python file that defines a scheduler (app.py, or app.py:name if it has
@@ -37,7 +46,8 @@ def command(program: str, processes: int, **options: Any) -> None:
 
     Somebody else has to plan: 'onthedot server', another program, or this one with --roles planner,worker. With
     --processes each is a node of its own (NAME-1, NAME-2, …); one that dies is started again, and all end with this
-    command, however it ends. Ctrl-C or SIGTERM drains all of them; a second one stops now.
+    command, however it ends. Ctrl-C or SIGTERM drains all of them; a second one stops now. The metrics of the second
+    are one port above those of the first, and so on.
 
     Exit codes are those of 'onthedot up'; of several processes, the worst.
 
@@ -46,17 +56,30 @@ def command(program: str, processes: int, **options: Any) -> None:
       onthedot worker app.py
       onthedot worker jobs.yaml --store sqlite:///shop.db
       onthedot worker app.py --processes 4 --seats 32
+      onthedot worker app.py --metrics 127.0.0.1:9411
       onthedot worker shop.jobs:sched --queues mail,reports --labels gpu
     """
     given = Given(**options)
     if processes == 1:
         run(program, given)
         return
+    if given.metrics is not None and given.metrics.port + processes > 65_536:
+        told = f"expected a port with room for {processes} processes above it, got {given.metrics.port}"
+        raise click.BadParameter(told, param_hint="--metrics")
     from onthedot.cli.processes import Processes
     from onthedot.cli.program import load_program
 
     load_program(program)  # what is wrong with it is said once
-    family = Processes(["worker", program, *given.as_arguments()], given.node_id, processes, as_json=given.as_json)
+    arguments = ["worker", program, *given.as_arguments()]
+    own = partial(_own_metrics, given.metrics)
+    family = Processes(arguments, given.node_id, processes, as_json=given.as_json, own=own)
     code = family.run()
     if code:
         click.get_current_context().exit(code)
+
+
+def _own_metrics(listen: Listen | None, number: int) -> list[str]:
+    """Where process `number`, counted from zero, tells its metrics; each at a port of its own."""
+    if listen is None:
+        return []
+    return ["--metrics", listen._replace(port=listen.port + number if listen.port else 0).text]

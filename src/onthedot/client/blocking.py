@@ -36,7 +36,8 @@ class BlockingClient:
     make another client. A run is given to `result` by its handle or id.
 
     >>> import onthedot as otd
-    >>> from onthedot.server.serving import Listen, Serving
+    >>> from onthedot.listening import Listen
+    >>> from onthedot.server.serving import Serving
     >>> server = Serving("memory:", otd.Settings(), Listen(port=0), knows=None)
     >>> server.start()
     >>> with otd.BlockingClient(server.url) as client:

@@ -28,7 +28,8 @@ class Client(JobsAsked, RunsAsked, LettersAsked, ClusterAsked):
 
     >>> from datetime import timedelta
     >>> import onthedot as otd
-    >>> from onthedot.server.serving import Listen, Serving
+    >>> from onthedot.listening import Listen
+    >>> from onthedot.server.serving import Serving
     >>> server = Serving("memory:", otd.Settings(), Listen(port=0), knows=None)
     >>> server.start()
     >>> nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)))

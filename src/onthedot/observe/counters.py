@@ -9,9 +9,9 @@ What another node does is counted there: a node hears of its own attempts, and o
 from __future__ import annotations
 
 import threading
-from collections import Counter
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from onthedot.clock import MILLISECOND, Micros
 from onthedot.events import (
@@ -74,6 +74,22 @@ class Spread:
         for number in sorted(self._classes):
             so_far += self._classes[number]
             yield _end_of(number), so_far
+
+    def counts(self, bounds: Iterable[Micros]) -> list[int]:
+        """How many were no longer than each of these ascending bounds; exact where a bound is a power of two less one.
+
+        >>> spread = Spread()
+        >>> for micros in range(1, 1_001):
+        ...     spread.add(micros)
+        >>> spread.counts([0, 511, 1023])
+        [0, 511, 1000]
+        """
+        found, so_far, classes = [], 0, deque(self.up_to())
+        for bound in bounds:
+            while classes and classes[0][0] <= bound:
+                so_far = classes.popleft()[1]
+            found.append(so_far)
+        return found
 
     def quantile(self, part: float) -> Micros | None:
         """The length that this part of all did not exceed; None if there are none."""
@@ -148,6 +164,14 @@ def verdict_word(verdict: Verdict) -> str:
     return str(verdict.state)
 
 
+class Tally(NamedTuple):
+    """The plain numbers of one job."""
+
+    started: int
+    skipped: int
+    verdicts: dict[str, int]
+
+
 class Counters:
     """A subscriber that counts. Subscribe it, and take a `snapshot` on any thread.
 
@@ -167,10 +191,13 @@ class Counters:
 
     def __init__(self) -> None:
         self._jobs: dict[tuple[str, str], Counts] = {}
+        self._events: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
-        """Count an event, if it is one that counts."""
+        """Count an event, by its name; and for its job, if it is one that counts there."""
+        with self._lock:
+            self._events[type(event).__name__] += 1
         match event:
             case AttemptStarted(lease, started_at):
                 with self._lock:
@@ -214,8 +241,29 @@ class Counters:
                 all_of_them.merge(counts)
         return all_of_them
 
+    def events(self) -> dict[str, int]:
+        """How many events of each kind there were, by the names of their classes.
+
+        >>> counters.events()["AttemptEnded"]
+        1
+        """
+        with self._lock:
+            return dict(self._events)
+
+    def tallies(self) -> list[tuple[tuple[str, str], Tally]]:
+        """By namespace and job, without lengths of time: cheap, however many jobs there are.
+
+        >>> counters.tallies()
+        [(('default', 'work'), Tally(started=1, skipped=0, verdicts={'succeeded': 1}))]
+        """
+        with self._lock:
+            return [
+                (key, Tally(counts.started, counts.skipped, dict(counts.verdicts)))
+                for key, counts in sorted(self._jobs.items())
+            ]
+
     def snapshot(self) -> dict[str, Any]:
-        """Everything that was counted so far, as plain data: `total`, and `jobs` by namespace and name.
+        """Everything that was counted so far, as plain data: `total`, `jobs` by namespace and name, and `events`.
 
         Each has `started`, `skipped`, `verdicts` by word, and `late` and `took`: count, sum, max, p50 and p99 in
         milliseconds, and `up_to_ms`, pairs of a length and how many were no longer.
@@ -229,7 +277,7 @@ class Counters:
                 {"namespace": namespace, "job": job, **counts.as_data()}
                 for (namespace, job), counts in sorted(self._jobs.items())
             ]
-        return {"total": total, "jobs": jobs}
+        return {"total": total, "jobs": jobs, "events": self.events()}
 
     def _of_lease(self, lease: Lease) -> Counts:
         job = lease.record.job

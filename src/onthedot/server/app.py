@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from onthedot.errors import OnTheDotError
+from onthedot.observe.counters import Counters
 from onthedot.open_verbs import OpenStore
 from onthedot.server.bulk import NDJSON
 from onthedot.server.definitions import components
@@ -30,6 +31,7 @@ from onthedot.server.routes import (
     letters,
     login,
     logs,
+    metrics,
     nodes,
     page,
     queues,
@@ -45,13 +47,21 @@ from onthedot.server.table import TABLE
 
 ROUTES = (
     runs, health, login, keys_routes, audit, jobs, jobs_writing, jobs_control, schedules, sources, nodes, queues,
-    logs, artifacts, attempts, skips, letters, events, documents, page,
+    metrics, logs, artifacts, attempts, skips, letters, events, documents, page,
 )  # fmt: skip
 """In this order: what is asked for most is found first."""
 
 
-def make_app(there: OpenStore, keys: Keys | None, *, rate: float | None = None, burst: int | None = None) -> FastAPI:
-    """The API on an open store. `keys` knows who is who; None lets everybody do everything."""
+def make_app(
+    there: OpenStore,
+    keys: Keys | None,
+    *,
+    rate: float | None = None,
+    burst: int | None = None,
+    counters: Counters | None = None,
+) -> FastAPI:
+    """The API on an open store. `keys` knows who is who; None lets everybody do everything. `counters` are those of the
+    node in this process, if there is one."""
     app = FastAPI(
         title="onthedot",
         version=version("onthedot"),
@@ -64,6 +74,7 @@ def make_app(there: OpenStore, keys: Keys | None, *, rate: float | None = None, 
     limits = Limits(there.clock, rate=rate or settings.api_rate, burst=burst or settings.api_burst)
     app.state.door = Door(there, keys, limits)
     app.state.live = Live(there)
+    app.state.counters = counters
     include(app, [module.routes for module in ROUTES])
     for kind in (RequestValidationError, HTTPException, Problem, OnTheDotError):
         app.add_exception_handler(kind, handle)

@@ -7,12 +7,13 @@ import gc
 import socket
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import uvicorn
 
-from onthedot.addresses import is_loopback
 from onthedot.errors import DefinitionError, StateError
+from onthedot.listening import Listen
+from onthedot.observe.counters import Counters
 from onthedot.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app
 from onthedot.server.door import Keys
@@ -21,42 +22,20 @@ from onthedot.settings import Settings
 
 T = TypeVar("T")
 
-PORT = 7411
 _PATIENCE = 5  # seconds for requests under way when the server stops
-
-
-class Listen(NamedTuple):
-    """Where to listen. With port 0, or `elsewhere` if the port is taken: at a free one."""
-
-    host: str = "127.0.0.1"
-    port: int = PORT
-    elsewhere: bool = False
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        return is_loopback(self.host)
-
-
-def read_listen(text: str) -> Listen:
-    """`HOST:PORT`, `PORT` or `[::1]:PORT`.
-
-    >>> read_listen("7411"), read_listen("[::1]:80").host
-    (Listen(host='127.0.0.1', port=7411, elsewhere=False), '::1')
-    """
-    host, _, port = text.rpartition(":")
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not port.isascii() or not port.isdigit() or int(port) > 65535 or (":" in bare and bare == host):
-        raise DefinitionError(f"listen: expected HOST:PORT such as 127.0.0.1:{PORT}, or a port, got {text!r}")
-    return Listen(bare or "127.0.0.1", int(port))
 
 
 class Serving:
     """Serves the API on a store from `start` to `stop`. `knows` makes what knows keys on that store; None lets
-    everybody in, which is for loopback only."""
+    everybody in, which is for loopback only. `counters` are those of this process' node, for its metrics."""
 
     def __init__(
-        self, store: str, settings: Settings, listen: Listen, knows: Callable[[OpenStore], Keys] | None
+        self,
+        store: str,
+        settings: Settings,
+        listen: Listen,
+        knows: Callable[[OpenStore], Keys] | None,
+        counters: Counters | None = None,
     ) -> None:
         if knows is None and not listen.is_loopback:
             raise DefinitionError(
@@ -67,6 +46,7 @@ class Serving:
         self._settings = settings
         self._listen = listen
         self._knows = knows
+        self._counters = counters
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
@@ -81,7 +61,7 @@ class Serving:
             raise StateError("the server is running already; stop it before you start it again")
         listening = _bind(self._listen)
         host, port = listening.getsockname()[:2]
-        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self.url = f"http://{Listen(host, port).text}"
         self._thread = threading.Thread(target=self._main, args=(listening,), name="onthedot api", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -114,7 +94,7 @@ class Serving:
         async with opened(self._store, self._settings) as there:
             self._there, self._loop = there, asyncio.get_running_loop()
             keys = None if self._knows is None else self._knows(there)
-            app = make_app(there, keys)
+            app = make_app(there, keys, counters=self._counters)
             config = uvicorn.Config(
                 app, log_config=None, access_log=False, lifespan="off", http=Protocol, ws="none",
                 server_header=False, timeout_graceful_shutdown=_PATIENCE,

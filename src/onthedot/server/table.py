@@ -47,6 +47,7 @@ TABLE: dict[str, Permission | None] = {
     "POST /api/v1/schedules/lint": Permission.JOBS_READ,
     "POST /api/v1/schedules/preview": Permission.JOBS_READ,
     # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────
+    "GET /metrics": Permission.METRICS_READ,
     "GET /api/v1/nodes": Permission.NODES_READ,
     "GET /api/v1/terms": Permission.NODES_READ,
     "POST /api/v1/nodes/{node}/drain": Permission.NODES_CONTROL,

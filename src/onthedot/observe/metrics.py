@@ -1,0 +1,166 @@
+"""Metrics as Prometheus reads them: what this node has counted, and how the whole cluster stands.
+
+Counts by job are counters; lengths of time are histograms over all jobs together, so that ten thousand jobs are not
+half a million series. Every name begins with `onthedot_`; `docs/metrics.md` explains them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from onthedot.clock import SECOND, Micros
+from onthedot.observe.cluster import NodeShown, nodes_shown
+from onthedot.observe.counters import Counters, Spread
+from onthedot.stores.base import Queue, Store
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+BOUNDS: tuple[Micros, ...] = tuple(2**power - 1 for power in [*range(9, 18), *range(19, 33, 2)])
+"""The classes of histograms, from half a millisecond to an hour: powers of two, at which a `Spread` is exact."""
+
+_OPEN = "application/openmetrics-text"
+_STATES = ("living", "late", "draining")
+
+
+# ── this node ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class NodeMetrics:
+    """What a program's node has counted, for a registry of prometheus_client.
+
+    >>> from prometheus_client import CollectorRegistry, generate_latest
+    >>> import onthedot as otd
+    >>> counters, registry = otd.Counters(), CollectorRegistry()
+    >>> registry.register(otd.NodeMetrics(counters))      # and, before the start: sched.subscribe(counters)
+    >>> b"onthedot_start_lateness_seconds_count 0.0" in generate_latest(registry)
+    True
+    """
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything that was counted so far.
+
+        >>> [metric.name for metric in otd.NodeMetrics(counters).collect()][:2]
+        ['onthedot_attempts_started', 'onthedot_attempts_ended']
+        """
+        from prometheus_client.core import CounterMetricFamily
+
+        by_job = ("namespace", "job")
+        started = CounterMetricFamily("onthedot_attempts_started", "Attempts that began, by job.", labels=by_job)
+        ended = CounterMetricFamily(
+            "onthedot_attempts_ended", "Attempts that ended, by job and what followed.", labels=[*by_job, "verdict"]
+        )
+        skipped = CounterMetricFamily("onthedot_slots_skipped", "Slots that this node skipped, by job.", labels=by_job)
+        for (namespace, job), tally in self._counters.tallies():
+            started.add_metric([namespace, job], tally.started)
+            skipped.add_metric([namespace, job], tally.skipped)
+            for verdict, count in sorted(tally.verdicts.items()):
+                ended.add_metric([namespace, job, verdict], count)
+        events = CounterMetricFamily(
+            "onthedot_events", "What this node has told, by the event's name.", labels=["event"]
+        )
+        for name, count in sorted(self._counters.events().items()):
+            events.add_metric([name], count)
+        total = self._counters.total()
+        yield from (started, ended, skipped, events)
+        yield _histogram("onthedot_start_lateness_seconds", "From the due instant of a run to its start.", total.late)
+        yield _histogram("onthedot_attempt_duration_seconds", "From the start of an attempt to its end.", total.took)
+
+
+def _histogram(name: str, what: str, spread: Spread) -> Metric:
+    from prometheus_client.core import HistogramMetricFamily
+
+    found = [(str(bound / SECOND), float(count)) for bound, count in zip(BOUNDS, spread.counts(BOUNDS), strict=True)]
+    return HistogramMetricFamily(name, what, [*found, ("+Inf", float(spread.count))], spread.total / SECOND)
+
+
+# ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Standing(NamedTuple):
+    """How a cluster stands at one instant, by its store."""
+
+    now: Micros
+    nodes: Sequence[NodeShown]
+    shards: int
+    queues: Sequence[Queue]
+
+    @classmethod
+    async def read(cls, store: Store, now: Micros) -> Standing:
+        """Ask the store."""
+        layout = await store.layout()
+        return cls(now, await nodes_shown(store, now), layout.shards, await store.list_queues(now=now))
+
+    def collect(self) -> Iterator[Metric]:
+        """As metrics."""
+        yield from self._of_nodes()
+        yield from self._of_queues()
+
+    def _of_nodes(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        there = [one for one in self.nodes if one.state in _STATES]
+        states = Counter(one.state for one in there)
+        nodes = GaugeMetricFamily("onthedot_nodes", "Nodes that are there, by state.", labels=["state"])
+        for state in _STATES:
+            nodes.add_metric([state], states[state])
+        seats = GaugeMetricFamily("onthedot_node_seats", "How many attempts a node runs at once.", labels=["node"])
+        held = GaugeMetricFamily("onthedot_node_runs", "Runs that a node holds, by state.", labels=["node", "state"])
+        for name in sorted({one.node.id for one in there}):  # for a while it has two lives, if it was started again
+            lives = [one for one in there if one.node.id == name]
+            seats.add_metric([name], lives[0].node.seats)
+            held.add_metric([name, "running"], sum(one.held.running for one in lives))
+            held.add_metric([name, "reserved"], sum(one.held.reserved for one in lives))
+        led = sum(len(one.terms) for one in self.nodes)
+        yield from (nodes, seats, held)
+        yield GaugeMetricFamily("onthedot_shards", "How many shards the schedules are planned in.", self.shards)
+        yield GaugeMetricFamily("onthedot_shards_led", "How many of them have a leader now.", led)
+
+    def _of_queues(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        runs = GaugeMetricFamily("onthedot_queue_runs", "Live runs of a queue, by state.", labels=["queue", "state"])
+        late = GaugeMetricFamily(
+            "onthedot_queue_oldest_due_seconds",
+            "For how long the oldest run has been due that waits.",
+            labels=["queue"],
+        )
+        paused = GaugeMetricFamily("onthedot_queue_paused", "1 for a queue that is paused.", labels=["queue"])
+        for queue in self.queues:
+            states = {"due": queue.due, "ahead": queue.waiting - queue.due, "running": queue.running}
+            for state, count in states.items():
+                runs.add_metric([queue.name, state], count)
+            late.add_metric(
+                [queue.name], 0 if queue.oldest_due is None else max(0, self.now - queue.oldest_due) / SECOND
+            )
+            paused.add_metric([queue.name], queue.paused_at is not None)
+        yield from (runs, late, paused)
+
+
+# ── as text ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Several(NamedTuple):
+    """Metrics of several origins as one."""
+
+    metrics: Sequence[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.metrics
+
+
+def exposed(metrics: Iterable[Metric], accept: str) -> tuple[bytes, str]:
+    """The text of all of them, and its media type: OpenMetrics for who asks for that, else Prometheus' own."""
+    from prometheus_client import exposition
+    from prometheus_client.openmetrics import exposition as openmetrics
+
+    several = _Several(list(metrics))
+    if _OPEN in accept:
+        made: bytes = openmetrics.generate_latest(several)  # type: ignore[no-untyped-call]  # the library's own gap
+        return made, openmetrics.CONTENT_TYPE_LATEST
+    return exposition.generate_latest(several), exposition.CONTENT_TYPE_PLAIN_0_0_4

@@ -1,0 +1,86 @@
+"""A door for Prometheus beside a node that serves no API: `GET /metrics`, on a thread of its own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterable
+from socketserver import TCPServer, ThreadingMixIn
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from onthedot.errors import DefinitionError
+from onthedot.listening import Listen
+from onthedot.observe.counters import Counters
+from onthedot.observe.metrics import NodeMetrics, exposed
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+_PATIENCE = 10  # seconds for somebody who has connected to ask
+
+
+class MetricsDoor:
+    """Tells a node's metrics from `start` to `stop`, to whoever can reach the address: it knows no keys."""
+
+    def __init__(self, counters: Counters, listen: Listen) -> None:
+        self._metrics = NodeMetrics(counters)
+        self._listen = listen
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> str:
+        """Its URL, once it answers. `DefinitionError` if nobody can listen there."""
+        host, port = self._listen.host, self._listen.port
+        server = _Server6 if ":" in host else _Server
+        try:
+            self._server = server((host, port), _Asked)
+        except OSError as error:
+            told = f"expected an address and a port of this machine that are free, got {self._listen.text}"
+            raise DefinitionError(f"metrics: {told} ({error.strerror or error})") from error
+        self._server.set_app(self._answer)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="onthedot metrics", daemon=True)
+        self._thread.start()
+        return f"http://{Listen(host, self._server.server_port).text}/metrics"
+
+    def stop(self) -> None:
+        """Twice is fine."""
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
+            self._server.server_close()
+            self._server = None
+
+    def _answer(self, asked: WSGIEnvironment, begin: StartResponse) -> Iterable[bytes]:
+        if asked["PATH_INFO"] != "/metrics":
+            begin("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+            return [b"expected /metrics, got another path\n"]
+        if asked["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            begin("405 Method Not Allowed", [("Content-Type", "text/plain; charset=utf-8"), ("Allow", "GET, HEAD")])
+            return [b"expected GET or HEAD, got another method\n"]
+        body, media_type = exposed(self._metrics.collect(), asked.get("HTTP_ACCEPT", ""))
+        begin("200 OK", [("Content-Type", media_type), ("Content-Length", str(len(body)))])
+        return [] if asked["REQUEST_METHOD"] == "HEAD" else [body]
+
+
+class _Asked(WSGIRequestHandler):
+    """One connection: it ends when nothing is asked for a while, and nothing is written to anybody's terminal."""
+
+    timeout = _PATIENCE
+
+    def log_message(self, format: str, *args: Any) -> None:
+        del format, args
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        """As its grandparent does: its parent asks for the name of this machine, which can take seconds."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6

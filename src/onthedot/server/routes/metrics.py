@@ -1,0 +1,29 @@
+"""Metrics: how the cluster stands, and what the node in this process has counted, for Prometheus to read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Header, Request, Response
+
+from onthedot.observe.metrics import NodeMetrics, Standing, exposed
+from onthedot.server.computing import computed
+from onthedot.server.door import There, Who
+from onthedot.server.routes.nodes import check_whole
+from onthedot.server.routing import Routes
+
+routes = Routes(tags=["nodes"])
+
+TEXT = {"description": "The metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+
+
+@routes.get("/metrics", response_class=Response, responses={200: TEXT})
+async def read_metrics(request: Request, there: There, who: Who, accept: Annotated[str, Header()] = "") -> Response:
+    """Nodes and queues of the whole cluster, as Prometheus reads them, or in OpenMetrics for who asks for that; and
+    what the node in this process has counted: attempts by job, how late they began. For keys of all namespaces."""
+    check_whole(who, "metrics")
+    metrics = list((await Standing.read(there.store, there.clock.now())).collect())
+    if request.app.state.counters is not None:
+        metrics += NodeMetrics(request.app.state.counters).collect()
+    body, media_type = await computed(exposed, metrics, accept)
+    return Response(body, media_type=media_type)

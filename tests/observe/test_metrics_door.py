@@ -1,0 +1,78 @@
+"""Metrics beside a node without an API: real sockets."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from onthedot.errors import DefinitionError
+from onthedot.listening import Listen
+from onthedot.observe import metrics_door
+from onthedot.observe.counters import Counters
+from onthedot.observe.metrics_door import MetricsDoor
+from tests.observe.made_up import started
+
+
+@pytest.fixture
+def counters() -> Counters:
+    return Counters()
+
+
+@pytest.fixture(params=["127.0.0.1", "::1"])
+def url(request: pytest.FixtureRequest, counters: Counters) -> Iterator[str]:
+    door = MetricsDoor(counters, Listen(request.param, 0))
+    yield door.start()
+    door.stop()
+    door.stop()
+
+
+def ask(url: str, method: str = "GET") -> tuple[int, bytes]:
+    asked = urllib.request.Request(url, method=method)  # noqa: S310 - our own, on loopback
+    try:
+        with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
+
+
+def test_every_scrape_tells_what_was_counted_until_then(url: str, counters: Counters):
+    counters(started())
+    status, text = ask(url)
+    assert (status, b'started_total{job="import",namespace="default"} 1.0' in text) == (200, True)
+    counters(started())
+    assert b'started_total{job="import",namespace="default"} 2.0' in ask(url)[1]
+
+
+def test_nothing_else_is_there(url: str):
+    assert ask(url, "HEAD") == (200, b"")
+    assert ask(url.removesuffix("metrics"))[0] == 404
+    assert ask(url + "/more")[0] == 404
+    assert ask(url, "POST")[0] == 405
+
+
+def test_who_connects_and_asks_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch, counters: Counters):
+    monkeypatch.setattr(metrics_door._Asked, "timeout", 0.2)
+    door = MetricsDoor(counters, Listen("127.0.0.1", 0))
+    port = int(door.start().removesuffix("/metrics").rpartition(":")[2])
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as silent:
+            silent.sendall(b"GET /met")
+            assert silent.recv(1) == b"", "it has hung up"
+    finally:
+        door.stop()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=30)
+    assert "onthedot metrics" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_port_that_is_taken_is_told(counters: Counters):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = Listen("127.0.0.1", taken.getsockname()[1])
+        with pytest.raises(DefinitionError, match=r"metrics: expected an address and a port .* got 127\.0\.0\.1:"):
+            MetricsDoor(counters, listen).start()

@@ -1,0 +1,49 @@
+"""Metrics over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from onthedot.access.permissions import Permission, Role
+from onthedot.clock import SECOND
+from onthedot.observe.counters import Counters
+from onthedot.stores.base import Node
+from tests.observe.made_up import started
+from tests.server.kit import served
+
+
+async def test_how_the_cluster_stands_and_what_this_node_did():
+    counters = Counters()
+    counters(started())
+    async with served(counters=counters) as there:
+        await there.there.store.register(Node("web-1", "web-1-1", seats=4), ttl=15 * SECOND)
+        viewer = there.keys.add(Role.VIEWER)
+        answer = await there.client.get("/metrics", headers=viewer)
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert 'onthedot_nodes{state="living"} 1.0' in answer.text
+        assert 'onthedot_node_seats{node="web-1"} 4.0' in answer.text
+        assert 'onthedot_attempts_started_total{job="import",namespace="default"} 1.0' in answer.text
+        accept = {"Accept": "application/openmetrics-text;version=1.0.0"}
+        assert (await there.client.get("/metrics", headers={**viewer, **accept})).text.endswith("# EOF\n")
+
+
+async def test_a_server_without_a_node_tells_of_the_cluster():
+    async with served() as there:
+        text = (await there.client.get("/metrics", headers=there.keys.add(Role.VIEWER))).text
+    assert "onthedot_shards 1.0" in text
+    assert "onthedot_attempts" not in text
+
+
+async def test_a_key_can_be_for_metrics_alone():
+    async with served() as there:
+        probe = there.keys.add(Role.VIEWER, scopes=(Permission.METRICS_READ,))
+        assert (await there.client.get("/metrics", headers=probe)).status_code == 200
+        assert (await there.client.get("/api/v1/jobs", headers=probe)).status_code == 403
+
+
+@pytest.mark.parametrize("narrow", [{"namespaces": ("team",)}, {"owner": "ann", "only_own": True}])
+async def test_who_sees_a_part_is_told_no_names_of_others(narrow):
+    async with served() as there:
+        answer = await there.client.get("/metrics", headers=there.keys.add(Role.VIEWER, **narrow))
+    assert answer.status_code == 403
+    assert answer.json()["detail"].startswith("metrics: expected a key for all namespaces and owners")
