@@ -52,14 +52,15 @@ class MetricsDoor:
             self._server = None
 
     def _answer(self, asked: WSGIEnvironment, begin: StartResponse) -> Iterable[bytes]:
+        status, media_type, body = "200 OK", "text/plain; charset=utf-8", b""
         if asked["PATH_INFO"] != "/metrics":
-            begin("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
-            return [b"expected /metrics, got another path\n"]
-        if asked["REQUEST_METHOD"] not in ("GET", "HEAD"):
-            begin("405 Method Not Allowed", [("Content-Type", "text/plain; charset=utf-8"), ("Allow", "GET, HEAD")])
-            return [b"expected GET or HEAD, got another method\n"]
-        body, media_type = exposed(self._metrics.collect(), asked.get("HTTP_ACCEPT", ""))
-        begin("200 OK", [("Content-Type", media_type), ("Content-Length", str(len(body)))])
+            status, body = "404 Not Found", b"expected /metrics, got another path\n"
+        elif asked["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            status, body = "405 Method Not Allowed", b"expected GET or HEAD, got another method\n"
+        else:
+            body, media_type = exposed(self._metrics.collect(), asked.get("HTTP_ACCEPT", ""))
+        told = [("Content-Type", media_type), ("Content-Length", str(len(body))), ("Server", "onthedot")]
+        begin(status, [*told, ("Allow", "GET, HEAD")] if status.startswith("405") else told)
         return [] if asked["REQUEST_METHOD"] == "HEAD" else [body]
 
 
