@@ -218,6 +218,22 @@ def is_loopback(host: str) -> bool:
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
+def is_issuer(text: str) -> bool:
+    """Whether this can be a provider's issuer: an https URL without a query; http on this machine alone.
+
+    >>> is_issuer("https://example.eu.auth0.com/"), is_issuer("http://example.org"), is_issuer("http://127.0.0.1:8080")
+    (True, False, True)
+    """
+    try:
+        parts = urlsplit(text)
+        parts.port  # noqa: B018 - raises for a port that is none
+    except ValueError:
+        return False
+    plain = parts.hostname and not (parts.query or parts.fragment or parts.username or parts.password is not None)
+    safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+    return bool(plain and safe and text.isascii() and text.isprintable() and " " not in text)
+
+
 def why_special(address: Address) -> str:
     """What kind of address this is that jobs do not reach by default; empty if anybody may be there.
 

@@ -212,6 +212,10 @@ class LoginLimited(LoginRefused):
         self.again_in = again_in
 
 
+class ProviderUnavailable(OnTheDotError):
+    """The identity provider cannot be asked for its keys. Nobody is let in by what it says until it can."""
+
+
 class KeyConflict(OnTheDotError):
     """A run was submitted before with this key, and other arguments.
 

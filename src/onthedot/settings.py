@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from onthedot.addresses import AddressRefused, Allowed
+from onthedot.addresses import AddressRefused, Allowed, is_issuer
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.errors import DefinitionError
 from onthedot.retention import Retention
@@ -126,6 +126,12 @@ class Settings:
     """How many connections to the store the HTTP server has at most, beside those of planning and execution; None: as
     many as the store's URL says for each event loop. Stores that count none have none of these."""
 
+    sign_on: str = ""
+    """The issuer of the identity provider whose ID tokens `POST /api/v1/login` takes, exactly as it names itself, such
+    as `https://example.eu.auth0.com/`; empty: none."""
+    sign_on_client: str = ""
+    """What that provider calls this server: the client id that its tokens are for."""
+
     grace: Micros = 30 * SECOND
     """How long a stopping node waits for its attempts before it gives up on them."""
     result_bytes: int = 256 * 1024
@@ -151,6 +157,10 @@ class Settings:
             )
         if not self.roles or not set(self.roles) <= {"planner", "worker"}:
             problems.append(f"roles: expected 'planner', 'worker' or both, got {', '.join(self.roles) or 'none'}")
+        if bool(self.sign_on) != bool(self.sign_on_client):
+            problems.append("sign_on: expected an issuer and a client id (sign_on_client), got one of them")
+        if self.sign_on and not is_issuer(self.sign_on):
+            problems.append(f"sign_on: expected an https URL such as https://example.auth0.com/, got {self.sign_on!r}")
         try:
             Allowed.of(self.http_allow)
         except AddressRefused as error:

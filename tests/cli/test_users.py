@@ -60,7 +60,7 @@ def test_the_life_of_a_user(db: Path):
     assert not lets_in(db, PASSWORD)
     [listed] = json.loads(users(db, "list", "--json").output)
     assert set(listed) == {
-        *("name", "disabled", "role", "scopes", "may_code", "namespaces", "owner", "only_own", "made_at"),
+        *("name", "disabled", "sign_on", "role", "scopes", "may_code", "namespaces", "owner", "only_own", "made_at"),
     }  # fmt: skip
     assert (listed["name"], listed["disabled"], listed["namespaces"]) == ("ann", True, ["shop"])
     assert users(db, "enable", "ann").output == "user ann is let in again\n"
@@ -110,3 +110,23 @@ def test_a_name_is_taken_once(db: Path):
     assert "user 'ann' is there already; 'onthedot users password' changes its password" in result.output
     assert users(db, "disable", "anm").output.endswith("did you mean 'ann'?\n")
     assert lets_in(db, PASSWORD)
+
+
+def test_who_signs_on_is_made_without_a_password(db: Path):
+    made = users(db, "create", "Ann@Example.org", "--role", "editor", "--sign-on")
+    assert (made.exit_code, made.output) == (
+        0,
+        "user ann@example.org is made: editor, in all namespaces, owner (ann@example.org)\n",
+    )
+    [shown] = json.loads(users(db, "list", "--json").output)
+    assert (shown["name"], shown["sign_on"], shown["disabled"]) == ("ann@example.org", True, False)
+    assert re.search(r"^ann@example.org +signs on +editor", users(db, "list").output, re.MULTILINE)
+    refused = users(db, "password", "ann@example.org", given=f"{OTHER}\n")
+    assert (refused.exit_code, "signs on with an identity provider" in refused.output) == (2, True)
+    assert verbs(db) == ["users.create"]
+
+
+def test_who_signs_on_is_called_by_an_address(db: Path):
+    refused = users(db, "create", "ann", "--sign-on")
+    assert refused.exit_code == 2
+    assert "expected the e-mail address that it signs on with, got 'ann'" in refused.output

@@ -179,6 +179,8 @@ async def test_a_bad_store_url_says_what_was_expected(url, words):
         (lambda: otd.Settings(api_connections=1), "api_connections: expected a number from 2 to 1000, got 1"),
         (lambda: otd.Settings(queues=()), "queues: expected at least one"),
         (lambda: otd.Settings(term_ttl=1, renew_every=1), "three times renew_every"),
+        (lambda: otd.Settings(sign_on="https://example.org/"), "sign_on: expected an issuer and a client id"),
+        (lambda: otd.Settings(sign_on="http://x.org", sign_on_client="c"), "sign_on: expected an https URL"),
         (lambda: otd.Settings(lookahead=1_000_000), "lookahead: expected more than term_ttl"),
     ],
 )

@@ -14,6 +14,7 @@ from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
 from onthedot.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app
+from onthedot.settings import Settings
 
 
 class MadeUpKeys:
@@ -56,10 +57,12 @@ async def real_keys(there: OpenStore) -> AsyncGenerator[Keyring]:
 
 
 @asynccontextmanager
-async def served(url: str = "memory:", *, real: bool = False, **options: Any) -> AsyncGenerator[Served]:
+async def served(
+    url: str = "memory:", *, real: bool = False, settings: Settings | None = None, **options: Any
+) -> AsyncGenerator[Served]:
     """A server on this store; its client is nobody, unless a request says who. With `real`, by keys of the store."""
     keys = MadeUpKeys()
-    async with opened(url) as there, real_keys(there) as keyring:
+    async with opened(url, settings) as there, real_keys(there) as keyring:
         app = make_app(there, keyring if real else keys, **options)
         transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx2.AsyncClient(transport=transport, base_url="http://server") as client:

@@ -7,7 +7,9 @@ import pytest
 import onthedot as otd
 from onthedot.access import keys, sessions, users
 from onthedot.access.grants import Grant
+from onthedot.access.id_tokens import LEEWAY, OLDEST, Person
 from onthedot.access.permissions import Role
+from onthedot.access.signing_on import USED, sign_on
 from onthedot.clock import SECOND, Micros
 from onthedot.cluster.leadership import Leadership
 from onthedot.retention import DAY, HOUR
@@ -76,6 +78,18 @@ async def test_sessions_and_tokens_go_an_hour_after_their_end(store: Store):
     assert (await count(store, sessions.KIND), await count(store, sessions.TOKEN)) == (0, 0)
 
 
+async def test_which_id_tokens_were_used_is_known_for_longer_than_one_is_taken(store: Store):
+    await users.create(store, "ann@example.org", None, VIEWER)
+    await sign_on(store, "a token", Person("1", "ann@example.org"), "https://example.org/")
+    [used] = await store.list_documents(USED)
+    end = used.written_at + sessions.LASTS + KEEP_SESSIONS
+    assert end > used.written_at + OLDEST + LEEWAY
+    await one_round(store, end - 1)
+    assert await count(store, USED) == 1
+    await one_round(store, end)
+    assert await count(store, USED) == 0
+
+
 async def test_what_cannot_be_read_goes_in_time_and_users_stay(store: Store):
     for kind in (sessions.KIND, sessions.TOKEN, users.KIND, keys.KIND):
         await store.put_document(kind, "x", "{}", version=0, now=START)
@@ -87,7 +101,7 @@ async def test_many_are_removed_page_by_page():
     store = MemoryStore()
     for _ in range(2 * PAGE + 1):
         await sessions.open_session(store, "ann", grant=VIEWER, now=START)
-    assert await one_round(store, START + 2 * DAY) == 5
+    assert await one_round(store, START + 2 * DAY) == 6  # three of them, and one for each other kind
     assert await count(store, sessions.KIND) == 0
 
 

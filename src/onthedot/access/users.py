@@ -1,4 +1,5 @@
-"""Users: people with a password, documents of the kind `user`; and how one is let in by it.
+"""Users: people with a password, documents of the kind `user`; and how one is let in by it. Those without one sign on
+with an identity provider (`signing_on.py`).
 
 A user's *epoch* is drawn anew with every password and whenever it is disabled or enabled. A session knows the epoch of
 its beginning, so one write ends all sessions of a user, on every server within 5 seconds.
@@ -19,7 +20,7 @@ from onthedot.access.passwords import MOST, PASSWORDS, Passwords
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.access.sessions import Session
 from onthedot.clock import Clock, Micros
-from onthedot.errors import DuplicateUser, LoginRefused, UnknownUser, did_you_mean
+from onthedot.errors import DefinitionError, DuplicateUser, LoginRefused, UnknownUser, did_you_mean
 from onthedot.ids import Ids, RandomIds
 from onthedot.stores.base import Document, Store
 
@@ -37,13 +38,20 @@ class User:
     made_at: Micros
     disabled: bool = False
     epoch: str = field(repr=False)
-    password: str = field(repr=False)
+    password: str = field(repr=False)  # empty: it signs on with an identity provider
+    issuer: str = ""
+    subject: str = ""  # whom that provider knows it as; empty until it has signed on
+
+    @property
+    def signs_on(self) -> bool:
+        """Whether it is let in by what an identity provider says, and by nothing else."""
+        return not self.password
 
 
 async def create(
     store: Store,
     name: str,
-    password: str,
+    password: str | None,
     grant: Grant,
     *,
     by: Principal = LOCAL,
@@ -51,14 +59,17 @@ async def create(
     passwords: Passwords = PASSWORDS,
     ids: Ids | None = None,
 ) -> User:
-    """Make a user. `DefinitionError` for a name, a password or a grant that is none, `DuplicateUser` for a name that is
+    """Make a user; one without a password signs on with an identity provider, and is called by its e-mail address
+    there. `DefinitionError` for a name, a password or a grant that is none, `DuplicateUser` for a name that is
     taken, `AccessDenied` for a grant that is more than `by` has."""
     check_name("name of the user", name)
     check_given(grant, by)
-    hashed = await passwords.hash(password)
+    if password is None:
+        name = as_address(name)
+    hashed = "" if password is None else await passwords.hash(password)
     now = await store.tell_time() if now is None else now
     user = User(name=name, grant=grant, made_at=now, epoch=(ids or RandomIds()).token(), password=hashed)
-    if not (await store.put_document(KIND, name, _write(user), version=0)).accepted:
+    if not (await store.put_document(KIND, name, write_user(user), version=0)).accepted:
         raise DuplicateUser(f"user {name!r} is there already; 'onthedot users password' changes its password")
     return user
 
@@ -87,8 +98,9 @@ async def set_password(
     passwords: Passwords = PASSWORDS,
     ids: Ids | None = None,
 ) -> User:
-    """Give a user another password, and end its sessions."""
-    await get_user(store, name, by=by)
+    """Give a user another password, and end its sessions. `DefinitionError` for one that signs on elsewhere."""
+    if (await get_user(store, name, by=by)).signs_on:
+        raise DefinitionError(f"password: expected none for {name}, who signs on with an identity provider, got one")
     hashed, epoch = await passwords.hash(password), (ids or RandomIds()).token()
     return await _change(store, name, by, lambda user: replace(user, password=hashed, epoch=epoch))
 
@@ -149,7 +161,8 @@ async def login(
         logins.nobodys = logins.nobodys or await passwords.nobodys()
         found = await store.get_document(KIND, name)
         user = None if found is None else read_user(found)
-        matches = await passwords.matches(password, logins.nobodys if user is None else user.password)
+        kept = logins.nobodys if user is None or user.signs_on else user.password
+        matches = await passwords.matches(password, kept)
     if user is None or user.disabled or not matches:
         raise _refused()
     return await sessions.open_session(store, name, user=name, epoch=user.epoch, now=now, ids=ids)
@@ -176,12 +189,15 @@ def read_user(document: Document) -> User | None:
             disabled=data["disabled"] is not False,
             epoch=str(data["epoch"]),
             password=str(data["password"]),
+            issuer=str(data.get("issuer", "")),
+            subject=str(data.get("subject", "")),
         )
     except UNREADABLE:
         return None
 
 
-def _write(user: User) -> str:
+def write_user(user: User) -> str:
+    """What is kept of a user."""
     return json.dumps(
         {
             "grant": user.grant.as_json(),
@@ -189,6 +205,8 @@ def _write(user: User) -> str:
             "disabled": user.disabled,
             "epoch": user.epoch,
             "password": user.password,
+            "issuer": user.issuer,
+            "subject": user.subject,
         }
     )
 
@@ -206,9 +224,17 @@ async def _change(store: Store, name: str, by: Principal, change: Callable[[User
     for _ in range(_CHANGES):
         user, version = await _find(store, name, by)
         changed = change(user)
-        if (await store.put_document(KIND, name, _write(changed), version=version)).accepted:
+        if (await store.put_document(KIND, name, write_user(changed), version=version)).accepted:
             return changed
     raise crowded(f"user {name}")
+
+
+def as_address(name: str) -> str:
+    """The name of one who signs on: an e-mail address, which is the same in capitals and not."""
+    local, at, host = name.partition("@")
+    if not at or not local or "." not in host or "@" in host:
+        raise DefinitionError(f"name of the user: expected the e-mail address that it signs on with, got {name!r}")
+    return name.lower()
 
 
 def _refused() -> LoginRefused:

@@ -41,6 +41,8 @@ class Given:
     labels: tuple[str, ...] | None = None
     output: str | None = None
     metrics: Listen | None = None
+    sign_on: str | None = None
+    sign_on_client: str | None = None
 
     def settings(self, own: Settings) -> Settings:
         """The program's own settings, and what was said here."""

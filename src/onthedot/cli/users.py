@@ -34,6 +34,7 @@ def command() -> None:
 @command.command(cls=Command, short_help="Make a user.")
 @click.argument("name")
 @click.argument("surplus", nargs=-1, metavar="")
+@click.option("--sign-on", is_flag=True, help="Without a password: NAME is an e-mail address at the identity provider.")
 @with_grant
 @with_store
 @with_json("one JSON object, without the password")
@@ -41,6 +42,7 @@ def command() -> None:
 def create(
     name: str,
     surplus: tuple[str, ...],
+    sign_on: bool,
     role: str,
     scopes: tuple[str, ...],
     may_code: bool,
@@ -52,25 +54,29 @@ def create(
     as_json: bool,
 ) -> None:
     """Make a user called NAME. The password is asked for, or read from standard input; it is never an argument, which
-    every user of the machine could read. Without --owner the jobs that it makes belong to NAME.
+    every user of the machine could read. With --sign-on there is none: a server that was started with --sign-on lets in
+    who its identity provider knows by this e-mail address. Without --owner the jobs that it makes belong to NAME.
 
     \b
     Examples:
       onthedot users create ann --role editor
       pass show onthedot/ann | onthedot users create ann --namespace shop
+      onthedot users create ann@example.org --role editor --sign-on
     """
     from onthedot.access import users
     from onthedot.access.passwords import check_password
     from onthedot.cli.writing import write_store
 
     _check(name, surplus)
+    name = users.as_address(name) if sign_on else name
     grant = grant_of(role, scopes, may_code, namespaces, owner or name, only_own)
-    password = read_password(name)
-    check_password(password)
+    password = None if sign_on else read_password(name)
+    if password is not None:
+        check_password(password)
 
     async def work(opened: Store) -> User:
         user = await users.create(opened, name, password, grant)
-        await audit(opened, "users.create", f"user/{name}", after=_as_json(user))
+        await audit(opened, "users.create", f"user/{user.name}", after=_as_json(user))
         return user
 
     user = write_store(store_url(store, db), work)
@@ -98,10 +104,7 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_as_json(user) for user in found], indent=2))
     elif found:
-        rows = [
-            [user.name, "disabled" if user.disabled else "active", in_words(user.grant), moment(user.made_at, now)]
-            for user in found
-        ]
+        rows = [[user.name, _state(user), in_words(user.grant), moment(user.made_at, now)] for user in found]
         echo_table(["USER", "STATE", "MAY", "MADE"], rows)
     else:
         click.echo("there are no users; make one with 'onthedot users create NAME'")
@@ -225,6 +228,10 @@ def _check(name: str, surplus: tuple[str, ...]) -> None:
     check_name("NAME", name)
 
 
+def _state(user: User) -> str:
+    return "disabled" if user.disabled else "signs on" if user.signs_on else "active"
+
+
 def _tell(user: User, what: str, *, as_json: bool) -> None:
     click.echo(json.dumps(_as_json(user), indent=2) if as_json else f"user {user.name} {what}")
 
@@ -235,6 +242,7 @@ def _as_json(user: User) -> dict[str, Any]:
     return {
         "name": user.name,
         "disabled": user.disabled,
+        "sign_on": user.signs_on,
         **user.grant.as_json(),
         "made_at": iso(user.made_at),
     }

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from onthedot.access.id_tokens import Provider
 from onthedot.errors import OnTheDotError
 from onthedot.observe.counters import Counters
 from onthedot.open_verbs import OpenStore
@@ -18,6 +19,7 @@ from onthedot.server.envelope import Envelope
 from onthedot.server.limits import Limits
 from onthedot.server.live import Live
 from onthedot.server.problems import Problem, handle
+from onthedot.server.provider_keys import ProviderKeys
 from onthedot.server.routes import (
     artifacts,
     attempts,
@@ -75,6 +77,8 @@ def make_app(
     app.state.door = Door(there, keys, limits)
     app.state.live = Live(there)
     app.state.counters = counters
+    believed = Provider(settings.sign_on, settings.sign_on_client)
+    app.state.provider = ProviderKeys(believed, there.clock) if settings.sign_on else None
     include(app, [module.routes for module in ROUTES])
     for kind in (RequestValidationError, HTTPException, Problem, OnTheDotError):
         app.add_exception_handler(kind, handle)

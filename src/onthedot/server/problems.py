@@ -65,6 +65,7 @@ TITLES = {
     "too-many": "Too many requests",
     "method": "That cannot be done with it",
     "unavailable": "The store does not answer",
+    "away": "The identity provider does not answer",
     "broken": "Something broke here",
 }
 
@@ -88,6 +89,7 @@ _OF_ERRORS: list[tuple[type[errors.OnTheDotError], int, str]] = [
     (errors.StateError, 409, "conflict"),
     (errors.RevisionConflict, 412, "stale"),
     (errors.StoreUnavailable, 503, "unavailable"),
+    (errors.ProviderUnavailable, 503, "away"),
     (errors.OutputUnavailable, 503, "unavailable"),
 ]
 

@@ -1,11 +1,11 @@
-"""Forgetting: keys, sessions and one-time tokens that ended a while ago are removed, so that they do not pile up.
+"""Forgetting: keys, sessions and tokens that ended, or were used, a while ago are removed, so that they do not pile up.
 
 It ticks on the node that has the term: one is enough. Nothing depends on it: what has ended lets nobody in.
 """
 
 from __future__ import annotations
 
-from onthedot.access import keys, sessions
+from onthedot.access import keys, sessions, signing_on
 from onthedot.clock import MILLISECOND, Micros
 from onthedot.cluster.leadership import Leadership
 from onthedot.retention import DAY, HOUR
@@ -40,7 +40,7 @@ class Forgetting:
             self._left = []
             return self._settings.renew_every
         if not self._left:
-            self._left = [(kind, "") for kind in (keys.KIND, sessions.KIND, sessions.TOKEN)]
+            self._left = [(kind, "") for kind in (keys.KIND, sessions.KIND, sessions.TOKEN, signing_on.USED)]
         kind, after = self._left.pop()
         page = await self._store.list_documents(kind, after=after, limit=PAGE)
         for document in page:

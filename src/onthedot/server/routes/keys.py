@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from onthedot.access import keys, users
 from onthedot.access.grants import Grant, grant_in_words
@@ -55,7 +55,15 @@ class UserIn(GrantIn):
     """A user that is to be made."""
 
     name: str = Field(max_length=200, examples=["ann"])
-    password: str = Field(max_length=1024, examples=["correct horse battery staple"])
+    password: str | None = Field(None, max_length=1024, examples=["correct horse battery staple"])
+    sign_on: bool = Field(False, description="Instead of a password: let in as the identity provider knows `name`.")
+
+    @model_validator(mode="after")
+    def one_way(self) -> UserIn:
+        """Either the one or the other."""
+        if self.sign_on == (self.password is not None):
+            raise ValueError("expected either a password or sign_on")
+        return self
 
 
 class UserChange(Body):
@@ -109,6 +117,7 @@ class UserOut(BaseModel):
 
     name: str
     disabled: bool
+    sign_on: bool = Field(description="Let in by what the identity provider says, without a password.")
     grant: GrantOut
     made_at: str
 
@@ -137,8 +146,8 @@ def key_fields(key: keys.Key, now: Micros) -> dict[str, Any]:
 
 def user_fields(user: users.User) -> dict[str, Any]:
     """A user as it is answered."""
-    told = {"name": user.name, "disabled": user.disabled, "grant": user.grant.as_json()}
-    return {**told, "made_at": iso(user.made_at)}
+    told = {"name": user.name, "disabled": user.disabled, "sign_on": user.signs_on}
+    return {**told, "grant": user.grant.as_json(), "made_at": iso(user.made_at)}
 
 
 # ── keys ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,140 @@
+"""The keys of an identity provider, asked for over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+from joserfc.jwk import RSAKey
+
+from onthedot.access.id_tokens import Provider
+from onthedot.errors import LoginRefused, ProviderUnavailable
+from onthedot.server.provider_keys import AGAIN, REFRESH, ProviderKeys
+from tests.access.clocks import Turned
+from tests.servers.issuer import CLIENT, Issuer, claims, signed
+
+NEW = RSAKey.generate_key(2048, {"kid": "two"})
+ABOUT = "/.well-known/openid-configuration"
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    with Issuer() as issuer:
+        yield issuer
+
+
+@pytest.fixture
+def clock() -> Turned:
+    return Turned()
+
+
+def keys_of(issuer: Issuer, clock: Turned) -> ProviderKeys:
+    return ProviderKeys(Provider(issuer.url, CLIENT), clock)
+
+
+def token(issuer: Issuer, clock: Turned, key: RSAKey | None = None) -> str:
+    said = claims(issuer.url, clock.now())
+    return signed(said) if key is None else signed(said, key)
+
+
+async def test_keys_are_asked_for_once(issuer: Issuer, clock: Turned):
+    keys = keys_of(issuer, clock)
+    people = await asyncio.gather(*(keys.read(token(issuer, clock)) for _ in range(5)))
+    assert {person.email for person in people} == {"ann@example.org"}
+    assert dict(issuer.asked) == {ABOUT: 1, "/keys": 1}
+
+
+async def test_a_new_key_is_found_and_an_old_one_forgotten(issuer: Issuer, clock: Turned):
+    keys = keys_of(issuer, clock)
+    await keys.read(token(issuer, clock))
+    issuer.keys = [NEW.as_dict(private=False)]
+    clock.turn(AGAIN / 1_000_000)
+    assert (await keys.read(token(issuer, clock, NEW))).subject == "auth0|ann"
+    with pytest.raises(LoginRefused, match="a key that it has not"):
+        await keys.read(token(issuer, clock))
+
+
+async def test_tokens_with_made_up_keys_ask_once_a_minute(issuer: Issuer, clock: Turned):
+    keys = keys_of(issuer, clock)
+    await keys.read(token(issuer, clock))
+    for _ in range(20):
+        with pytest.raises(LoginRefused, match="a key that it has not"):
+            await keys.read(token(issuer, clock, NEW))
+    assert issuer.asked["/keys"] == 1
+    clock.turn(AGAIN / 1_000_000)
+    for _ in range(20):
+        with pytest.raises(LoginRefused, match="a key that it has not"):
+            await keys.read(token(issuer, clock, NEW))
+    assert issuer.asked["/keys"] == 2
+
+
+async def test_known_keys_are_good_while_the_provider_is_away(issuer: Issuer, clock: Turned, caplog):
+    keys = keys_of(issuer, clock)
+    await keys.read(token(issuer, clock))
+    issuer.answers[ABOUT] = (503, b"")
+    clock.turn(REFRESH / 1_000_000)
+    with caplog.at_level(logging.WARNING, "onthedot.server"):
+        assert (await keys.read(token(issuer, clock))).subject == "auth0|ann"
+    assert "answered 503" in caplog.text
+    issuer.answers.clear()
+    clock.turn(REFRESH / 1_000_000)
+    await keys.read(token(issuer, clock))
+    assert issuer.asked["/keys"] == 2
+
+
+BROKEN: dict[str, tuple[int, bytes]] = {
+    "not found": (404, b""),
+    "sent elsewhere": (302, b""),
+    "no JSON": (200, b"<html>"),
+    "no object": (200, b"[]"),
+    "no text": (200, b"\xff\xfe"),
+    "deep": (200, b"[" * 100_000),
+    "too much": (200, b" " * (1 << 20) + b"{}"),
+}
+
+
+@pytest.mark.parametrize("where", [ABOUT, "/keys"])
+@pytest.mark.parametrize("what", BROKEN)
+async def test_what_cannot_be_read_lets_nobody_in(what: str, where: str, issuer: Issuer, clock: Turned):
+    issuer.answers[where] = BROKEN[what]
+    keys = keys_of(issuer, clock)
+    for _ in range(3):
+        with pytest.raises(ProviderUnavailable, match="try again in a minute"):
+            await keys.read(token(issuer, clock))
+    assert issuer.asked[where] == 1
+    issuer.answers.clear()
+    clock.turn(AGAIN / 1_000_000)
+    assert (await keys.read(token(issuer, clock))).subject == "auth0|ann"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"issuer": "https://other.example/"},
+        {"jwks_uri": "http://keys.example.org/keys"},
+        {"jwks_uri": "file:///etc/passwd"},
+        {"jwks_uri": None},
+        {"jwks_uri": 7},
+    ],
+)
+async def test_who_says_odd_things_of_itself_is_not_believed(more, issuer: Issuer, clock: Turned):
+    issuer.more = more
+    with pytest.raises(ProviderUnavailable):
+        await keys_of(issuer, clock).read(token(issuer, clock))
+    assert issuer.asked["/keys"] == 0
+
+
+async def test_keys_that_are_none_lets_nobody_in(issuer: Issuer, clock: Turned):
+    issuer.answers["/keys"] = (200, json.dumps({"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "one"}]}).encode())
+    with pytest.raises(ProviderUnavailable):
+        await keys_of(issuer, clock).read(token(issuer, clock))
+
+
+async def test_a_provider_that_is_not_there_is_told(clock: Turned):
+    with Issuer() as issuer:
+        text = token(issuer, clock)
+    with pytest.raises(ProviderUnavailable, match="expected http://127"):
+        await keys_of(issuer, clock).read(text)
