@@ -229,6 +229,10 @@ class Armed(NamedTuple):
     armed_at: Micros
 
 
+EDITED = "edited"
+"""Why a run is `Gone` that is still reserved under this lease: its job is another by now. Released, it is free."""
+
+
 class Gone(NamedTuple):
     """The answer of `arm`: no. The run was taken, withdrawn, expired, or its job edited in the meantime."""
 

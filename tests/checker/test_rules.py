@@ -70,12 +70,12 @@ AMO: dict[str, Any] = {"guarantee": "at_most_once"}
 DEAD: dict[str, Any] = {"state": "dead", "outcome": "failed", "failed": True}
 
 
-def calm(end: float = 400) -> Story:
+def calm(end: float = 400, **options: Any) -> Story:
     """All is well from the beginning: what liveness asks for."""
     story = Story()
     story.events = good().events[:1]
     story.add(0, "heal", "nemesis").add(0, "join", inc="A", ttl=15 * S)
-    story.events += [event | {"seq": 0} for event in good().events[3:5]]
+    story.events += [event | {"seq": 0} for event in good(**options).events[3:5]]
     for at in range(0, int(end), 4):
         story.add(at, "elect", inc="A", term=1, shard=0, until=(at + 10) * S).add(at, "pass").add(
             at, "beat", inc="A", ttl=15 * S
@@ -234,16 +234,37 @@ def test_who_waits_behind_older_runs_is_not_asked_to_start_at_once(due, judged):
 @pytest.mark.parametrize(("seats", "judged"), [(1, False), (2, True)])
 def test_who_finds_all_seats_taken_is_not_asked_to_start_before_one_is_free(seats, judged):
     """Younger runs may have them: they were taken before this one was due."""
+    found = check(behind_a_seat(seats).events, only=["L3"])
+    assert [violation.rule for violation in found] == (["L3"] if judged else [])
+
+
+@pytest.mark.parametrize(
+    ("able", "judged"),
+    [
+        ({"queues": ["default"], "labels": ["gpu"]}, True),
+        ({"queues": ["mail"], "labels": ["gpu"]}, False),
+        ({"queues": ["default"], "labels": []}, False),
+    ],
+)
+def test_seats_of_nodes_that_cannot_run_it_are_none(able, judged):
+    """Seed 200274: the one node with the label was full, and others were not."""
+    story = behind_a_seat(1, labels=["gpu"])
+    story.events.insert(1, story.events[1] | {"ev": "join", "inc": "B", "node_id": "b", "ttl": 1_000 * S, **able})
+    found = check(renumbered(story).events, only=["L3"])
+    assert [violation.rule for violation in found] == (["L3"] if judged else [])
+
+
+def behind_a_seat(seats: int, **options: Any) -> Story:
+    """A run that starts when the seat of another comes free, five seconds after it was due."""
     other: dict[str, Any] = {"run": 77, "lease": "l77", "fence": 77, "trigger": "submit:x", "slot": 130 * S}
-    story = calm().lease(119, "arm", **other, due=119 * S).job(119, "start", **other)
+    story = calm(**options).lease(119, "arm", **other, due=119 * S).job(119, "start", **other)
     story.job(124.9, "end", **other, outcome="done").verdict(124.9, **other)
     due = 120 * S
     story.lease(125, "arm", due=due, slot=due).job(125, "start", slot=due).job(126, "end", slot=due, outcome="done")
     story.verdict(126).add(400, "over", "nemesis")
     settings = story.events[0]["settings"]
     story.events[0] = story.events[0] | {"settings": settings | {"seats": seats}}
-    found = check(renumbered(story).events, only=["L3"])
-    assert [violation.rule for violation in found] == (["L3"] if judged else [])
+    return renumbered(story)
 
 
 def test_every_rule_has_something_to_catch():

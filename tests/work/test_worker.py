@@ -1,7 +1,8 @@
 """Reserving ahead, arming in time, seats: in virtual time, with the real engine."""
 
 import asyncio
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import onthedot as otd
 from onthedot.clock import MILLISECOND, SECOND
@@ -81,6 +82,29 @@ def test_a_run_is_armed_before_its_instant_and_starts_at_it():
         assert run.armed_at is not None
         assert run.due_at - 500 * MILLISECOND <= run.armed_at < run.due_at
         assert run.started_at == run.due_at
+        await harness.stop()
+
+    run_virtual(scenario())
+
+
+def test_an_edit_of_the_last_moment_makes_no_run_late():
+    """Seed 100266: a run that is reserved under the old definition is given back, and taken anew with the new one."""
+    sched, _ = program(otd.Settings())
+
+    async def scenario():
+        harness = Harness(START)
+        await harness.start(sched)
+        await submit(harness, 5.0)
+        await harness.advance("4s")
+        assert await states(harness) == ["reserved"]
+        record = await harness.store.get_job("work")
+        assert record is not None
+        await harness.store.put_job(replace(record.job, timeout=timedelta(seconds=9)), expected=record.revision)
+        await harness.advance("2s")
+        [run] = await harness.runs("work")
+        assert run.started_at is not None
+        assert 0 <= run.started_at - run.due_at < 100 * MILLISECOND
+        assert run.revision == 2
         await harness.stop()
 
     run_virtual(scenario())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from onthedot.clock import Micros
-from onthedot.run import ArmAnswer, Armed, Delayed, Gone, Lease
+from onthedot.run import EDITED, ArmAnswer, Armed, Delayed, Gone, Lease
 
 
 class Stored(NamedTuple):
@@ -41,5 +41,5 @@ def arm_answer(lease: Lease, stored: Stored | None) -> ArmAnswer:
     if stored.state == "scheduled" and stored.granted_by is not None and stored.granted_at is not None:
         return Delayed(stored.granted_by, stored.granted_at)
     if stored.state != "running":
-        return Gone("edited" if stored.active else "paused")
+        return Gone(EDITED if stored.active else "paused")
     return Armed(stored.fence, stored.attempt, stored.armed_at)

@@ -30,7 +30,7 @@ from onthedot.events import (
 from onthedot.ids import Ids
 from onthedot.job import Call, Guarantee, is_gated
 from onthedot.policy import gates, recovery, retry
-from onthedot.run import Armed, Blocked, Busy, Delayed, GateAsk, Lease, Skipped
+from onthedot.run import EDITED, Armed, Blocked, Busy, Delayed, GateAsk, Gone, Lease, Skipped
 from onthedot.settings import Settings
 from onthedot.stores.base import Ask, Hint, Store
 from onthedot.task import Command, Container, Http, Steps, task_name
@@ -436,7 +436,7 @@ class Arming:
             return
         faults.point("arm.after_write")
         self._lead.note(worker.clock.steady() - sent)
-        armed = []
+        armed, edited = [], []
         for lease, answer in zip(asked, answers, strict=True):
             worker.arming.pop(lease.lease_id, None)
             match answer:
@@ -451,7 +451,11 @@ class Arming:
                     worker.events.emit(RunDelayed(lease, gate, until))
                 case Skipped(gate=gate, holder=holder):
                     worker.events.emit(RunSkipped(lease, gate, holder))
+                case Gone(reason=reason) if reason == EDITED:
+                    edited.append(lease)
         worker.launch(armed)
+        if edited:  # or they would be late: nobody else may have them before they lapse
+            await worker.store.release(edited)
         if len(armed) < len(asked):
             self._on_room()  # who was not armed has given its seat back
 

@@ -9,7 +9,7 @@ from onthedot.clock import Micros
 from onthedot.errors import KeyConflict, UnknownJob
 from onthedot.job import JobState, ability_of, is_gated
 from onthedot.route import BONUS, RANK_AT_ONCE, is_shared, lines_of, read_route
-from onthedot.run import ArmAnswer, Armed, Delayed, GateAsk, Gone, Lease, NewRun, RunKey, RunState
+from onthedot.run import EDITED, ArmAnswer, Armed, Delayed, GateAsk, Gone, Lease, NewRun, RunKey, RunState
 from onthedot.stores.base import Ask, Hint, Reserved
 from onthedot.stores.documents import Noting, check_noting
 from onthedot.stores.memory.gates import Gates
@@ -245,7 +245,7 @@ class Runs(Gates):
             return Gone("taken or withdrawn")
         if run.state is RunState.RESERVED:
             if self.jobs[run.key.job_id].revision != lease.record.revision:
-                return Gone("edited")
+                return Gone(EDITED)
             if self.jobs[run.key.job_id].state is not JobState.ACTIVE or self.is_paused(run.queue):
                 return Gone("paused")
             closed = self.pass_gates(run, gates, now) if gates is not None else None

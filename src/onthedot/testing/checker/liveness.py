@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from itertools import pairwise
 
 from onthedot.duration import micros
@@ -16,6 +16,7 @@ from onthedot.run import RunState
 from onthedot.testing.checker import gates
 from onthedot.testing.checker.history import Event
 from onthedot.testing.checker.model import History, Run
+from onthedot.testing.checker.places import can_run
 
 Finding = tuple[int, str]
 
@@ -78,7 +79,6 @@ def l3_on_time(history: History) -> Iterator[Finding]:
     if history.healed is None:
         return
     calm = recovered_by(history)
-    freed: list[tuple[int, int]] | None = None  # it takes a look at everything, and is seldom needed
     for run in history.runs.values():
         first = next((event for event in run.events if event["ev"] in ("reserve", "arm")), None)
         if first is None or first["due"] < calm or not run.starts or _was_blocked(history, run):
@@ -93,8 +93,7 @@ def l3_on_time(history: History) -> Iterator[Finding]:
         late = run.starts[0]["t_store"] - allowed
         if late <= 0 or _others_came_first(history, run, first["due"], allowed - ON_TIME):
             continue
-        freed = _freed(history) if freed is None else freed
-        if run.starts[0]["t_store"] > _seat_at(freed, run) + ON_TIME:
+        if run.starts[0]["t_store"] > _seat_at(_freed(history, run, job), run) + ON_TIME:
             yield run.starts[0]["seq"], f"run {run.id} started {late + ON_TIME} µs late, and nothing was broken"
 
 
@@ -110,26 +109,35 @@ def _others_came_first(history: History, run: Run, due: int, since: int) -> bool
     )  # fmt: skip
 
 
-def _freed(history: History) -> list[tuple[int, int]]:
-    """When (line and store time) a seat came free after all seats of all living nodes had been taken."""
+def _freed(history: History, run: Run, job: Job | None) -> list[tuple[int, int]]:
+    """When (line and store time) a seat came free after all seats of all living nodes that could run it were taken."""
     seats = history.settings.get("seats")
     if seats is None:
         return []
+    able = {inc for inc in history.incarnations if _is_able(history.joined.get(inc), run, job)}
     taken: Counter[str] = Counter()
     freed: list[tuple[int, int]] = []
     was_full = False
     for event, _, before, after in history.moves:
         taken[before.inc] -= before.name == RunState.RUNNING
         taken[after.inc] += after.name == RunState.RUNNING
-        is_full = any(count >= seats for count in taken.values()) and _all_taken(history, event, taken, seats)
+        is_full = any(count >= seats for count in taken.values()) and _all_taken(history, event, taken, seats, able)
         if was_full and not is_full:
             freed.append((event["seq"], event["t_store"]))
         was_full = is_full
     return freed
 
 
-def _all_taken(history: History, event: Event, taken: Counter[str], seats: int) -> bool:
-    living = [inc for inc, lease in history.incarnations.items() if lease.until(event["seq"]) > event["t_store"]]
+def _is_able(joined: Event | None, run: Run, job: Job | None) -> bool:
+    """Whether an incarnation, of which this is known, could have taken a run."""
+    if joined is None or "queues" not in joined or job is None:
+        return True
+    target = "" if run.key is None else run.key[3]
+    return can_run(joined, job) and target in ("", joined["node_id"])
+
+
+def _all_taken(history: History, event: Event, taken: Counter[str], seats: int, able: Set[str]) -> bool:
+    living = [inc for inc in able if history.incarnations[inc].until(event["seq"]) > event["t_store"]]
     return bool(living) and all(taken[inc] >= seats for inc in living)
 
 

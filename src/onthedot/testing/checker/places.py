@@ -70,7 +70,7 @@ def s23_every_node(history: History) -> Iterator[Finding]:
         if known is None or known[1].on != "all" or not event["slots"] or not event["term"]:
             continue
         targets = set(event.get("targets", ()))
-        able = {inc for inc, joined in history.joined.items() if _can(joined, known[1])}
+        able = {inc for inc, joined in history.joined.items() if can_run(joined, known[1])}
         sure = {history.joined[inc]["node_id"] for inc in able if _lived(history, inc, event, throughout=True)}
         perhaps = {history.joined[inc]["node_id"] for inc in able if _lived(history, inc, event, throughout=False)}
         if not sure <= targets <= perhaps:
@@ -81,7 +81,8 @@ def s23_every_node(history: History) -> Iterator[Finding]:
             yield event["seq"], f"run {event['run']} of {job.name} is for {event['target']}, and {node} armed it"
 
 
-def _can(joined: Event, job: Job) -> bool:
+def can_run(joined: Event, job: Job) -> bool:
+    """Whether a node's queues and labels let it run this job."""
     return job.queue in joined.get("queues", ()) and job.labels <= set(joined.get("labels", ()))
 
 

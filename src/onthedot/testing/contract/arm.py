@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from onthedot.errors import NodeExpired
-from onthedot.run import Armed, Gone, Lease, RunState
+from onthedot.run import EDITED, Armed, Gone, Lease, RunState
 from onthedot.testing.contract.register import check
 from onthedot.testing.contract.workbench import Workbench, at, raises, retry
 
@@ -103,6 +104,20 @@ async def check_an_ended_attempt_cannot_be_armed_again(bench: Workbench) -> None
     await bench.release(second)
     async with bench.nothing_written():
         assert all(isinstance(answer, Gone) for answer in await bench.arm(first, second))
+
+
+@check
+async def check_what_was_reserved_before_an_edit_is_given_back(bench: Workbench) -> None:
+    """After an edit, what was reserved before is `Gone(EDITED)`; released, whoever asks has it, as it was edited."""
+    one, two = await bench.node("one"), await bench.node("two")
+    [old] = await held_runs(bench, one)
+    await bench.store.put_job(replace(old.record.job, timeout=timedelta(seconds=9)), now=bench.now)
+    async with bench.nothing_written():
+        assert await bench.arm(old) == [Gone(EDITED)]
+    assert await bench.release(old) == [True]
+    [new] = await bench.hold(two)
+    assert (new.run_id, new.record.revision) == (old.run_id, old.record.revision + 1)
+    assert isinstance((await bench.arm(new))[0], Armed)
 
 
 @check
