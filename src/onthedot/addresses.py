@@ -219,9 +219,18 @@ def is_loopback(host: str) -> bool:
 
 
 def is_issuer(text: str) -> bool:
-    """Whether this can be a provider's issuer: an https URL without a query; http on this machine alone.
+    """Whether this can be an identity provider's issuer: a safe URL without a query.
 
-    >>> is_issuer("https://example.eu.auth0.com/"), is_issuer("http://example.org"), is_issuer("http://127.0.0.1:8080")
+    >>> is_issuer("https://example.eu.auth0.com/"), is_issuer("https://example.org/?a=b")
+    (True, False)
+    """
+    return is_safe(text) and "?" not in text
+
+
+def is_safe(text: str) -> bool:
+    """Whether nobody between can read or change what is asked for at this URL: https; http on this machine alone.
+
+    >>> is_safe("https://example.org/a?b=c"), is_safe("http://example.org"), is_safe("http://127.0.0.1:8080")
     (True, False, True)
     """
     try:
@@ -229,7 +238,7 @@ def is_issuer(text: str) -> bool:
         parts.port  # noqa: B018 - raises for a port that is none
     except ValueError:
         return False
-    plain = parts.hostname and not (parts.query or parts.fragment or parts.username or parts.password is not None)
+    plain = parts.hostname and not (parts.fragment or parts.username or parts.password is not None)
     safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
     return bool(plain and safe and text.isascii() and text.isprintable() and " " not in text)
 

@@ -49,6 +49,7 @@ def test_so_does_one_by_elliptic_curve():
         {"aud": [CLIENT]},
         {"aud": [CLIENT, "another"], "azp": CLIENT},
         {"nbf": NOW},
+        {"typ": "ID"},
         {"exp": NOW - 59},
         {"iat": NOW + 59},
         {"iat": NOW - 3_600},
@@ -123,6 +124,7 @@ FORGED: dict[str, str] = {
     "another's body": ".".join([*signed(said()).split(".")[:1], *signed(said(sub="x")).split(".")[1:2],
                                 *signed(said()).split(".")[2:]]),
     "an access token": signed(said(), typ="at+jwt"),
+    "an access token of Keycloak's kind": signed(said(typ="Bearer", scope="openid email")),
     "in another way": signed(said(), algorithm="RS384"),
     "nothing": "",
     "two parts": "a.b",
@@ -168,7 +170,7 @@ def test_only_public_keys_for_signatures_are_used():
         "text",
     ]
     assert [key.kid for key in usable_keys({"keys": [*unfit, RSA.as_dict(private=False)]}).keys] == ["one"]
-    nothing: list[Any] = [{"keys": unfit}, {"keys": []}, {}, [], None]
+    nothing: list[Any] = [{"keys": unfit}, {"keys": []}, {"keys": None}, {"keys": 7}, {}, [], None]
     for none in nothing:
         with pytest.raises(ValueError, match="expected at least one key"):
             usable_keys(none)

@@ -26,7 +26,7 @@ EDITOR = Grant(role=Role.EDITOR)
 async def test_who_the_provider_knows_is_let_in_as_that_user(stores: tuple[Store, Store]):
     one, other = stores
     await users.create(one, "Ann@Example.org", None, EDITOR)
-    session = await sign_on(one, "token one", ANN, ISSUER)
+    session = await sign_on(one, "one.token.x", ANN, ISSUER)
     keyring = Keyring(other, SystemClock())
     try:
         who = await keyring.check(session.text)
@@ -40,27 +40,36 @@ async def test_who_the_provider_knows_is_let_in_as_that_user(stores: tuple[Store
 async def test_a_token_is_taken_once_whichever_server_is_asked(stores: tuple[Store, Store]):
     one, other = stores
     await users.create(one, ANN.email, None, EDITOR)
-    tried = [sign_on(store, "the same token", ANN, ISSUER) for store in (one, other, one, other)]
+    tried = [sign_on(store, "the.same.token", ANN, ISSUER) for store in (one, other, one, other)]
     came = await asyncio.gather(*tried, return_exceptions=True)
     assert [type(one) for one in came if isinstance(one, Exception)] == [LoginRefused] * 3
     assert "not used yet" in str(next(one for one in came if isinstance(one, LoginRefused)))
 
 
+async def test_a_token_is_the_same_whatever_its_signature_is_spelt_like(stores: tuple[Store, Store]):
+    """By elliptic curve (r, s) and (r, n - s) are both good, and whoever has one can work out the other."""
+    store, _ = stores
+    await users.create(store, ANN.email, None, EDITOR)
+    await sign_on(store, "header.claims.one", ANN, ISSUER)
+    with pytest.raises(LoginRefused, match="not used yet"):
+        await sign_on(store, "header.claims.other", ANN, ISSUER)
+
+
 async def test_an_address_that_somebody_else_has_now_lets_nobody_in(stores: tuple[Store, Store]):
     one, other = stores
     await users.create(one, ANN.email, None, EDITOR)
-    await sign_on(one, "first", ANN, ISSUER)
+    await sign_on(one, "a.first.x", ANN, ISSUER)
     for stranger, issuer in ((Person("auth0|eve", ANN.email), ISSUER), (ANN, "https://other.example/")):
         with pytest.raises(LoginRefused, match="found none that is let in"):
-            await sign_on(other, f"of {stranger} {issuer}", stranger, issuer)
-    assert (await sign_on(other, "second", ANN, ISSUER)).name == ANN.email
+            await sign_on(other, f"of {stranger}.{issuer}.x", stranger, issuer)
+    assert (await sign_on(other, "a.second.x", ANN, ISSUER)).name == ANN.email
 
 
 async def test_of_two_who_come_first_with_one_address_one_has_it(stores: tuple[Store, Store]):
     one, other = stores
     await users.create(one, ANN.email, None, EDITOR)
     people = [Person(f"auth0|{number}", ANN.email) for number in range(4)]
-    tried = [sign_on((one, other)[n % 2], f"token {n}", person, ISSUER) for n, person in enumerate(people)]
+    tried = [sign_on((one, other)[n % 2], f"a.token {n}.x", person, ISSUER) for n, person in enumerate(people)]
     came = await asyncio.gather(*tried, return_exceptions=True)
     [winner] = [n for n, found in enumerate(came) if not isinstance(found, BaseException)]
     assert all(isinstance(found, LoginRefused) for n, found in enumerate(came) if n != winner)
@@ -74,7 +83,7 @@ async def test_nobody_else_is_let_in_so(stores: tuple[Store, Store]):
     await users.set_disabled(store, "bob@example.org", disabled=True)
     for email in ("with@password.org", "bob@example.org", "nobody@example.org"):
         with pytest.raises(LoginRefused):
-            await sign_on(store, f"token for {email}", Person("auth0|x", email), ISSUER)
+            await sign_on(store, f"a.token for {email}.x", Person("auth0|x", email), ISSUER)
     assert await store.list_documents(USED) == [], "a token that let nobody in can be tried again"
 
 
@@ -101,7 +110,7 @@ async def test_who_signs_on_is_called_by_an_address(name: str, stores: tuple[Sto
 async def test_disabling_ends_the_sessions_of_who_signed_on(stores: tuple[Store, Store]):
     store, _ = stores
     await users.create(store, ANN.email, None, EDITOR)
-    session = await sign_on(store, "one", ANN, ISSUER)
+    session = await sign_on(store, "a.one.x", ANN, ISSUER)
     await users.set_disabled(store, ANN.email, disabled=True)
     keyring = Keyring(store, SystemClock())
     try:
@@ -109,4 +118,4 @@ async def test_disabling_ends_the_sessions_of_who_signed_on(stores: tuple[Store,
     finally:
         await keyring.close()
     await users.set_disabled(store, ANN.email, disabled=False)
-    assert (await sign_on(store, "two", ANN, ISSUER)).name == ANN.email
+    assert (await sign_on(store, "a.two.x", ANN, ISSUER)).name == ANN.email

@@ -146,6 +146,23 @@ def test_each_process_tells_its_metrics_at_a_port_of_its_own(program: Path, tmp_
         scraped(port)
 
 
+@pytest.mark.slow
+def test_a_port_that_is_lost_to_somebody_else_does_not_end_the_others(program: Path, tmp_path: Path, call: Call):
+    port = free_ports(2)
+    options = ("--processes", "2", "--node-id", "w", "--metrics", f"127.0.0.1:{port}", "--lease", "2s")
+    with started(tmp_path, "worker", "app.py", "--roles", "planner,worker", *options) as family:
+        family.until("w-1  ", "started", "tick")
+        family.until("w-2  ", "started", "tick")
+        pid = both_nodes(call, tmp_path)["w-2"]
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: gone(pid), "the end of w-2")
+        with socket.create_server(("127.0.0.1", port + 1)):
+            family.until("process w-2 ended with 2; it starts again")
+        family.until("w-2  metrics", f":{port + 1}/metrics")
+        family.signal(signal.SIGTERM)
+        assert family.end() == 0
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [

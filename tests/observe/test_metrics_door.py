@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -69,6 +71,49 @@ def test_who_connects_and_asks_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=30)
     assert "onthedot metrics" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, counters: Counters) -> Iterator[int]:
+    """The port of a door whose patience is short."""
+    monkeypatch.setattr(metrics_door._Asked, "timeout", 0.5)
+    door = MetricsDoor(counters, Listen("127.0.0.1", 0))
+    yield int(door.start().removesuffix("/metrics").rpartition(":")[2])
+    door.stop()
+
+
+def test_who_asks_a_letter_at_a_time_is_let_go(quick: int, capfd: pytest.CaptureFixture[str]):
+    with socket.create_connection(("127.0.0.1", quick), timeout=30) as slow, pytest.raises(ConnectionError):
+        dribble(slow)
+    assert capfd.readouterr().err == "", "and nobody is told of it"
+
+
+def dribble(slow: socket.socket) -> None:
+    slow.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+    for _ in range(300):
+        slow.sendall(b"x")
+        time.sleep(0.1)
+
+
+def test_who_comes_when_all_places_are_taken_is_let_go(quick: int):
+    with ExitStack() as stack:
+        for _ in range(metrics_door._AT_ONCE):
+            held = stack.enter_context(socket.create_connection(("127.0.0.1", quick), timeout=30))
+            held.sendall(b"GET ")
+        last = stack.enter_context(socket.create_connection(("127.0.0.1", quick), timeout=30))
+        assert last.recv(1) == b""
+    assert until_answered(quick) == 200
+
+
+def until_answered(port: int) -> int:
+    """What is answered once there is a place again."""
+    give_up_at = time.monotonic() + 30
+    while True:
+        try:
+            return ask(f"http://127.0.0.1:{port}/metrics")[0]
+        except (urllib.error.URLError, ConnectionError):
+            assert time.monotonic() < give_up_at
+            time.sleep(0.05)
 
 
 def test_a_port_that_is_taken_is_told(counters: Counters):

@@ -76,6 +76,17 @@ def test_what_is_counted_is_what_walking_finds(schedule, after, origin, walked, 
     assert count_between(schedule, middle, after, origin=origin) == 0
 
 
+def test_a_count_does_not_go_back_to_where_a_schedule_began():
+    """Who resumes a job halves its pause, and counts some forty times."""
+    weekly = cron("0 0 * * 1", start="1900-01-01T00:00Z", max_count=10_000)
+    end = YEAR_2000 + 365 * DAY
+    assert count_between(weekly, YEAR_2000, end, origin=0) == 52  # and it is known now which is the last
+    began = time.process_time()
+    counted = {count_between(weekly, end - days * DAY, end, origin=0) for days in range(1, 41)}
+    assert time.process_time() - began < 0.5, "a century of days takes 0.1 s to walk"
+    assert counted == set(range(min(counted), max(counted) + 1))
+
+
 @pytest.mark.parametrize("many", [cron("* * * * * *", tz="Europe/Berlin"), cron("* * * * * *", max_count=10_000)])
 def test_a_year_of_seconds_is_counted_without_walking_them(many):
     began = time.process_time()

@@ -78,11 +78,57 @@ async def test_known_keys_are_good_while_the_provider_is_away(issuer: Issuer, cl
     clock.turn(REFRESH / 1_000_000)
     with caplog.at_level(logging.WARNING, "onthedot.server"):
         assert (await keys.read(token(issuer, clock))).subject == "auth0|ann"
+        await answered(keys)
     assert "answered 503" in caplog.text
     issuer.answers.clear()
     clock.turn(REFRESH / 1_000_000)
     await keys.read(token(issuer, clock))
+    await answered(keys)
     assert issuer.asked["/keys"] == 2
+
+
+async def answered(keys: ProviderKeys) -> None:
+    """Until the provider has answered what it is being asked."""
+    if keys._asking is not None:
+        await keys._asking
+
+
+async def test_who_has_a_known_key_does_not_wait_for_a_slow_provider(issuer: Issuer, clock: Turned):
+    keys = keys_of(issuer, clock)
+    await keys.read(token(issuer, clock))
+    issuer.silent.clear()
+    clock.turn(REFRESH / 1_000_000)
+    assert (await keys.read(token(issuer, clock))).subject == "auth0|ann"
+    stranger = asyncio.create_task(keys.read(token(issuer, clock, NEW)))
+    await asyncio.sleep(0)
+    assert (await keys.read(token(issuer, clock))).subject == "auth0|ann"
+    assert not stranger.done()
+    issuer.silent.set()
+    with pytest.raises(LoginRefused, match="a key that it has not"):
+        await stranger
+
+
+async def test_a_provider_that_never_answers_is_given_up(issuer: Issuer, clock: Turned, monkeypatch):
+    monkeypatch.setattr("onthedot.server.provider_keys._PATIENCE", 0.2)
+    issuer.silent.clear()
+    try:
+        with pytest.raises(ProviderUnavailable):
+            await keys_of(issuer, clock).read(token(issuer, clock))
+    finally:
+        issuer.silent.set()
+
+
+async def test_who_goes_away_leaves_the_question_to_others(issuer: Issuer, clock: Turned):
+    keys = keys_of(issuer, clock)
+    issuer.silent.clear()
+    first = asyncio.create_task(keys.read(token(issuer, clock)))
+    await asyncio.sleep(0)
+    first.cancel()
+    second = asyncio.create_task(keys.read(token(issuer, clock)))
+    await asyncio.sleep(0)
+    issuer.silent.set()
+    assert (await second).subject == "auth0|ann"
+    assert dict(issuer.asked) == {ABOUT: 1, "/keys": 1}
 
 
 BROKEN: dict[str, tuple[int, bytes]] = {
@@ -92,6 +138,7 @@ BROKEN: dict[str, tuple[int, bytes]] = {
     "no object": (200, b"[]"),
     "no text": (200, b"\xff\xfe"),
     "deep": (200, b"[" * 100_000),
+    "keys that are none": (200, b'{"keys": null}'),
     "too much": (200, b" " * (1 << 20) + b"{}"),
 }
 
@@ -127,7 +174,13 @@ async def test_who_says_odd_things_of_itself_is_not_believed(more, issuer: Issue
     assert issuer.asked["/keys"] == 0
 
 
-async def test_keys_that_are_none_lets_nobody_in(issuer: Issuer, clock: Turned):
+async def test_where_the_keys_are_may_have_a_query(issuer: Issuer, clock: Turned):
+    issuer.more = {"jwks_uri": f"{issuer.url}/keys?p=policy"}
+    issuer.answers["/keys?p=policy"] = issuer.answer("/keys")
+    assert (await keys_of(issuer, clock).read(token(issuer, clock))).subject == "auth0|ann"
+
+
+async def test_keys_that_are_none_let_nobody_in(issuer: Issuer, clock: Turned):
     issuer.answers["/keys"] = (200, json.dumps({"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "one"}]}).encode())
     with pytest.raises(ProviderUnavailable):
         await keys_of(issuer, clock).read(token(issuer, clock))

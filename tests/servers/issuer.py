@@ -44,11 +44,14 @@ class Issuer:
         self.keys: list[dict[str, Any]] = [RSA.as_dict(private=False)]
         self.more: dict[str, Any] = {}  # in place of what it says of itself
         self.answers: dict[str, tuple[int, bytes]] = {}  # in place of what it would answer there
+        self.silent = threading.Event()  # cleared, it answers nothing until it is set
+        self.silent.set()
         issuer = self
 
         class Asked(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 issuer.asked[self.path] += 1
+                issuer.silent.wait(60)
                 status, body = issuer.answer(self.path)
                 self.send_response(status)
                 self.send_header("Location", f"{issuer.url}/keys")

@@ -80,7 +80,7 @@ async def test_sessions_and_tokens_go_an_hour_after_their_end(store: Store):
 
 async def test_which_id_tokens_were_used_is_known_for_longer_than_one_is_taken(store: Store):
     await users.create(store, "ann@example.org", None, VIEWER)
-    await sign_on(store, "a token", Person("1", "ann@example.org"), "https://example.org/")
+    await sign_on(store, "a.token.x", Person("1", "ann@example.org"), "https://example.org/")
     [used] = await store.list_documents(USED)
     end = used.written_at + sessions.LASTS + KEEP_SESSIONS
     assert end > used.written_at + OLDEST + LEEWAY

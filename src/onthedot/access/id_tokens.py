@@ -51,7 +51,8 @@ def usable_keys(published: Any) -> KeySet:
     from joserfc.jwk import KeySet, import_key
 
     found = []
-    for key in published.get("keys", []) if isinstance(published, dict) else []:
+    keys = published.get("keys") if isinstance(published, dict) else None
+    for key in keys if isinstance(keys, list) else []:
         if isinstance(key, dict) and _is_fit(key):
             try:
                 found.append(import_key(key))
@@ -91,7 +92,7 @@ def read_id_token(text: str, keys: KeySet, provider: Provider, now: Micros) -> P
 
 def _problems(header: Mapping[str, Any], claims: Mapping[str, Any], provider: Provider, now: Micros) -> Iterator[str]:
     """What is wrong with a token whose signature is good."""
-    if str(header.get("typ", "JWT")).lower() != "jwt" or "crit" in header:
+    if str(header.get("typ", "JWT")).lower() != "jwt" or claims.get("typ", "ID") != "ID" or "crit" in header:
         yield "is of another kind"
     if claims.get("iss") != provider.issuer:
         yield "is another issuer's"

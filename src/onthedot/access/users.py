@@ -99,10 +99,20 @@ async def set_password(
     ids: Ids | None = None,
 ) -> User:
     """Give a user another password, and end its sessions. `DefinitionError` for one that signs on elsewhere."""
-    if (await get_user(store, name, by=by)).signs_on:
-        raise DefinitionError(f"password: expected none for {name}, who signs on with an identity provider, got one")
+    _check_password_user(await get_user(store, name, by=by))  # before the work of a hash
     hashed, epoch = await passwords.hash(password), (ids or RandomIds()).token()
-    return await _change(store, name, by, lambda user: replace(user, password=hashed, epoch=epoch))
+
+    def change(user: User) -> User:
+        _check_password_user(user)
+        return replace(user, password=hashed, epoch=epoch)
+
+    return await _change(store, name, by, change)
+
+
+def _check_password_user(user: User) -> None:
+    if user.signs_on:
+        told = f"password: expected none for {user.name}, who signs on with an identity provider, got one"
+        raise DefinitionError(told)
 
 
 async def set_disabled(

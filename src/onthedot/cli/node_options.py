@@ -120,7 +120,7 @@ def _beside(scheduler: Scheduler, url: str, given: Given, api: ApiGiven | None) 
 
     counters = Counters()
     beside: list[Beside] = []
-    if api is not None:
+    if api is not None and not api.off:
         beside.append(Api(api, url, scheduler.settings, counters))
     if given.metrics is not None:
         beside.append(Metrics(counters, given.metrics))

@@ -95,7 +95,7 @@ class Processes:
             child.codes.append(code)
             if self._stopping.is_set() or code == 0:
                 return
-            if code == BAD_INPUT:
+            if code == BAD_INPUT and len(child.codes) == 1:  # later it is bad luck, such as a port that is taken
                 self._stop_all()
                 return
             if clock.steady() - born > STEADY:

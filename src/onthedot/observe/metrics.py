@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 BOUNDS: tuple[Micros, ...] = tuple(2**power - 1 for power in [*range(9, 18), *range(19, 33, 2)])
-"""The classes of histograms, from half a millisecond to an hour: powers of two, at which a `Spread` is exact."""
+"""The classes of histograms, from half a millisecond to half an hour: powers of two, at which a `Spread` is exact."""
 
 _OPEN = "application/openmetrics-text"
 _STATES = ("living", "late", "draining")

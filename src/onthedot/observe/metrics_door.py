@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -17,7 +19,10 @@ from onthedot.observe.metrics import NodeMetrics, exposed
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
-_PATIENCE = 10  # seconds for somebody who has connected to ask
+logger = logging.getLogger("onthedot.metrics")
+
+_PATIENCE = 10  # seconds for a connection, from its beginning to its end
+_AT_ONCE = 16
 
 
 class MetricsDoor:
@@ -65,9 +70,25 @@ class MetricsDoor:
 
 
 class _Asked(WSGIRequestHandler):
-    """One connection: it ends when nothing is asked for a while, and nothing is written to anybody's terminal."""
+    """One connection: it ends after a while, whatever comes, and nothing is written to anybody's terminal."""
 
     timeout = _PATIENCE
+
+    def setup(self) -> None:
+        """Begin, and see to the end."""
+        super().setup()
+        self._end = threading.Timer(self.timeout, self._hang_up)
+        self._end.daemon = True
+        self._end.start()
+
+    def finish(self) -> None:
+        """It has ended by itself."""
+        self._end.cancel()
+        super().finish()
+
+    def _hang_up(self) -> None:
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, format: str, *args: Any) -> None:
         del format, args
@@ -75,6 +96,29 @@ class _Asked(WSGIRequestHandler):
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+
+    def __init__(self, *given: Any) -> None:
+        self._places = threading.Semaphore(_AT_ONCE)
+        super().__init__(*given)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread, if there is a place; who comes when all are taken is let go."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """One connection, from beginning to end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who hangs up, or asks for nonsense, is nobody's business."""
+        del request
+        logger.debug("metrics: a connection of %s ended with an error", client_address, exc_info=True)
 
     def server_bind(self) -> None:
         """As its grandparent does: its parent asks for the name of this machine, which can take seconds."""

@@ -83,10 +83,10 @@ def bounded_count(schedule: Cron | Every, after: Micros, until: Micros, bounds: 
         until = min(until, bounds.ceiling)
     if isinstance(schedule, Every):
         return every_count(schedule, after, until)
-    if bounds.floor is None or bounds.most is None:
-        return cron_count(schedule, after, until)
-    before, all_ = (min(cron_count(schedule, bounds.floor, end), bounds.most) for end in (after, until))
-    return max(all_ - before, 0)
+    if bounds.floor is not None and bounds.most is not None:
+        last = _last(schedule, bounds.floor, bounds.most, _end_of_year(until))
+        until = until if last is None else min(until, last)
+    return cron_count(schedule, after, until)
 
 
 def _first_slots(schedule: Cron, after: Micros, floor: Micros, count: int) -> Iterator[Micros]:
@@ -94,9 +94,7 @@ def _first_slots(schedule: Cron, after: Micros, floor: Micros, count: int) -> It
     asked for: the last of a thousand months is of no use to anybody now."""
     while True:
         by = _end_of_year(after)
-        last = _numbered(
-            schedule.expression, schedule.spread, schedule.tz, schedule.gap, schedule.fold, floor, count, by
-        )
+        last = _last(schedule, floor, count, by)
         for slot in cron_slots(schedule, after):
             if last is not None and slot > last:
                 return
@@ -106,6 +104,11 @@ def _first_slots(schedule: Cron, after: Micros, floor: Micros, count: int) -> It
             yield slot
         else:
             return
+
+
+def _last(schedule: Cron, floor: Micros, count: int, by: Micros) -> Micros | None:
+    """The last of the first `count` slots after `floor`; None if it does not come up to `by`."""
+    return _numbered(schedule.expression, schedule.spread, schedule.tz, schedule.gap, schedule.fold, floor, count, by)
 
 
 @lru_cache(maxsize=1024)

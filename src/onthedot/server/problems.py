@@ -119,6 +119,8 @@ def _headers_of(error: errors.OnTheDotError, status: int) -> dict[str, str]:
         return {"Retry-After": str(-(-error.again_in // SECOND))}
     if status == 401:
         return {"WWW-Authenticate": 'Bearer realm="onthedot"'}
+    if isinstance(error, errors.ProviderUnavailable):
+        return {"Retry-After": "60"}
     return {"Retry-After": "1"} if status == 503 else {}
 
 

@@ -8,11 +8,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from onthedot.access.id_tokens import KeyMissing, Person, Provider, read_id_token, usable_keys
-from onthedot.addresses import is_issuer
+from onthedot.addresses import is_safe
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.errors import LoginRefused, ProviderUnavailable
 
 if TYPE_CHECKING:
+    from httpx2 import AsyncClient
     from joserfc.jwk import KeySet
 
 logger = logging.getLogger("onthedot.server")
@@ -21,7 +22,7 @@ REFRESH: Micros = 3_600 * SECOND
 """After this time keys are asked for again; until there is an answer, those that are known are good."""
 AGAIN: Micros = 60 * SECOND
 """How often they are asked for at the most, whatever tokens name."""
-_PATIENCE = 5.0  # seconds for each of the two questions
+_PATIENCE = 10.0  # seconds for both questions together
 _MOST = 1 << 20  # bytes of an answer
 
 
@@ -34,53 +35,89 @@ class ProviderKeys:
         self._clock = clock
         self._keys: KeySet | None = None
         self._asked_at: Micros | None = None
-        self._asking = asyncio.Lock()
+        self._asking: asyncio.Task[None] | None = None  # of its own: it goes on if whoever waits for it goes away
 
     async def read(self, text: str) -> Person:
-        """Who a token speaks of. `LoginRefused` if it is not good; `ProviderUnavailable` if that cannot be known."""
-        keys = await self._known(REFRESH)
+        """Who a token speaks of. `LoginRefused` if it is not good; `ProviderUnavailable` if that cannot be known.
+
+        A token with a key that is known waits for nobody, however slow the provider is."""
+        if self._keys is None:
+            await self._ask(AGAIN)
+        else:
+            self._begin(REFRESH)
         try:
-            return read_id_token(text, keys, self.provider, self._clock.now())
+            return self._read(text)
         except KeyMissing:
-            keys = await self._known(AGAIN)
+            await self._ask(AGAIN)
         try:
-            return read_id_token(text, keys, self.provider, self._clock.now())
+            return self._read(text)
         except KeyMissing:
             told = f"id_token: expected one that {self.provider.issuer} has signed, got one with a key that it has not"
             raise LoginRefused(told) from None
 
-    async def _known(self, age: Micros) -> KeySet:
-        """The keys; asked for again if that was longer ago than this."""
-        async with self._asking:
-            now = self._clock.steady()
-            if self._asked_at is None or now - self._asked_at >= (AGAIN if self._keys is None else age):
-                self._asked_at = now
-                await self._ask()
+    def _read(self, text: str) -> Person:
         if self._keys is None:
             raise ProviderUnavailable(
                 f"sign-on: expected {self.provider.issuer} to tell its keys, got none; try again in a minute"
             )
-        return self._keys
+        return read_id_token(text, self._keys, self.provider, self._clock.now())
 
-    async def _ask(self) -> None:
-        from httpx2 import AsyncClient, HTTPError, InvalidURL
+    async def _ask(self, age: Micros) -> None:
+        """Wait for the answer of a provider that was asked longer ago than this, or is being asked."""
+        self._begin(age)
+        if self._asking is not None:
+            await asyncio.shield(self._asking)
 
-        issuer = self.provider.issuer
+    def _begin(self, age: Micros) -> None:
+        """Ask for the keys, if that was longer ago than this."""
+        now = self._clock.steady()
+        if self._asking is None and (self._asked_at is None or now - self._asked_at >= age):
+            self._asked_at = now
+            self._asking = asyncio.create_task(self._fetch())
+
+    async def _fetch(self) -> None:
         try:
-            async with AsyncClient(timeout=_PATIENCE, follow_redirects=False) as client:
-                told = await _get(client, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-                if told.get("issuer") != issuer:
-                    raise ValueError(f"expected the issuer {issuer!r}, got {told.get('issuer')!r}")
-                place = told.get("jwks_uri")
-                if not isinstance(place, str) or not is_issuer(place):
-                    raise ValueError(f"expected an https address of its keys, got {place!r}")
-                self._keys = usable_keys(await _get(client, place))
-        except (HTTPError, InvalidURL, ValueError, RecursionError) as error:
-            logger.warning("sign-on: the keys of %s could not be read: %s", issuer, str(error) or type(error).__name__)
+            client = await asyncio.to_thread(_make_client)  # certificates are read from files
+            async with asyncio.timeout(_PATIENCE), client:
+                self._keys = await self._found(client)
+        except (OSError, ValueError, RecursionError) as error:
+            told = str(error) or type(error).__name__
+            logger.warning("sign-on: the keys of %s could not be read: %s", self.provider.issuer, told)
+        finally:
+            self._asking = None
+
+    async def _found(self, client: AsyncClient) -> KeySet:
+        issuer = self.provider.issuer
+        told = await _get(client, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        if told.get("issuer") != issuer:
+            raise ValueError(f"expected the issuer {issuer!r}, got {told.get('issuer')!r}")
+        place = told.get("jwks_uri")
+        if not isinstance(place, str) or not is_safe(place):
+            raise ValueError(f"expected an https address of its keys, got {place!r}")
+        return usable_keys(await _get(client, place))
 
 
-async def _get(client: Any, url: str) -> dict[str, Any]:
-    """A JSON object from there; `ValueError` for anything else."""
+def _make_client() -> AsyncClient:
+    from httpx2 import AsyncClient
+
+    return AsyncClient(timeout=_PATIENCE, follow_redirects=False)
+
+
+async def _get(client: AsyncClient, url: str) -> dict[str, Any]:
+    """A JSON object from there; `ValueError` for anything else, and for one that cannot be had."""
+    from httpx2 import HTTPError, InvalidURL
+
+    try:
+        body = await _body(client, url)
+    except (HTTPError, InvalidURL) as error:
+        raise ValueError(f"{url}: {str(error) or type(error).__name__}") from error
+    read = json.loads(body)
+    if not isinstance(read, dict):
+        raise ValueError(f"{url} answered with {type(read).__name__}, not with an object")
+    return read
+
+
+async def _body(client: AsyncClient, url: str) -> bytes:
     async with client.stream("GET", url, headers={"Accept": "application/json"}) as answer:
         if answer.status_code != 200:
             raise ValueError(f"{url} answered {answer.status_code}")
@@ -89,7 +126,4 @@ async def _get(client: Any, url: str) -> dict[str, Any]:
             body += part
             if len(body) > _MOST:
                 raise ValueError(f"{url} answered with more than {_MOST} bytes")
-    read = json.loads(body)
-    if not isinstance(read, dict):
-        raise ValueError(f"{url} answered with {type(read).__name__}, not with an object")
-    return read
+    return body

@@ -82,6 +82,7 @@ async def test_a_provider_that_is_away_is_told_as_that(there: Served, issuer: Is
     issuer.answers["/keys"] = (500, b"")
     answer = await sign_on(there, issuer)
     assert (answer.status_code, answer.json()["title"]) == (503, "The identity provider does not answer")
+    assert answer.headers["retry-after"] == "60"
 
 
 async def test_a_server_that_believes_nobody_says_so():

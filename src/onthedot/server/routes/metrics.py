@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Header, Request, Response
 
+from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import NodeMetrics, Standing, exposed
 from onthedot.server.computing import computed
 from onthedot.server.door import There, Who
@@ -22,8 +23,11 @@ async def read_metrics(request: Request, there: There, who: Who, accept: Annotat
     """Nodes and queues of the whole cluster, as Prometheus reads them, or in OpenMetrics for who asks for that; and
     what the node in this process has counted: attempts by job, how late they began. For keys of all namespaces."""
     check_whole(who, "metrics")
-    metrics = list((await Standing.read(there.store, there.clock.now())).collect())
-    if request.app.state.counters is not None:
-        metrics += NodeMetrics(request.app.state.counters).collect()
-    body, media_type = await computed(exposed, metrics, accept)
+    standing = await Standing.read(there.store, there.clock.now())
+    body, media_type = await computed(_text, standing, request.app.state.counters, accept)
     return Response(body, media_type=media_type)
+
+
+def _text(standing: Standing, counters: Counters | None, accept: str) -> tuple[bytes, str]:
+    of_node = [] if counters is None else NodeMetrics(counters).collect()
+    return exposed([*standing.collect(), *of_node], accept)
