@@ -19,7 +19,7 @@ LOCK = $(LOCK_VENV)/bin/uv pip compile --quiet --no-header --universal --python-
        --generate-hashes --exclude-newer "$(LOCK_MIN_AGE)" $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test unit soak bench bench-large bench-peers servers lint format lock clean
+.PHONY: help up test unit soak bench bench-large bench-peers image servers lint format lock clean
 
 help: ## list these targets
 	@echo 'make <target> [ARGS="..."] [PYTHON=python3.12]'
@@ -28,7 +28,7 @@ help: ## list these targets
 up: $(VENV)/.runtime ## set up what running needs, and run `onthedot up`
 	$(BIN)/onthedot up $(ARGS)
 
-test: servers lint unit ## set up, lint, and the whole test suite
+test: servers $(VENV)/.image lint unit ## set up, lint, and the whole test suite
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal $(ARGS)
 
 unit: $(VENV)/.dev ## the fast tests only, on all cores
@@ -46,6 +46,9 @@ bench-large: $(VENV)/.dev ## the same over ten million finished runs, on Postgre
 bench-peers: $(VENV)/.dev $(PEERS_VENV)/.peers ## measure beside PgQueuer on PostgreSQL and dramatiq on Valkey, each in one run
 	$(BIN)/python -m bench.peers --python $(PEERS_VENV)/bin/python $(ARGS)
 
+image: ## build the container image onthedot:latest, with podman or docker
+	$$(command -v podman || command -v docker || echo podman) build -t onthedot -f Containerfile $(ARGS) .
+
 servers: $(VENV)/.dev ## install the servers for tests that come from Debian, if root allows it
 	@$(BIN)/python -m tests.servers.setup
 
@@ -62,8 +65,9 @@ format: $(VENV)/.dev ## let ruff rewrite what it can
 lock: $(LOCK_VENV)/.uv-$(UV_VERSION) ## regenerate requirements*.txt (ARGS="--upgrade" for newer versions)
 	$(LOCK) --group dev --all-extras pyproject.toml --output-file requirements-dev.txt
 	$(LOCK) --group build --extra server --constraints requirements-dev.txt pyproject.toml --output-file requirements.txt
+	$(LOCK) --group build --all-extras --constraints requirements-dev.txt pyproject.toml --output-file requirements-image.txt
 	$(LOCK) --group pyproject.toml:peers --constraints requirements-dev.txt --output-file requirements-peers.txt
-	@! grep -nE '://|(^|[[:space:]])/|file:' requirements.txt requirements-dev.txt requirements-peers.txt \
+	@! grep -nE '://|(^|[[:space:]])/|file:' requirements.txt requirements-dev.txt requirements-image.txt requirements-peers.txt \
 		|| { echo "make lock: these lines name a host or a path; do not commit them" >&2; exit 1; }
 
 clean: ## remove environments, caches and builds
@@ -87,6 +91,11 @@ $(VENV)/.runtime: requirements.txt pyproject.toml | $(BIN)/python
 $(VENV)/.dev: requirements-dev.txt pyproject.toml | $(BIN)/python
 	$(PIP) install --require-hashes --no-deps -r requirements-dev.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# What the image is made of, for its test: that asks nobody on the network.
+$(VENV)/.image: requirements-image.txt | $(VENV)/.dev
+	$(PIP) download --require-hashes --no-deps --only-binary :all: -r requirements-image.txt -d $(VENV)/image-wheels
 	@touch $@
 
 # Others, to be measured beside: never in our own environment, and never where CI runs.

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import tarfile
-from pathlib import Path
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -50,17 +50,18 @@ class Podman:
         ]  # fmt: skip
         self._popen: subprocess.Popen[bytes] | None = None
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, patience: float = running.PATIENCE) -> subprocess.CompletedProcess[str]:
         """One command of podman's own."""
         return subprocess.run(
             [*self._command, *arguments], env=self._environment, capture_output=True, text=True, check=False,
-            timeout=running.PATIENCE,
+            timeout=patience,
         )  # fmt: skip
 
     def why_not(self) -> str:
         """Why no container can run here, in podman's words; empty if one can."""
         image = self.folder / "busybox.tar"
-        _write_image(image)
+        with tarfile.open(image, "w") as content:
+            add_busybox(content, APPLETS)
         imported = self.run("import", str(image), IMAGE)
         tried = imported if imported.returncode else self.run("run", "--rm", "--network", "none", IMAGE, "true")
         return (tried.stderr.strip().splitlines() or ["no word"])[-1] if tried.returncode else ""
@@ -87,25 +88,33 @@ class Podman:
         running.remove_folder(self.folder)
 
 
-def _write_image(path: Path) -> None:
-    """A root file system with busybox and nothing else."""
+def add_busybox(content: tarfile.TarFile, applets: Iterable[str]) -> None:
+    """Put busybox, under these names too, and what else a root file system has, into an image."""
     busybox = shutil.which("busybox", path=setup.SYSTEM_PATH)
     if busybox is None:
         raise running.ServerTrouble(setup.PODMAN.why_missing())
-    with tarfile.open(path, "w") as image:
-        for folder in ("bin", "tmp", "etc"):
-            entry = tarfile.TarInfo(folder)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
-            image.addfile(entry)
-        image.add(busybox, "bin/busybox", filter=_executable)
-        for applet in APPLETS:
-            link = tarfile.TarInfo(f"bin/{applet}")
-            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-            image.addfile(link)
-        users = b"root:x:0:0::/:/bin/sh\n"
-        entry = tarfile.TarInfo("etc/passwd")
-        entry.size, entry.mode = len(users), 0o644
-        image.addfile(entry, io.BytesIO(users))
+    for folder in ("bin", "tmp", "etc"):
+        entry = tarfile.TarInfo(folder)
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+        content.addfile(entry)
+    content.add(busybox, "bin/busybox", filter=_executable)
+    for applet in applets:
+        add_link(content, f"bin/{applet}", "busybox")
+    add_text(content, "etc/passwd", "root:x:0:0::/:/bin/sh\n")
+
+
+def add_link(content: tarfile.TarFile, name: str, target: str) -> None:
+    """A symbolic link in an image."""
+    link = tarfile.TarInfo(name)
+    link.type, link.linkname = tarfile.SYMTYPE, target
+    content.addfile(link)
+
+
+def add_text(content: tarfile.TarFile, name: str, text: str) -> None:
+    """A small file in an image."""
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(text), 0o644
+    content.addfile(entry, io.BytesIO(text.encode()))
 
 
 def _executable(entry: tarfile.TarInfo) -> tarfile.TarInfo:
