@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Header, Request, Response
+from fastapi import Request, Response
 
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import NodeMetrics, Standing, exposed
@@ -15,16 +13,17 @@ from onthedot.server.routing import Routes
 
 routes = Routes(tags=["nodes"])
 
-TEXT = {"description": "The metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+_KINDS = ("text/plain", "application/openmetrics-text")
+TEXT = {"description": "The metrics.", "content": {kind: {"schema": {"type": "string"}} for kind in _KINDS}}
 
 
 @routes.get("/metrics", response_class=Response, responses={200: TEXT})
-async def read_metrics(request: Request, there: There, who: Who, accept: Annotated[str, Header()] = "") -> Response:
+async def read_metrics(request: Request, there: There, who: Who) -> Response:
     """Nodes and queues of the whole cluster, as Prometheus reads them, or in OpenMetrics for who asks for that; and
     what the node in this process has counted: attempts by job, how late they began. For keys of all namespaces."""
     check_whole(who, "metrics")
     standing = await Standing.read(there.store, there.clock.now())
-    body, media_type = await computed(_text, standing, request.app.state.counters, accept)
+    body, media_type = await computed(_text, standing, request.app.state.counters, request.headers.get("accept", ""))
     return Response(body, media_type=media_type)
 
 
