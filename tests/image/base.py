@@ -20,6 +20,7 @@ _APPLETS = ("sh", "cat", "chown", "env", "id", "ls", "mkdir", "sleep", "true")
 _LEFT_OUT = {"__pycache__", "idlelib", "lib2to3", "site-packages", "dist-packages", "test", "tkinter", "turtledemo"}
 # What compiled wheels expect of any machine.
 _OF_WHEELS = ("libdl.so.2", "libgcc_s.so.1", "libpthread.so.0", "librt.so.1", "libstdc++.so.6", "libutil.so.1")
+_DEBIANS_WHEELS = Path("/usr/share/python-wheels")  # where its ensurepip has what others bring along
 _FOUND = re.compile(r"(/\S+)")
 
 
@@ -35,6 +36,8 @@ def write_base(path: Path) -> None:
         for name in ("python", "python3"):
             add_link(content, f"usr/local/bin/{name}", version)
         content.add(library, f"usr/local/lib/{version}", filter=_wanted)
+        if _DEBIANS_WHEELS.exists():
+            content.add(_DEBIANS_WHEELS, str(_DEBIANS_WHEELS).lstrip("/"))
         for one in sorted(_shared([program, *library.glob("lib-dynload/*.so")])):
             content.add(one.resolve(), str(one).lstrip("/"))
 
