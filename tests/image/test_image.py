@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import onthedot as otd
 from tests.image.base import NAME, WHEELS, write_base
+from tests.processes.kit import wait_until
 from tests.servers import running
 from tests.servers.podman import Podman
 
@@ -83,7 +82,7 @@ def life(engine: Podman, name: str) -> str:
     command = ["up", "--plain", "--listen", f"127.0.0.1:{port}"]
     started = engine.run("run", "--detach", *options, IMAGE, *command, patience=120)
     assert started.returncode == 0, started.stderr
-    until(lambda: answers(port), lambda: told_by(engine, name))
+    wait_until(lambda: answers(port), f"the server in {name} to answer", patience=60)
     assert engine.run("stop", "--time", "60", name, patience=120).returncode == 0
     code = engine.run("inspect", "--format", "{{.State.ExitCode}}", name).stdout.strip()
     logs = told_by(engine, name)
@@ -102,10 +101,3 @@ def answers(port: int) -> bool:
             return bool(answer.status == 200)
     except (urllib.error.URLError, ConnectionError):
         return False
-
-
-def until(found: Callable[[], bool], tell: Callable[[], str]) -> None:
-    give_up_at = time.monotonic() + 60
-    while not found():
-        assert time.monotonic() < give_up_at, tell()
-        time.sleep(0.1)

@@ -18,6 +18,7 @@ from onthedot.observe import metrics_door
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics_door import MetricsDoor
 from tests.observe.made_up import started
+from tests.processes.kit import wait_until
 
 
 @pytest.fixture
@@ -102,18 +103,14 @@ def test_who_comes_when_all_places_are_taken_is_let_go(quick: int):
             held.sendall(b"GET ")
         last = stack.enter_context(socket.create_connection(("127.0.0.1", quick), timeout=30))
         assert last.recv(1) == b""
-    assert until_answered(quick) == 200
+    wait_until(lambda: answers(quick), "a place again")
 
 
-def until_answered(port: int) -> int:
-    """What is answered once there is a place again."""
-    give_up_at = time.monotonic() + 30
-    while True:
-        try:
-            return ask(f"http://127.0.0.1:{port}/metrics")[0]
-        except (urllib.error.URLError, ConnectionError):
-            assert time.monotonic() < give_up_at
-            time.sleep(0.05)
+def answers(port: int) -> bool:
+    try:
+        return ask(f"http://127.0.0.1:{port}/metrics")[0] == 200
+    except (urllib.error.URLError, ConnectionError):
+        return False
 
 
 def test_a_port_that_is_taken_is_told(counters: Counters):

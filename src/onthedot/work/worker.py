@@ -454,10 +454,10 @@ class Arming:
                 case Gone(reason=reason) if reason == EDITED:
                     edited.append(lease)
         worker.launch(armed)
-        if edited:  # or they would be late: nobody else may have them before they lapse
-            await worker.store.release(edited)
         if len(armed) < len(asked):
             self._on_room()  # who was not armed has given its seat back
+        if edited:  # or they would be late: nobody else may have them before they lapse
+            await worker.store.release(edited)
 
     def _gates(self, leases: list[Lease]) -> dict[str, GateAsk]:
         """The gates of these runs, and what becomes of those that are due and find one closed."""
