@@ -1,5 +1,6 @@
 """Off for three hours, and the nights on which clocks change: the exact runs and skips, on a virtual clock."""
 
+import asyncio
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -204,3 +205,64 @@ def test_a_night_slot_missed_while_off_is_caught_up_once(night, caught_up, misse
     runs, skips = run_virtual(scenario())
     assert clock_times(run.slot_at for run in runs if run.state == "succeeded") == caught_up
     assert sum(skip.count for skip in skips) == missed
+
+
+SLOTS = [f"12:00:{second:02}" for second in range(3, 21, 3)]  # of a job that runs every three seconds
+
+
+def after_an_outage(open_store, overlap: otd.Overlap, catch_up: str, *, takes: float = 0.1):
+    """Nobody is there from 12:00:01 to 12:00:20: the slots that ran, in order, and why the others did not."""
+    sched, ran, running = otd.Scheduler("memory:"), [], []
+
+    @sched.job(schedule=otd.every("3s"), overlap=overlap, catch_up=catch_up)
+    async def tick(ctx: otd.Context) -> None:
+        ran.append(f"{ctx.scheduled_at:%H:%M:%S}")
+        running.append(ctx.run_id)
+        assert len(running) <= {"allow": overlap.max_running or len(SLOTS)}.get(overlap.mode, 1)
+        await asyncio.sleep(takes)
+        running.remove(ctx.run_id)
+
+    async def scenario():
+        harness = Harness(datetime(2026, 6, 1, 12, tzinfo=UTC), store=open_store)
+        await harness.start(sched)
+        await harness.advance("1s")
+        await harness.crash()
+        await harness.advance("19s")
+        await harness.restart()
+        await harness.advance("800ms")
+        slots = {run.id: f"{run.slot:%H:%M:%S}" for run in await harness.runs("tick")}
+        skipped = {}
+        for run in await harness.runs("tick", state="skipped"):
+            [named] = [slots[other] for other in slots if f"run {other} " in str(run.error)]
+            skipped[slots[run.id]] = (run.reason, named)
+        await harness.stop()
+        await harness.store.close()
+        return skipped
+
+    skipped = run_virtual(scenario())
+    return ran, skipped
+
+
+@pytest.mark.parametrize("catch_up", ["none", "last", "all"])
+@pytest.mark.parametrize(
+    "overlap", [otd.Overlap("wait"), otd.Overlap("wait", max_waiting=0), otd.Overlap("allow")], ids=str
+)
+def test_wait_and_allow_run_all_overdue_slots_in_order(overlap, catch_up, open_store):
+    assert after_an_outage(open_store, overlap, catch_up) == (SLOTS, {})
+
+
+def test_allow_runs_them_side_by_side_up_to_its_bound(open_store):
+    assert after_an_outage(open_store, otd.Overlap("allow", max_running=2), "last") == (SLOTS, {})
+
+
+@pytest.mark.parametrize("catch_up", ["none", "last"])
+@pytest.mark.parametrize(("mode", "reason"), [("skip", "missed"), ("replace", "replaced")])
+def test_skip_and_replace_run_the_newest_overdue_slot_only(mode, reason, catch_up, open_store):
+    ran, skipped = after_an_outage(open_store, otd.Overlap(mode), catch_up)
+    assert ran == SLOTS[-1:]
+    assert skipped == dict.fromkeys(SLOTS[:-1], (reason, SLOTS[-1]))
+
+
+@pytest.mark.parametrize("mode", ["skip", "replace"])
+def test_skip_and_replace_run_all_overdue_slots_if_all_are_caught_up(mode, open_store):
+    assert after_an_outage(open_store, otd.Overlap(mode), "all") == (SLOTS, {})

@@ -214,11 +214,13 @@ class RunDelayed(NamedTuple):
 
 
 class RunSkipped(NamedTuple):
-    """A due slot was skipped: an earlier run of the job had not ended."""
+    """A due slot was skipped: an earlier run of the job had not ended (`overlap`), or a newer slot was due as well
+    after an outage (`missed`, `replaced`)."""
 
     lease: Lease
     gate: str
-    holder: int
+    holder: int  # the run that was in the way; 0: a newer slot, which was not planned yet
+    reason: str = "overlap"
 
 
 class GatesRecounted(NamedTuple):

@@ -26,7 +26,8 @@ class Overlap:
     `skip`: it is skipped. `replace`: the earlier one is cancelled, and the newest slot starts in its place.
     `allow`: they run side by side, at most `max_running` of them (None: any number).
 
-    Only slots are skipped or replaced. Submitted runs and slots that are caught up wait, however many there are.
+    Only slots are skipped or replaced. Submitted runs and slots that are caught up wait, however many there are. After
+    an outage `skip` and `replace` run the newest slot only, unless `catch_up` is "all" (table in docs/guarantees.md).
 
     >>> Overlap("wait", max_waiting=3).max_waiting
     3

@@ -206,10 +206,18 @@ class Gate(NamedTuple):
 
 
 class OnBusy(NamedTuple):
-    """What becomes of a run that is due and finds its overlap gate held; at other gates everyone waits."""
+    """What becomes of a run that is due and finds its overlap gate held; at other gates everyone waits.
+
+    `overdue` is the rule for a slot that is overdue together with others of its schedule; empty for other runs.
+    `wait`: it starts in the order of instants, waits without being counted, and is not replaced. `missed` and
+    `replaced`: it is skipped for this reason if a newer slot of its schedule is due. `late` says that the slot did not
+    come at its time; otherwise the store finds out whether others are overdue with it.
+    """
 
     action: Literal["wait", "skip", "replace"]
     max_waiting: int | None = None  # None: however many
+    overdue: Literal["", "wait", "missed", "replaced"] = ""
+    late: bool = False
 
 
 class GateAsk(NamedTuple):
@@ -261,10 +269,24 @@ class Delayed(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """The answer of `arm`: never. The run is skipped(overlap)."""
+    """The answer of `arm`: never. The run is skipped."""
 
     gate: str
-    holder: int
+    holder: int  # the id of the run that was in its way; 0: a newer slot, which is not planned yet
+    reason: str = "overlap"
+
+
+def why_skipped(reason: str, other: int) -> str:
+    """Names the run that was in the way of a skipped slot.
+
+    >>> why_skipped("overlap", 7)
+    'run 7 of this job had not ended'
+    """
+    if reason == "overlap":
+        return f"run {other} of this job had not ended"
+    if not other:
+        return "a newer slot was due"
+    return f"run {other} replaced it" if reason == "replaced" else f"run {other} is for a newer slot"
 
 
 ArmAnswer = Armed | Gone | Busy | Blocked | Delayed | Skipped

@@ -70,7 +70,7 @@ LINES = [
     "12:00:00.000  resumed    import          its pause is over; 5 slots of the pause skipped; 1 held run free",
     "12:00:00.000  waits      import          run 41     for run 7 to end",
     "12:00:00.000  waits      import          run 41     for its rate, until 12:00:02.500",
-    "12:00:00.000  skipped    import          run 41     run 7 of this job has not ended",
+    "12:00:00.000  skipped    import          run 41     run 7 of this job had not ended",
     "12:00:00.000  gates      1 run waited at an open gate and is free now; please report this",
     "12:00:00.000  pruned     12345 finished runs, 2 skipped ranges, 1 ended node; the counts are kept",
     "12:00:00.000  output     of run 41, attempt 2, is not kept yet: s3://b cannot be used: no; trying again in 2.0 s",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onthedot.job import Call, Limit, Overlap
-from onthedot.run import Armed, Blocked, Gate, RunState
+from onthedot.run import Armed, Blocked, Gate
 from onthedot.testing.contract.workbench import Workbench
-from tests.review.asking import REPLACE, WAIT, X, ask, overlap, reserved, with_answer
+from tests.review.asking import WAIT, X, ask, reserved, with_answer
 
 
 @pytest.mark.xfail(strict=True, reason="a gate passes to a run whether or not any worker can start it")
@@ -27,17 +27,6 @@ async def test_a_place_does_not_go_to_a_run_that_nobody_can_start(bench: Workben
     await bench.submit(others, 2)
     [lease] = await reserved(bench, node)  # of a worker that knows `work` only
     assert isinstance((await ask(bench, (lease, [X], WAIT)))[0], Armed)
-
-
-@pytest.mark.xfail(strict=True, reason="the store cannot tell a caught-up slot from one on time")
-async def test_a_slot_that_is_caught_up_is_not_replaced_while_it_waits(bench: Workbench):
-    """Slots that are caught up wait, however many there are (`Overlap`)."""
-    record, node = await bench.define(slots=(10, 20, 60), overlap=Overlap("replace")), await bench.node()
-    bench.turn(60)
-    first, late, on_time = await reserved(bench, node)
-    await ask(bench, (first, [overlap(record)], WAIT), (late, [overlap(record)], WAIT))
-    await ask(bench, (on_time, [overlap(record)], REPLACE))
-    assert await bench.state(late.run_id) is RunState.SCHEDULED
 
 
 @pytest.mark.xfail(strict=True, reason="who waits at a later gate keeps its place at an earlier one")

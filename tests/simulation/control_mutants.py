@@ -122,9 +122,9 @@ class PausedRunsAreArmed(MemoryStore):
         self.jobs[record.id] = record
         return answer
 
-    def skip(self, run, reason, now):
+    def skip(self, run, reason, now, *, error=None):
         if reason != "paused" or run.state is not RunState.RESERVED:
-            super().skip(run, reason, now)
+            super().skip(run, reason, now, error=error)
 
 
 class CancelForgotten(MemoryStore):
@@ -163,8 +163,8 @@ class ResumePlansTwice(MemoryStore):
 class KeyForgotten(MemoryStore):
     """A key is known as long as its run is live (bullmq removes its jobs, and with them their ids)."""
 
-    def end_run(self, run, state, ended_at, *, finish=None):
-        super().end_run(run, state, ended_at, finish=finish)
+    def end_run(self, run, state, ended_at, *, finish=None, error=None):
+        super().end_run(run, state, ended_at, finish=finish, error=error)
         self.submit_keys = {key: known for key, known in self.submit_keys.items() if known[0] != run.id}
 
 

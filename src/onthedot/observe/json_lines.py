@@ -49,8 +49,10 @@ def _fields(event: Event) -> dict[str, Any]:
             return {**_finish(finish), "task": ability_of(finish.lease.record.job)}
         case RunRecovered(lease, verdict):
             return {**_lease(lease), **_verdict(verdict)}
-        case RunBlocked(lease, gate, holder) | RunSkipped(lease, gate, holder):
+        case RunBlocked(lease, gate, holder):
             return {**_lease(lease), "gate": gate, "holder": holder}
+        case RunSkipped(lease, gate, holder, reason):
+            return {**_lease(lease), "gate": gate, "holder": holder, "reason": reason}
         case RunDelayed(lease, gate, until):
             return {**_lease(lease), "gate": gate, "until_at": iso(until)}
         case ZombieHandler(lease, zombies):

@@ -61,7 +61,7 @@ from onthedot.events import (
 )
 from onthedot.job import Guarantee
 from onthedot.observe.text import count, doing, length, moment, plain, span, time_of_day
-from onthedot.run import Lease, RunRecord, RunState, is_slot
+from onthedot.run import Lease, RunRecord, RunState, is_slot, why_skipped
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 Tone = Literal["plain", "quiet", "good", "warning", "bad"]
@@ -188,9 +188,9 @@ class Lines:
             case RunDelayed(lease, _, until):
                 about = self._about(lease.record.job.name, lease.run_id)
                 return Line(at, "waits", f"{about}for its rate, until {self._moment(until, at)}", "quiet")
-            case RunSkipped(lease, _, holder):
+            case RunSkipped(lease, _, holder, reason):
                 about = self._about(lease.record.job.name, lease.run_id)
-                return Line(at, "skipped", f"{about}run {holder} of this job has not ended", "warning")
+                return Line(at, "skipped", f"{about}{why_skipped(reason, holder)}", "warning")
             case ZombieHandler(lease, zombies):
                 about = self._about(lease.record.job.name, lease.run_id)
                 still = f"{doing(lease.record.job.task)} does not stop; its seat stays taken until it ends"

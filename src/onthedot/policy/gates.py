@@ -8,10 +8,9 @@ from typing import Any
 
 from onthedot.clock import Micros
 from onthedot.duration import micros
-from onthedot.job import FixedDelay, Job, JobRecord, Limit, Rate, overlap_of
+from onthedot.job import JobRecord, Limit, Rate, overlap_of
 from onthedot.rate import RateGate
-from onthedot.run import Gate, OnBusy, is_slot, schedule_of
-from onthedot.schedules import due_of, schedule_id
+from onthedot.run import Gate, Lease, OnBusy, is_slot
 
 _WAIT = OnBusy("wait")
 
@@ -48,25 +47,21 @@ def _scope(policy: Limit | Rate, record: JobRecord, arguments: Mapping[str, Any]
     return f"{scope}:{value}"
 
 
-def on_busy(record: JobRecord, *, trigger: str, slot_at: Micros, now: Micros, late_after: Micros) -> OnBusy:
-    """What a due run does at its closed overlap gate. Only slots that are on time are skipped or replace others."""
-    overlap = overlap_of(record.job)
-    if not is_slot(trigger) or now > _due_at(record.job, trigger, slot_at) + late_after:
+def on_busy(lease: Lease, *, now: Micros, late_after: Micros) -> OnBusy:
+    """What a due run does at its closed overlap gate. Only slots are skipped or replace others.
+
+    Overdue slots run in order, each of them; with `skip` and `replace` only the newest, unless all are caught up.
+    """
+    if not is_slot(lease.trigger):
         return _WAIT
+    overlap, all_run = overlap_of(lease.record.job), lease.record.job.catch_up.mode == "all"
+    late = lease.created_at > lease.due_at or now > lease.due_at + late_after
     match overlap.mode:
         case "skip":
-            return OnBusy("skip")
+            return OnBusy("skip", overdue="wait" if all_run else "missed", late=late)
         case "replace":
-            return OnBusy("replace")
+            return OnBusy("replace", overdue="wait" if all_run else "replaced", late=late)
         case "wait":
-            return OnBusy("wait", overlap.max_waiting)
+            return OnBusy("wait", overlap.max_waiting, overdue="wait", late=late)
         case "allow":
             return _WAIT
-
-
-def _due_at(job: Job, trigger: str, slot_at: Micros) -> Micros:
-    """When a slot's run was due at first: jitter makes no run late."""
-    for schedule in job.schedules:
-        if not isinstance(schedule, FixedDelay) and schedule.jitter and schedule_id(schedule) == schedule_of(trigger):
-            return due_of(job, schedule)(slot_at)
-    return slot_at

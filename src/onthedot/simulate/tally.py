@@ -72,9 +72,9 @@ class Tally:
                 self._blocked(lease, gate)
             case RunDelayed(lease, _, _):
                 self._waits[lease.run_id] = "rate"
-            case RunSkipped(lease, _, _):
-                self._skip(lease.record.job.name, "overlap")
-                self.jobs[lease.record.job.name].overlaps += 1
+            case RunSkipped(lease, _, _, reason):
+                self._skip(lease.record.job.name, reason)
+                self.jobs[lease.record.job.name].overlaps += reason == "overlap"
             case RunMissed(run):
                 self._skip(run.job, run.reason)
             case SlotsSkipped(job, _, slots, _, _, reason):

@@ -449,8 +449,8 @@ class Arming:
                     worker.events.emit(RunBlocked(lease, gate, holder))
                 case Delayed(gate=gate, until=until):
                     worker.events.emit(RunDelayed(lease, gate, until))
-                case Skipped(gate=gate, holder=holder):
-                    worker.events.emit(RunSkipped(lease, gate, holder))
+                case Skipped():
+                    worker.events.emit(RunSkipped(lease, *answer))
                 case Gone(reason=reason) if reason == EDITED:
                     edited.append(lease)
         worker.launch(armed)
@@ -468,9 +468,7 @@ class Arming:
             if is_gated(record.job):
                 answer = None
                 if lease.due_at <= now:
-                    answer = gates.on_busy(
-                        record, trigger=lease.trigger, slot_at=lease.slot_at, now=now, late_after=late_after
-                    )
+                    answer = gates.on_busy(lease, now=now, late_after=late_after)
                 arguments = arguments_of(lease)
                 passing = gates.gates_of(record, target=lease.target, arguments=arguments)
                 asks[lease.lease_id] = GateAsk(passing, answer, gates.rate_of(record, arguments=arguments))

@@ -55,29 +55,30 @@ async def test_an_empty_file_is_taken_as_it_is(path):
     assert path.stat().st_mode & 0o777 == 0o640
 
 
-SECOND_STEP = Migration(2, "more", "CREATE TABLE more (a INTEGER) STRICT;\nINSERT INTO more VALUES (1);\n")
-BROKEN_STEP = Migration(3, "broken", "CREATE TABLE most (a INTEGER) STRICT;\nINSERT INTO nowhere VALUES (1);\n")
+NEXT = len(migrating.load(schema.DRIVER)) + 1
+NEXT_STEP = Migration(NEXT, "more", "CREATE TABLE more (a INTEGER) STRICT;\nINSERT INTO more VALUES (1);\n")
+BROKEN_STEP = Migration(NEXT + 1, "broken", "CREATE TABLE most (a INTEGER) STRICT;\nINSERT INTO nowhere VALUES (1);\n")
 
 
 async def test_migrations_are_applied_in_order_and_once(path, monkeypatch):
     await (await SqliteStore.open(path)).close()
-    steps = [*migrating.load(schema.DRIVER), SECOND_STEP]
+    steps = [*migrating.load(schema.DRIVER), NEXT_STEP]
     monkeypatch.setattr(migrating, "load", lambda driver: steps)
     for _ in range(2):
         await (await SqliteStore.open(path)).close()
     db = sqlite3.connect(path)
     assert db.execute("SELECT count(*) FROM more").fetchone() == (1,)
-    assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    assert db.execute("PRAGMA user_version").fetchone() == (NEXT,)
     db.close()
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(path, monkeypatch):
-    steps = [*migrating.load(schema.DRIVER), SECOND_STEP, BROKEN_STEP]
+    steps = [*migrating.load(schema.DRIVER), NEXT_STEP, BROKEN_STEP]
     monkeypatch.setattr(migrating, "load", lambda driver: steps)
     with pytest.raises(StoreUnusable, match="no such table: nowhere"):
         await SqliteStore.open(path)
     db = sqlite3.connect(path)
-    assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    assert db.execute("PRAGMA user_version").fetchone() == (NEXT,)
     assert "most" not in schema.dump(db)
     db.close()
 

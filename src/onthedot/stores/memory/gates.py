@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from onthedot.clock import Micros
 from onthedot.rate import RateGate, next_start, wait_reason
-from onthedot.run import ArmAnswer, Blocked, Busy, Delayed, Gate, GateAsk, OnBusy, RunState, Skipped, is_slot
+from onthedot.run import (
+    ArmAnswer,
+    Blocked,
+    Busy,
+    Delayed,
+    Gate,
+    GateAsk,
+    OnBusy,
+    RunState,
+    Skipped,
+    is_slot,
+    schedule_of,
+    why_skipped,
+)
 from onthedot.stores.base import Hint
 from onthedot.stores.memory.tables import Run, Tables
 
@@ -22,6 +35,10 @@ class Gates(Tables):
             if earlier is not None:
                 self.open_gates(taken, run)
                 return Busy(gate.key, earlier)
+            if gate.until_end and ask.on_busy is not None and ask.on_busy.overdue:
+                skipped, ask = self._catch_up(run, gate, ask, ask.on_busy, now)
+                if skipped is not None:
+                    return skipped
             if len(self.holders[gate.key]) >= gate.capacity and ask.on_busy is not None and gate.until_end:
                 self._clear_the_way(run, gate, ask.on_busy, now)
             others = self.holders[gate.key]
@@ -49,6 +66,57 @@ class Gates(Tables):
             if other.due_at < run.due_at and other.key.target == run.key.target and other.state is not RunState.RUNNING
         ]
         return min(earlier)[1] if earlier else None
+
+    def _catch_up(
+        self, run: Run, gate: Gate, ask: GateAsk, answer: OnBusy, now: Micros
+    ) -> tuple[Skipped | None, GateAsk]:
+        """Apply the rule for overdue slots: skip the run, or let it wait behind the slots that are due before it."""
+        newer = self._newer(run, now)
+        if answer.overdue != "wait":
+            if newer is None:
+                return None, ask
+            self.skip(run, answer.overdue, now, error=why_skipped(answer.overdue, newer))
+            return Skipped(gate.key, newer, answer.overdue), ask
+        first = self._first_slot(run, now) if len(self.holders[gate.key]) < gate.capacity else None
+        if first is not None:
+            first.caught_up_at, first.expires_at = now, None
+            self.holders[gate.key].add(first.id)
+            first.gates.append(gate)
+        if not answer.late and newer is None and not self._is_caught_up(run, gate):
+            return None, ask
+        run.caught_up_at = now
+        return None, ask._replace(on_busy=OnBusy("wait"))
+
+    def _newer(self, run: Run, now: Micros) -> int | None:
+        """The newest slot of the same schedule that is due: its run, or 0 if it is not planned yet."""
+        due = [
+            (other.key.slot_at, other.id)
+            for other in self.runs_of(run.key.job_id, run.key.trigger)
+            if other.key.slot_at > run.key.slot_at and other.due_at <= now and other.key.target == run.key.target
+        ]
+        if due:
+            return max(due)[1]
+        state = self.schedules[run.key.job_id].get(schedule_of(run.key.trigger))
+        return 0 if state is not None and state.next_at is not None and state.next_at <= now else None
+
+    def _first_slot(self, run: Run, now: Micros) -> Run | None:
+        """The earliest slot of the job that is due before this one and can still start."""
+        earlier = [
+            (other.due_at, other.id)
+            for other in self.of_job[run.key.job_id].values()
+            if other.due_at < run.due_at
+            and other.key.target == run.key.target
+            and other.state is not RunState.RUNNING
+            and other.blocked_on is None
+            and is_slot(other.key.trigger)
+            and (other.expires_at is None or other.expires_at > now)
+        ]
+        return self.runs[min(earlier)[1]] if earlier else None
+
+    def _is_caught_up(self, run: Run, gate: Gate) -> bool:
+        """Whether the run was due already when slots at this gate were caught up: it is one of them."""
+        others = [self.runs[run_id] for run_id in self.holders[gate.key]] + [one for one, _ in self.waiters(gate.key)]
+        return any(other.caught_up_at is not None and other.caught_up_at >= run.due_at for other in others)
 
     def _not_missed(self, run: Run) -> None:
         """A slot that waits at a gate, or was granted an instant, is not missed. An expiry that somebody asked for
@@ -95,9 +163,9 @@ class Gates(Tables):
         if answer.action != "replace":
             return
         for waiting in self._waiting_slots(gate):
-            self.skip(waiting, "replaced", now)
+            self.skip(waiting, "replaced", now, error=why_skipped("replaced", run.id))
         holders = [self.runs[run_id] for run_id in self.holders[gate.key]]
-        for holder in [holder for holder in holders if is_slot(holder.key.trigger)]:
+        for holder in [one for one in holders if is_slot(one.key.trigger) and one.caught_up_at is None]:
             if holder.state is RunState.RUNNING:
                 self.ask_to_stop(holder, "replaced", now)
             else:
@@ -112,7 +180,7 @@ class Gates(Tables):
         if gate.until_end and answer is not None:
             full = answer.max_waiting is not None and len(self._waiting_slots(gate)) >= answer.max_waiting
             if answer.action == "skip" or full:
-                self.skip(run, "overlap", now)
+                self.skip(run, "overlap", now, error=why_skipped("overlap", holder))
                 return Skipped(gate.key, holder)
         self._keep_only(run, ask.gates[:place])
         run.state = RunState.SCHEDULED
@@ -123,4 +191,5 @@ class Gates(Tables):
         return Blocked(gate.key, holder)
 
     def _waiting_slots(self, gate: Gate) -> list[Run]:
-        return [run for run, _ in self.waiters(gate.key) if is_slot(run.key.trigger)]
+        """The slots that wait at a gate and came at their time."""
+        return [run for run, _ in self.waiters(gate.key) if is_slot(run.key.trigger) and run.caught_up_at is None]

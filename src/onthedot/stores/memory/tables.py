@@ -65,6 +65,7 @@ class Run:
     lease: Lease | None = None  # of the present attempt, while reserved or running
     gates: list[Gate] = field(default_factory=list)  # held
     blocked_on: Gate | None = None
+    caught_up_at: Micros | None = None  # when it came to its overlap gate, overdue together with other slots
     granted_at: Micros | None = None  # the instant that a rate has handed out, until an attempt has used it
     granted_by: str = ""  # the key of that rate
     delayed_under: str = ""  # the lease id of the arm that was answered with it, until the run is reserved again
@@ -304,7 +305,9 @@ class Tables:
         self.wait(run, verdict.due_at)
         self.hints.send(Hint("runs", verdict.due_at))
 
-    def end_run(self, run: Run, state: RunState, ended_at: Micros, *, finish: Finish | None = None) -> None:
+    def end_run(
+        self, run: Run, state: RunState, ended_at: Micros, *, finish: Finish | None = None, error: str | None = None
+    ) -> None:
         """Move a run to history: the one way into a terminal state. Its key stays taken, its gates open."""
         del self.runs[run.id], self.of_job[run.key.job_id][run.id]
         self.open_gates(list(run.gates), run)
@@ -315,7 +318,7 @@ class Tables:
         self.finished[run.id] = RunRecord(
             run.id, job.name, job.namespace, run.key.trigger, run.key.slot_at, run.due_at, state, run.reason,
             run.attempt, run.failures, run.recoveries, run.created_at, lease.armed_at if lease else None,
-            started_at or None, ended_at, verdict.error if verdict else None, verdict.result if verdict else None,
+            started_at or None, ended_at, verdict.error if verdict else error, verdict.result if verdict else None,
             run.queue, PRIORITIES[run.level], run.key.target, self.progress_of(run.id), run.args,
             owner=job.owner, node=node, revision=revision,
         )  # fmt: skip
@@ -348,10 +351,10 @@ class Tables:
         told = [note.progress for _, note in sorted(notes.items()) if note.progress is not None] if notes else []
         return told[-1] if told else None
 
-    def skip(self, run: Run, reason: str, now: Micros) -> None:
-        """Move a run that never began to skipped."""
+    def skip(self, run: Run, reason: str, now: Micros, *, error: str | None = None) -> None:
+        """Move a run that never began to skipped; `error` names the run that was in its way."""
         run.reason = reason
-        self.end_run(run, RunState.SKIPPED, now)
+        self.end_run(run, RunState.SKIPPED, now, error=error)
 
     def ask_to_stop(self, run: Run, why: str, now: Micros) -> None:
         """Let the running attempt know with its node's next beat; who asked first tells why."""

@@ -14,7 +14,7 @@ from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease
 from onthedot.stores.arming import Stored, arm_answer, may_arm
 from onthedot.stores.postgres.finish import HOLD_JOBS
 from onthedot.stores.postgres.gates import lock_gates, take_gates
-from onthedot.stores.postgres.passing import FIND_EARLIER, block, pass_gates
+from onthedot.stores.postgres.passing import FIND_EARLIER, FIND_FIRST_SLOT, FIND_NEWER, block, pass_gates
 from onthedot.stores.postgres.reserve import hold_node
 from onthedot.stores.postgres.transaction import Transaction
 
@@ -35,15 +35,22 @@ FROM (SELECT id, nextval('fences') AS fence FROM unnest($1::bigint[]) id) given
 WHERE runs.id = given.id AND runs.id = ANY($1) RETURNING runs.id, runs.fence
 """
 
-# All that is to be known of the gates of a batch: who holds them, which others its runs hold, and who of the same job
-# is due before one of them and has not begun.
+# All that is to be known of the gates of a batch: who holds them, which others its runs hold, who of the same job
+# is due before one of them and has not begun, and which slots are overdue together with others.
 LOOK_AT_GATES = """
 SELECT 'held' AS what, g.key, g.run_id, 0 AS other FROM gate_holders g WHERE g.key = ANY($1)
 UNION ALL
 SELECT 'held', g.key, g.run_id, 0 FROM gate_holders g WHERE g.run_id = ANY($2) AND g.key <> ALL($1)
 UNION ALL
 SELECT 'behind', '', mine.id, earlier.id FROM unnest($3::bigint[]) mine (id) CROSS JOIN LATERAL ({earlier}) earlier
-""".format(earlier=FIND_EARLIER.format(run="mine.id"))
+UNION ALL
+SELECT 'overdue', '', mine.id, 0 FROM unnest($4::bigint[]) mine (id)
+WHERE EXISTS ({first}) OR ({newer}) IS NOT NULL
+""".format(
+    earlier=FIND_EARLIER.format(run="mine.id"),
+    first=FIND_FIRST_SLOT.format(run="mine.id", now="$5"),
+    newer=FIND_NEWER.format(run="mine.id", now="$5"),
+)
 
 
 class Gates:
@@ -53,11 +60,14 @@ class Gates:
         self._holders: dict[str, set[int]] = {}
         self._held: dict[int, set[str]] = {}
         self._behind: dict[int, int] = {}
+        self._overdue: set[int] = set()
         for what, key, run_id, other in rows:
             if what == "held":
                 self._take(key, run_id)
-            else:
+            elif what == "behind":
                 self._behind[run_id] = other
+            else:
+                self._overdue.add(run_id)
         self._in_doubt: set[str] = set()
         self.taken: list[tuple[str, int, bool]] = []
         self.blocked: list[tuple[Lease, Gate, int]] = []
@@ -70,8 +80,9 @@ class Gates:
     def decide(self, lease: Lease, ask: GateAsk) -> ArmAnswer | None:
         """None if the run passes, or was left for later; else the answer."""
         keys = {gate.key for gate in ask.gates}
+        overdue = lease.run_id in self._overdue or (ask.on_busy is not None and ask.on_busy.late)
         odd = ask.rate is not None or not self._held.get(lease.run_id, set()) <= keys
-        if odd or keys & self._in_doubt or not self._is_plain(lease, ask):
+        if odd or overdue or keys & self._in_doubt or not self._is_plain(lease, ask):
             self._in_doubt |= keys  # who comes behind finds what it will have left
             self.left.append(lease)
             return None
@@ -128,7 +139,7 @@ async def arm_runs(
     keys = {gate.key for ask in wanted for gate in ask.gates}
     await lock_gates(tx, keys | {ask.rate.key for ask in wanted if ask.rate is not None})
     stored = await _lock_stored(tx, leases)
-    gates = await _look(tx, leases, asks)
+    gates = await _look(tx, leases, asks, at)
     answers: dict[str, ArmAnswer] = {}
     for lease in leases:
         ask = asks.get(lease.lease_id)
@@ -147,11 +158,12 @@ async def arm_runs(
     return [answers[lease.lease_id] for lease in leases]
 
 
-async def _look(tx: Transaction, leases: Sequence[Lease], asks: Mapping[str, GateAsk]) -> Gates:
+async def _look(tx: Transaction, leases: Sequence[Lease], asks: Mapping[str, GateAsk], now: Micros) -> Gates:
     wanted = [(lease.run_id, ask) for lease in leases if (ask := asks.get(lease.lease_id)) is not None]
     keys = sorted({gate.key for _, ask in wanted for gate in ask.gates})
     early = [run_id for run_id, ask in wanted if ask.on_busy is None and any(gate.until_end for gate in ask.gates)]
-    return Gates(await tx.rows(LOOK_AT_GATES, keys, [run_id for run_id, _ in wanted], early))
+    late = [run_id for run_id, ask in wanted if ask.on_busy is not None and ask.on_busy.overdue]
+    return Gates(await tx.rows(LOOK_AT_GATES, keys, [run_id for run_id, _ in wanted], early, late, now))
 
 
 async def _arm_one(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmAnswer:

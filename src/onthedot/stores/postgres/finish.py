@@ -115,9 +115,9 @@ UPDATE schedules SET armed_to = greatest(coalesce(armed_to, 0), $1) WHERE job_id
 END_WAITING = """
 WITH r AS (DELETE FROM runs WHERE id = $1 AND state <> 'running' RETURNING *)
 INSERT INTO history (id, job_id, state, slot_at, due_at, attempts, failures, recoveries, created_at, ended_at,
-                     queue, priority, trigger, target, reason, origin, args)
+                     queue, priority, trigger, target, reason, origin, args, error)
 SELECT id, job_id, $2, slot_at, due_at, attempt, failures, recoveries, created_at, $4,
-       queue, priority, trigger, target, $3, origin, args
+       queue, priority, trigger, target, $3, origin, args, $5
 FROM r
 RETURNING job_id, trigger
 """
@@ -229,11 +229,13 @@ async def reopen(tx: Transaction, job_id: int, trigger: str, ended_at: Micros) -
         tx.hints.append(Hint("schedules", next_at))
 
 
-async def end_waiting(tx: Transaction, run_id: int, state: RunState, reason: str, now: Micros) -> bool:
+async def end_waiting(
+    tx: Transaction, run_id: int, state: RunState, reason: str, now: Micros, *, error: str | None = None
+) -> bool:
     """Move a run that is not running to a terminal state; False if it was not there."""
     await lock_gates_of(tx, [run_id])
     await make_room(tx, [now])
-    row = await tx.row(END_WAITING, run_id, state.value, plain(reason), now)
+    row = await tx.row(END_WAITING, run_id, state.value, plain(reason), now, error)
     if row is None:
         return False
     job_id, trigger = row

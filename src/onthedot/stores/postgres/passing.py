@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onthedot.clock import NEVER, Micros
-from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, RunState, Skipped
+from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, OnBusy, RunState, Skipped, why_skipped
 from onthedot.stores.base import Hint
+from onthedot.stores.postgres.failures import Contended
 from onthedot.stores.postgres.finish import end_waiting
 from onthedot.stores.postgres.gates import LEAVE_GATES, leave_gates, take_gates
 from onthedot.stores.postgres.rates import INHERIT_GRANT, keep_rate
@@ -22,13 +23,16 @@ LIST_KEYS_OF = "SELECT key FROM gate_holders WHERE run_id = $1"
 
 LIST_HOLDING_SLOTS = with_slots("""
 SELECT g.run_id, r.state = 'running' FROM gate_holders g JOIN runs r ON r.id = g.run_id
-WHERE g.key = $1 AND r.{is_slot} ORDER BY g.run_id
+WHERE g.key = $1 AND r.{is_slot} AND r.caught_up_at IS NULL ORDER BY g.run_id
 """)
 
 # Who asked first tells why.
 ASK_TO_STOP = "UPDATE runs SET cancel_wanted = coalesce(cancel_wanted, $1) WHERE id = $2 AND state = 'running'"
 
-LIST_WAITING_SLOTS = with_slots("SELECT id FROM runs WHERE blocked_on = $1 AND {is_slot} ORDER BY id")
+# Those that came at their time.
+LIST_WAITING_SLOTS = with_slots("""
+SELECT id FROM runs WHERE blocked_on = $1 AND {is_slot} AND caught_up_at IS NULL ORDER BY id
+""")
 
 # A run of the same job that is due before this one, and has not begun: it is first at their gate.
 FIND_EARLIER = """
@@ -36,6 +40,50 @@ SELECT other.id FROM runs this JOIN runs other
   ON other.job_id = this.job_id AND other.due_at < this.due_at AND other.target = this.target
  AND other.state <> 'running'
 WHERE this.id = {run} ORDER BY other.due_at, other.id LIMIT 1
+"""
+
+# The newest slot of the same schedule that is due: its run, or 0 if it is not planned yet.
+FIND_NEWER = with_slots(
+    """
+SELECT coalesce(
+    (SELECT newer.id FROM runs newer
+     WHERE newer.job_id = this.job_id AND newer.slot_at > this.slot_at AND newer.trigger = this.trigger
+       AND newer.target = this.target AND newer.due_at <= {now}
+     ORDER BY newer.slot_at DESC LIMIT 1),
+    (SELECT 0 FROM schedules s
+     WHERE s.job_id = this.job_id AND {slot_trigger} = this.trigger AND s.next_at <= {now})) AS id
+FROM runs this WHERE this.id = {run}
+""",
+    run="{run}",
+    now="{now}",
+)
+
+# The earliest slot of the job that is due before this one and can still start.
+FIND_FIRST_SLOT = with_slots(
+    """
+SELECT other.id FROM runs this JOIN runs other
+  ON other.job_id = this.job_id AND other.due_at < this.due_at AND other.target = this.target
+ AND other.state <> 'running' AND other.blocked_on IS NULL AND other.{is_slot}
+ AND (other.expires_at IS NULL OR other.expires_at > {now})
+WHERE this.id = {run} ORDER BY other.due_at, other.id LIMIT 1
+""",
+    run="{run}",
+    now="{now}",
+)
+
+# Whether a run was due already when slots at this gate were caught up: it is one of them.
+IS_CAUGHT_UP = """
+SELECT EXISTS (SELECT 1 FROM gate_holders g JOIN runs r ON r.id = g.run_id
+               WHERE g.key = $1 AND r.caught_up_at >= $2)
+    OR EXISTS (SELECT 1 FROM runs WHERE blocked_on = $1 AND caught_up_at >= $2)
+"""
+
+MARK_CAUGHT_UP = "UPDATE runs SET caught_up_at = $2 WHERE id = $1"
+
+# Not if somebody else is at this run: it comes out of order.
+MARK_FIRST = """
+UPDATE runs SET caught_up_at = $2, expires_at = NULL
+WHERE id = (SELECT id FROM runs WHERE id = $1 AND state <> 'running' FOR UPDATE SKIP LOCKED)
 """
 
 # A slot that waits at a gate is not missed, and does not expire any more. It is never ready: only an open gate helps.
@@ -63,6 +111,11 @@ async def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -
             if earlier is not None:
                 await _give_back(tx, lease, taken)
                 return Busy(gate.key, earlier[0])
+        if gate.until_end and ask.on_busy is not None and ask.on_busy.overdue:
+            skipped, ask = await _catch_up(tx, lease, gate, ask, ask.on_busy, now)
+            if skipped is not None:
+                return skipped
+            holders = await _holders(tx, gate)
         if len(holders) >= gate.capacity and gate.until_end and ask.on_busy and ask.on_busy.action == "replace":
             await _clear_the_way(tx, lease, gate, now)
             holders = await _holders(tx, gate)
@@ -80,6 +133,29 @@ async def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -
     else:
         await _keep_only(tx, lease.run_id, ask.gates)
     return closed
+
+
+async def _catch_up(
+    tx: Transaction, lease: Lease, gate: Gate, ask: GateAsk, answer: OnBusy, now: Micros
+) -> tuple[Skipped | None, GateAsk]:
+    """Apply the rule for overdue slots: skip the run, or let it wait behind the slots that are due before it."""
+    newer = await tx.value(FIND_NEWER.format(run="$1", now="$2"), lease.run_id, now)
+    if answer.overdue != "wait":
+        if newer is None:
+            return None, ask
+        why = why_skipped(answer.overdue, newer)
+        await end_waiting(tx, lease.run_id, RunState.SKIPPED, answer.overdue, now, error=why)
+        return Skipped(gate.key, newer, answer.overdue), ask
+    has_room = len(await _holders(tx, gate)) < gate.capacity
+    first = await tx.value(FIND_FIRST_SLOT.format(run="$1", now="$2"), lease.run_id, now) if has_room else None
+    if first is not None:
+        if not await tx.do(MARK_FIRST, first, now):
+            raise Contended(f"run {first}, which is first at {gate.key}")
+        await take_gates(tx, [(gate.key, first, gate.until_end)])
+    if not answer.late and newer is None and not await tx.value(IS_CAUGHT_UP, gate.key, lease.due_at):
+        return None, ask
+    await tx.do(MARK_CAUGHT_UP, lease.run_id, now)
+    return None, ask._replace(on_busy=OnBusy("wait"))
 
 
 async def _give_back(tx: Transaction, lease: Lease, taken: list[Gate]) -> None:
@@ -106,7 +182,8 @@ async def _clear_the_way(tx: Transaction, lease: Lease, gate: Gate, now: Micros)
     otherwise replace each other for ever, and none would start.
     """
     for (run_id,) in await tx.rows(LIST_WAITING_SLOTS, gate.key):
-        await end_waiting(tx, run_id, RunState.SKIPPED, "replaced", now)
+        why = why_skipped("replaced", lease.run_id)
+        await end_waiting(tx, run_id, RunState.SKIPPED, "replaced", now, error=why)
     for run_id, is_running in await tx.rows(LIST_HOLDING_SLOTS, gate.key):
         if is_running:
             await ask_to_stop(tx, run_id, "replaced", now)
@@ -129,7 +206,8 @@ async def _wait_or_skip(tx: Transaction, lease: Lease, ask: GateAsk, place: int,
         waiting = len(await tx.rows(LIST_WAITING_SLOTS, gate.key))
         full = answer.max_waiting is not None and waiting >= answer.max_waiting
         if answer.action == "skip" or full:
-            await end_waiting(tx, lease.run_id, RunState.SKIPPED, "overlap", now)
+            why = why_skipped("overlap", holder)
+            await end_waiting(tx, lease.run_id, RunState.SKIPPED, "overlap", now, error=why)
             return Skipped(gate.key, holder)
     await _keep_only(tx, lease.run_id, ask.gates[:place])
     await block(tx, [(lease, gate, holder)])

@@ -252,7 +252,8 @@ CREATE TABLE runs (
     granted_by text COLLATE "C",
     cancel_wanted text,
     origin bigint,
-    args text
+    args text,
+    caught_up_at bigint
 ) WITH {autovacuum_vacuum_scale_factor=0.05,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_insert_scale_factor=0.2};
 CREATE INDEX runs_blocked ON runs USING btree (blocked_on, due_at, id) WHERE (blocked_on IS NOT NULL);
 CREATE INDEX runs_blocked_most ON runs USING btree (blocked_on, blocked_capacity) WHERE (blocked_on IS NOT NULL);

@@ -111,7 +111,11 @@ def gates_asked(asked: GateAsk) -> dict[str, Any]:
     rate, busy = asked.rate, asked.on_busy
     return told(
         gates=[told(key=gate.key, capacity=gate.capacity, until_end=gate.until_end or None) for gate in asked.gates],
-        on_busy=None if busy is None else told(action=busy.action, max_waiting=busy.max_waiting),
+        on_busy=None
+        if busy is None
+        else told(
+            action=busy.action, max_waiting=busy.max_waiting, overdue=busy.overdue or None, late=busy.late or None
+        ),
         rate=None if rate is None else {"key": rate.key, "most": rate.most, "per": rate.per, "burst": rate.burst},
     )
 

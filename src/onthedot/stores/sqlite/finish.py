@@ -79,9 +79,9 @@ WHERE job_id = ? AND {slot_trigger} = ?
 
 MOVE_TO_HISTORY = """
 INSERT INTO history (id, job_id, state, slot_at, due_at, attempts, failures, recoveries, created_at, ended_at,
-                     queue, priority, trigger, target, reason, origin, args)
+                     queue, priority, trigger, target, reason, origin, args, error)
 SELECT id, job_id, :state, slot_at, due_at, attempt, failures, recoveries, created_at, :now,
-       queue, priority, trigger, target, :reason, origin, args
+       queue, priority, trigger, target, :reason, origin, args, :error
 FROM runs WHERE id = :id AND state <> 'running'
 RETURNING job_id, trigger
 """
@@ -192,9 +192,11 @@ def reopen(tx: Transaction, job_id: int, trigger: str, ended_at: Micros) -> None
         tx.hints.append(Hint("schedules", next_at))
 
 
-def end_waiting(tx: Transaction, run_id: int, state: RunState, reason: str, now: Micros) -> bool:
+def end_waiting(
+    tx: Transaction, run_id: int, state: RunState, reason: str, now: Micros, *, error: str | None = None
+) -> bool:
     """Move a run that is not running to a terminal state; False if it was not there."""
-    values = {"id": run_id, "state": state.value, "reason": reason, "now": now}
+    values = {"id": run_id, "state": state.value, "reason": reason, "now": now, "error": error}
     rows = tx.db.execute(MOVE_TO_HISTORY, values).fetchall()
     tx.db.execute(DELETE_WAITING, (run_id,))
     open_gates(tx, [run_id], ended=True)

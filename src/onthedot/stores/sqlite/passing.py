@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onthedot.clock import NEVER, Micros
-from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, RunState, Skipped
+from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, OnBusy, RunState, Skipped, why_skipped
 from onthedot.stores.base import Hint
 from onthedot.stores.sqlite.finish import end_waiting
 from onthedot.stores.sqlite.gates import LEAVE_GATE, TAKE_GATE, leave_gate
@@ -17,13 +17,16 @@ LIST_GATES_OF = "SELECT key FROM gate_holders INDEXED BY gate_holders_run WHERE 
 
 LIST_HOLDING_SLOTS = with_slots("""
 SELECT g.run_id, r.state = 'running' FROM gate_holders g JOIN runs r ON r.id = g.run_id
-WHERE g.key = ? AND r.{is_slot}
+WHERE g.key = ? AND r.{is_slot} AND r.caught_up_at IS NULL
 """)
 
 # Who asked first tells why.
 ASK_TO_STOP = "UPDATE runs SET cancel_wanted = coalesce(cancel_wanted, ?) WHERE id = ? AND state = 'running'"
 
-LIST_WAITING_SLOTS = with_slots("SELECT id FROM runs INDEXED BY runs_blocked WHERE blocked_on = ? AND {is_slot}")
+# Those that came at their time.
+LIST_WAITING_SLOTS = with_slots("""
+SELECT id FROM runs INDEXED BY runs_blocked WHERE blocked_on = ? AND {is_slot} AND caught_up_at IS NULL
+""")
 
 # A run of the same job that is due before this one, and has not begun: it is first at their gate.
 FIND_EARLIER = """
@@ -32,6 +35,38 @@ SELECT other.id FROM runs mine JOIN runs other
  AND other.state <> 'running'
 WHERE mine.id = :id ORDER BY other.due_at, other.id LIMIT 1
 """
+
+# The newest slot of the same schedule that is due: its run, or 0 if it is not planned yet.
+FIND_NEWER = with_slots("""
+SELECT coalesce(
+    (SELECT newer.id FROM runs newer
+     WHERE newer.job_id = mine.job_id AND newer.slot_at > mine.slot_at AND newer.trigger = mine.trigger
+       AND newer.target = mine.target AND newer.due_at <= :now
+     ORDER BY newer.slot_at DESC LIMIT 1),
+    (SELECT 0 FROM schedules s
+     WHERE s.job_id = mine.job_id AND {slot_trigger} = mine.trigger AND s.next_at <= :now))
+FROM runs mine WHERE mine.id = :id
+""")
+
+# The earliest slot of the job that is due before this one and can still start.
+FIND_FIRST_SLOT = with_slots("""
+SELECT other.id FROM runs mine JOIN runs other
+  ON other.job_id = mine.job_id AND other.due_at < mine.due_at AND other.target = mine.target
+ AND other.state <> 'running' AND other.blocked_on IS NULL AND other.{is_slot}
+ AND (other.expires_at IS NULL OR other.expires_at > :now)
+WHERE mine.id = :id ORDER BY other.due_at, other.id LIMIT 1
+""")
+
+# Whether a run was due already when slots at this gate were caught up: it is one of them.
+IS_CAUGHT_UP = """
+SELECT EXISTS (SELECT 1 FROM gate_holders g JOIN runs r ON r.id = g.run_id
+               WHERE g.key = :key AND r.caught_up_at >= :due_at)
+    OR EXISTS (SELECT 1 FROM runs INDEXED BY runs_blocked WHERE blocked_on = :key AND caught_up_at >= :due_at)
+"""
+
+MARK_CAUGHT_UP = "UPDATE runs SET caught_up_at = :now WHERE id = :id"
+
+MARK_FIRST = "UPDATE runs SET caught_up_at = :now, expires_at = NULL WHERE id = :id"
 
 # A slot that waits at a gate is not missed, and does not expire any more. It is never ready: only an open gate helps.
 BLOCK = with_slots("""
@@ -56,6 +91,11 @@ def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmA
             if earlier is not None:
                 _give_back(tx, lease, taken)
                 return Busy(gate.key, earlier[0])
+        if gate.until_end and ask.on_busy is not None and ask.on_busy.overdue:
+            skipped, ask = _catch_up(tx, lease, gate, ask, ask.on_busy, now)
+            if skipped is not None:
+                return skipped
+            holders = _holders(tx, gate)
         if len(holders) >= gate.capacity and gate.until_end and ask.on_busy and ask.on_busy.action == "replace":
             _clear_the_way(tx, lease, gate, now)
             holders = _holders(tx, gate)
@@ -73,6 +113,31 @@ def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmA
     else:
         _keep_only(tx, lease.run_id, ask.gates)
     return closed
+
+
+def _catch_up(
+    tx: Transaction, lease: Lease, gate: Gate, ask: GateAsk, answer: OnBusy, now: Micros
+) -> tuple[Skipped | None, GateAsk]:
+    """Apply the rule for overdue slots: skip the run, or let it wait behind the slots that are due before it."""
+    mine = {"id": lease.run_id, "now": now}
+    [newer] = tx.db.execute(FIND_NEWER, mine).fetchone()
+    if answer.overdue != "wait":
+        if newer is None:
+            return None, ask
+        why = why_skipped(answer.overdue, newer)
+        end_waiting(tx, lease.run_id, RunState.SKIPPED, answer.overdue, now, error=why)
+        return Skipped(gate.key, newer, answer.overdue), ask
+    has_room = len(_holders(tx, gate)) < gate.capacity
+    first = tx.db.execute(FIND_FIRST_SLOT, mine).fetchone() if has_room else None
+    if first is not None:
+        tx.db.execute(MARK_FIRST, {"id": first[0], "now": now})
+        tx.db.execute(TAKE_GATE, (gate.key, first[0], int(gate.until_end)))
+    if not answer.late and newer is None:
+        [caught_up] = tx.db.execute(IS_CAUGHT_UP, {"key": gate.key, "due_at": lease.due_at}).fetchone()
+        if not caught_up:
+            return None, ask
+    tx.db.execute(MARK_CAUGHT_UP, mine)
+    return None, ask._replace(on_busy=OnBusy("wait"))
 
 
 def _give_back(tx: Transaction, lease: Lease, taken: list[Gate]) -> None:
@@ -98,7 +163,8 @@ def _clear_the_way(tx: Transaction, lease: Lease, gate: Gate, now: Micros) -> No
     otherwise replace each other for ever, and none would start.
     """
     for (run_id,) in tx.db.execute(LIST_WAITING_SLOTS, (gate.key,)).fetchall():
-        end_waiting(tx, run_id, RunState.SKIPPED, "replaced", now)
+        why = why_skipped("replaced", lease.run_id)
+        end_waiting(tx, run_id, RunState.SKIPPED, "replaced", now, error=why)
     for run_id, is_running in tx.db.execute(LIST_HOLDING_SLOTS, (gate.key,)).fetchall():
         if is_running:
             ask_to_stop(tx, run_id, "replaced", now)
@@ -119,7 +185,8 @@ def _wait_or_skip(tx: Transaction, lease: Lease, ask: GateAsk, place: int, holde
         waiting = len(tx.db.execute(LIST_WAITING_SLOTS, (gate.key,)).fetchall())
         full = answer.max_waiting is not None and waiting >= answer.max_waiting
         if answer.action == "skip" or full:
-            end_waiting(tx, lease.run_id, RunState.SKIPPED, "overlap", now)
+            why = why_skipped("overlap", holder)
+            end_waiting(tx, lease.run_id, RunState.SKIPPED, "overlap", now, error=why)
             return Skipped(gate.key, holder)
     _keep_only(tx, lease.run_id, ask.gates[:place])
     values = {

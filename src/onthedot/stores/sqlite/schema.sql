@@ -1,4 +1,4 @@
--- Schema 1, made by the migrations. Written by `onthedot.stores.sqlite.schema`; do not edit.
+-- Schema 2, made by the migrations. Written by `onthedot.stores.sqlite.schema`; do not edit.
 
 CREATE TABLE attempts (  -- ended attempts, with their five instants
     run_id      INTEGER NOT NULL,
@@ -253,7 +253,7 @@ CREATE TABLE runs (
     cancel_wanted TEXT,               -- why the running attempt is asked to stop
     origin      INTEGER,              -- the run that this one repeats
     args        TEXT                  -- canonical JSON; NULL: the job's own
-) STRICT;
+, caught_up_at INTEGER) STRICT;
 
 CREATE INDEX runs_blocked ON runs (blocked_on, due_at, id, blocked_capacity) WHERE blocked_on IS NOT NULL;
 

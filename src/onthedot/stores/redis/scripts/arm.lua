@@ -1,8 +1,8 @@
 -- Commit "these attempts start now": `RunsSlice.arm`.
 --
 -- ARGV     leases: run_id, lease, revision, gates to pass; incarnations: whose they are
--- returns  for each "armed", fence, attempt, armed at; "gone", why; "busy", "blocked" or "skipped", gate, holder;
---          "delayed", gate, until
+-- returns  for each "armed", fence, attempt, armed at; "gone", why; "busy" or "blocked", gate, holder; "skipped", gate,
+--          holder, reason; "delayed", gate, until
 -- Uses: lines runs gates ends nodes rates taking passing
 
 for _, incarnation in ipairs(ask.incarnations) do

@@ -204,7 +204,7 @@ end
 local function is_rare_run(one)
   return one.target or one.share or one.rank or one.expires or one.failures or one.recoveries or one.reason
     or one.cancel_wanted or one.granted_at or one.granted_by or one.delayed_under or one.blocked or one.gates
-    or one.tries or one.saved or one.keys or one.done or one.of or one.noted or one.noted_attempt
+    or one.tries or one.saved or one.keys or one.done or one.of or one.noted or one.noted_attempt or one.caught_up
 end
 
 local function is_rare_over(one)

@@ -96,10 +96,10 @@ local function end_run(run, state, ended, last)
   return over
 end
 
--- A run that never began is skipped.
-local function skip(run, reason, at)
+-- A run that never began is skipped; `error` names the run that was in its way.
+local function skip(run, reason, at, error_)
   run.reason = reason
-  return end_run(run, 'skipped', at)
+  return end_run(run, 'skipped', at, error_ and {error = error_})
 end
 
 -- Let the running attempt know with its node's next beat; who asked first tells why.

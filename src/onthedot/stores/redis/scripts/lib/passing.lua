@@ -1,16 +1,16 @@
 -- What `arm` does at gates.
 --
--- asked: gates {key, capacity, until_end}, on_busy {action, max_waiting}, rate {key, most, per, burst}
+-- asked: gates {key, capacity, until_end}, on_busy {action, max_waiting, overdue, late}, rate {key, most, per, burst}
 
--- A run of the same job that is due before this one, and has not begun: it is first at their gate.
-local function earlier_run(run)
+-- The first run of the same job that is due before this one, has not begun, and for which `counts` says so.
+local function earlier_run(run, counts)
   local offset = 0
   while true do
     local index, before = P .. 'job:' .. run.job, '(' .. text(run.due)
     local page = runs_behind(look('ZRANGEBYSCORE', index, '-inf', before, 'LIMIT', offset, PAGE))
     for _, other in ipairs(page) do
-      if other.target == run.target and other.state ~= 'running' then
-        return other.id
+      if other.target == run.target and other.state ~= 'running' and counts(other) then
+        return other
       end
     end
     if #page < PAGE then
@@ -18,6 +18,84 @@ local function earlier_run(run)
     end
     offset = offset + PAGE
   end
+end
+
+local function any_run()
+  return true
+end
+
+local function slot_that_can_start(run)
+  return is_slot(run.trigger) and not run.blocked and (not run.expires or run.expires > now)
+end
+
+-- The newest slot of the same schedule that is due: its run, or 0 if it is not planned yet; nothing if there is none.
+local function newer_slot(run)
+  local index = P .. 'slots:' .. run.job .. ':' .. run.trigger
+  local offset = 0
+  while true do
+    local page = look('ZREVRANGEBYSCORE', index, '+inf', '(' .. text(run.slot), 'LIMIT', offset, PAGE)
+    for _, other in ipairs(runs_behind(page)) do
+      if other.due <= now and other.target == run.target then
+        return other.id
+      end
+    end
+    if #page < PAGE then
+      break
+    end
+    offset = offset + PAGE
+  end
+  local state = schedules_of(run.job)[string.sub(run.trigger, #'schedule:' + 1)]
+  if state and state.next_at and state.next_at <= now then
+    return 0
+  end
+  return nil
+end
+
+-- Whether the run was due already when slots at this gate were caught up: it is one of them.
+local function is_caught_up(run, gate)
+  for _, kind in ipairs({'holders:', 'waiting:'}) do
+    for _, other in ipairs(runs_behind(look('ZRANGE', P .. kind .. gate.key, 0, -1))) do
+      if other.caught_up and other.caught_up >= run.due then
+        return true
+      end
+    end
+  end
+  return false
+end
+
+-- Names the run that was in the way of a skipped slot.
+local function why_skipped(reason, other)
+  if reason == 'overlap' then
+    return 'run ' .. other .. ' of this job had not ended'
+  elseif other == 0 then
+    return 'a newer slot was due'
+  end
+  return 'run ' .. other .. (reason == 'replaced' and ' replaced it' or ' is for a newer slot')
+end
+
+-- Apply the rule for overdue slots: skip the run, or let it wait behind the slots that are due before it. The answer if
+-- it is skipped, and what it does at a closed gate.
+local function catch_up(run, gate, busy)
+  local newer = newer_slot(run)
+  if busy.overdue ~= 'wait' then
+    if not newer then
+      return nil, busy
+    end
+    skip(run, busy.overdue, now, why_skipped(busy.overdue, newer))
+    return {'skipped', gate.key, newer, busy.overdue}, busy
+  end
+  local first = count_holders(gate.key) < gate.capacity and earlier_run(run, slot_that_can_start)
+  if first then
+    first.caught_up = now
+    set_expiry(first, nil)
+    take_gate(first, gate)
+  end
+  if not busy.late and not newer and not is_caught_up(run, gate) then
+    return nil, busy
+  end
+  run.caught_up = now
+  keep('runs', run.id, run)
+  return nil, {action = 'wait'}
 end
 
 -- A slot that waits at a gate, or was granted an instant, is not missed. An expiry that somebody asked for counts
@@ -74,10 +152,11 @@ local function keep_rate(run, gate, due)
   return nil
 end
 
+-- The slots that wait at a gate and came at their time.
 local function waiting_slots(gate)
   local found = {}
   for _, run in ipairs(waiters(gate.key)) do
-    if is_slot(run.trigger) then
+    if is_slot(run.trigger) and not run.caught_up then
       found[#found + 1] = run
     end
   end
@@ -90,12 +169,13 @@ end
 -- replace each other for ever, and none would start.
 local function clear_the_way(run, gate)
   for _, waiting in ipairs(waiting_slots(gate)) do
-    skip(waiting, 'replaced', now)
+    skip(waiting, 'replaced', now, why_skipped('replaced', run.id))
   end
   for _, holder in ipairs(runs_behind(look('ZRANGE', P .. 'holders:' .. gate.key, 0, -1))) do
-    if is_slot(holder.trigger) and holder.state == 'running' then
+    local may_go = is_slot(holder.trigger) and not holder.caught_up
+    if may_go and holder.state == 'running' then
       ask_to_stop(holder, 'replaced', now)
-    elseif is_slot(holder.trigger) then
+    elseif may_go then
       if not run.granted_at then
         run.granted_at, run.granted_by = holder.granted_at, holder.granted_by
       end
@@ -105,14 +185,14 @@ local function clear_the_way(run, gate)
   end
 end
 
-local function wait_or_skip(run, asked, place)
-  local gate, busy = asked.gates[place], asked.on_busy
+local function wait_or_skip(run, asked, busy, place)
+  local gate = asked.gates[place]
   local holder = first_holder(gate.key)
   if gate.until_end then
     local full = busy.max_waiting and #waiting_slots(gate) >= busy.max_waiting
     if busy.action == 'skip' or full then
-      skip(run, 'overlap', now)
-      return {'skipped', gate.key, holder}
+      skip(run, 'overlap', now, why_skipped('overlap', holder))
+      return {'skipped', gate.key, holder, 'overlap'}
     end
   end
   keep_only(run, asked.gates, place - 1)
@@ -126,26 +206,33 @@ end
 
 -- Take the run's gates in order; nothing if it has them all, or what became of it.
 local function pass_gates(run, asked)
-  local taken = {}
+  local taken, busy = {}, asked.on_busy
   for place, gate in ipairs(asked.gates) do
     if not holds(run, gate.key) then
-      local earlier = gate.until_end and not asked.on_busy and earlier_run(run)
+      local earlier = gate.until_end and not busy and earlier_run(run, any_run)
       if earlier then
         give_back(run, taken)
-        return {'busy', gate.key, earlier}
+        return {'busy', gate.key, earlier.id}
       end
-      if asked.on_busy and asked.on_busy.action == 'replace' and gate.until_end
+      if gate.until_end and busy and busy.overdue then
+        local skipped
+        skipped, busy = catch_up(run, gate, busy)
+        if skipped then
+          return skipped
+        end
+      end
+      if busy and busy.action == 'replace' and gate.until_end
         and count_holders(gate.key) >= gate.capacity then
         clear_the_way(run, gate)
       end
       if count_holders(gate.key) < gate.capacity then
         take_gate(run, gate)
         taken[gate.key] = true
-      elseif not asked.on_busy then
+      elseif not busy then
         give_back(run, taken)
         return {'busy', gate.key, first_holder(gate.key)}
       else
-        return wait_or_skip(run, asked, place)
+        return wait_or_skip(run, asked, busy, place)
       end
     end
   end
