@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from tests.cli.conftest import Stand
+
 Call = Callable[..., Result]
 
 BOTH = """\
@@ -50,7 +52,8 @@ def test_what_was_planned_is_applied(call: Call, file: Path):
     assert call("plan", file, "--exit-code").output == "= 2 jobs unchanged\nno changes\n"
 
 
-def test_a_change_is_told_in_text_and_in_time(call: Call, file: Path):
+def test_a_change_is_told_in_text_and_in_time(call: Call, file: Path, stand: Stand):
+    stand("2026-06-01T12:00Z")  # between 02:00 and 03:30 the next start would move to an earlier day
     call("apply", file)
     call("pause", "backup")
     file.write_text(MOVED)
