@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onthedot import faults
@@ -19,6 +19,22 @@ from tests.processes.kit import PATIENCE, Fault, Process, now, wait_until
 
 ROOT = Path(__file__).parents[2]
 TIMELINE = "timeline.html"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Where the program of a node is, and the onthedot that it runs on (None: the one of this environment)."""
+
+    root: Path = ROOT
+    installed: Path | None = None
+
+    def environment(self) -> dict[str, str]:
+        """What a process of this tree is started with."""
+        own = {} if self.installed is None else {"PYTHONPATH": str(self.installed)}
+        return {**os.environ, faults.STOP_VARIABLE: "", faults.VARIABLE: "", **own}
+
+
+PRESENT = Tree()
 
 
 class Cluster:
@@ -36,14 +52,13 @@ class Cluster:
 
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def boot(self, name: str, *, url: str = "", **orders: object) -> Process:
+    def boot(self, name: str, *, url: str = "", tree: Tree = PRESENT, **orders: object) -> Process:
         """Start a node, on its own way to the store if it has one; wait until it is ready."""
         given = replace(self.orders, name=name, url=url or self.url, **orders)  # type: ignore[arg-type]
         command = [sys.executable, "-m", "tests.chaos.node", as_json(given)]
-        environment = {**os.environ, faults.STOP_VARIABLE: "", faults.VARIABLE: ""}
         with (self.folder / f"{name}.err").open("w") as errors:
             popen = subprocess.Popen(
-                command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+                command, cwd=tree.root, env=tree.environment(), stdout=subprocess.PIPE, stderr=errors, text=True
             )
         process = Process(name, popen, self.faults.append)
         self.nodes.append(process)

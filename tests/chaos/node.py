@@ -127,7 +127,9 @@ async def main(orders: Orders) -> None:
 
 
 def as_json(orders: Orders) -> str:
-    return json.dumps(asdict(orders))
+    """What differs from the defaults: a node of an earlier version does not know the newest options."""
+    usual = asdict(Orders(url="", journal="", name=""))
+    return json.dumps({name: value for name, value in asdict(orders).items() if value != usual[name]})
 
 
 if __name__ == "__main__":
