@@ -329,6 +329,7 @@ async def check_a_schedule_with_few_slots_is_computed_again(bench: Workbench) ->
                     await bench.put(added, window(25, 85, [30], next_at=90), late)
             assert stale[0].now == at(25)
     passed = window(25, 55, name="new", skips=[skip(15, 15, 1)])
+    added = replace(job, schedules=(every(), once_at(15, name="new")))
     await bench.put(added, window(25, 85, [30], next_at=90), passed)
     assert await bench.slots(record, "new") == []
     assert [(one.schedule_id, one.first, one.reason) for one in await bench.store.list_skips()] == [
