@@ -341,7 +341,7 @@ class Engine:
         await self._loop.stop(drivers["worker"], drivers["planner"], drivers["arming"], drivers["leadership"])
         await self._try("leadership", self._leadership.resign())
         await self._try("worker", worker.release_held())
-        self.events.emit(DrainBegun(worker.running))
+        self.events.emit(DrainBegun(worker.running, worker.running_ids))
         faults.point("stop.draining")
         await self._drain(hurry)
         abandoned = worker.running
@@ -355,7 +355,7 @@ class Engine:
                 await self._try("outputs", self._keeper.keep_last(self.clock.now()))
         self.let_go()
         await self._try("heartbeat", self._membership.leave())
-        self.events.emit(NodeLeft(self.node_id, abandoned))
+        self.events.emit(NodeLeft(self.node_id, abandoned, len(self._finisher.lease_ids())))
         return abandoned
 
     def let_go(self) -> None:

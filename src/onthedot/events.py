@@ -23,10 +23,12 @@ class NodeJoined(NamedTuple):
 
 
 class NodeLeft(NamedTuple):
-    """This process has handed over and gone. `abandoned` attempts were still running."""
+    """This process has handed over and gone. `abandoned` attempts were still running; `unwritten` had ended, and the
+    store did not take their outcomes in time."""
 
     node_id: str
     abandoned: int
+    unwritten: int = 0
 
 
 class NodeFenced(NamedTuple):
@@ -312,9 +314,10 @@ class StoreLost(NamedTuple):
 
 
 class DrainBegun(NamedTuple):
-    """The node takes no new work; so many attempts are still to end."""
+    """The node takes no new work; so many attempts are still to end, at these runs."""
 
     running: int
+    run_ids: tuple[int, ...] = ()
 
 
 class EventsLeftOut(NamedTuple):

@@ -77,7 +77,8 @@ class Rate:
     key="tenant")` for each value of that argument, `Rate(5, "1s", name="mail-api")` of all jobs that share the name.
 
     Up to `burst` may start at once. A run that comes too early is given an instant and starts then; none is skipped.
-    Each attempt counts: a retry takes its turn like any other.
+    Each attempt counts: a retry takes its turn like any other. It counts when it may begin, at the later of `armed_at`
+    and `due_at`.
 
     >>> Rate(10, "1s", burst=3).per
     datetime.timedelta(seconds=1)

@@ -6,6 +6,9 @@ at t may lie (burst − 1) × T before it at the most, and moves it to max(t, ta
 algorithm. It gives the promise: **in any w microseconds fewer than w/T + burst starts**, in whichever order they were
 asked for, because n starts move the tat by n × T, and none comes more than (burst − 1) × T before it.
 
+A start is the later of the instant at which the attempt is armed and of its due instant: armed ahead, it starts when it
+is due. Instants of arming may lie closer together.
+
 T need not be whole. A tat keeps its fraction, so nothing is lost over time, and an instant that is handed out is
 rounded up: seen in whole microseconds the promise holds exactly.
 """

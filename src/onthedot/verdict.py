@@ -36,6 +36,9 @@ class Outcome(NamedTuple):
 
 
 SUCCEEDED = Outcome(OutcomeKind.SUCCEEDED)
+STOPPED = Outcome(OutcomeKind.LOST, "stopped before its end")
+OUT_OF_REACH = Outcome(OutcomeKind.LOST, "stopped before its end: the store was out of reach")
+LEASE_ENDED = Outcome(OutcomeKind.LOST, "stopped before its end: the lease of its node had ended")
 
 
 class Verdict(NamedTuple):

@@ -58,12 +58,12 @@ def targeted(target: str) -> Story:
     return served(beginning()).lease(59.9, "arm", target=target)
 
 
-def starts(*instants: float) -> Story:
-    """Attempts of one rate, each of a run of its own."""
+def starts(*instants: float, armed: float | None = None) -> Story:
+    """Attempts of one rate, each of a run of its own: due then, and armed then or at another instant."""
     story = beginning()
     for number, at in enumerate(instants, start=10):
         of: dict[str, Any] = {"run": number, "trigger": "submit:x", "slot": round(at * S), "due": round(at * S)}
-        story.lease(at, "arm", **of, lease=f"l{number}", fence=number, rate=RATE)
+        story.lease(at if armed is None else armed, "arm", **of, lease=f"l{number}", fence=number, rate=RATE)
     return story
 
 
@@ -103,6 +103,7 @@ GOOD = {
     ("S25", "the more urgent is not due yet"): urgent(60.1, "critical", due=90),
     ("S25", "taken beyond the seats"): urgent(60.1, "critical", quick=True),
     ("S24", "one within its grace"): starts(60, 79, 80, 90),
+    ("S24", "armed ahead, all at once"): starts(60, 70, 80, 90, armed=59.5),
 }  # fmt: skip
 BAD = {
     ("S21", "armed from a paused queue"): stopped(resumed=None),
@@ -119,6 +120,7 @@ BAD = {
     ("S23", "armed by another node"): targeted("b"),
     ("S24", "too many at once"): starts(60, 60, 60, 60),
     ("S24", "too many over time"): starts(60, 65, 70, 75, 80, 85, 90),
+    ("S24", "armed late, all at once"): starts(60, 70, 80, 90, armed=90),
     ("S25", "the more urgent waits"): urgent(60.1, "critical", due=60),
     ("S25", "the older waits"): urgent(60.1, "normal"),
     ("S1", "one run for two nodes"): beginning().lease(58, "reserve", target="a", until=61 * S)

@@ -191,6 +191,8 @@ def test_what_is_not_recovered_says_why(state: RunState, reason: str, line: str)
 
 def test_abandoned_attempts_are_counted():
     assert said(NodeLeft("one", 1)) == "12:00:00.000  left       node one; 1 attempt abandoned, to be recovered"
+    assert said(NodeLeft("one", 0, 2)).endswith("node one; 2 outcomes not stored, to be recovered")
+    assert said(NodeLeft("one", 1, 1)).endswith("node one; 1 attempt abandoned, 1 outcome not stored, to be recovered")
 
 
 def test_an_empty_drain_waits_for_nobody():

@@ -13,6 +13,7 @@ from onthedot.stores.planned import (
     Insert,
     Planned,
     Stand,
+    begun,
     behind,
     choose_windows,
     inserts_of,
@@ -81,6 +82,8 @@ def test_behind_the_edge_there_is_only_what_lies_there():
     rest = behind(whole, 5)
     assert ([slot.slot_at for slot in rest.slots], [skip.first for skip in rest.skips], rest.end) == ([6], [8], 9)
     assert behind(whole, 12).end == 12
+    begins = begun(whole, 5)
+    assert ([slot.slot_at for slot in begins.slots], begins.start, begins.end) == ([6], 5, 9)
 
 
 LAST = SkipRange(1, 5, 5, "missed")

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from onthedot.errors import RevisionConflict, WindowStale
-from onthedot.stores.base import FateAhead, SkipRange, Window
-from onthedot.stores.staleness import check_dropped, check_edge, check_exceptions, check_past, check_revision
+from onthedot.stores.base import FateAhead, SkipRange, Slot, Window
+from onthedot.stores.staleness import (
+    check_added,
+    check_dropped,
+    check_edge,
+    check_exceptions,
+    check_past,
+    check_revision,
+)
 
 
 def window(start: int = 10, *skips: SkipRange, next_at: int | None = None) -> Window:
@@ -33,6 +40,35 @@ def test_a_window_leaves_nothing_out_behind_the_edge():
     with pytest.raises(WindowStale, match="schedule 's': the window starts at 10, after 9; read the store's") as stale:
         check_edge(window(10), 9, 30)
     assert (stale.value.watermark, stale.value.now) == (9, 30)
+
+
+@pytest.mark.parametrize(
+    ("slots", "next_at", "delay", "accepted"),
+    [
+        ([], None, None, True),
+        ([], 16, None, True),
+        ([16], 12, None, True),
+        ([15], None, None, False),
+        ([], 15, None, False),
+        ([11], None, 5, True),
+        ([12], None, 5, False),
+        ([], 12, 5, False),
+    ],
+)
+def test_an_added_schedule_has_no_slot_before_the_edit(slots, next_at, delay, accepted):
+    added = Window("s", 10, 20, next_at, slots=[Slot(slot, None) for slot in slots], delay=delay)
+    if accepted:
+        check_added(added, 15, grid=False)
+        return
+    with pytest.raises(WindowStale, match=r"schedule 's': its slot at 1[25] has passed before the edit; ") as stale:
+        check_added(added, 15, grid=False)
+    assert (stale.value.watermark, stale.value.now) == (10, 15)
+
+
+def test_an_added_grid_begins_with_the_edit_at_the_latest():
+    check_added(Window("s", 10, 20, None, slots=[Slot(12, None)]), 15, grid=True)
+    with pytest.raises(WindowStale, match="schedule 's': the window starts at 10, after 9"):
+        check_added(window(10), 9, grid=True)
 
 
 def test_a_range_of_skips_does_not_run_over_an_exception():

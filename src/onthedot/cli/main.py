@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from onthedot.cli import early
 from onthedot.cli.groups import Group
 
 COMMANDS = (
@@ -63,6 +64,8 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point of `onthedot` and `otd`."""
+    if sys.argv[1:2] in (["up"], ["worker"], ["server"]):
+        early.heed()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character must not end the program
             stream.reconfigure(errors="backslashreplace")

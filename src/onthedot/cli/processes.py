@@ -18,6 +18,7 @@ from types import FrameType
 
 import click
 
+from onthedot.cli import early
 from onthedot.cli.errors import BAD_INPUT, BROKEN
 from onthedot.clock import SECOND, Micros, SystemClock
 
@@ -70,6 +71,7 @@ class Processes:
     def run(self) -> int:
         """Until all have ended, after a signal or because they cannot start; the exit code."""
         before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+        early.node_begins()
         try:
             threads = [threading.Thread(target=self._look_after, args=(child,)) for child in self._children]
             for thread in threads:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from onthedot.cli import early
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -39,6 +41,7 @@ class Stopping:
     def signals(self) -> Iterator[None]:
         """Listen to the signals meanwhile."""
         before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+        early.node_begins()
         try:
             yield
         finally:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import click
 
+from onthedot.cli import early
 from onthedot.cli.api import api_given, with_api
 from onthedot.cli.errors import BROKEN, CUT_SHORT, Command, Failure
 from onthedot.cli.options import read_length, with_debug, with_json, with_store
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _NODE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
 _SHORTEST_LEASE = 1_000_000
+_LAST_MOMENT = 1.0  # seconds for a start that is nearly done when a signal comes
 _LOOK_EVERY, _MOST_JOBS = 5.0, 200  # seconds between two looks of the live view at the stored jobs, and how many
 
 
@@ -79,8 +81,9 @@ def command(program: str | None, plain: bool, **options: Any) -> None:
     again: everything is still there, runs of the dead node are recovered, and slots that were missed are caught up or
     skipped, as each job's policy says.
 
-    Exit codes: 0 after a clean drain; 1 when something broke, or attempts did not end within --grace; 2 for bad input;
-    130 when a second signal cut attempts short.
+    Exit codes: 0 after a clean drain, also if a signal came before the node had started; 1 when something broke,
+    attempts did not end within --grace or were stopped because the store was out of reach, or outcomes could not be
+    stored; 2 for bad input; 130 when a second signal cut attempts short.
 
     \b
     Examples:
@@ -100,31 +103,48 @@ def command(program: str | None, plain: bool, **options: Any) -> None:
 class Ending:
     """How the attempts ended that were running when the drain began."""
 
-    draining: bool = False
-    cut_short: int = 0
-    abandoned: int = 0
-    names: set[str] = field(default_factory=set)
+    running: frozenset[int] = frozenset()  # their runs
+    cut_short: list[str] = field(default_factory=list)  # of which jobs: the drain has stopped them
+    out_of_reach: list[str] = field(default_factory=list)  # the store was away, or took them for dead
+    abandoned: int = 0  # they did not stop
+    unwritten: int = 0  # ended, at whatever time, and the store does not know
 
     def heed(self, event: Event) -> None:
-        from onthedot.events import AttemptEnded, DrainBegun, NodeLeft
-        from onthedot.verdict import OutcomeKind
+        from onthedot.events import AttemptEnded, DrainBegun, LeaseLost, NodeLeft
+        from onthedot.verdict import LEASE_ENDED, OUT_OF_REACH, OutcomeKind
 
         match event:
             case DrainBegun():
-                self.draining = True
-            case AttemptEnded(finish) if self.draining and finish.verdict.outcome is OutcomeKind.LOST:
-                self.cut_short += 1
-                self.names.add(finish.lease.record.job.name)
+                self.running = frozenset(event.run_ids)
+            case AttemptEnded(finish) | LeaseLost(finish) if finish.lease.run_id in self.running:
+                if finish.verdict.outcome is OutcomeKind.LOST:
+                    away = finish.verdict.error in (OUT_OF_REACH.error, LEASE_ENDED.error)
+                    (self.out_of_reach if away else self.cut_short).append(finish.lease.record.job.name)
             case NodeLeft():
-                self.abandoned = event.abandoned
+                self.abandoned, self.unwritten = event.abandoned, event.unwritten
             case _:
                 pass
 
     def code(self, *, hurried: bool) -> int:
-        """0: every attempt ended by itself."""
-        if not self.cut_short and not self.abandoned:
-            return 0
-        return CUT_SHORT if hurried else BROKEN
+        """0: every attempt ended by itself, and the store knows how."""
+        if self.cut_short or self.abandoned:
+            return CUT_SHORT if hurried else BROKEN
+        return BROKEN if self.out_of_reach or self.unwritten else 0
+
+    def reasons(self, grace: Micros) -> Iterator[str]:
+        """Why the drain was not a clean one."""
+        from onthedot.observe.text import count, length
+
+        if self.cut_short or self.abandoned:
+            cut = count(len(self.cut_short) + self.abandoned, "attempt") + _names(self.cut_short)
+            yield f"expected every attempt to end within {length(grace)}, gave up on {cut}; raise --grace"
+        if self.out_of_reach:
+            lost = count(len(self.out_of_reach), "attempt") + _names(self.out_of_reach)
+            were = "was" if len(self.out_of_reach) == 1 else "were"
+            yield f"the store was out of reach during the drain: {lost} {were} stopped, and will be recovered"
+        if self.unwritten:
+            ended = "the outcome of 1 attempt" if self.unwritten == 1 else f"the outcomes of {self.unwritten} attempts"
+            yield f"{ended} could not be stored before the node left; what ran is recovered as if it had not ended"
 
 
 class Beside(Protocol):
@@ -177,11 +197,15 @@ async def run_node(
     ending = Ending()
     scheduler.subscribe(outbox.mailbox)
     scheduler.subscribe(ending.heed)
+
+    async def start() -> None:
+        found = await look(url, SystemClock().now())  # before anybody makes the store
+        told = [pair for one in beside for pair in await asyncio.to_thread(one.start)]
+        await _start(scheduler, url, outbox, found, tuple(told), as_json=shape == "json")
+
     with stopping.signals():
         try:
-            found = await look(url, SystemClock().now())  # before anybody makes the store
-            told = [pair for one in beside for pair in await asyncio.to_thread(one.start)]
-            await _start(scheduler, url, outbox, found, tuple(told), as_json=shape == "json")
+            await _unless_asked(start(), stopping)
             looking = asyncio.create_task(_look(scheduler, view)) if view is not None else None
             await _run(scheduler, stopping, duration)
             if looking is not None:
@@ -194,7 +218,8 @@ async def run_node(
         raise outbox.error
     code = ending.code(hurried=stopping.hurried)
     if code == BROKEN:
-        click.echo(f"Error: {_not_clean(ending, settings.grace)}", err=True)
+        for reason in ending.reasons(settings.grace):
+            click.echo(f"Error: {reason}", err=True)
     if ending.abandoned:
         _leave_now(code)
     return code
@@ -290,16 +315,35 @@ async def _until_asked(scheduler: Scheduler, stopping: Stopping, duration: Micro
     stopping.drain()
 
 
-def _not_clean(ending: Ending, grace: Micros) -> str:
-    from onthedot.observe.text import count, length
+async def _unless_asked(start: Coroutine[Any, Any, None], stopping: Stopping) -> None:
+    """Start. If a signal comes before that is done, there is nothing to drain: the process ends here, as after a drain.
 
-    cut = count(ending.cut_short + ending.abandoned, "attempt")
-    names = f" ({', '.join(sorted(ending.names))})" if ending.names else ""
-    return f"expected every attempt to end within {length(grace)}, gave up on {cut}{names}; raise --grace"
+    A start that is nearly done gets a moment, so that the node can leave in order.
+    """
+    import asyncio
+
+    from onthedot.errors import StoreUnavailable
+
+    starting, asked = asyncio.create_task(start), asyncio.create_task(stopping.asked())
+    await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
+    if asked.done() and not starting.done():
+        await asyncio.wait({starting}, timeout=_LAST_MOMENT)
+    error = starting.exception() if starting.done() else None
+    if asked.done() and (not starting.done() or isinstance(error, StoreUnavailable)):
+        click.echo(early.STOPPED + (f": {error}" if error is not None else ""), err=True)
+        _leave_now(0)  # whatever waits for the store: nobody waits for it
+    asked.cancel()
+    await starting
+
+
+def _names(jobs: Iterable[str]) -> str:
+    names = ", ".join(sorted(set(jobs)))
+    return f" ({names})" if names else ""
 
 
 def _leave_now(code: int) -> None:
-    """Handlers are left that ignore being cancelled; an orderly end of the event loop would wait for them."""
+    """Something cannot be ended, such as a handler that ignores being cancelled; an orderly end of the event loop would
+    wait for it."""
     import os
     import sys
 

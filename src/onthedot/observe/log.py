@@ -239,11 +239,12 @@ class Lines:
                 return Line(
                     at, "placed", f"{count(event.placed, 'run')} with workers that the leader chose{left}", "quiet"
                 )
-            case NodeLeft(abandoned=0):
+            case NodeLeft(abandoned=0, unwritten=0):
                 return Line(at, "left", f"node {plain(event.node_id)}", "quiet")
             case NodeLeft():
-                left = f"{count(event.abandoned, 'attempt')} abandoned, to be recovered"
-                return Line(at, "left", f"node {plain(event.node_id)}; {left}", "bad")
+                lost = [f"{count(event.abandoned, 'attempt')} abandoned"] if event.abandoned else []
+                lost += [f"{count(event.unwritten, 'outcome')} not stored"] if event.unwritten else []
+                return Line(at, "left", f"node {plain(event.node_id)}; {', '.join(lost)}, to be recovered", "bad")
             case TermWon():
                 return Line(at, "leads", f"this node plans from now on (term {event.number})", "quiet")
             case TermEnded():

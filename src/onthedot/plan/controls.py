@@ -5,6 +5,8 @@ Both read, compute and write; when somebody else was faster the store says so, a
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from onthedot.clock import Clock, Micros
 from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
 from onthedot.job import Job, JobRecord
@@ -26,25 +28,29 @@ async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings, r
     """
     refuse_without(store.transactions is not None, job)
     told: Micros | None = None  # by the store, which had another time than we have
+    slack: Micros = 0  # how long the next write may take
     while True:
         now = clock.now() if told is None else told
-        try:
+        stored, expected = None, None
+        with suppress(StoreUnusable):  # a definition that this version cannot read is replaced
             stored = await store.get_job(job.name, namespace=job.namespace)
-        except StoreUnusable:  # a definition that this version cannot read is replaced
-            windows = edit_windows(job, {}, now=now, lookahead=settings.lookahead, late_after=settings.late_after)
-            return await store.put_job(job, windows)
+            expected = 0 if stored is None else stored.revision
         if stored is not None and encode(stored.job) == encode(job):
             return PutJob(stored, "unchanged")
-        check_read(job, stored, revision)
+        if expected is not None:
+            check_read(job, stored, revision)
         places = await living_places(store, now) if job.on == "all" else []
         known = {} if stored is None else {s.schedule_id: s for s in await store.schedules_of(stored.id)}
-        windows = edit_windows(job, known, now=now, lookahead=settings.lookahead, late_after=settings.late_after)
+        windows = edit_windows(
+            job, known, now=now, lookahead=settings.lookahead, late_after=settings.late_after, slack=slack
+        )
         windows = [aimed(window, targets(job, places), now) for window in windows]
         try:
-            return await store.put_job(job, windows, expected=stored.revision if stored else 0)
+            return await store.put_job(job, windows, expected=expected)
         except RevisionConflict:
             continue  # somebody else edits the same job: who named a revision is told above
         except WindowStale as stale:
+            slack = 0 if told is None else max(0, 2 * (stale.now - told))
             told = stale.now
 
 

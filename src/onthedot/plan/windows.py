@@ -11,7 +11,7 @@ from onthedot.clock import Micros, to_micros
 from onthedot.duration import micros
 from onthedot.job import At, Every, FixedDelay, Job, Schedule, slot_args
 from onthedot.policy import catch_up
-from onthedot.schedules import count_between, due_of, last_before, next_after, schedule_id, slots
+from onthedot.schedules import count_between, due_of, is_grid, last_before, next_after, schedule_id, slots
 from onthedot.stores.base import ScheduleState, SkipRange, Slot, Window
 from onthedot.stores.exceptions import runs_over, settle
 from onthedot.stores.planned import NO_NODE
@@ -126,17 +126,21 @@ def edit_windows(
     now: Micros,
     lookahead: Micros,
     late_after: Micros,
+    slack: Micros = 0,
 ) -> list[Window]:
-    """One window for each schedule of a definition that is about to be stored, and for each that it drops."""
-    until = now + lookahead
+    """One window for each schedule of a definition that is about to be stored, and for each that it drops.
+
+    `slack` is how long the write may take: new schedules that count from their creation begin that much later.
+    """
     windows = []
     for schedule in job.schedules:
         name = schedule_id(schedule)
-        origin = known[name].origin if name in known else now
-        window = _first_window(job, schedule, origin, now, until, late_after)
         if name in known:
+            window = _first_window(job, schedule, known[name].origin, now, lookahead, late_after)
             window = settle(window, known[name].exceptions)
         else:
+            start = now if is_grid(schedule) or isinstance(schedule, At | FixedDelay) else now + slack
+            window = _first_window(job, schedule, start, start, lookahead, late_after)
             window = replace(window, skips=_past_when_given(schedule, now))
         windows.append(window)
     kept = {window.schedule_id for window in windows}
@@ -145,9 +149,9 @@ def edit_windows(
 
 
 def _first_window(
-    job: Job, schedule: Schedule, origin: Micros, now: Micros, until: Micros, late_after: Micros
+    job: Job, schedule: Schedule, origin: Micros, now: Micros, lookahead: Micros, late_after: Micros
 ) -> Window:
-    name = schedule_id(schedule)
+    name, until = schedule_id(schedule), now + lookahead
     if isinstance(schedule, FixedDelay):
         first = next_after(schedule, now, origin=origin)
         if first is None or first > until:

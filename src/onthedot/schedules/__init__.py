@@ -19,7 +19,7 @@ cron expression does.
 from onthedot.schedules.build import at, cron, every, gap, in_
 from onthedot.schedules.check import check
 from onthedot.schedules.encode import from_json, to_json
-from onthedot.schedules.evaluate import count_between, last_before, next_after, slots
+from onthedot.schedules.evaluate import count_between, is_grid, last_before, next_after, slots
 from onthedot.schedules.fields import cron_fields
 from onthedot.schedules.identity import schedule_id
 from onthedot.schedules.parse import parse, to_text
@@ -38,6 +38,7 @@ __all__ = [
     "from_json",
     "gap",
     "in_",
+    "is_grid",
     "last_before",
     "next_after",
     "parse",

@@ -72,6 +72,21 @@ def count_between(
     return sum(1 for _ in takewhile(until.__ge__, found))
 
 
+def is_grid(schedule: Schedule) -> bool:
+    """Whether the schedule has the same slots after an instant, whenever before it the schedule was created.
+
+    Not so if slots are counted from its creation. Instants that were given (`At`) are no grid.
+
+    >>> from datetime import timedelta
+    >>> hour = timedelta(hours=1)
+    >>> is_grid(Every(interval=hour)), is_grid(Every(interval=hour, max_count=3)), is_grid(In(delay=hour))
+    (True, False, False)
+    """
+    if not isinstance(schedule, Cron | Every):
+        return False
+    return schedule.start is not None or not (schedule.run_once or schedule.max_count is not None)
+
+
 def _unbounded(schedule: Schedule, after: Micros, origin: Micros, last_end: Micros | None) -> Iterator[Micros]:
     match schedule:
         case Cron() | Every():

@@ -90,7 +90,10 @@ class JobsSlice(Protocol):
 
         `windows` holds one window for each schedule of the new definition, and for each that it drops:
 
-        * A new schedule is created with its window's start as origin and watermark, and takes the whole window.
+        * A new job's schedule is created with its window's start as origin and watermark, and takes the whole window.
+        * One that an edit adds has no slot up to store-now: the old definition has that time. A grid (`is_grid`) is
+          created with store-now as origin and watermark, and takes what of its window lies after it. All others take
+          their whole windows, without a slot up to store-now but the first of a fixed delay that begins at once.
         * A surviving schedule (same id): its slot runs after W that were never armed are withdrawn, where W is
           the later of store-now and the newest slot ever armed. If every slot up to W has its fate (the watermark
           has reached W, or the next slot lies after it), the window's slots and skips after W are recorded and
@@ -101,15 +104,14 @@ class JobsSlice(Protocol):
           are recorded if the window starts at its watermark; its row goes.
 
         Exceptions (`except_slot`) count as in `plan`. `WindowStale`, which tells the store's clock, and nothing is
-        written: if a window of a surviving schedule starts after W; if a range of skips runs over an exception, or says
-        of slots that lie ahead that they are missed, paused over or edited away; if a dropped schedule (but for a fixed
-        delay) has a slot up to now without a fate, by its window's `next_at`, or without a window by its own (not with
-        `expected` None: who edits blindly drops what it does not know).
+        written: if a window of a surviving schedule starts after W, or that of an added grid after store-now; if any
+        other added one has slots up to then; if a range of skips runs over an exception, or says of slots ahead that
+        they are missed, paused over or edited away; if a dropped schedule (but for a fixed delay) has a slot up to now
+        without a fate, by its window's `next_at`, or without a window by its own (not with `expected` None).
 
         Runs of the job that wait at gates are ready again, and those that have a place in a limit and do not run give
-        it up: the new definition says where they wait, and how many there may be.
-
-        A job that would run after itself raises `DependencyCycle`, and nothing is written (`stores/dependencies.py`).
+        it up: the new definition says where they wait, and how many there may be. A job that would run after itself
+        raises `DependencyCycle`, and nothing is written (`stores/dependencies.py`).
         """
         ...
 

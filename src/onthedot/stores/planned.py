@@ -105,6 +105,11 @@ def behind(window: Window, edge: Micros) -> Window:
     return replace(window, end=max(window.end, edge), slots=slots, skips=skips)
 
 
+def begun(window: Window, now: Micros) -> Window:
+    """The window of a grid that an edit adds: it begins now, because the old definition has the time before."""
+    return replace(behind(window, now), start=now)
+
+
 NO_NODE = "no_node"
 """Why a slot that is to run everywhere runs nowhere. The one reason for which a planner skips what is still ahead."""
 

@@ -47,6 +47,26 @@ def check_edge(window: Window, edge: Micros, now: Micros) -> None:
         )
 
 
+def check_added(window: Window, now: Micros, *, grid: bool) -> None:
+    """`WindowStale` if the window of a schedule that an edit adds has slots up to now that cannot be left out.
+
+    The old definition has the time up to now. A grid (`schedules.is_grid`) begins after it (`planned.begun`), and all
+    else is computed again. But the first slot of a fixed delay that begins at once is due whenever it is written.
+    """
+    if grid:
+        check_edge(window, now, now)
+        return
+    first = window.slots[0].slot_at if window.slots else window.next_at
+    at_once = window.delay is not None and first == window.start + 1
+    if first is not None and first <= now and not at_once:
+        raise WindowStale(
+            f"schedule {window.schedule_id!r}: its slot at {first} has passed before the edit; "
+            "read the store's clock and compute it again",
+            watermark=window.start,
+            now=now,
+        )
+
+
 def check_exceptions(window: Window, exceptions: Sequence[FateAhead], now: Micros) -> None:
     """`WindowStale` if the window was computed without an exception that its schedule has."""
     if runs_over(window, exceptions):

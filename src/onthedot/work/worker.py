@@ -36,7 +36,7 @@ from onthedot.stores.base import Ask, Hint, Store
 from onthedot.task import Command, Container, Http, Steps, task_name
 from onthedot.tasks.context import Desk
 from onthedot.tasks.registry import Registry, arguments_of
-from onthedot.verdict import Finish, Outcome, OutcomeKind, Verdict
+from onthedot.verdict import LEASE_ENDED, OUT_OF_REACH, STOPPED, Finish, Outcome, OutcomeKind, Verdict
 from onthedot.work import transacting
 from onthedot.work.attempt import Attempt, Runner, failed, never_begun
 from onthedot.work.finisher import Finisher
@@ -97,6 +97,11 @@ class Worker:
     def running(self) -> int:
         """Attempts that have a seat, or wait for one in a moment."""
         return len(self._running)
+
+    @property
+    def running_ids(self) -> tuple[int, ...]:
+        """The runs that these are attempts at."""
+        return tuple(attempt.lease.run_id for attempt in self._running.values())
 
     @property
     def free_seats(self) -> int:
@@ -242,11 +247,9 @@ class Worker:
         if leases:
             await self.store.release(leases)
 
-    def stop_running(self, incarnation: str | None = None) -> int:
-        """End attempts early: all, or those of an incarnation that lost its lease. How many there were."""
-        wanted = [a for a in self._running.values() if incarnation in (None, a.lease.incarnation)]
-        self._stop(wanted, Outcome(OutcomeKind.LOST, "stopped before its end"))
-        return len(wanted)
+    def stop_running(self) -> None:
+        """End all attempts early."""
+        self._stop(list(self._running.values()), STOPPED)
 
     def cut_off(self, incarnation: str) -> int:
         """The lease may pass on any moment, and nobody can be asked: end what can be ended. How many there were.
@@ -261,7 +264,7 @@ class Worker:
             and attempt.stop_as is None
             and not (attempt.started_at and self._kind(attempt.lease) == "thread")
         ]
-        self._stop(wanted, Outcome(OutcomeKind.LOST, "stopped before its end: the store was out of reach"))
+        self._stop(wanted, OUT_OF_REACH)
         return len(wanted)
 
     def cancel(self, cancels: Iterable[tuple[str, str]]) -> None:
@@ -290,7 +293,9 @@ class Worker:
         """This incarnation has ended: what it held is not ours any more."""
         self.held.take_all()
         self.arming.clear()
-        return self.stop_running(incarnation)
+        wanted = [attempt for attempt in self._running.values() if attempt.lease.incarnation == incarnation]
+        self._stop(wanted, LEASE_ENDED)
+        return len(wanted)
 
 
 class Reserving:

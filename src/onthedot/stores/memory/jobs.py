@@ -10,13 +10,14 @@ from onthedot.clock import Micros
 from onthedot.errors import WindowStale
 from onthedot.job import Job, JobRecord, JobState
 from onthedot.run import slot_trigger
-from onthedot.schedules import schedule_id
+from onthedot.schedules import is_grid, schedule_id
 from onthedot.stores.base import Hint, Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import encode
 from onthedot.stores.exceptions import runs_over, settle
 from onthedot.stores.finding import Revision
 from onthedot.stores.memory.plan import Plan
-from onthedot.stores.staleness import check_dropped, check_edge, check_past, check_revision
+from onthedot.stores.planned import begun
+from onthedot.stores.staleness import check_added, check_dropped, check_edge, check_past, check_revision
 
 
 class Jobs(Plan):
@@ -60,7 +61,8 @@ class Jobs(Plan):
         return self.dependencies.parents_of(job_id)
 
     def _check_windows(self, job_id: int, job: Job, windows: Sequence[Window], now: Micros, *, fenced: bool) -> None:
-        surviving = self.schedules[job_id].keys() & {schedule_id(schedule) for schedule in job.schedules}
+        grids = {schedule_id(schedule): is_grid(schedule) for schedule in job.schedules}
+        surviving = self.schedules[job_id].keys() & grids.keys()
         for name in self.schedules[job_id].keys() - surviving:
             state, closing = self.schedules[job_id][name], next((w for w in windows if w.schedule_id == name), None)
             if fenced and (job_id, name) not in self.delays:
@@ -71,6 +73,8 @@ class Jobs(Plan):
             edge = self._edge(job_id, window.schedule_id, now)
             if window.schedule_id in surviving:
                 check_edge(window, edge, now)
+            elif window.schedule_id in grids:
+                check_added(window, now, grid=grids[window.schedule_id])
 
     def check_exceptions(self, job_id: int, window: Window, now: Micros) -> None:
         """`WindowStale` if the window was computed without an exception that its schedule has."""
@@ -84,7 +88,7 @@ class Jobs(Plan):
 
     def _apply(self, put: PutJob, windows: Sequence[Window], now: Micros) -> None:
         record = put.record
-        kept = {schedule_id(schedule) for schedule in record.job.schedules}
+        kept = {schedule_id(schedule): schedule for schedule in record.job.schedules}
         stored = self.schedules.setdefault(record.id, {})
         given = {window.schedule_id: window for window in windows}
         for name, state in stored.items():
@@ -100,7 +104,7 @@ class Jobs(Plan):
             del stored[dropped]
             self.delays.pop((record.id, dropped), None)
             self.armed_to.pop((record.id, slot_trigger(dropped)), None)
-        for name in sorted(kept & given.keys()):
+        for name in sorted(kept.keys() & given.keys()):
             delay = given[name].delay
             self.delays.pop((record.id, name), None)
             if delay is not None:
@@ -108,7 +112,8 @@ class Jobs(Plan):
             if name in stored:
                 put.planned += self._continue(stored[name], given[name], now)
             else:
-                put.planned += self._begin(record, given[name], now)
+                late = put.change == "changed" and is_grid(kept[name])
+                put.planned += self._begin(record, begun(given[name], now) if late else given[name], now)
 
     def _begin(self, record: JobRecord, window: Window, now: Micros) -> int:
         """Create a schedule. Of a paused job nothing is planned: resuming it gives its slots their fates."""

@@ -14,11 +14,11 @@ from onthedot.errors import StoreUnusable
 from onthedot.job import Job, JobRecord, JobState, ability_of, is_gated, route_of
 from onthedot.route import level_of
 from onthedot.run import slot_trigger
-from onthedot.schedules import schedule_id
+from onthedot.schedules import is_grid, schedule_id
 from onthedot.stores.base import Hint, Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import bucket_of, encode, hash_of
 from onthedot.stores.exceptions import settle
-from onthedot.stores.planned import Planned, behind
+from onthedot.stores.planned import Planned, begun, behind
 from onthedot.stores.postgres.dependencies import list_arrows, list_parents, put_after
 from onthedot.stores.postgres.exceptions import DELETE_EXCEPTIONS, Ahead
 from onthedot.stores.postgres.gates import open_gates, stand_aside
@@ -27,7 +27,14 @@ from onthedot.stores.postgres.tables import take_numbers
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.postgres.triggers import with_slots
 from onthedot.stores.shards import zoned_ids
-from onthedot.stores.staleness import check_dropped, check_edge, check_exceptions, check_past, check_revision
+from onthedot.stores.staleness import (
+    check_added,
+    check_dropped,
+    check_edge,
+    check_exceptions,
+    check_past,
+    check_revision,
+)
 
 # Whoever changes a job holds its row: nobody plans, submits or arms anything of it meanwhile.
 LOCK_JOB = """
@@ -209,7 +216,8 @@ async def _check_windows(
     tx: Transaction, job_id: int, job: Job, windows: Sequence[Window], now: Micros, *, fenced: bool
 ) -> None:
     stored: list[Any] = await tx.rows(LIST_SCHEDULES, job_id)
-    surviving = {row[1] for row in stored} & {schedule_id(schedule) for schedule in job.schedules}
+    grids = {schedule_id(schedule): is_grid(schedule) for schedule in job.schedules}
+    surviving = {row[1] for row in stored} & grids.keys()
     ahead = await Ahead.of_jobs(tx, [job_id])
     for row in stored:
         name, delay = row[1], row[8]
@@ -222,12 +230,14 @@ async def _check_windows(
         edge = await find_edge(tx, job_id, window.schedule_id, now)
         if window.schedule_id in surviving:
             check_edge(window, edge, now)
+        elif window.schedule_id in grids:
+            check_added(window, now, grid=grids[window.schedule_id])
 
 
 async def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], now: Micros) -> None:
     """Withdraw what the new definition may no longer want, drop what it no longer has, go on with the rest."""
     job_id = put.record.id
-    kept = [schedule_id(schedule) for schedule in put.record.job.schedules]
+    kept = {schedule_id(schedule): schedule for schedule in put.record.job.schedules}
     given = {window.schedule_id: window for window in windows}
     ahead = await Ahead.of_jobs(tx, [job_id])
     rows = await tx.rows(LIST_SCHEDULES, job_id)
@@ -243,11 +253,13 @@ async def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Windo
         await tx.do(DELETE_SCHEDULE, job_id, name)
         await tx.do(DELETE_EXCEPTIONS, job_id, name, now)
     ahead = await Ahead.of_jobs(tx, [job_id])
-    for name in dict.fromkeys(kept):
+    for name in kept:
         if name in given and name in stored:
             put.planned += await _continue(tx, put.record, given[name], *stored[name], ahead, now)
         elif name in given:
-            put.planned += await _create(tx, put.record, given[name], ahead, now)
+            late = put.change == "changed" and is_grid(kept[name])
+            window = begun(given[name], now) if late else given[name]
+            put.planned += await _create(tx, put.record, window, ahead, now)
 
 
 async def _create(tx: Transaction, record: JobRecord, window: Window, ahead: Ahead, now: Micros) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onthedot.clock import Micros
 from onthedot.job import Job, JobRecord
-from onthedot.schedules import schedule_id
+from onthedot.schedules import is_grid, schedule_id
 from onthedot.stores.base import Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import bucket_of
 from onthedot.stores.redis.rows import job_asked, read_schedule, window_asked
@@ -25,6 +25,7 @@ class Jobs(Sweeps):
             "job": job_asked(job),
             "windows": [window_asked(window, job) for window in windows],
             "schedule_ids": [schedule_id(schedule) for schedule in job.schedules],
+            "grids": {schedule_id(schedule): is_grid(schedule) for schedule in job.schedules},
         }
         while True:  # until the id that a new job gets is the one that its bucket was computed for
             bucket = bucket_of(self._next_id)

@@ -14,11 +14,11 @@ from onthedot.errors import StoreUnusable
 from onthedot.job import Job, JobRecord, JobState, ability_of, is_gated, route_of
 from onthedot.route import level_of
 from onthedot.run import slot_trigger
-from onthedot.schedules import schedule_id
+from onthedot.schedules import is_grid, schedule_id
 from onthedot.stores.base import Hint, Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import bucket_of, encode, hash_of
 from onthedot.stores.exceptions import settle
-from onthedot.stores.planned import Planned, behind
+from onthedot.stores.planned import Planned, begun, behind
 from onthedot.stores.shards import zoned_ids
 from onthedot.stores.sqlite.dependencies import list_parents, parent_names, put_after
 from onthedot.stores.sqlite.exceptions import DELETE_EXCEPTIONS, Ahead
@@ -27,7 +27,14 @@ from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.plan import Plan, record_skips, write_windows
 from onthedot.stores.sqlite.tables import take_numbers
 from onthedot.stores.sqlite.triggers import with_slots
-from onthedot.stores.staleness import check_dropped, check_edge, check_exceptions, check_past, check_revision
+from onthedot.stores.staleness import (
+    check_added,
+    check_dropped,
+    check_edge,
+    check_exceptions,
+    check_past,
+    check_revision,
+)
 
 FIND_JOB = """
 SELECT id, revision, state, created_at FROM jobs
@@ -218,7 +225,8 @@ def _check_windows(
     db: sqlite3.Connection, job_id: int, job: Job, windows: Sequence[Window], now: Micros, *, fenced: bool
 ) -> None:
     stored = {row[1] for row in db.execute(LIST_SCHEDULES, (job_id,))}
-    surviving = stored & {schedule_id(schedule) for schedule in job.schedules}
+    grids = {schedule_id(schedule): is_grid(schedule) for schedule in job.schedules}
+    surviving = stored & grids.keys()
     ahead = Ahead(db)
     for name, watermark, next_at in db.execute(LIST_WITHOUT_DELAY, (job_id,)).fetchall():
         if fenced and name not in surviving:
@@ -230,12 +238,14 @@ def _check_windows(
         edge = find_edge(db, job_id, window.schedule_id, now)
         if window.schedule_id in surviving:
             check_edge(window, edge, now)
+        elif window.schedule_id in grids:
+            check_added(window, now, grid=grids[window.schedule_id])
 
 
 def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], now: Micros) -> None:
     """Withdraw what the new definition may no longer want, drop what it no longer has, go on with the rest."""
     db, job_id = tx.db, put.record.id
-    kept = [schedule_id(schedule) for schedule in put.record.job.schedules]
+    kept = {schedule_id(schedule): schedule for schedule in put.record.job.schedules}
     given = {window.schedule_id: window for window in windows}
     ahead = Ahead(db)
     rows = db.execute(LIST_SCHEDULES, (job_id,)).fetchall()
@@ -251,11 +261,13 @@ def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], no
             record_skips(db, job_id, settle(given[name], exceptions), now, exceptions)
         db.execute(DELETE_SCHEDULE, (job_id, name))
         db.execute(DELETE_EXCEPTIONS, {"job_id": job_id, "schedule_id": name, "now": now})
-    for name in dict.fromkeys(kept):
+    for name in kept:
         if name in given and name in stored:
             put.planned += _continue(tx, put.record, given[name], *stored[name], now)
         elif name in given:
-            put.planned += _create(tx, put.record, given[name], now)
+            late = put.change == "changed" and is_grid(kept[name])
+            window = begun(given[name], now) if late else given[name]
+            put.planned += _create(tx, put.record, window, now)
 
 
 def _create(tx: Transaction, record: JobRecord, window: Window, now: Micros) -> int:

@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 
 from onthedot.errors import WindowStale
-from onthedot.job import Job, JobRecord
+from onthedot.job import Every, In, Job, JobRecord, Schedule
 from onthedot.run import Gone
 from onthedot.testing.contract.register import check
-from onthedot.testing.contract.workbench import SUCCESS, Workbench, at, every, once_at, raises, retry, skip, window
+from onthedot.testing.contract.workbench import (
+    SUCCESS,
+    Workbench,
+    at,
+    every,
+    fixed_delay,
+    once_at,
+    raises,
+    retry,
+    skip,
+    window,
+)
 
 SLOTS = [10, 20, 30, 40, 50, 60]
 
@@ -216,21 +228,129 @@ async def check_the_watermark_never_goes_below_the_edge(bench: Workbench) -> Non
 
 
 @check
-async def check_a_new_schedule_takes_its_whole_window(bench: Workbench) -> None:
-    """An edit that adds a schedule creates it from its window, and the others go on beside it."""
+async def check_a_new_schedule_begins_with_the_edit(bench: Workbench) -> None:
+    """An edit that was computed long before it is written adds a schedule: its slots up to W = now are left out,
+    because the old definition had that time. The other schedules go on beside it."""
     job, record = await planned_job(bench)
     bench.turn(25)
     put = await bench.put(
         replace(job, schedules=(every(), every(name="new"))),
         window(25, 85, [30], next_at=90),
-        window(5, 65, [15, 55], name="new", next_at=75),
+        window(5, 65, [15, 25, 55], name="new", next_at=75),
     )
-    assert (put.withdrawn, put.planned) == (4, 3)
+    assert (put.withdrawn, put.planned) == (4, 2)
     state = await bench.schedule(record, "new")
-    assert (state.origin, state.watermark, state.next_at) == (at(5), at(65), at(75))
-    assert await bench.slots(record, "new") == [15, 55]
+    assert (state.origin, state.watermark, state.next_at) == (at(25), at(65), at(75))
+    assert await bench.slots(record, "new") == [55]
     assert await bench.slots(record) == [10, 20, 30]
     assert (await bench.schedule(record)).origin == at(0)
+
+
+@check
+async def check_a_new_job_takes_its_whole_window(bench: Workbench) -> None:
+    """A job that is created has no older definition: slots that passed while the write waited are planned, late."""
+    bench.turn(25)
+    job = bench.job(every(), once_at(20, name="once"))
+    put = await bench.put(job, window(5, 65, [15, 55], next_at=75), window(5, 35, [20], name="once"))
+    assert (put.change, put.planned) == ("created", 3)
+    assert await bench.slots(put.record) == [15, 55]
+    assert await bench.slots(put.record, "once") == [20]
+    assert (await bench.schedule(put.record)).origin == at(5)
+
+
+@check
+async def check_an_edit_that_waited_plans_no_instant_twice(bench: Workbench) -> None:
+    """Every 2 s becomes every 3 s. The edit is computed at 3 and written at 7: 6 is a slot of the old one only."""
+    job = bench.job(every(2, name="two"))
+    record = (await bench.put(job, window(0, 10, [2, 4, 6, 8, 10], name="two", next_at=12))).record
+    bench.turn(7)
+    edited = window(3, 15, [6, 9, 12, 15], name="three", next_at=18)
+    put = await bench.put(replace(job, schedules=(every(3, name="three"),)), edited, expected=1)
+    assert (put.withdrawn, put.planned) == (2, 3)
+    assert await bench.slots(record, "two") == [2, 4, 6]
+    assert await bench.slots(record, "three") == [9, 12, 15]
+
+
+@check
+async def check_a_new_window_may_end_before_the_edit(bench: Workbench) -> None:
+    """The edit waited for longer than its look-ahead: the planner goes on from the edit, not from the window's end."""
+    job, record = await planned_job(bench)
+    bench.turn(45)
+    added = replace(job, schedules=(every(), every(name="new")))
+    await bench.put(added, window(45, 60, [50, 60], next_at=70), window(5, 35, [15, 35], name="new", next_at=40))
+    assert await bench.slots(record, "new") == []
+    state = await bench.schedule(record, "new")
+    assert (state.origin, state.watermark) == (at(45), at(45))
+    assert await bench.due(until=45) == ["job/new"]
+
+
+@check
+async def check_a_new_schedule_of_a_paused_job_begins_with_the_edit(bench: Workbench) -> None:
+    """What came before the edit is no slot of the new schedule, whenever the job is resumed."""
+    job, record = await planned_job(bench)
+    await bench.store.pause(record.id, reason="", now=bench.now)
+    bench.turn(25)
+    added = replace(job, schedules=(every(), every(name="new")))
+    await bench.put(added, window(25, 85, [30], next_at=90), window(5, 65, [15, 55], name="new", next_at=75))
+    state = await bench.schedule(record, "new")
+    assert (state.watermark, state.next_at) == (at(25), at(55))
+    assert await bench.slots(record, "new") == []
+
+
+@check
+async def check_a_new_window_does_not_start_ahead(bench: Workbench) -> None:
+    """The clock of the caller is ahead: slots between the store's clock and the window's start would have no fate."""
+    job, _ = await planned_job(bench)
+    bench.turn(25)
+    added = replace(job, schedules=(every(), every(name="new")))
+    async with bench.nothing_written():
+        with raises(WindowStale) as stale:
+            await bench.put(added, window(25, 85, [30], next_at=90), window(35, 65, [45], name="new", next_at=75))
+    assert stale[0].now == at(25)
+
+
+@check
+async def check_a_schedule_with_few_slots_is_computed_again(bench: Workbench) -> None:
+    """Slots that are counted from the beginning, and instants that were given, are not left out but computed anew."""
+    job, record = await planned_job(bench)
+    bench.turn(25)
+    tens = timedelta(seconds=10)
+    counted: list[Schedule] = [
+        Every(interval=tens, max_count=2, id="new"),
+        Every(interval=tens, run_once=True, id="new"),
+        In(delay=tens, id="new"),
+        once_at(15, name="new"),
+    ]
+    for schedule in counted:
+        added = replace(job, schedules=(every(), schedule))
+        for late in (window(5, 35, [15], name="new"), window(5, 10, name="new", next_at=15)):
+            async with bench.nothing_written():
+                with raises(WindowStale) as stale:
+                    await bench.put(added, window(25, 85, [30], next_at=90), late)
+            assert stale[0].now == at(25)
+    passed = window(25, 55, name="new", skips=[skip(15, 15, 1)])
+    added = replace(job, schedules=(every(), once_at(15, name="new")))
+    await bench.put(added, window(25, 85, [30], next_at=90), passed)
+    assert await bench.slots(record, "new") == []
+    assert [(one.schedule_id, one.first, one.reason) for one in await bench.store.list_skips()] == [
+        ("new", at(15), "missed")
+    ]
+
+
+@check
+async def check_a_new_fixed_delay_begins_at_once(bench: Workbench) -> None:
+    """Its first slot may have passed if it was to begin at once. One with a start of its own is computed again."""
+    job, record = await planned_job(bench)
+    bench.turn(25)
+    added = replace(job, schedules=(every(), fixed_delay(60, name="new")))
+    with_start = window(5, 15, [15], name="new", delay=60)
+    async with bench.nothing_written():
+        with raises(WindowStale):
+            await bench.put(added, window(25, 85, [30], next_at=90), with_start)
+    first = 5.000001
+    at_once = window(5, first, [first], name="new", delay=60)
+    await bench.put(added, window(25, 85, [30], next_at=90), at_once)
+    assert await bench.slots(record, "new") == [first]
 
 
 @check

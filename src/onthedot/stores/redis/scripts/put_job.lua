@@ -1,7 +1,7 @@
 -- Create a job, or edit it: `JobsSlice.put_job`.
 --
 -- ARGV     job: definition and what follows from it (`stores/redis/jobs.py`); next_id and bucket for a new one;
---          schedule_ids; windows; expected, the revision that the caller has read; rows: how many runs at the most
+--          schedule_ids; grids, of each whether it is one; windows; expected, the revision that the caller has read; rows: how many runs at the most
 -- returns  change, job, planned, withdrawn; the sweep that is left, or nothing; or "again" and the id that a new job would get
 -- Uses: lines runs gates ends windows shown sweeps
 
@@ -75,6 +75,27 @@ local function check_dropped(schedule_id, state, closing)
   end
 end
 
+-- What an edit adds: the old definition has the time up to now. A grid begins after it, and all else is computed again.
+-- But the first slot of a fixed delay that begins at once is due whenever it is written.
+local function begin_after_now(window, is_grid)
+  local name = "schedule '" .. window.schedule_id .. "': "
+  if is_grid then
+    if window.start > now then
+      stale(name .. 'the window starts at ' .. text(window.start) .. ', after ' .. text(now)
+        .. "; read the store's clock and compute it again", now)
+    end
+    go_behind(window, now)
+    window.start = now
+    return
+  end
+  local first = window.slots[1] and window.slots[1].slot or window.next_at
+  local at_once = window.delay and first == window.start + 1
+  if first and first <= now and not at_once then
+    stale(name .. 'its slot at ' .. text(first) .. " has passed before the edit; read the store's clock and compute it"
+      .. ' again', window.start)
+  end
+end
+
 local function check_windows(states)
   for schedule_id, state in pairs(states) do
     if not kept[schedule_id] and ask.expected and not state.delay then
@@ -88,6 +109,9 @@ local function check_windows(states)
     if state and kept[window.schedule_id] and window.start > edge then
       stale("schedule '" .. window.schedule_id .. "': the window starts at " .. text(window.start) .. ', after '
         .. text(edge) .. "; read the store's clock and compute it again", edge)
+    end
+    if not state and kept[window.schedule_id] then
+      begin_after_now(window, ask.grids[window.schedule_id])
     end
   end
 end
@@ -205,18 +229,7 @@ local function continue(schedule_id, state, window)
   if state.watermark < edge and state.next_at and state.next_at <= edge then
     return 0 -- the planner is behind: it catches up from here under the new rule
   end
-  local slots, skips = {}, {}
-  for _, slot in ipairs(window.slots) do
-    if slot.slot > edge then
-      slots[#slots + 1] = slot
-    end
-  end
-  for _, skipped in ipairs(window.skips) do
-    if skipped.first > edge then
-      skips[#skips + 1] = skipped
-    end
-  end
-  window.slots, window.skips, window.end_ = slots, skips, math.max(window.end_, edge)
+  go_behind(window, edge)
   return apply_window(job, state, window)
 end
 

@@ -21,6 +21,22 @@ local function check_past(window)
   end
 end
 
+-- Cut a window: only what lies behind the edge is left, and it goes there at least.
+local function go_behind(window, edge)
+  local slots, skips = {}, {}
+  for _, slot in ipairs(window.slots) do
+    if slot.slot > edge then
+      slots[#slots + 1] = slot
+    end
+  end
+  for _, skipped in ipairs(window.skips) do
+    if skipped.first > edge then
+      skips[#skips + 1] = skipped
+    end
+  end
+  window.slots, window.skips, window.end_ = slots, skips, math.max(window.end_, edge)
+end
+
 -- Whether a range of skips takes an exception in, and so would give that slot a second fate.
 local function runs_over(window, exceptions)
   for _, skipped in ipairs(window.skips) do

@@ -1,0 +1,35 @@
+"""SIGTERM while a node's process is no node: before it has started, and when its node has ended.
+
+A node drains (`stopping.py`). Before there is one nothing runs and nothing is open: the process ends at once, as after
+an ordinary stop. When the node has ended the process is about to end with the exit code that tells how: that stays.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+STOPPED = "stopped before the node had started"
+
+_begun = False
+
+
+def heed() -> None:
+    """Listen from now on, until somebody else does."""
+    signal.signal(signal.SIGTERM, _on_signal)
+
+
+def node_begins() -> None:
+    """From here on the process ends by itself."""
+    global _begun
+    _begun = True
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    del frame
+    if _begun:
+        signal.signal(number, signal.SIG_DFL)  # a second one ends it
+        return
+    os.write(2, f"{STOPPED}\n".encode())
+    os._exit(0)
