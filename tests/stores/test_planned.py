@@ -19,6 +19,7 @@ from onthedot.stores.planned import (
     inserts_of,
     lengthened,
     slots_with_fates,
+    without,
 )
 
 
@@ -84,6 +85,17 @@ def test_behind_the_edge_there_is_only_what_lies_there():
     assert behind(whole, 12).end == 12
     begins = begun(whole, 5)
     assert ([slot.slot_at for slot in begins.slots], begins.start, begins.end) == ([6], 5, 9)
+
+
+def test_an_instant_at_which_another_run_starts_is_left_out():
+    whole = window(0, 9, 3, 6, skips=(SkipRange(8, 8, 1, "no_node"),))
+    rest = without(whole, {6, 7})
+    assert ([slot.slot_at for slot in rest.slots], [(skip.first, skip.reason) for skip in rest.skips]) == (
+        [3],
+        [(6, "edited"), (8, "no_node")],
+    )
+    assert without(whole, {5}) is whole
+    assert without(replace(whole, delay=1), {6}).slots == whole.slots
 
 
 LAST = SkipRange(1, 5, 5, "missed")

@@ -93,7 +93,8 @@ class JobsSlice(Protocol):
         * A new job's schedule is created with its window's start as origin and watermark, and takes the whole window.
         * One that an edit adds has no slot up to store-now: the old definition has that time. A grid (`is_grid`) is
           created with store-now as origin and watermark, and takes what of its window lies after it. All others take
-          their whole windows, without a slot up to store-now but the first of a fixed delay that begins at once.
+          their whole windows, without a slot up to store-now but the first of a fixed delay that begins at once. A slot
+          at whose instant a run of a dropped schedule is armed is skipped(edited).
         * A surviving schedule (same id): its slot runs after W that were never armed are withdrawn, where W is
           the later of store-now and the newest slot ever armed. If every slot up to W has its fate (the watermark
           has reached W, or the next slot lies after it), the window's slots and skips after W are recorded and
@@ -102,7 +103,6 @@ class JobsSlice(Protocol):
           takes no slots: its next one follows its last end.
         * A dropped schedule's slot runs after store-now are withdrawn unless they were armed; its window's skips
           are recorded if the window starts at its watermark; its row goes.
-
         Exceptions (`except_slot`) count as in `plan`. `WindowStale`, which tells the store's clock, and nothing is
         written: if a window of a surviving schedule starts after W, or that of an added grid after store-now; if any
         other added one has slots up to then; if a range of skips runs over an exception, or says of slots ahead that

@@ -5,7 +5,7 @@ The store reads and writes; what follows from what it has read is decided here, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -108,6 +108,17 @@ def behind(window: Window, edge: Micros) -> Window:
 def begun(window: Window, now: Micros) -> Window:
     """The window of a grid that an edit adds: it begins now, because the old definition has the time before."""
     return replace(behind(window, now), start=now)
+
+
+def without(window: Window, armed: Collection[Micros]) -> Window:
+    """The window of an added schedule without instants at which runs of dropped schedules were armed: they start then,
+    and the slots are skipped(edited). The slots of a fixed delay are no fixed instants."""
+    taken = [slot.slot_at for slot in window.slots if slot.slot_at in armed]
+    if not taken or window.delay is not None:
+        return window
+    skips = [*window.skips, *(SkipRange(slot, slot, 1, "edited") for slot in taken)]
+    slots = [slot for slot in window.slots if slot.slot_at not in armed]
+    return replace(window, slots=slots, skips=sorted(skips, key=lambda skip: skip.first))
 
 
 NO_NODE = "no_node"

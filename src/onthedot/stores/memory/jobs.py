@@ -16,7 +16,7 @@ from onthedot.stores.definitions import encode
 from onthedot.stores.exceptions import runs_over, settle
 from onthedot.stores.finding import Revision
 from onthedot.stores.memory.plan import Plan
-from onthedot.stores.planned import begun
+from onthedot.stores.planned import begun, without
 from onthedot.stores.staleness import check_added, check_dropped, check_edge, check_past, check_revision
 
 
@@ -95,7 +95,10 @@ class Jobs(Plan):
             state.record = record
             edge = self._edge(record.id, name, now) if name in kept else now
             put.withdrawn += self._withdraw(record.id, name, edge)
+        armed: set[Micros] = set()
         for dropped in [name for name in stored if name not in kept]:
+            left = self.runs_of(record.id, slot_trigger(dropped))
+            armed |= {run.key.slot_at for run in left if run.key.slot_at > now}
             closing = given.get(dropped)
             if closing is not None and closing.start == stored[dropped].watermark:
                 self.record_skips(stored[dropped], settle(closing, stored[dropped].exceptions), now)
@@ -113,7 +116,8 @@ class Jobs(Plan):
                 put.planned += self._continue(stored[name], given[name], now)
             else:
                 late = put.change == "changed" and is_grid(kept[name])
-                put.planned += self._begin(record, begun(given[name], now) if late else given[name], now)
+                window = begun(given[name], now) if late else given[name]
+                put.planned += self._begin(record, without(window, armed), now)
 
     def _begin(self, record: JobRecord, window: Window, now: Micros) -> int:
         """Create a schedule. Of a paused job nothing is planned: resuming it gives its slots their fates."""

@@ -18,7 +18,7 @@ from onthedot.schedules import is_grid, schedule_id
 from onthedot.stores.base import Hint, Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import bucket_of, encode, hash_of
 from onthedot.stores.exceptions import settle
-from onthedot.stores.planned import Planned, begun, behind
+from onthedot.stores.planned import Planned, begun, behind, without
 from onthedot.stores.postgres.dependencies import list_arrows, list_parents, put_after
 from onthedot.stores.postgres.exceptions import DELETE_EXCEPTIONS, Ahead
 from onthedot.stores.postgres.gates import open_gates, stand_aside
@@ -105,6 +105,8 @@ SELECT greatest(
 """
 
 WITHDRAW = "DELETE FROM runs WHERE job_id = $1 AND slot_at > $2 AND trigger = $3 AND attempt = 0 RETURNING id"
+
+LIST_ARMED_AHEAD = "SELECT slot_at FROM runs WHERE job_id = $1 AND slot_at > $2 AND trigger = $3"
 
 # Exhausted is not stored but seen: no schedule will yield again, and no run of theirs is open.
 SHOWN = """
@@ -242,11 +244,13 @@ async def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Windo
     ahead = await Ahead.of_jobs(tx, [job_id])
     rows = await tx.rows(LIST_SCHEDULES, job_id)
     stored: dict[str, tuple[Micros, Micros | None]] = {row[1]: (row[3], row[4]) for row in rows}
+    armed: set[Micros] = set()  # ahead, of dropped schedules
     for name, (watermark, _) in stored.items():
         edge = await find_edge(tx, job_id, name, now) if name in kept else now
         put.withdrawn += await withdraw(tx, job_id, name, edge)
         if name in kept:
             continue
+        armed |= {slot for (slot,) in await tx.rows(LIST_ARMED_AHEAD, job_id, now, slot_trigger(name))}
         if name in given and given[name].start == watermark:
             exceptions = ahead.of(job_id, name)
             await record_skips(tx, job_id, settle(given[name], exceptions), now, exceptions)
@@ -259,7 +263,7 @@ async def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Windo
         elif name in given:
             late = put.change == "changed" and is_grid(kept[name])
             window = begun(given[name], now) if late else given[name]
-            put.planned += await _create(tx, put.record, window, ahead, now)
+            put.planned += await _create(tx, put.record, without(window, armed), ahead, now)
 
 
 async def _create(tx: Transaction, record: JobRecord, window: Window, ahead: Ahead, now: Micros) -> int:

@@ -18,7 +18,7 @@ from onthedot.schedules import is_grid, schedule_id
 from onthedot.stores.base import Hint, Parent, PutJob, ScheduleState, Window
 from onthedot.stores.definitions import bucket_of, encode, hash_of
 from onthedot.stores.exceptions import settle
-from onthedot.stores.planned import Planned, begun, behind
+from onthedot.stores.planned import Planned, begun, behind, without
 from onthedot.stores.shards import zoned_ids
 from onthedot.stores.sqlite.dependencies import list_parents, parent_names, put_after
 from onthedot.stores.sqlite.exceptions import DELETE_EXCEPTIONS, Ahead
@@ -117,6 +117,8 @@ SELECT max(
 WITHDRAW = """
 DELETE FROM runs WHERE job_id = :job_id AND slot_at > :edge AND trigger = :trigger AND attempt = 0 RETURNING id
 """
+
+LIST_ARMED_AHEAD = "SELECT slot_at FROM runs WHERE job_id = :job_id AND slot_at > :edge AND trigger = :trigger"
 
 # Exhausted is not stored but seen: no schedule will yield again, and no run of theirs is open.
 SHOWN = """
@@ -250,12 +252,14 @@ def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], no
     ahead = Ahead(db)
     rows = db.execute(LIST_SCHEDULES, (job_id,)).fetchall()
     stored: dict[str, tuple[Micros, Micros | None]] = {row[1]: (row[3], row[4]) for row in rows}
+    armed: set[Micros] = set()  # ahead, of dropped schedules
     for name, (watermark, _) in stored.items():
         edge = find_edge(db, job_id, name, now) if name in kept else now
         values = {"job_id": job_id, "trigger": slot_trigger(name), "edge": edge}
         put.withdrawn += withdraw(tx, values)
         if name in kept:
             continue
+        armed |= {slot for (slot,) in db.execute(LIST_ARMED_AHEAD, values)}
         if name in given and given[name].start == watermark:
             exceptions = ahead.of(job_id, name)
             record_skips(db, job_id, settle(given[name], exceptions), now, exceptions)
@@ -267,7 +271,7 @@ def _write_schedules(tx: Transaction, put: PutJob, windows: Sequence[Window], no
         elif name in given:
             late = put.change == "changed" and is_grid(kept[name])
             window = begun(given[name], now) if late else given[name]
-            put.planned += _create(tx, put.record, window, now)
+            put.planned += _create(tx, put.record, without(window, armed), now)
 
 
 def _create(tx: Transaction, record: JobRecord, window: Window, now: Micros) -> int:

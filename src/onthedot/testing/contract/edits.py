@@ -272,6 +272,32 @@ async def check_an_edit_that_waited_plans_no_instant_twice(bench: Workbench) -> 
 
 
 @check
+async def check_an_instant_that_was_armed_is_not_planned_again(bench: Workbench) -> None:
+    """The run of a dropped schedule was armed ahead, and starts in a moment. An added schedule has the same instant:
+    it is skipped, as edited away. One beside a schedule that stays is another matter."""
+    job = bench.job(every(2, name="two"))
+    record = (await bench.put(job, window(0, 8, [2, 4, 6, 8], name="two", next_at=10))).record
+    await arm_slot(bench, await bench.node(), record, 6)
+    bench.turn(5.9)
+    beside = replace(job, schedules=(every(2, name="two"), every(6, name="six")))
+    await bench.put(beside, window(5.9, 8, [6, 8], name="two", next_at=10), window(5.9, 8, [6], name="six", next_at=12))
+    assert await bench.slots(record, "six") == [6]
+    instead = replace(job, schedules=(every(6, name="six"), every(3, name="three"), once_at(6, name="once")))
+    put = await bench.put(
+        instead,
+        window(5.9, 8, [6], name="six", next_at=12),
+        window(5.9, 12, [6, 9, 12], name="three", next_at=15),
+        window(5.9, 12, [6], name="once"),
+    )
+    assert put.planned == 3
+    assert await bench.slots(record, "two") == [2, 4, 6]
+    assert await bench.slots(record, "three") == [9, 12]
+    assert await bench.slots(record, "once") == []
+    skips = [(one.schedule_id, one.first, one.count, one.reason) for one in await bench.store.list_skips()]
+    assert sorted(skips) == [("once", at(6), 1, "edited"), ("three", at(6), 1, "edited")]
+
+
+@check
 async def check_a_new_window_may_end_before_the_edit(bench: Workbench) -> None:
     """The edit waited for longer than its look-ahead: the planner goes on from the edit, not from the window's end."""
     job, record = await planned_job(bench)

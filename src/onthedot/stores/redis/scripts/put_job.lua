@@ -184,7 +184,12 @@ end
 
 local states, planned, withdrawn = schedules_of(job.id), 0, 0
 
+local armed = {} -- instants ahead at which runs of dropped schedules start: they were armed
+
 local function drop(schedule_id, state)
+  for _, run in ipairs(runs_after(job.id, schedule_id, now)) do
+    armed[text(run.slot)] = true
+  end
   local closing = given[schedule_id]
   if closing and closing.start == state.watermark then
     record_skips(job, schedule_id, state, settle(closing, state.exceptions))
@@ -201,8 +206,23 @@ local function drop(schedule_id, state)
   states[schedule_id] = nil
 end
 
+-- The slots of an added schedule at these instants are skipped(edited); those of a fixed delay are no fixed instants.
+local function leave_out_armed(window)
+  local slots = {}
+  for _, slot in ipairs(window.slots) do
+    if armed[text(slot.slot)] and not window.delay then
+      window.skips[#window.skips + 1] = {first = slot.slot, last = slot.slot, count = 1, reason = 'edited'}
+    else
+      slots[#slots + 1] = slot
+    end
+  end
+  table.sort(window.skips, function(one, other) return one.first < other.first end)
+  window.slots = slots
+end
+
 -- Create a schedule. Of a paused job nothing is planned: resuming it gives its slots their fates.
 local function begin(schedule_id, window)
+  leave_out_armed(window)
   local first = window.slots[1] and window.slots[1].slot or window.next_at
   local state = {origin = window.start, watermark = window.start, delay = window.delay}
   if job.dropped_ahead then

@@ -202,9 +202,15 @@ local function edge_of(job_id, schedule_id)
   return math.max(now, tonumber(armed or now))
 end
 
+-- The live runs of a schedule's slots after the edge.
+local function runs_after(job_id, schedule_id, edge)
+  local index = P .. 'slots:' .. job_id .. ':schedule:' .. schedule_id
+  return runs_behind(look('ZRANGEBYSCORE', index, '(' .. text(edge), '+inf'))
+end
+
 local function withdraw_after(job_id, schedule_id, edge)
-  local count, index = 0, P .. 'slots:' .. job_id .. ':schedule:' .. schedule_id
-  for _, run in ipairs(runs_behind(look('ZRANGEBYSCORE', index, '(' .. text(edge), '+inf'))) do
+  local count = 0
+  for _, run in ipairs(runs_after(job_id, schedule_id, edge)) do
     if run.attempt == 0 then
       withdraw(run)
       count = count + 1
