@@ -2,13 +2,17 @@
 #
 # Set-up needs Python 3.11 or later and nothing else; what it installs is pinned by hash. It is done again
 # only when pyproject.toml or a requirements file has changed. Tests start PostgreSQL themselves, from a wheel;
-# `make test` also installs PgBouncer, from Debian, if it may.
+# `make test` also installs PgBouncer, from Debian, if it may. tests/lanes.py says which tests run where.
 
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
+PYTEST := $(BIN)/python -m pytest --dist worksteal
+# Slow tests wait more than they compute: two workers for each core.
+SLOW_WORKERS ?= $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
+SEED   := $(or $(SEED),$(shell date +%s))
 
 PEERS_VENV   := .venv-peers
 UV_VERSION   := 0.13.7
@@ -19,7 +23,7 @@ LOCK = $(LOCK_VENV)/bin/uv pip compile --quiet --no-header --universal --python-
        --generate-hashes --exclude-newer "$(LOCK_MIN_AGE)" $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test unit soak bench bench-large bench-peers image servers lint format lock clean
+.PHONY: help up test unit slow unit-then-slow soak bench bench-large bench-peers image servers lint format lock clean
 
 help: ## list these targets
 	@echo 'make <target> [ARGS="..."] [PYTHON=python3.12]'
@@ -28,14 +32,21 @@ help: ## list these targets
 up: $(VENV)/.runtime ## set up what running needs, and run `onthedot up`
 	$(BIN)/onthedot up $(ARGS)
 
-test: servers $(VENV)/.image lint unit ## set up, lint, and the whole test suite
-	$(BIN)/python -m pytest -m slow -n auto --dist worksteal $(ARGS)
+test: servers ## before each commit: set up, lint, and all that a release needs (under 12 minutes on two cores)
+	@$(MAKE) --no-print-directory --keep-going -j 2 lint unit-then-slow
 
-unit: $(VENV)/.dev ## the fast tests only, on all cores
-	$(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal $(ARGS)
+unit: $(VENV)/.dev ## at each save: tests without servers and child processes (under 90 s on two cores)
+	$(PYTEST) -m "not slow and not soak" -n auto $(ARGS)
 
-soak: $(VENV)/.dev ## the slow tests, for longer and with more seeds
-	ONTHEDOT_SOAK=1 $(BIN)/python -m pytest -m slow -n auto --dist worksteal $(ARGS)
+slow: $(VENV)/.dev ## the tests that `make test` runs and `make unit` does not
+	$(PYTEST) -m "slow and not soak" -n $(SLOW_WORKERS) $(ARGS)
+
+unit-then-slow: unit
+	@$(MAKE) --no-print-directory slow
+
+soak: servers $(VENV)/.image ## before a release: everything, for hours; SEED=<number> repeats a run
+	@echo 'make soak SEED=$(SEED)'
+	ONTHEDOT_SOAK=$(SEED) $(PYTEST) -n auto $(ARGS)
 
 bench: $(VENV)/.dev ## measure against the budgets
 	$(BIN)/python -m bench $(ARGS)

@@ -99,6 +99,7 @@ def test_an_interval_repeats_and_can_be_edited(open_store):
     assert skips == []
 
 
+@pytest.mark.slow
 def test_run_once_with_a_cron_is_exactly_one_run(open_store):
     async def scenario(harness):
         sched = program(schedule=otd.cron("*/5 * * * *", run_once=True))

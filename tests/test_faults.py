@@ -11,6 +11,8 @@ import pytest
 
 from onthedot import faults
 
+pytestmark = pytest.mark.slow
+
 SOURCE = Path(faults.__file__).parent
 
 

@@ -47,6 +47,7 @@ async def test_a_start_that_is_cancelled_leaves_no_engine_behind(tmp_path, monke
     assert not [t for t in threading.enumerate() if t.name == "onthedot engine"]
 
 
+@pytest.mark.slow
 async def test_an_engine_that_broke_does_not_slow_the_application(monkeypatch):
     """Nobody gives way to an engine that is gone, and no thread waits for its work."""
     store = MemoryStore()
@@ -92,6 +93,7 @@ async def test_a_job_in_a_namespace_can_be_submitted():
         await sched.submit("handler")
 
 
+@pytest.mark.slow
 async def test_a_coroutine_that_ignores_its_cancellation_is_timed_out_all_the_same():
     sched = otd.Scheduler("memory:", settings=otd.Settings(grace=SECOND))
     over = asyncio.Event()
@@ -138,6 +140,7 @@ def test_every_slot_that_a_dropped_schedule_owed_is_recorded():
     assert skip.count == (skip.last - skip.first) // SECOND + 1
 
 
+@pytest.mark.slow
 async def test_an_unreadable_definition_of_a_running_run_does_not_end_every_engine(tmp_path):
     path = tmp_path / "x.db"
 

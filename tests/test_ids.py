@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from onthedot.ids import RandomIds
 
 
@@ -20,6 +22,7 @@ def test_no_name_comes_twice_in_whichever_thread():
     assert {len(name) for name in drawn} == {32}
 
 
+@pytest.mark.slow
 def test_no_name_comes_again_in_a_process_that_was_forked():
     """What was drawn ahead would be the same in both."""
     draw(1)

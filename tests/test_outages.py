@@ -60,6 +60,7 @@ OUTAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["stop", "crash"])
 @pytest.mark.parametrize("policy", OUTAGES)
 def test_three_hours_off(policy, end, open_store):
@@ -149,6 +150,7 @@ NIGHTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("zone", "night", "expression", "options", "starts"), NIGHTS)
 def test_the_nights_on_which_clocks_change(zone, night, expression, options, starts):
     sched = otd.Scheduler("memory:", settings=QUIET)

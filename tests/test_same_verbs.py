@@ -310,6 +310,7 @@ async def test_runs_are_listed_and_cancelled(doors: Doors):
         await runs[1].result(timeout="50ms")
 
 
+@pytest.mark.slow
 async def test_what_has_ended_runs_again(verbs: Verbs):
     await verbs.put(STEPS)
     run = await verbs.submit("build", delay="1h")

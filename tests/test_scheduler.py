@@ -47,6 +47,7 @@ async def test_a_coroutine_runs_on_the_application_loop_and_a_function_in_a_thre
     assert seen["function"].name.startswith("onthedot handler")
 
 
+@pytest.mark.slow
 async def test_a_schedule_starts_on_the_dot_and_never_early(url):
     sched = otd.Scheduler(url)
     starts: list[tuple[float, float]] = []

@@ -35,6 +35,7 @@ async def test_a_subscriber_that_raises_is_logged_and_harms_nobody(caplog):
     assert "broken raised LookupError at AttemptStarted (1 so far)" in said.getMessage()
 
 
+@pytest.mark.slow
 async def test_a_subscriber_that_hangs_costs_neither_the_engine_nor_the_stop():
     sched = otd.Scheduler("memory:")
     release = threading.Event()

@@ -213,6 +213,7 @@ async def test_a_key_gives_the_first_run_and_says_so(url):
         assert (mixed[0], mixed[1] == mixed[2]) == (first, True)
 
 
+@pytest.mark.slow
 async def test_thousands_are_submitted_in_batches():
     store = MemoryStore()
     sched = otd.Scheduler(store)

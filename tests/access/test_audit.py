@@ -138,6 +138,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_whatever_it_is_becomes_json_and_is_the_same_again(value: Any):
     once = without_values(value)

@@ -31,6 +31,7 @@ async def test_nobodys_is_matched_by_nothing_and_costs_as_much():
     assert not await CHEAP.matches("correct horse", kept)
 
 
+@pytest.mark.slow
 def test_without_the_library_the_error_names_the_extra():
     probe = """
 import asyncio, sys

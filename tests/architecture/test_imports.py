@@ -6,6 +6,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 NOT_LOADED = {
     "asyncpg": "only when a postgresql: store is opened",
     "click": "by onthedot.cli",

@@ -44,6 +44,7 @@ def lint_imports(where: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_package_keeps_its_layers():
     result = lint_imports(ROOT / "src")
     assert result.returncode == 0, result.stdout + result.stderr
@@ -69,6 +70,7 @@ def breached(tmp_path_factory: pytest.TempPathFactory) -> str:
     return result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [
@@ -85,5 +87,6 @@ def test_a_breach_is_reported(breached: str, line: str):
     assert line in breached
 
 
+@pytest.mark.slow
 def test_the_one_allowed_importer_is_not_reported(breached: str):
     assert "onthedot.stores.opening -> onthedot.stores.sqlite" not in breached

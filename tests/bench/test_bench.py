@@ -67,7 +67,7 @@ LINES = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", BENCHES)
 def test_a_bench_counts_its_work_and_prints_its_lines(name, capsys, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from bench.sizing import FEW, MANY, watch
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(180)
 def test_a_hundred_thousand_jobs_take_ten_megabytes_more_than_a_thousand_at_the_most(tmp_path):
     few, many = (watch(tmp_path / f"{jobs}.db", jobs, seconds=4.0, seed=1) for jobs in (FEW, MANY))

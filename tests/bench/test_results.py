@@ -113,6 +113,7 @@ def test_percentiles():
     assert percentile(list(range(1, 1001)), 0.99) == 990
 
 
+@pytest.mark.slow
 def test_sides_take_turns(tmp_path):
     turns = count()
     pairs = alternate(Plan(folder=tmp_path, rounds=3), lambda n: (n, next(turns)), lambda n: (n, next(turns)))

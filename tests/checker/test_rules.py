@@ -281,6 +281,7 @@ def test_every_rule_says_what_it_holds():
     assert all(rule.__doc__ for rule in RULES.values())
 
 
+@pytest.mark.slow
 def test_a_history_can_be_kept_and_checked_by_command(tmp_path):
     path = tmp_path / "history.jsonl"
     write(path, good().events)

@@ -65,6 +65,7 @@ def test_a_server_is_asked_with_a_key(tmp_path: Path):
         stop(process)
 
 
+@pytest.mark.slow
 def test_nothing_listens_where_that_was_not_asked_for(call: Call, tmp_path: Path):
     result = call("up", "--no-api", "--for", "10ms", "--db", str(tmp_path / "x.db"))
     assert result.exit_code == 0

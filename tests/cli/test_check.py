@@ -65,6 +65,7 @@ def test_json_is_a_file_of_jobs_too(call: Call, files: Path):
     assert call("check", "jobs.json").exit_code == 0
 
 
+@pytest.mark.slow
 def test_standard_input(files: Path):
     done = subprocess.run(
         [sys.executable, "-m", "onthedot", "check", "-"],

@@ -29,6 +29,7 @@ def test_another_shell_is_refused_in_words(call: Call):
     assert "'bash', 'zsh', 'fish'" in result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [

@@ -91,6 +91,7 @@ def test_it_is_read_from_s3_and_a_wrong_key_is_told(
     assert "wrong-key" not in refused.output
 
 
+@pytest.mark.slow
 def test_where_output_is_kept_the_store_knows_from_its_nodes(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

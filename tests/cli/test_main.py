@@ -57,11 +57,13 @@ def test_a_misspelt_option_is_told_what_was_meant(call: Call):
     assert "--json" in result.output
 
 
+@pytest.mark.slow
 def test_it_runs_as_a_module():
     done = subprocess.run([sys.executable, "-m", "onthedot", "--version"], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout) == (0, f"onthedot {onthedot.__version__}\n")
 
 
+@pytest.mark.slow
 def test_help_loads_no_database():
     probe = "import sys\nfrom onthedot.cli.main import cli\ncli(['--help'], standalone_mode=False)\n"
     probe += "print('LOADED', *(name for name in ('sqlite3', 'cronsim', 'onthedot.cli.outbox') if name in sys.modules))"

@@ -24,6 +24,8 @@ from onthedot.settings import Settings
 from onthedot.stores.opening import open_store
 from tests.cli.conftest import Call
 
+pytestmark = pytest.mark.slow
+
 
 def serving(path: Path, **options: Any) -> Serving:
     server = Serving(f"sqlite:///{path}", Settings(api_rate=10_000, api_burst=10_000), Listen(port=0), **options)

@@ -68,6 +68,7 @@ def test_bodies_have_examples(document: dict[str, Any]):
     assert without == []
 
 
+@pytest.mark.slow
 def test_it_is_the_same_every_time(call: Call, document: dict[str, Any]):
     assert json.loads(call("openapi").output) == document
 

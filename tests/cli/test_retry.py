@@ -13,6 +13,8 @@ from onthedot.clock import SECOND
 from tests.cli.conftest import Call
 from tests.work.plain_guard import guard
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["guard"]  # a fixture
 
 

@@ -65,6 +65,7 @@ def test_set_reads_standard_input(db: Path):
     assert stored(db, "team", "DB_PASSWORD") == "of the team"
 
 
+@pytest.mark.slow
 def test_set_asks_on_a_terminal_and_shows_nothing(db: Path):
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

@@ -85,6 +85,7 @@ def test_what_machines_see(call, app):
         assert name in described, f"{name} is not documented in --help"
 
 
+@pytest.mark.slow
 def test_weeks_are_shown_by_weekday(call, app):
     ended = call("simulate", app, "--days", "15", "--from", "2026-06-01", "--durations", "*=5s", "--tz", "UTC")
     assert [line[:4] for line in ended.stdout.splitlines() if re.match(r"[A-Z][a-z]{2} +[░▒▓█]", line)] == [

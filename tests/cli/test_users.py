@@ -51,6 +51,7 @@ def verbs(db: Path) -> list[str]:
     return [entry.verb for entry in read_store(f"sqlite:///{db}", read)]
 
 
+@pytest.mark.slow
 def test_the_life_of_a_user(db: Path):
     assert users(db, "list").output == "there are no users; make one with 'onthedot users create NAME'\n"
     result = users(db, "create", "ann", "--role", "editor", "--namespace", "shop", given=f"{PASSWORD}\n")

@@ -77,6 +77,7 @@ async def test_a_stream_of_which_nothing_comes_is_not_followed_for_ever(cut: boo
     assert len(line.asked) == 5
 
 
+@pytest.mark.slow
 async def test_a_run_that_talks_is_heard_to_its_end(tmp_path: Path):
     url = f"sqlite:///{tmp_path / 'a.db'}"
     sched = otd.Scheduler(url)

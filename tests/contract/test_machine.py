@@ -7,7 +7,6 @@ very end of a lease is the business of the checks.
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Coroutine
@@ -41,8 +40,11 @@ from onthedot.testing.contract.workbench import DEAD, LOST, START, SUCCESS, Work
 from onthedot.verdict import OutcomeKind, Verdict
 from tests.contract.model import Model
 from tests.contract.model import Node as ModelNode
+from tests.lanes import SOAK
 from tests.servers.valkey import ValkeyServer
 from tests.stores.postgres.emptied import empty
+
+pytestmark = pytest.mark.slow
 
 T = TypeVar("T")
 
@@ -368,7 +370,7 @@ class RedisMachine(Machine):
 
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
-THOROUGH = 20 if os.environ.get("ONTHEDOT_SOAK") else 1
+THOROUGH = 20 if SOAK else 1
 
 
 @pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form

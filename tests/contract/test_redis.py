@@ -21,7 +21,18 @@ async def test_contract(check: contract.Check, valkey_url: str):
         await store.close()
 
 
-@pytest.mark.parametrize("check", contract.checks(), ids=str)
+SWEEPING = (
+    "jobs", "edits", "control", "moved", "queues", "retention", "upkeep", "leftovers", "gates", "rates", "delays",
+    "dependencies", "standing",
+)  # fmt: skip
+"""Slices with decisions about many runs. The others do the same however long a step is; `make soak` shows it."""
+
+
+@pytest.mark.parametrize(
+    "check",
+    [pytest.param(one, marks=[] if one.slice in SWEEPING else pytest.mark.soak) for one in contract.checks()],
+    ids=str,
+)
 async def test_contract_in_steps_of_one_run(check: contract.Check, valkey_url: str):
     store = await RedisStore.open(valkey_url)
     store.rows = 1

@@ -24,9 +24,9 @@ from onthedot.run import TERMINAL
 from tests.chaos.proxy import Proxy
 from tests.crash import payee
 from tests.crash.kit import ROOT
+from tests.lanes import SOAK
 from tests.servers.postgres import PostgresServer, name_of
 
-SOAK = bool(os.environ.get("ONTHEDOT_SOAK"))
 RUNS = 1_000 if SOAK else 200
 SEED = int(os.environ.get("ONTHEDOT_SEED", "20261115"))
 

@@ -8,8 +8,8 @@ import pytest
 
 from onthedot.faults import POINTS, TRANSACTIONAL
 from tests.crash import kit, verdicts
+from tests.lanes import SOAK
 
-SOAK = bool(os.environ.get("ONTHEDOT_SOAK"))
 KILLS = 300 if SOAK else 40
 SEED = int(os.environ.get("ONTHEDOT_SEED", "20261115"))
 

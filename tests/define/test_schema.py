@@ -60,6 +60,7 @@ def test_they_can_be_put_elsewhere():
     assert "#/components/schemas/step" in text
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs())
 @example(Job(name="a", task=Noop(), rate=otd.Rate(1_000_000, "1us")))

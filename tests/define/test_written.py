@@ -27,6 +27,7 @@ slowly = settings(
 )
 
 
+@pytest.mark.slow
 @slowly
 @given(jobs())
 def test_every_job_is_read_back_as_it_was(job):
@@ -36,6 +37,7 @@ def test_every_job_is_read_back_as_it_was(job):
     assert read_jobs(yaml_text({"jobs": [data]})) == [job]
 
 
+@pytest.mark.slow
 @slowly
 @given(st.lists(jobs(), max_size=3, unique_by=lambda job: (job.namespace, job.name)))
 def test_so_are_several(several):

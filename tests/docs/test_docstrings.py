@@ -22,6 +22,7 @@ from tests.docs.public import MODULES, PROPERTIES, Public, public_names
 from tests.docs.running import Names, examples_of, run_examples
 
 PUBLIC = {public.path: public for public in public_names()}
+RUNS_A_PROGRAM = {"onthedot.Scheduler.retry_run"}
 SAME_VERBS = ("onthedot.Verbs.", "onthedot.BlockingScheduler.", "onthedot.Client.", "onthedot.BlockingClient.")
 
 
@@ -72,7 +73,14 @@ def test_a_public_name_has_an_example(path):
     assert is_shown(PUBLIC[path]), f"{path} has no example: show a newcomer how it is used"
 
 
-@pytest.mark.parametrize("path", [path for path in PUBLIC if examples_of(PUBLIC[path].doc) and not is_repeated(path)])
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.slow] if path in RUNS_A_PROGRAM else [])
+        for path in PUBLIC
+        if examples_of(PUBLIC[path].doc) and not is_repeated(path)
+    ],
+)
 def test_an_example_does_what_it_says(path):
     problems = run_examples(PUBLIC[path].doc, names_for(PUBLIC[path]))
     assert problems == []
@@ -88,6 +96,7 @@ def inner_examples() -> Iterator[tuple[str, str | None]]:
                     yield found.name, test.docstring
 
 
+@pytest.mark.slow
 def test_the_examples_of_inner_functions_are_true_as_well():
     inner = list(inner_examples())
     for module, doc in inner:

@@ -76,6 +76,7 @@ async def test_a_fork_bomb_runs_into_its_bound_as_a_user_of_its_own(yard: Yard):
     assert line.split()[2:4] == ["40", "40"]
 
 
+@pytest.mark.slow
 async def test_a_fork_bomb_runs_into_its_bound_in_a_cgroup(pids_group: str):
     yard = Yard(cgroups=(pids_group,))
     try:

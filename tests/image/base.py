@@ -14,7 +14,7 @@ from tests.servers.podman import add_busybox, add_link, add_text
 
 NAME = "localhost/python:test"
 WHEELS = Path(sys.prefix) / "image-wheels"
-"""What `make test` has fetched; `/wheels` while an image is built."""
+"""What `make soak` has fetched; `/wheels` while an image is built."""
 
 _APPLETS = ("sh", "cat", "chown", "env", "id", "ls", "mkdir", "sleep", "true")
 _LEFT_OUT = {"__pycache__", "idlelib", "lib2to3", "site-packages", "dist-packages", "test", "tkinter", "turtledemo"}

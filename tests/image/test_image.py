@@ -14,7 +14,7 @@ from tests.processes.kit import wait_until
 from tests.servers import running
 from tests.servers.podman import Podman
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 IMAGE = "localhost/onthedot:test"
 ROOT = Path(__file__).parents[2]

@@ -20,6 +20,8 @@ from onthedot.observe.metrics_door import MetricsDoor
 from tests.observe.made_up import started
 from tests.processes.kit import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def counters() -> Counters:

@@ -19,6 +19,8 @@ from onthedot.output.keeping import Name, Outputs
 from onthedot.output.spool import Spool
 from onthedot.upkeep.outputs import OutputKeeper
 
+pytestmark = pytest.mark.slow
+
 CANARY = 'kAn4ry/"bird"&cage=+é'
 NAME = Name(7, 1, "a-1")
 

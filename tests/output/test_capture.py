@@ -177,6 +177,7 @@ def test_what_takes_more_room_than_it_has_bytes_is_bounded_too(path: Path, watch
     assert records(path)[-1].text == "!"
 
 
+@pytest.mark.slow
 def test_a_program_that_changes_its_stream_with_every_byte_is_bounded(path: Path, watch: Watch):
     told = capture(path, watch, limit=128 << 10)
     tracemalloc.start()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.outside.attacks import CANARY, SOURCE
+from tests.outside.canary import check_canary
 
 
 @pytest.fixture(autouse=True)
@@ -20,5 +20,4 @@ def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(folder)
     monkeypatch.chdir(tmp_path)
     yield
-    assert CANARY not in sys.modules
-    assert not (tmp_path / "touched").exists()
+    check_canary(tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from click.testing import CliRunner
 import onthedot as otd
 from onthedot.cli.main import cli
 from tests.outside.attacks import ATTACKS
+from tests.outside.canary import check_canary
 
 BENIGN = {
     "words": "@daily",
@@ -59,14 +62,8 @@ def lines(path: str, command: click.Command, text: str) -> Iterator[list[str]]:
         yield given
 
 
-@pytest.fixture
-def program(canary: None) -> None:
-    Path("shop.py").write_text("import onthedot as otd\nsched = otd.Scheduler('sqlite:///onthedot.db')\n")
-
-
-@pytest.fixture(autouse=True)
-async def history(program: None) -> None:
-    """A program and a database in the folder, with a job and a run that has ended."""
+async def make_history() -> None:
+    """A job and a run that has ended, in the database of this folder."""
     sched = otd.Scheduler("sqlite:///onthedot.db")
 
     @sched.job
@@ -77,13 +74,33 @@ async def history(program: None) -> None:
         await (await sched.submit("echo", {"text": "hello"})).result(timeout="20s")
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a program and a database, to be copied."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        asyncio.run(make_history())
+    (folder / "shop.py").write_text("import onthedot as otd\nsched = otd.Scheduler('sqlite:///onthedot.db')\n")
+    return folder
+
+
+def restore(made: Path, folder: Path) -> None:
+    """Put the database and the program back as they were."""
+    for leftover in folder.glob("onthedot.db*"):
+        leftover.unlink()
+    shutil.copytree(made, folder, dirs_exist_ok=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", LEAVES)
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_every_command_takes_text_for_text(path, attack):
-    for given in lines(path, LEAVES[path], ATTACKS[attack]):
-        ended = CliRunner().invoke(cli, given, prog_name="onthedot")
-        assert ended.exit_code in (0, 1, 2), given
-        assert "Traceback" not in ended.output, given
-        assert "this is a bug" not in ended.output, given
-        assert ended.exception is None or isinstance(ended.exception, SystemExit), given
+def test_every_command_takes_text_for_text(path: str, made: Path, tmp_path: Path):
+    for attack, text in ATTACKS.items():
+        restore(made, tmp_path)
+        for given in lines(path, LEAVES[path], text):
+            ended = CliRunner().invoke(cli, given, prog_name="onthedot")
+            assert ended.exit_code in (0, 1, 2), given
+            assert "Traceback" not in ended.output, given
+            assert "this is a bug" not in ended.output, given
+            assert ended.exception is None or isinstance(ended.exception, SystemExit), given
+        check_canary(tmp_path, attack)

@@ -96,6 +96,7 @@ async def test_every_verb_takes_text_for_text(attack, url):
                 await refused_or_done(partial(getattr(sched, name), **arguments))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("isolation", ["none", "process"])
 async def test_arguments_arrive_as_they_were_sent(attack, isolation):

@@ -19,6 +19,7 @@ LIST = Job(
 WRONG = {"where": "/root", "then": "; rm -rf /"}
 
 
+@pytest.mark.slow
 async def test_what_is_not_declared_is_refused_and_nothing_is_stored():
     async with otd.Scheduler("memory:") as sched:
         await sched.put(LIST)

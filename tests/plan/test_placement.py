@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.events import NodeBack, NodeDraining, NodeLate, RunsPlaced, TermEnded
@@ -208,6 +210,7 @@ def test_the_leader_says_which_node_is_silent():
 # ── what is first ────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_critical_run_starts_before_thousands_of_low_ones():
     """With 100,000 low runs waiting, and all seats taken: within one attempt's time."""
 

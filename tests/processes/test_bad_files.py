@@ -23,6 +23,8 @@ from tests.processes.kit import PATIENCE, cluster
 from tests.processes.test_bad_disks import not_tested
 from tests.stores.sqlite.working import define, finished, register, reserve, submit
 
+pytestmark = pytest.mark.slow
+
 RUNS, DONE = 2_000, 500
 
 

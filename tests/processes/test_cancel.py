@@ -12,13 +12,13 @@ import pytest
 
 from onthedot.run import RunState
 from onthedot.stores.base import CancelAnswer
+from tests.lanes import SOAK
 from tests.processes.client import Client, client
 from tests.processes.history import judged
 from tests.processes.kit import SECOND, Cluster, cluster, now
 from tests.processes.node import NAP, NAP_ONCE, settings
 from tests.processes.verdicts import middle
 
-SOAK = bool(os.environ.get("ONTHEDOT_SOAK"))
 SEED = int(os.environ.get("ONTHEDOT_SEED", "20261115"))
 RACES = 2_000 if SOAK else 200
 LANES = 8

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from onthedot.run import RunState
 from tests.crash.kit import gather_evidence
+from tests.lanes import SOAK
 from tests.processes import verdicts
 from tests.processes.client import Client, client
 from tests.processes.history import judged
 from tests.processes.kit import SECOND, Cluster, Process, cluster, now
 from tests.processes.node import DEEP, NAP, NAP_ONCE, STEADY, settings
 
-SOAK = bool(os.environ.get("ONTHEDOT_SOAK"))
 RESTARTS = 60 if SOAK else 4
 LEASE = 4.0
 LONG = 60.0

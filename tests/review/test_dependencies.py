@@ -5,7 +5,6 @@ Seeded walks over four jobs. What each step does to sets, runs and cycles is com
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import replace
 from typing import Any
@@ -18,12 +17,15 @@ from onthedot.errors import DependencyCycle
 from onthedot.run import Lease, NewRun, RunState, submit_trigger
 from onthedot.testing.contract.workbench import CANCELLED, DEAD, LOST, SUCCESS
 from onthedot.verdict import Finish, OutcomeKind, Verdict
+from tests.lanes import SOAK
 from tests.review.twins import Twin, Twins
+
+pytestmark = pytest.mark.slow
 
 NAMES = "abcd"
 KINDS: tuple[On, ...] = ("success", "failure", "either", "either")
 STEPS = 100
-WALKS = 500 if os.environ.get("ONTHEDOT_SOAK") else 15
+WALKS = 500 if SOAK else 15
 
 
 class Walk:

@@ -7,7 +7,6 @@ at as well: nobody waits at a gate that is open for it, and nobody waits, over h
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +26,10 @@ from onthedot.stores.base import Node
 from onthedot.tasks.registry import arguments_of
 from onthedot.testing.contract.workbench import CANCELLED, DEAD, LOST, START, SUCCESS, every, fixed_delay
 from onthedot.verdict import Finish, OutcomeKind, Verdict
+from tests.lanes import SOAK
 from tests.review.twins import Twin, Twins
+
+pytestmark = pytest.mark.slow
 
 LOOKAHEAD, LATE, HORIZON, LAPSE = 6 * SECOND, 3 * SECOND, 3.0, 1.5
 NAMES = st.sampled_from(["a", "b"])
@@ -378,7 +380,7 @@ class Machine(RuleBasedStateMachine):
                 seen |= {one.id for one in holders}
 
 
-THOROUGH = 20 if os.environ.get("ONTHEDOT_SOAK") else 1
+THOROUGH = 20 if SOAK else 1
 
 
 @pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form

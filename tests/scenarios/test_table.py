@@ -9,6 +9,8 @@ from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from tests.scenarios.kit import NOON, Between, Fate, Scenario, at, judge, ran, skipped
 
+pytestmark = pytest.mark.slow
+
 EVERY_MINUTE = {"schedule": otd.every("1m")}
 EVERY_TEN = {"schedule": otd.every("10s")}
 CAREFUL = {"guarantee": "at_most_once"}

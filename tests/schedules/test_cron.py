@@ -126,6 +126,7 @@ def test_two_walks_over_one_parsed_expression_do_not_disturb_each_other():
     assert wall_times("0 12 * * *") is wall_times("0 12 * * *")
 
 
+@pytest.mark.slow
 def test_importing_the_package_does_not_load_cronsim():
     code = (
         "import sys; from onthedot.schedules import *; from onthedot.job import Every; from datetime import timedelta;"

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ GAPS = st.sampled_from(["run_after", "run_after", "skip"])
 FOLDS = st.sampled_from(["first", "first", "second", "both"])
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), gap=GAPS, fold=FOLDS)
 def test_slots_around_a_clock_change_are_those_of_the_oracle(data, gap, fold):

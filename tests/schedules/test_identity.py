@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
+import pytest
 from hypothesis import assume, given, settings
 
 from onthedot.job import At, Cron, Every, In
@@ -28,6 +29,7 @@ def test_a_given_id_is_the_id():
     assert schedule_id(Cron(expression="@daily", id="nightly")) == "nightly"
 
 
+@pytest.mark.slow
 def test_the_id_is_the_same_in_a_process_with_another_hash_seed():
     code = "from onthedot.schedules import cron, schedule_id; print(schedule_id(cron('@daily')))"
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": os.pathsep.join(sys.path)}

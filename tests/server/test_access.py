@@ -75,6 +75,7 @@ async def test_a_key_that_cannot_be_is_told(there: Served, body: dict[str, objec
     assert len((await there.client.get("/api/v1/keys", headers=root)).json()["items"]) == 1
 
 
+@pytest.mark.slow
 async def test_a_user_logs_in_and_out(there: Served):
     root = await admin(there)
     ann = {"name": "ann", "password": PASSWORD, "role": "editor"}
@@ -91,12 +92,14 @@ async def test_a_user_logs_in_and_out(there: Served):
     assert (await there.there.store.get_document("session", session["token"][4:].partition(".")[0])) is None
 
 
+@pytest.mark.slow
 async def test_too_many_logins_wait(there: Served):
     tries = [await there.client.post("/api/v1/login", json={"username": "ann", "password": "no"}) for _ in range(6)]
     assert [answer.status_code for answer in tries] == [401] * 5 + [429]
     assert int(tries[-1].headers["retry-after"]) > 0
 
 
+@pytest.mark.slow
 async def test_a_name_that_is_tried_elsewhere_gets_in(there: Served):
     root = await admin(there)
     ann = {"name": "ann", "password": PASSWORD, "role": "viewer"}

@@ -16,6 +16,8 @@ from onthedot.server import patience
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 POST = (
     b"POST /api/v1/schedules/describe HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 27\r\n"
 )

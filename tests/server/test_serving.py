@@ -69,6 +69,7 @@ def test_a_connection_that_stays_open_does_not_keep_it_from_stopping(serving: Se
         assert time.monotonic() - began < 30
 
 
+@pytest.mark.slow
 def test_who_follows_does_not_keep_it_from_stopping(serving: Serving):
     with httpx2.stream("GET", f"{serving.url}/api/v1/events", timeout=20) as following:
         assert following.status_code == 200
@@ -89,6 +90,7 @@ def test_whoever_has_no_key_is_refused(url: str):
         server.stop()
 
 
+@pytest.mark.slow
 def test_whichever_server_is_asked_is_the_same(url: str):
     """Behind a load balancer: every request goes to the other one."""
     servers = [Serving(url, Settings(), ANY, knows=lambda there: Keyring(there.store, there.clock)) for _ in range(2)]

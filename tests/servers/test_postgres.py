@@ -104,6 +104,7 @@ async def test_a_paused_server_keeps_its_connections_and_answers_later(postgres_
         await db.close()
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_closed_server():
     server = PostgresServer().start()
     pid, folder = server.pid, server.folder

@@ -34,6 +34,7 @@ class Unprepared(Idle):
 folders: list[Path] = []
 
 
+@pytest.mark.slow
 def test_it_is_ended_by_its_own_pid_and_nothing_is_left():
     with Idle() as server:
         pid, folder, port = server.pid, server.folder, server.port
@@ -47,6 +48,7 @@ def test_it_is_ended_by_its_own_pid_and_nothing_is_left():
     server.close()
 
 
+@pytest.mark.slow
 def test_one_that_is_paused_can_be_ended():
     with Idle() as server:
         assert server.pause() == [server.pid]
@@ -56,6 +58,7 @@ def test_one_that_is_paused_can_be_ended():
         assert running.state_of(pid) == ""
 
 
+@pytest.mark.slow
 def test_one_that_ends_before_it_answers_says_why():
     server = Idle()
     server.script = "echo no room; exit 3"

@@ -29,6 +29,7 @@ def test_a_paused_server_answers_nobody_and_goes_on(valkey_server: ValkeyServer)
         assert db.ping()
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_it():
     with ValkeyServer() as server:
         pid, folder = server.pid, server.folder

@@ -15,10 +15,13 @@ from onthedot.testing.simulation import CALM, Fault, Scenario, simulate
 from onthedot.testing.simulation.__main__ import replay_command
 from onthedot.testing.simulation.faults import from_json, generate, to_json
 from onthedot.testing.simulation.shrink import ddmin, shrink
+from tests.lanes import seeds
 from tests.simulation.kit import directed
 from tests.simulation.mutants import MUTANTS
 
-HOURS = 1_000 if os.environ.get("ONTHEDOT_SOAK") else 20
+pytestmark = pytest.mark.slow
+
+MISJUDGED = ("30007", "30111", "40075", "40209", "40252", "200274")
 
 
 def holds(scenario: Scenario) -> None:
@@ -31,32 +34,28 @@ def test_ten_minutes_of_faults():
     holds(Scenario(seed="smoke", minutes=17, fault_every=20))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", range(1, HOURS + 1))
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", seeds(test=4, soak=20, fresh=980))
 def test_an_hour_of_faults(seed):
-    holds(Scenario(seed=str(seed)))
+    holds(Scenario(seed=seed))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", ["30007", "30111", "40075", "40209", "40252", "100266", "200274"])
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", ["100266", *(pytest.param(seed, marks=pytest.mark.soak) for seed in MISJUDGED)])
 def test_an_hour_that_once_failed(seed):
     """What a long run found: the checker or the recorder was wrong about something rare; of 100266, the worker."""
     holds(Scenario(seed=seed))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", range(1, HOURS // 5 + 1))
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", seeds(test=1, soak=4, fresh=196))
 def test_an_hour_of_faults_and_layouts(seed):
     """Five nodes, and every two or three minutes another number of shards."""
     holds(Scenario(seed=f"shards {seed}", nodes=5, layout_every=150))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", range(1, HOURS // 5 + 1))
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", seeds(test=1, soak=4, fresh=196))
 def test_an_hour_of_faults_and_set_clocks(seed):
     """The store's clock, too, is set forward and back, by up to 20 s: leases end early, nothing is planned twice."""
     holds(Scenario(seed=f"set {seed}", extra_faults=("step",)))
@@ -124,7 +123,6 @@ def test_ddmin_finds_the_pair_that_matters():
     assert ddmin([1, 2, 3], lambda kept: True) == []
 
 
-@pytest.mark.slow
 def test_a_failure_is_shrunk_to_the_fault_that_causes_it():
     mutant = MUTANTS["reap keeps the run running"]
     noise = [Fault(250 + n, "slow", n % 3, 2, 0.1) for n in range(6)]

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from functools import partial
 
+import pytest
+
 from onthedot.after import check_cycle
 from onthedot.job import Job
 from onthedot.testing.checker import History
@@ -11,6 +13,7 @@ from onthedot.testing.simulation import Scenario, simulate
 SCENARIO = Scenario(seed="dependents", minutes=25, fault_every=20)
 
 
+@pytest.mark.slow
 def test_every_kind_follows_and_is_executed():
     outcome = simulate(SCENARIO)
     assert outcome.violations == []

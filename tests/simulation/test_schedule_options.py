@@ -9,7 +9,10 @@ from onthedot.job import At, Cron, Every, FixedDelay, Job, Schedule
 from onthedot.testing.simulation import CALM, Scenario, simulate
 from onthedot.testing.simulation.chance import Chance
 from onthedot.testing.simulation.cluster import START
+from tests.lanes import seeds
 from tests.simulation.test_cluster import holds
+
+pytestmark = pytest.mark.slow
 
 
 def with_options(scenario: Scenario) -> Scenario:
@@ -60,8 +63,7 @@ def test_without_faults_everything_is_on_time():
     assert sum(event["due"] > event["slot"] for event in armed) > 20
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", seeds(test=1, soak=5, fresh=50))
 def test_an_hour_of_faults(seed):
     holds(with_options(Scenario(seed=f"options {seed}")))

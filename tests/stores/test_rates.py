@@ -22,6 +22,8 @@ from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing.contract.workbench import START, Workbench
 from tests.test_rate import broken_window
 
+pytestmark = pytest.mark.slow
+
 GATES = [
     RateGate("r", 7, 10 * SECOND),
     RateGate("r", 7, 10 * SECOND, burst=3),

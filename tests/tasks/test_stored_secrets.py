@@ -157,6 +157,7 @@ def test_what_is_no_key_is_refused_and_not_repeated(tmp_path: Path):
     assert text(NEW) not in repr(Keys([NEW]))
 
 
+@pytest.mark.slow
 def test_without_the_library_the_error_names_the_extra():
     probe = """
 import sys

@@ -210,6 +210,7 @@ async def test_failures_that_stay_are_not_read_every_minute():
 QUIET: dict[str, Any] = {f"{name}_every": 600 * SECOND for name in ("poll", "expire", "reap", "plan")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_a_node_keeps_its_history_short(kind, tmp_path):
     """Two days of a job every ten minutes, of which one run in six fails: every slot is there, or counted."""

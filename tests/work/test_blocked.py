@@ -15,6 +15,8 @@ from onthedot.clock import SECOND
 from onthedot.events import AttemptEnded, LeaseLost, NodeCutOff, NodeFenced, RunRecovered, ZombieHandler
 from tests.watching import Watch
 
+pytestmark = pytest.mark.slow
+
 LEASE = 2 * SECOND
 ROOT = Path(__file__).parents[2]
 

@@ -20,6 +20,8 @@ from tests.work.plain_guard import PlainGuard, guard
 from tests.work.test_programs import run_it, scheduler
 from tests.work.test_steps import lines, step
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["guard"]  # a fixture
 
 A_WHILE = timedelta(seconds=2)

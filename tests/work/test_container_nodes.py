@@ -27,6 +27,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
         yield engine
 
 
+@pytest.mark.slow
 async def test_a_container_job_runs_and_leaves_its_log(engine: Engine):
     sched = otd.Scheduler("memory:", settings=Settings(container_engine=engine.url))
     sched.add(Job(name="box", task=Container(image="busybox", argv=("sh", "-c", "echo hi; exit 4"))))
@@ -39,6 +40,7 @@ async def test_a_container_job_runs_and_leaves_its_log(engine: Engine):
     assert engine.containers == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least", ["user", "sandbox"])
 async def test_a_floor_for_programs_lets_containers_and_http_calls_pass(engine: Engine, least: Level):
     """A container is kept apart further than any of them, and an HTTP call runs nothing of the job's."""

@@ -18,6 +18,8 @@ from onthedot.work.runners.containers import ContainerDoor
 from tests.work.attempts import Passing, lease_of, said
 from tests.work.fake_engine import Engine, fake_engine
 
+pytestmark = pytest.mark.slow
+
 CANCELLED = Outcome(OutcomeKind.CANCELLED, "by hand")
 LOST = Outcome(OutcomeKind.LOST, "its lease is gone")
 

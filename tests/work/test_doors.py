@@ -29,6 +29,7 @@ async def test_an_http_job_runs_and_leaves_its_log():
     assert site.asked[0].headers["Onthedot-Run-Id"] == str(run.id)
 
 
+@pytest.mark.slow
 async def test_a_retry_is_not_made_before_the_other_side_wishes():
     def busy_once(asked: Handler) -> None:
         first = len(asked.server.site.asked) == 1

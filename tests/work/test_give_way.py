@@ -4,6 +4,8 @@ import asyncio
 import threading
 import time
 
+import pytest
+
 import onthedot as otd
 from onthedot.clock import MILLISECOND
 from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
@@ -80,6 +82,7 @@ def test_looks_come_more_often_while_somebody_is_late():
     assert busy > 20
 
 
+@pytest.mark.slow
 async def test_a_saturated_loop_does_not_cost_the_lease():
     """Turns of a millisecond, one after the other: without courtesy the engine was seen to starve for seconds."""
     sched = otd.Scheduler("memory:")

@@ -3,12 +3,16 @@
 import asyncio
 import threading
 
+import pytest
+
 import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.events import AttemptEnded, AttemptStarted, NodeFenced, NodeLeft
 from onthedot.run import RunState
 from onthedot.stores.memory import MemoryStore
 from tests.watching import Watch
+
+pytestmark = pytest.mark.slow
 
 
 async def test_a_function_that_outlives_its_lease_keeps_its_seat():

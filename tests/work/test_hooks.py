@@ -99,6 +99,7 @@ class Bolt(BaseException):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [ValueError, Bolt, SystemExit, KeyboardInterrupt, asyncio.CancelledError])
 @pytest.mark.parametrize("kind", ["coroutine", "function"])
 async def test_what_a_hook_raises_is_told_and_changes_nothing(kind, error):
@@ -123,6 +124,7 @@ async def test_what_a_hook_raises_is_told_and_changes_nothing(kind, error):
             assert run.state == "succeeded"
 
 
+@pytest.mark.slow
 async def test_a_hook_that_hangs_keeps_nobody():
     sched, go_on = otd.Scheduler("memory:"), threading.Event()
 

@@ -324,6 +324,7 @@ async def test_a_call_that_is_stopped_before_it_began_has_not_begun(passing: Pas
     assert (await passing.end(attempt)).kind is (OutcomeKind.LOST if attempt.started_at else OutcomeKind.RELEASED)
 
 
+@pytest.mark.slow
 async def test_many_calls_run_side_by_side(passing: Passing, site: Site, pages: dict[str, Page]):
     together = threading.Barrier(20)
 

@@ -16,6 +16,8 @@ from onthedot.stores.opening import open_store
 from onthedot.task import Command, Step, Steps
 from tests.servers.s3 import S3Server
 
+pytestmark = pytest.mark.slow
+
 SECRET = "hunter2-and-a-half"
 TASK = Steps(
     steps=(

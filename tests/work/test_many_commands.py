@@ -1,6 +1,6 @@
 """Thousands of commands through scheduler, worker and guards leave nothing behind: no memory, descriptor or folder.
 
-`ONTHEDOT_SOAK=1` makes it 10,000."""
+1,000 in `make test`, 10,000 in `make soak`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import pytest
 
 import onthedot as otd
 from onthedot.run import RunState
+from tests.lanes import SOAK
 from tests.work.guard.yard import descriptors, rss
 
-MANY = 10_000 if os.environ.get("ONTHEDOT_SOAK") else 3_000
+MANY = 10_000 if SOAK else 1_000
 WARM = 400
 """Until all that is made once has been made: guards, pools, caches, spare places."""
 KEPT = otd.Retention(age=None, count=100)

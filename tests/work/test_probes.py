@@ -30,11 +30,13 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     return install
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_works(fake: Fake):
     fake("bwrap", 'if [ "$1" = --version ]; then echo bubblewrap 0.8.0; else exit 0; fi')
     assert probes.bubblewrap() == Probe("ok", "bubblewrap 0.8.0")
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_is_there_and_may_not(fake: Fake):
     fake("bwrap", 'echo "bwrap: No permissions to create new namespace" >&2; echo more >&2; exit 1')
     assert probes.bubblewrap() == Probe("broken", "bwrap: No permissions to create new namespace")
@@ -45,17 +47,20 @@ def test_no_sandbox_and_no_git(fake: Fake):
     assert probes.git() == Probe("missing", "git is not installed")
 
 
+@pytest.mark.slow
 def test_a_program_that_says_nothing_and_fails(fake: Fake):
     fake("git", "exit 7")
     assert probes.git() == Probe("broken", "git has ended with code 7")
 
 
+@pytest.mark.slow
 def test_a_program_that_cannot_be_started(fake: Fake, tmp_path: Path):
     fake("git", "")
     (tmp_path / "bin" / "git").write_bytes(b"\x7fELF nonsense")
     assert probes.git() == Probe("broken", "git cannot be started: Exec format error")
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_killed_with_all_it_started(fake: Fake, tmp_path: Path):
     fake("git", f"sleep 60 & echo $! > {tmp_path}/child; sleep 60")
     began = time.monotonic()
@@ -66,6 +71,7 @@ def test_one_that_hangs_is_killed_with_all_it_started(fake: Fake, tmp_path: Path
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.slow
 def test_one_that_leaves_a_child_at_its_output_is_not_waited_for(fake: Fake):
     fake("git", "sleep 60 & echo hello")
     assert probes.try_program(["git"], patience=0.3).state == "broken"

@@ -26,6 +26,8 @@ from onthedot.work import guarding
 from onthedot.work.programs import ProgramEnd
 from tests.work.plain_guard import PlainGuard, guard
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["guard"]  # a fixture
 
 

@@ -17,6 +17,8 @@ from onthedot.work.programs import ProgramEnd
 from tests.work.plain_guard import guard
 from tests.work.test_programs import run_it, said, scheduler
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["guard"]  # a fixture
 
 

@@ -7,6 +7,8 @@ import json
 from contextlib import suppress
 from types import ModuleType
 
+import pytest
+
 import onthedot as otd
 from onthedot.work.traces import trace_of
 from tests.work.isolated import handlers
@@ -112,6 +114,7 @@ async def test_a_plain_function_behind_its_own_words():
     assert text.endswith('in inner\n    raise ConnectionError("no line")\n')
 
 
+@pytest.mark.slow
 async def test_a_child_process():
     sched = otd.Scheduler("memory:")
     sched.job(isolation="process", name="raises")(handlers.raises)

@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 import onthedot as otd
 from onthedot.clock import MILLISECOND, SECOND
 from onthedot.events import AttemptStarted
@@ -212,6 +214,7 @@ def test_a_clock_that_is_set_forward_or_back_starts_nothing_early_and_nothing_tw
     assert len(slots) >= 15
 
 
+@pytest.mark.slow
 def test_a_busy_application_loop_does_not_stop_scheduling(tmp_path):
     """The engine has its own thread: while the application blocks its loop, functions still start on time."""
     import time

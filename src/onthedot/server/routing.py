@@ -97,7 +97,7 @@ def include(app: FastAPI, routers: Sequence[Routes]) -> None:
         raise RuntimeError(f"routes: expected none that the table does not know, got {app.routes}")
     found = set()
     for router in routers:
-        app.include_router(router)
+        app.router.routes.extend(router.routes)  # `include_router` would build each of them again for every application
         for route in router.routes:
             if not isinstance(route, Guarded):
                 raise RuntimeError(f"routes: expected each behind the door, got {route!r}")

@@ -267,6 +267,7 @@ async def test_the_caller_chooses_its_isolation(sched: otd.Scheduler, url: str, 
     assert await run.result(timeout="20s") == "t1: 7"
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_for_connections_that_nobody_has():
     program = "import sys, onthedot.stores.postgres.callers; print(*{'psycopg', 'sqlalchemy'} & sys.modules.keys())"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -42,6 +42,7 @@ async def take(store: RedisStore, ids: SeededIds) -> Lease:
     raise AssertionError("the store did not come back")
 
 
+@pytest.mark.slow
 async def test_a_kill_loses_nothing_and_numbers_go_on(caplog: pytest.LogCaptureFixture):
     with ValkeyServer(appendfsync="always") as server:
         store, ids = await RedisStore.open(server.url()), SeededIds(1)
@@ -110,6 +111,7 @@ async def test_what_is_lost_is_told_to_who_comes_late_when_others_have_written_s
     await early.close()
 
 
+@pytest.mark.slow
 async def test_a_server_that_has_lost_everything_is_told_and_gives_no_number_out_again(
     caplog: pytest.LogCaptureFixture,
 ):

@@ -80,6 +80,7 @@ def test_what_the_settings_promise_is_told(info: dict[str, str], settings: dict[
     assert (promise.lost, promise.is_weak) == (lost, weak)
 
 
+@pytest.mark.slow
 async def test_weak_persistence_is_warned_about(caplog: pytest.LogCaptureFixture):
     with ValkeyServer(appendonly="no") as server:
         store = await RedisStore.open(server.url())

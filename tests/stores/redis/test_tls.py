@@ -18,6 +18,8 @@ from tests.servers import setup
 from tests.servers.debian_redis import DebianRedis
 from tests.servers.plugin import need
 
+pytestmark = pytest.mark.slow
+
 RULES = ["on", ">pass", "~{shop}:*", "~{shop}", "&{shop}:*", "+@all", "-@admin", "-@dangerous", "+info"]
 
 

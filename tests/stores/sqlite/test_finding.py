@@ -15,6 +15,8 @@ from onthedot.stores.finding import AttemptFilter, JobFilter, RunFilter
 from onthedot.stores.sqlite import SqliteStore, finding, schema
 from onthedot.stores.sqlite.connection import connect, create_file
 
+pytestmark = pytest.mark.slow
+
 NOW = 1_000_000
 
 FILTERS: dict[str, Any] = {

@@ -15,6 +15,8 @@ from onthedot.stores.definitions import bucket_of
 from onthedot.stores.sqlite import SqliteStore
 from tests.stores.sqlite.working import define, ended, start, submit
 
+pytestmark = pytest.mark.slow
+
 WRITER = "tests.stores.sqlite.writer"
 
 

@@ -277,6 +277,7 @@ def steps_of(db: sqlite3.Connection, statement: str, values: object) -> int:
     return steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_reads_its_range(name, databases):
     statement, values, ranges = QUESTIONS[name]

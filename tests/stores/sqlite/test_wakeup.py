@@ -194,6 +194,7 @@ async def test_inline_does_not_look_by_itself(path):
     await store.close()
 
 
+@pytest.mark.slow
 def test_looking_does_not_keep_a_process_alive(path):
     code = (
         "import asyncio, sys\nfrom onthedot.stores.sqlite import SqliteStore\n"

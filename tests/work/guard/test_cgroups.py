@@ -52,6 +52,7 @@ def test_only_what_can_be_written_is_used(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 async def test_a_real_one_bounds_processes_and_is_gone_afterwards(pids_group: str):
     yard = Yard(cgroups=(pids_group,))
     try:
@@ -70,6 +71,7 @@ async def test_a_real_one_bounds_processes_and_is_gone_afterwards(pids_group: st
         await yard.close()
 
 
+@pytest.mark.slow
 async def test_a_real_one_of_version_2_is_killed_at_once_and_gone_afterwards(unified_group: str):
     yard = Yard(cgroups=(unified_group,))
     try:

@@ -15,7 +15,7 @@ from onthedot.work.guard.guards import AT_ONCE, Guards
 from onthedot.work.programs import Program, ProgramEnd
 from tests.work.guard.yard import look_until
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 
 
 @pytest.fixture

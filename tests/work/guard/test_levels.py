@@ -13,17 +13,20 @@ from onthedot.work.guard.levels import USERS, NotPossible, take_user
 from onthedot.work.guard.probing import probe
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("root", "sandbox")
 def test_all_levels_are_offered_where_all_can_be_given():
     assert probe() == frozenset(LEVELS)
 
 
+@pytest.mark.slow
 def test_without_bubblewrap_there_is_no_sandbox(monkeypatch):
     monkeypatch.setattr(probing, "bubblewrap", lambda *_: ["/no/such/bwrap"])
     assert probe() >= {"none", "process"}
     assert "sandbox" not in probe()
 
 
+@pytest.mark.slow
 def test_without_root_there_are_no_users(monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert "user" not in probe()
@@ -48,6 +51,7 @@ def test_when_all_are_taken_it_says_so(tmp_path, monkeypatch):
     one.give_back()
 
 
+@pytest.mark.slow
 def test_the_guard_loads_little():
     """It is started when a program waits for it; and what is not loaded cannot be in the way of a fork."""
     listing = "import onthedot.work.guard.main, sys; print(*sorted(sys.modules))"

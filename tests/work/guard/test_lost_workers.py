@@ -12,6 +12,8 @@ import pytest
 
 from tests.work.guard.yard import is_alive, look_until
 
+pytestmark = pytest.mark.slow
+
 LEASE = 3.0  # seconds
 LONG = 60.0  # a lease that is not over while a busy machine kills a process
 

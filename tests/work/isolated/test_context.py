@@ -20,6 +20,8 @@ from tests.observe.made_up import lease
 from tests.work.isolated import handlers
 from tests.work.isolated.test_processes import Node, pid_of, result_of, until_written
 
+pytestmark = pytest.mark.slow
+
 AGAIN: dict[str, Any] = {"retry": otd.Retry(2, delay="1ms")}
 
 

@@ -45,6 +45,7 @@ def attacks(path: Path) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 async def test_arguments_arrive_as_they_were_given(tmp_path):
     path = tmp_path / "touched"
     given = attacks(path)
@@ -54,6 +55,7 @@ async def test_arguments_arrive_as_they_were_given(tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "handler", ["os.system", "os:system", "tests.work.isolated.handlers.exits", "../evil", "__main__"]
 )
@@ -95,6 +97,7 @@ def test_a_child_can_only_tell_of_success_or_failure(told):
         outcome_from_json(json.loads(json.dumps(told)))
 
 
+@pytest.mark.slow
 def test_there_is_nothing_that_could_unpickle_or_evaluate():
     modules = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "multiprocessing", "yaml"}
     found = []

@@ -18,6 +18,8 @@ from onthedot.stores.base import Store
 from tests.watching import Watch
 from tests.work.isolated import handlers
 
+pytestmark = pytest.mark.slow
+
 QUICK = otd.Settings(processes=1, kill_after=SECOND // 5, result_bytes=1_000)
 
 

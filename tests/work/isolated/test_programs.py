@@ -114,6 +114,7 @@ def test_what_a_child_could_not_import_is_refused_when_it_is_defined(function, w
     sched.job(name="work")(function)  # nothing is half defined
 
 
+@pytest.mark.slow
 def test_a_handler_of_a_prompt_is_refused():
     program = (
         "import onthedot as otd\nsched = otd.Scheduler('memory:')\n@sched.job(isolation='process')\ndef work(): ...\n"
