@@ -7,7 +7,6 @@ twice without a kill.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -24,12 +23,7 @@ from tests.chaos.evidence import Evidence
 from tests.chaos.node import CAREFUL
 from tests.processes.kit import Process, now
 
-SOAK = bool(os.environ.get("ONTHEDOT_SOAK"))
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(not SOAK, reason="for `make soak`: an earlier version is built and runs for a minute"),
-]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
 OLD = "a3c840bb7f54295ee8717b931433bacd5a6d498b"
 LEASE = 6.0  # long enough for a busy machine: whoever is cut off starts its runs again
