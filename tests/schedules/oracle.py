@@ -38,6 +38,8 @@ NOTABLE = [
 ]
 # Some machines list names that mean another zone on the next machine; those are refused, and tested elsewhere.
 ALL_ZONES = sorted(available_timezones() - {"localtime", "posixrules", "Factory"})
+# As long as somebody has a zone, nobody reads its file again: what is drawn must not hang on whether that can be read.
+_KEPT = [ZoneInfo(name) for name in ALL_ZONES]
 
 
 def numbers(text: str, low: int, high: int) -> set[int]:

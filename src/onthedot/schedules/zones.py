@@ -28,6 +28,7 @@ _AROUND = 3 * _DAY  # further than any clock change reaches, so that a year's ed
 _PROBE = _DAY  # the two changes of any zone that lie nearest are four days apart (Freetown, 1939)
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
 _VERSION = re.compile(r"(\d{4})([a-z]+)")
+_NO_ZONE_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 _NOT_PORTABLE = re.compile(r"(posix|right)/.*|localtime|posixrules|Factory")
 
 
@@ -70,8 +71,11 @@ def zone(key: str) -> ZoneInfo:
         raise ScheduleError(f"tz: {key!r} differs from machine to machine; name the zone itself, like 'Europe/Berlin'")
     try:
         return ZoneInfo(key)
-    except (KeyError, ValueError, OSError):  # unknown; not a zone file; a directory such as 'Europe'
+    except (KeyError, ValueError, *_NO_ZONE_FILE):  # unknown; not a zone file; a directory such as 'Europe'
         raise ScheduleError(f"tz: unknown time zone {key!r}{_nearest(key)}") from None
+    except OSError as error:  # such as too many open files
+        told = f"tz: expected zone data that can be read, got {error.strerror!r} for {key!r}; ask again"
+        raise ScheduleError(told) from error
 
 
 def is_newer(version: str, other: str) -> bool:

@@ -1,0 +1,37 @@
+"""What the strategies draw hangs on nothing but what is drawn: or the same example is valid once, and not again."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from onthedot.errors import ScheduleError
+from onthedot.schedules.zones import zone
+from tests.schedules import oracle
+
+
+@contextmanager
+def no_file_can_be_opened() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_zone_that_is_drawn_needs_no_file():
+    with no_file_can_be_opened():
+        for key in oracle.ALL_ZONES:
+            assert zone(key).key == key
+
+
+def test_a_zone_that_cannot_be_read_is_not_called_unknown():
+    with no_file_can_be_opened(), pytest.raises(ScheduleError) as told:
+        zone("Europe")  # not one of those that are kept
+    assert (
+        str(told.value) == "tz: expected zone data that can be read, got 'Too many open files' for 'Europe'; ask again"
+    )
