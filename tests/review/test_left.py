@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onthedot.job import Call, Limit, Overlap
-from onthedot.run import Armed, Blocked, Gate, RunState
+from onthedot.run import Armed, Blocked, RunState
 from onthedot.testing.contract.workbench import Workbench
 from tests.review.asking import REPLACE, WAIT, X, ask, overlap, reserved, with_answer
 
@@ -38,17 +38,3 @@ async def test_a_slot_that_is_caught_up_is_not_replaced_while_it_waits(bench: Wo
     await ask(bench, (first, [overlap(record)], WAIT), (late, [overlap(record)], WAIT))
     await ask(bench, (on_time, [overlap(record)], REPLACE))
     assert await bench.state(late.run_id) is RunState.SCHEDULED
-
-
-@pytest.mark.xfail(strict=True, reason="who waits at a later gate keeps its place at an earlier one")
-async def test_one_tenant_does_not_use_up_max_running_by_waiting(bench: Workbench):
-    """Overlap("allow", max_running=2) with Limit(1, key="tenant"): one runs, its neighbour waits, a third could run."""
-    record = await bench.define(overlap=Overlap("allow", max_running=2), concurrency=Limit(1, key="tenant"))
-    node, running = await bench.node(), Gate(f"running:{record.id}:", 2)
-    big, small = Gate(f"limit:job:{record.id}:1", 1), Gate(f"limit:job:{record.id}:2", 1)
-    for _ in range(3):
-        await bench.submit(record)
-    leases = await reserved(bench, node)
-    wanted = [[running, big], [running, big], [running, small]]
-    answers = await ask(bench, *((lease, gates, WAIT) for lease, gates in zip(leases, wanted, strict=True)))
-    assert [type(answer) for answer in answers] == [Armed, Blocked, Armed]

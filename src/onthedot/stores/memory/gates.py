@@ -7,6 +7,7 @@ from onthedot.rate import RateGate, next_start, wait_reason
 from onthedot.run import ArmAnswer, Blocked, Busy, Delayed, Gate, GateAsk, OnBusy, RunState, Skipped, is_slot
 from onthedot.stores.base import Hint
 from onthedot.stores.memory.tables import Run, Tables
+from onthedot.stores.places import giving_way, kept_while_waiting
 
 
 class Gates(Tables):
@@ -25,10 +26,13 @@ class Gates(Tables):
             if len(self.holders[gate.key]) >= gate.capacity and ask.on_busy is not None and gate.until_end:
                 self._clear_the_way(run, gate, ask.on_busy, now)
             others = self.holders[gate.key]
+            displaced = len(others) >= gate.capacity and ask.on_busy and self._displace(run, ask.gates[place:])
             if len(others) < gate.capacity:
                 others.add(run.id)
                 run.gates.append(gate)
                 taken.append(gate)
+                if displaced:
+                    self.pass_on(gate.key)
             elif ask.on_busy is None:
                 self.open_gates(taken, run)
                 return Busy(gate.key, min(others))
@@ -50,6 +54,24 @@ class Gates(Tables):
         ]
         return min(earlier)[1] if earlier else None
 
+    def _displace(self, run: Run, gates: tuple[Gate, ...]) -> bool:
+        """Take places at the first of these gates from younger runs that do not run, if the run can pass them all then.
+        Those are ready, and ask again when they are armed."""
+        going = [self._giving_way(run, gate) for gate in gates]
+        if not going[0] or None in going:
+            return False
+        for holder in going[0]:
+            self.drop_place(gates[0].key, self.runs[holder])
+        return True
+
+    def _giving_way(self, run: Run, gate: Gate) -> list[int] | None:
+        holders = self.holders.get(gate.key, set())
+        if run.id in holders:
+            return []
+        others = [self.runs[holder] for holder in holders] if not gate.until_end else []
+        idle = [(other.due_at, other.id) for other in others if other.state is not RunState.RUNNING]
+        return giving_way((run.due_at, run.id), idle, holders=len(holders), capacity=gate.capacity)
+
     def _not_missed(self, run: Run) -> None:
         """A slot that waits at a gate, or was granted an instant, is not missed. An expiry that somebody asked for
         counts whatever keeps the run waiting."""
@@ -57,7 +79,7 @@ class Gates(Tables):
             run.expires_at = None
 
     def _keep_only(self, run: Run, gates: tuple[Gate, ...]) -> None:
-        """Give up what the run was passed under another definition: gates are held in one order, or none."""
+        """Give up all other gates: those of another definition, and limits that a run which waits does not use."""
         kept = {gate.key for gate in gates}
         self.open_gates([gate for gate in run.gates if gate.key not in kept], run)
 
@@ -114,7 +136,7 @@ class Gates(Tables):
             if answer.action == "skip" or full:
                 self.skip(run, "overlap", now)
                 return Skipped(gate.key, holder)
-        self._keep_only(run, ask.gates[:place])
+        self._keep_only(run, kept_while_waiting(ask.gates[:place]))
         run.state = RunState.SCHEDULED
         run.lease = None
         self._not_missed(run)

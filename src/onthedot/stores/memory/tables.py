@@ -388,9 +388,13 @@ class Tables:
     def open_gates(self, gates: list[Gate], run: Run) -> None:
         """Give up gates; each passes to who has waited longest."""
         for gate in gates:
-            run.gates.remove(gate)
-            self.holders[gate.key].discard(run.id)
+            self.drop_place(gate.key, run)
             self.pass_on(gate.key)
+
+    def drop_place(self, key: str, run: Run) -> None:
+        """Give up one gate, without passing it on."""
+        run.gates = [gate for gate in run.gates if gate.key != key]
+        self.holders[key].discard(run.id)
 
     def pass_on(self, key: str) -> int:
         """An open gate passes to those who have waited longest, as far as there is room by their own capacity: they

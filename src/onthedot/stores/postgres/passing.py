@@ -10,13 +10,20 @@ from collections.abc import Sequence
 from onthedot.clock import NEVER, Micros
 from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, RunState, Skipped
 from onthedot.stores.base import Hint
+from onthedot.stores.places import giving_way, kept_while_waiting
 from onthedot.stores.postgres.finish import end_waiting
-from onthedot.stores.postgres.gates import LEAVE_GATES, leave_gates, take_gates
+from onthedot.stores.postgres.gates import LEAVE_GATES, leave_gates, pass_on, take_gates
 from onthedot.stores.postgres.rates import INHERIT_GRANT, keep_rate
 from onthedot.stores.postgres.transaction import Transaction, plain
 from onthedot.stores.postgres.triggers import with_slots
 
 LIST_HOLDERS = "SELECT run_id FROM gate_holders WHERE key = $1 ORDER BY run_id"
+
+# Holders that were passed a place in a limit and have not started.
+LIST_IDLE = """
+SELECT g.key, r.due_at, r.id FROM gate_holders g JOIN runs r ON r.id = g.run_id
+WHERE g.key = ANY($1) AND NOT g.until_end AND r.state <> 'running'
+"""
 
 LIST_KEYS_OF = "SELECT key FROM gate_holders WHERE run_id = $1"
 
@@ -66,9 +73,13 @@ async def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -
         if len(holders) >= gate.capacity and gate.until_end and ask.on_busy and ask.on_busy.action == "replace":
             await _clear_the_way(tx, lease, gate, now)
             holders = await _holders(tx, gate)
-        if len(holders) < gate.capacity:
+        full = len(holders) >= gate.capacity
+        displaced = full and ask.on_busy and await _displace(tx, lease, ask.gates[place:])
+        if not full or displaced:
             await take_gates(tx, [(gate.key, lease.run_id, gate.until_end)])
             taken.append(gate)
+            if displaced:
+                await pass_on(tx, [gate.key])
         elif ask.on_busy is None:
             await _give_back(tx, lease, taken)
             return Busy(gate.key, holders[0])
@@ -82,6 +93,24 @@ async def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -
     return closed
 
 
+async def _displace(tx: Transaction, lease: Lease, gates: tuple[Gate, ...]) -> bool:
+    """Take places at the first of these gates from younger runs that do not run, if the run can pass them all then.
+    Those are ready, and ask again when they are armed."""
+    going = [await _giving_way(tx, lease, gate) for gate in gates]
+    if not going[0] or None in going:
+        return False
+    await tx.do(LEAVE_GATES, [gates[0].key] * len(going[0]), going[0])
+    return True
+
+
+async def _giving_way(tx: Transaction, lease: Lease, gate: Gate) -> list[int] | None:
+    holders = await _holders(tx, gate)
+    if lease.run_id in holders:
+        return []
+    idle = [] if gate.until_end else [(due, run) for _, due, run in await tx.rows(LIST_IDLE, [gate.key])]
+    return giving_way((lease.due_at, lease.run_id), idle, holders=len(holders), capacity=gate.capacity)
+
+
 async def _give_back(tx: Transaction, lease: Lease, taken: list[Gate]) -> None:
     """Nobody else could wait there meanwhile: there is nobody to pass them on to."""
     if taken:
@@ -89,7 +118,7 @@ async def _give_back(tx: Transaction, lease: Lease, taken: list[Gate]) -> None:
 
 
 async def _keep_only(tx: Transaction, run_id: int, gates: tuple[Gate, ...]) -> None:
-    """Give up what the run was passed under another definition: gates are held in one order, or none."""
+    """Give up all other gates: those of another definition, and limits that a run which waits does not use."""
     kept = {gate.key for gate in gates}
     held = await tx.rows(LIST_KEYS_OF, run_id)
     await leave_gates(tx, [(run_id, key) for (key,) in held if key not in kept])
@@ -131,7 +160,7 @@ async def _wait_or_skip(tx: Transaction, lease: Lease, ask: GateAsk, place: int,
         if answer.action == "skip" or full:
             await end_waiting(tx, lease.run_id, RunState.SKIPPED, "overlap", now)
             return Skipped(gate.key, holder)
-    await _keep_only(tx, lease.run_id, ask.gates[:place])
+    await _keep_only(tx, lease.run_id, kept_while_waiting(ask.gates[:place]))
     await block(tx, [(lease, gate, holder)])
     return Blocked(gate.key, holder)
 

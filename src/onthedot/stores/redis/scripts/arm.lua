@@ -29,6 +29,9 @@ local function arm_one(asked)
     if closed then
       return closed
     end
+    for _, gate in ipairs(run.gates or {}) do
+      not_idle(run, gate)
+    end
     arm(run)
   end
   return {'armed', run.fence, run.attempt, run.armed}
