@@ -300,6 +300,8 @@ class RunsSlice(Protocol):
         * at an overlap gate with action replace: a slot run that holds it in back-off is cancelled(replaced) at
           once, and the gate is taken; one that runs is asked to stop, as by `cancel`. Slot runs that wait there are
           skipped(replaced). What was submitted is never replaced.
+        * at a limit, places that passed to runs which no living worker can start are free: these runs, and those like
+          them that wait there, stay scheduled, hold no place, and ask again. The line is served before the caller.
         * otherwise, if holders of a limit have not started yet and are younger than the run (by due instant, then id),
           and the run can pass all its gates without them: it takes their places. They stay as they are, and ask again.
         * otherwise the run is scheduled again and waits at the gate: `Blocked`. It keeps its overlap gate and gives up
@@ -417,7 +419,9 @@ class UpkeepSlice(RetentionSlice, Protocol):
     async def recount_gates(self, *, now: Micros | None = None) -> int:
         """The safety net under gates: forget holders that are gone, and pass gates that are open although somebody
         waits there. How many runs were freed: above zero means that a gate had been left closed by mistake.
-        Rates whose tat has passed are forgotten, too: they are as good as new."""
+        Places in limits that passed to runs which no living worker can start go to those who wait there and can be
+        started, if there are any (as in `arm`); these are not counted. Rates whose tat has passed are forgotten, too:
+        they are as good as new."""
         ...
 
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:

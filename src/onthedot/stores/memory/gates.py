@@ -25,6 +25,8 @@ class Gates(Tables):
                 return Busy(gate.key, earlier)
             if len(self.holders[gate.key]) >= gate.capacity and ask.on_busy is not None and gate.until_end:
                 self._clear_the_way(run, gate, ask.on_busy, now)
+            if len(self.holders[gate.key]) >= gate.capacity and ask.on_busy is not None and not gate.until_end:
+                self.take_back(gate.key, now, wanted=True)
             others = self.holders[gate.key]
             displaced = len(others) >= gate.capacity and ask.on_busy and self._displace(run, ask.gates[place:])
             if len(others) < gate.capacity:
@@ -68,8 +70,7 @@ class Gates(Tables):
         holders = self.holders.get(gate.key, set())
         if run.id in holders:
             return []
-        others = [self.runs[holder] for holder in holders] if not gate.until_end else []
-        idle = [(other.due_at, other.id) for other in others if other.state is not RunState.RUNNING]
+        idle = [(other.due_at, other.id) for other in self.idle_holders(gate.key)]
         return giving_way((run.due_at, run.id), idle, holders=len(holders), capacity=gate.capacity)
 
     def _not_missed(self, run: Run) -> None:

@@ -2,20 +2,21 @@
 
 Nearly all of a batch find their gates open, or wait in front of one: these are decided together, from one look at all
 gates, and written with one statement of each kind. What is left (an overlap to be skipped or replaced, a rate, a gate
-to be given up, a place to be taken from a younger run) goes through `passing.py`, one after the other.
+to be given up, a place to be taken from a run that does not use it) goes through `passing.py`, one after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from onthedot.clock import Micros
+from onthedot.clock import NEVER, Micros
 from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease
 from onthedot.stores.arming import Stored, arm_answer, may_arm
-from onthedot.stores.places import Age, kept_while_waiting
+from onthedot.stores.places import Age, Need, Serving, kept_while_waiting
 from onthedot.stores.postgres.finish import HOLD_JOBS
-from onthedot.stores.postgres.gates import lock_gates, take_gates
-from onthedot.stores.postgres.passing import FIND_EARLIER, LIST_IDLE, block, pass_gates
+from onthedot.stores.postgres.gates import LIST_IDLE, lock_gates, take_gates
+from onthedot.stores.postgres.nodes import living_nodes
+from onthedot.stores.postgres.passing import FIND_EARLIER, block, pass_gates
 from onthedot.stores.postgres.reserve import hold_node
 from onthedot.stores.postgres.transaction import Transaction
 
@@ -80,10 +81,9 @@ class Gates:
                     room[gate.key] = min(room.get(gate.key, free), free) - 1
         return sorted(key for key, left in room.items() if left < 0)
 
-    def note_idle(self, rows: Sequence[tuple[str, Micros, int]]) -> None:
-        """These holders were passed their places, and have not started."""
-        for key, due_at, run_id in rows:
-            self._idle.setdefault(key, {})[run_id] = (due_at, run_id)
+    def note_idle(self, key: str, run_id: int, due_at: Micros, *, stuck: bool) -> None:
+        """This holder was passed its place, and has not started; `stuck`: nobody can start it."""
+        self._idle.setdefault(key, {})[run_id] = (NEVER if stuck else due_at, run_id)
 
     def decide(self, lease: Lease, ask: GateAsk) -> ArmAnswer | None:
         """None if the run passes, or was left for later; else the answer."""
@@ -128,7 +128,7 @@ class Gates:
         return True
 
     def _displaces(self, lease: Lease, gate: Gate) -> bool:
-        """Whether a holder may have to give its place to the run."""
+        """Whether a holder may have to give its place to the run: it is younger, or nobody can start it."""
         mine = (lease.due_at, lease.run_id)
         return not gate.until_end and any(age > mine for age in self._idle.get(gate.key, {}).values())
 
@@ -153,7 +153,7 @@ async def arm_runs(
     keys = {gate.key for ask in wanted for gate in ask.gates}
     await lock_gates(tx, keys | {ask.rate.key for ask in wanted if ask.rate is not None})
     stored = await _lock_stored(tx, leases)
-    gates = await _look(tx, leases, asks)
+    gates = await _look(tx, leases, asks, at)
     answers: dict[str, ArmAnswer] = {}
     for lease in leases:
         ask = asks.get(lease.lease_id)
@@ -172,13 +172,19 @@ async def arm_runs(
     return [answers[lease.lease_id] for lease in leases]
 
 
-async def _look(tx: Transaction, leases: Sequence[Lease], asks: Mapping[str, GateAsk]) -> Gates:
+async def _look(tx: Transaction, leases: Sequence[Lease], asks: Mapping[str, GateAsk], now: Micros) -> Gates:
     wanted = [(lease.run_id, ask) for lease in leases if (ask := asks.get(lease.lease_id)) is not None]
     keys = sorted({gate.key for _, ask in wanted for gate in ask.gates})
     early = [run_id for run_id, ask in wanted if ask.on_busy is None and any(gate.until_end for gate in ask.gates)]
-    gates = Gates(await tx.rows(LOOK_AT_GATES, keys, [run_id for run_id, _ in wanted], early))
-    if contended := gates.contended(wanted):
-        gates.note_idle(await tx.rows(LIST_IDLE, contended))
+    mine = [run_id for run_id, _ in wanted]
+    gates = Gates(await tx.rows(LOOK_AT_GATES, keys, mine, early))
+    contended = gates.contended(wanted)
+    idle = await tx.rows(LIST_IDLE, contended, now) if contended else []
+    others = any(run_id not in mine for _, run_id, *_ in idle)
+    serving = Serving(await living_nodes(tx, now) if others else ())
+    for key, run_id, due_at, *need, holder in idle:
+        stuck = run_id not in mine and not serving.can_start(Need(*need), holder)
+        gates.note_idle(key, run_id, due_at, stuck=stuck)
     return gates
 
 

@@ -12,18 +12,12 @@ from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, RunStat
 from onthedot.stores.base import Hint
 from onthedot.stores.places import giving_way, kept_while_waiting
 from onthedot.stores.postgres.finish import end_waiting
-from onthedot.stores.postgres.gates import LEAVE_GATES, leave_gates, pass_on, take_gates
+from onthedot.stores.postgres.gates import LEAVE_GATES, LIST_IDLE, leave_gates, pass_on, take_back, take_gates
 from onthedot.stores.postgres.rates import INHERIT_GRANT, keep_rate
 from onthedot.stores.postgres.transaction import Transaction, plain
 from onthedot.stores.postgres.triggers import with_slots
 
 LIST_HOLDERS = "SELECT run_id FROM gate_holders WHERE key = $1 ORDER BY run_id"
-
-# Holders that were passed a place in a limit and have not started.
-LIST_IDLE = """
-SELECT g.key, r.due_at, r.id FROM gate_holders g JOIN runs r ON r.id = g.run_id
-WHERE g.key = ANY($1) AND NOT g.until_end AND r.state <> 'running'
-"""
 
 LIST_KEYS_OF = "SELECT key FROM gate_holders WHERE run_id = $1"
 
@@ -73,8 +67,11 @@ async def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -
         if len(holders) >= gate.capacity and gate.until_end and ask.on_busy and ask.on_busy.action == "replace":
             await _clear_the_way(tx, lease, gate, now)
             holders = await _holders(tx, gate)
+        if len(holders) >= gate.capacity and ask.on_busy and not gate.until_end:
+            await take_back(tx, gate.key, now, wanted=True)
+            holders = await _holders(tx, gate)
         full = len(holders) >= gate.capacity
-        displaced = full and ask.on_busy and await _displace(tx, lease, ask.gates[place:])
+        displaced = full and ask.on_busy and await _displace(tx, lease, ask.gates[place:], now)
         if not full or displaced:
             await take_gates(tx, [(gate.key, lease.run_id, gate.until_end)])
             taken.append(gate)
@@ -93,22 +90,23 @@ async def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -
     return closed
 
 
-async def _displace(tx: Transaction, lease: Lease, gates: tuple[Gate, ...]) -> bool:
+async def _displace(tx: Transaction, lease: Lease, gates: tuple[Gate, ...], now: Micros) -> bool:
     """Take places at the first of these gates from younger runs that do not run, if the run can pass them all then.
     Those are ready, and ask again when they are armed."""
-    going = [await _giving_way(tx, lease, gate) for gate in gates]
+    going = [await _giving_way(tx, lease, gate, now) for gate in gates]
     if not going[0] or None in going:
         return False
     await tx.do(LEAVE_GATES, [gates[0].key] * len(going[0]), going[0])
     return True
 
 
-async def _giving_way(tx: Transaction, lease: Lease, gate: Gate) -> list[int] | None:
+async def _giving_way(tx: Transaction, lease: Lease, gate: Gate, now: Micros) -> list[int] | None:
     holders = await _holders(tx, gate)
     if lease.run_id in holders:
         return []
-    idle = [] if gate.until_end else [(due, run) for _, due, run in await tx.rows(LIST_IDLE, [gate.key])]
-    return giving_way((lease.due_at, lease.run_id), idle, holders=len(holders), capacity=gate.capacity)
+    idle = [] if gate.until_end else await tx.rows(LIST_IDLE, [gate.key], now)
+    ages = [(due_at, run_id) for _, run_id, due_at, *_ in idle]
+    return giving_way((lease.due_at, lease.run_id), ages, holders=len(holders), capacity=gate.capacity)
 
 
 async def _give_back(tx: Transaction, lease: Lease, taken: list[Gate]) -> None:

@@ -7,18 +7,12 @@ from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, RunStat
 from onthedot.stores.base import Hint
 from onthedot.stores.places import giving_way, kept_while_waiting
 from onthedot.stores.sqlite.finish import end_waiting
-from onthedot.stores.sqlite.gates import LEAVE_GATE, TAKE_GATE, leave_gate, pass_on
+from onthedot.stores.sqlite.gates import LEAVE_GATE, LIST_IDLE, TAKE_GATE, leave_gate, pass_on, take_back
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.rates import INHERIT_GRANT, keep_rate
 from onthedot.stores.sqlite.triggers import with_slots
 
 LIST_HOLDERS = "SELECT run_id FROM gate_holders WHERE key = ? ORDER BY run_id"
-
-# Holders that were passed a place in a limit and have not started.
-LIST_IDLE = """
-SELECT r.due_at, r.id FROM gate_holders g CROSS JOIN runs r ON r.id = g.run_id
-WHERE g.key = ? AND g.until_end = 0 AND r.state <> 'running'
-"""
 
 LIST_GATES_OF = "SELECT key FROM gate_holders INDEXED BY gate_holders_run WHERE run_id = ?"
 
@@ -66,7 +60,10 @@ def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmA
         if len(holders) >= gate.capacity and gate.until_end and ask.on_busy and ask.on_busy.action == "replace":
             _clear_the_way(tx, lease, gate, now)
             holders = _holders(tx, gate)
-        displaced = len(holders) >= gate.capacity and ask.on_busy and _displace(tx, lease, ask.gates[place:])
+        if len(holders) >= gate.capacity and ask.on_busy and not gate.until_end:
+            take_back(tx, gate.key, now, wanted=True)
+            holders = _holders(tx, gate)
+        displaced = len(holders) >= gate.capacity and ask.on_busy and _displace(tx, lease, ask.gates[place:], now)
         if len(holders) < gate.capacity or displaced:
             tx.db.execute(TAKE_GATE, (gate.key, lease.run_id, int(gate.until_end)))
             taken.append(gate)
@@ -85,22 +82,23 @@ def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmA
     return closed
 
 
-def _displace(tx: Transaction, lease: Lease, gates: tuple[Gate, ...]) -> bool:
+def _displace(tx: Transaction, lease: Lease, gates: tuple[Gate, ...], now: Micros) -> bool:
     """Take places at the first of these gates from younger runs that do not run, if the run can pass them all then.
     Those are ready, and ask again when they are armed."""
-    going = [_giving_way(tx, lease, gate) for gate in gates]
+    going = [_giving_way(tx, lease, gate, now) for gate in gates]
     if not going[0] or None in going:
         return False
     tx.db.executemany(LEAVE_GATE, [(gates[0].key, run_id) for run_id in going[0]])
     return True
 
 
-def _giving_way(tx: Transaction, lease: Lease, gate: Gate) -> list[int] | None:
+def _giving_way(tx: Transaction, lease: Lease, gate: Gate, now: Micros) -> list[int] | None:
     holders = _holders(tx, gate)
     if lease.run_id in holders:
         return []
-    idle = [] if gate.until_end else tx.db.execute(LIST_IDLE, (gate.key,)).fetchall()
-    return giving_way((lease.due_at, lease.run_id), idle, holders=len(holders), capacity=gate.capacity)
+    idle = [] if gate.until_end else tx.db.execute(LIST_IDLE, {"key": gate.key, "now": now}).fetchall()
+    ages = [(due_at, run_id) for run_id, due_at, *_ in idle]
+    return giving_way((lease.due_at, lease.run_id), ages, holders=len(holders), capacity=gate.capacity)
 
 
 def _give_back(tx: Transaction, lease: Lease, taken: list[Gate]) -> None:

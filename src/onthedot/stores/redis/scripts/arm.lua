@@ -3,7 +3,7 @@
 -- ARGV     leases: run_id, lease, revision, gates to pass; incarnations: whose they are
 -- returns  for each "armed", fence, attempt, armed at; "gone", why; "busy", "blocked" or "skipped", gate, holder;
 --          "delayed", gate, until
--- Uses: lines runs gates ends nodes rates taking passing
+-- Uses: lines runs gates ends nodes serving rates taking passing
 
 for _, incarnation in ipairs(ask.incarnations) do
   check_lease(incarnation)

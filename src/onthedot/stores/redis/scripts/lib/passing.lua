@@ -75,18 +75,8 @@ local function displace(run, gates, place)
       return false
     end
   end
-  local key = gates[place].key
   for _, holder in ipairs(giving_way(run, gates[place])) do
-    local kept = {}
-    for _, gate in ipairs(holder.gates) do
-      if gate.key == key then
-        drop_place(holder, gate)
-      else
-        kept[#kept + 1] = gate
-      end
-    end
-    holder.gates = kept
-    note_gates(holder)
+    leave_place(holder, gates[place].key)
   end
   return true
 end
@@ -187,6 +177,9 @@ local function pass_gates(run, asked)
       if asked.on_busy and asked.on_busy.action == 'replace' and gate.until_end
         and count_holders(gate.key) >= gate.capacity then
         clear_the_way(run, gate)
+      end
+      if count_holders(gate.key) >= gate.capacity and asked.on_busy and not gate.until_end then
+        take_back(gate.key, true)
       end
       local full = count_holders(gate.key) >= gate.capacity
       local displaced = full and asked.on_busy and displace(run, asked.gates, place)
