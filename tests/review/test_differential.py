@@ -17,14 +17,14 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from onthedot.clock import SECOND
-from onthedot.job import Job, Limit, Overlap
+from onthedot.job import Call, Job, Limit, Overlap
 from onthedot.plan.windows import edit_windows, plan_window, resume_windows
 from onthedot.policy import gates as policy
 from onthedot.retention import Cut, Mark
 from onthedot.run import TERMINAL, GateAsk, Lease, NewRun, RunState, submit_trigger
 from onthedot.stores.base import Node
 from onthedot.tasks.registry import arguments_of
-from onthedot.testing.contract.workbench import CANCELLED, DEAD, LOST, START, SUCCESS, every, fixed_delay
+from onthedot.testing.contract.workbench import CANCELLED, DEAD, LOST, START, SUCCESS, TASK, every, fixed_delay
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 from tests.lanes import SOAK
 from tests.review.twins import Twin, Twins
@@ -41,6 +41,8 @@ OVERLAPS = [
 LIMITS = [None, Limit(1), Limit(2), Limit(1, name="x"), Limit(2, name="x"), Limit(1, key="t"), Limit(1, name="y")]
 # One at a time: in which order runs of several windows get their numbers, which decide between equals, is the store's.
 SCHEDULES = [(), (every(2),), (every(3),), (fixed_delay(2),), (every(3, name="z"),)]
+BOTH = frozenset({TASK, "call:b"})
+OFFERS = st.sampled_from([(TASK,), tuple(sorted(BOTH)), ()])  # what is registered; they ask for all
 OUTCOMES = st.sampled_from([SUCCESS, DEAD, LOST, CANCELLED, OutcomeKind.FAILED, OutcomeKind.LOST])
 Pair = tuple[Lease, Lease]
 PICKS = st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True)  # of the newest leases: many are stale by then
@@ -77,14 +79,14 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(target=workers, one=st.sampled_from(OVERLAPS), two=st.sampled_from(LIMITS))
     def begin(self, one: Overlap, two: Limit | None) -> Any:
-        planner = self.both(lambda twin: twin.bench.node("planner", ttl=1_000_000))
+        planner = self.both(lambda twin: twin.bench.node("planner", ttl=1_000_000, tasks=()))
         assert isinstance(planner, str)
         self.term = self.both(lambda twin: twin.bench.term(planner, ttl=1_000_000))
         self.put("a", one, two, SCHEDULES[1])
         self.put("b", Overlap("allow"), Limit(1, name="x"), ())
         for number in range(3):
             self.submit("ab"[number % 2], 0, "", "1", None)
-        return multiple(self.register(5_700_000), self.register(60_700_000))
+        return multiple(self.register(5_700_000, tuple(sorted(BOTH))), self.register(60_700_000, (TASK,)))
 
     @rule(
         name=NAMES,
@@ -93,7 +95,8 @@ class Machine(RuleBasedStateMachine):
         schedules=st.sampled_from(SCHEDULES),
     )
     def put(self, name: str, overlap: Overlap, limit: Limit | None, schedules: Any) -> None:
-        job = self.twins.memory.bench.job(*schedules, name=name, overlap=overlap, concurrency=limit)
+        task = Call(handler="b" if name == "b" else "work")
+        job = self.twins.memory.bench.job(*schedules, name=name, overlap=overlap, concurrency=limit, task=task)
         self.both(lambda twin: self._put(twin, job))
 
     async def _put(self, twin: Twin, job: Job) -> Any:
@@ -158,11 +161,13 @@ class Machine(RuleBasedStateMachine):
     # ── nodes ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @precondition(lambda self: self.alive < 4)
-    @rule(target=workers, ttl=TTLS)
-    def register(self, ttl: int) -> str:
+    @rule(target=workers, ttl=TTLS, tasks=OFFERS)
+    def register(self, ttl: int, tasks: tuple[str, ...]) -> str:
+        """Somebody who offers to do all, or less: nobody may be left who can start a run that was passed a place."""
         self.alive += 1
         name = f"worker-{self.alive}"
-        self.both(lambda twin: twin.store.register(Node(id="worker", incarnation=name), ttl=ttl, now=self.now))
+        node = Node(id="worker", incarnation=name, queues=("default",), tasks=tasks)
+        self.both(lambda twin: twin.store.register(replace(node), ttl=ttl, now=self.now))
         return name
 
     @rule(worker=workers, ttl=TTLS)
@@ -217,7 +222,14 @@ class Machine(RuleBasedStateMachine):
 
         async def work(twin: Twin) -> Any:
             got = await twin.bench.reserve(
-                worker, seats=seats, ahead=ahead, extra=50, horizon=HORIZON, lapse=LAPSE, number=number
+                worker,
+                seats=seats,
+                ahead=ahead,
+                extra=50,
+                horizon=HORIZON,
+                lapse=LAPSE,
+                number=number,
+                tasks=BOTH,
             )
             for lease in [*got.armed, *got.held]:
                 twin.lease_names[lease.lease_id] = f"{twin.names[lease.run_id]}#{self.asked}"

@@ -6,6 +6,7 @@ import pytest
 
 from onthedot.stores.postgres import PostgresStore
 from tests.review.test_differential import Machine, walk
+from tests.review.test_places import crowd
 from tests.review.twins import Twin, Twins
 from tests.stores.postgres.emptied import empty
 
@@ -44,3 +45,9 @@ def test_memory_and_postgres_do_the_same(migrated_url: str):
             return PostgresTwins(migrated_url)
 
     walk(OnThisServer, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_memory_and_postgres_do_the_same_at_full_limits(migrated_url: str):
+    crowd(lambda: PostgresTwins(migrated_url), 2)

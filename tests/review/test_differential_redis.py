@@ -6,6 +6,7 @@ import pytest
 
 from onthedot.stores.redis import RedisStore
 from tests.review.test_differential import Machine, walk
+from tests.review.test_places import crowd
 from tests.review.twins import Twin, Twins
 from tests.servers.valkey import ValkeyServer
 
@@ -45,3 +46,9 @@ def test_memory_and_redis_do_the_same(valkey: ValkeyServer):
             return RedisTwins(valkey)
 
     walk(OnThisServer, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_memory_and_redis_do_the_same_at_full_limits(valkey: ValkeyServer):
+    crowd(lambda: RedisTwins(valkey), 3)

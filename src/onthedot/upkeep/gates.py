@@ -1,4 +1,4 @@
-"""The gate recount: a safety net under a promise that should never need it."""
+"""The gate recount: takes places from runs that no worker can start, and is a safety net under gates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from onthedot.stores.base import Store
 
 
 class GateRecount:
-    """Frees who waits at an open gate. Ticks on every node; when it finds something, it says so: that is a bug."""
+    """Passes on places in limits that nobody can use, and frees runs that wait at an open gate. Ticks on every node. It
+    emits an event if a run waited at an open gate: that is a bug."""
 
     name = "gates"
 

@@ -20,6 +20,7 @@ from onthedot.run import (
 )
 from onthedot.stores.base import Hint
 from onthedot.stores.memory.tables import Run, Tables
+from onthedot.stores.places import giving_way, kept_while_waiting
 
 
 class Gates(Tables):
@@ -41,11 +42,16 @@ class Gates(Tables):
                     return skipped
             if len(self.holders[gate.key]) >= gate.capacity and ask.on_busy is not None and gate.until_end:
                 self._clear_the_way(run, gate, ask.on_busy, now)
+            if len(self.holders[gate.key]) >= gate.capacity and ask.on_busy is not None and not gate.until_end:
+                self.take_back(gate.key, now, wanted=True)
             others = self.holders[gate.key]
+            displaced = len(others) >= gate.capacity and ask.on_busy and self._displace(run, ask.gates[place:])
             if len(others) < gate.capacity:
                 others.add(run.id)
                 run.gates.append(gate)
                 taken.append(gate)
+                if displaced:
+                    self.pass_on(gate.key)
             elif ask.on_busy is None:
                 self.open_gates(taken, run)
                 return Busy(gate.key, min(others))
@@ -118,6 +124,23 @@ class Gates(Tables):
         others = [self.runs[run_id] for run_id in self.holders[gate.key]] + [one for one, _ in self.waiters(gate.key)]
         return any(other.caught_up_at is not None and other.caught_up_at >= run.due_at for other in others)
 
+    def _displace(self, run: Run, gates: tuple[Gate, ...]) -> bool:
+        """Take places at the first of these gates from younger runs that do not run, if the run can pass them all then.
+        Those are ready, and ask again when they are armed."""
+        going = [self._giving_way(run, gate) for gate in gates]
+        if not going[0] or None in going:
+            return False
+        for holder in going[0]:
+            self.drop_place(gates[0].key, self.runs[holder])
+        return True
+
+    def _giving_way(self, run: Run, gate: Gate) -> list[int] | None:
+        holders = self.holders.get(gate.key, set())
+        if run.id in holders:
+            return []
+        idle = [(other.due_at, other.id) for other in self.idle_holders(gate.key)]
+        return giving_way((run.due_at, run.id), idle, holders=len(holders), capacity=gate.capacity)
+
     def _not_missed(self, run: Run) -> None:
         """A slot that waits at a gate, or was granted an instant, is not missed. An expiry that somebody asked for
         counts whatever keeps the run waiting."""
@@ -125,7 +148,7 @@ class Gates(Tables):
             run.expires_at = None
 
     def _keep_only(self, run: Run, gates: tuple[Gate, ...]) -> None:
-        """Give up what the run was passed under another definition: gates are held in one order, or none."""
+        """Give up all other gates: those of another definition, and limits that a run which waits does not use."""
         kept = {gate.key for gate in gates}
         self.open_gates([gate for gate in run.gates if gate.key not in kept], run)
 
@@ -182,7 +205,7 @@ class Gates(Tables):
             if answer.action == "skip" or full:
                 self.skip(run, "overlap", now, error=why_skipped("overlap", holder))
                 return Skipped(gate.key, holder)
-        self._keep_only(run, ask.gates[:place])
+        self._keep_only(run, kept_while_waiting(ask.gates[:place]))
         run.state = RunState.SCHEDULED
         run.lease = None
         self._not_missed(run)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from onthedot.clock import NEVER, Clock, Micros, SystemClock
 from onthedot.errors import NodeExpired, StateError, TermLost
-from onthedot.job import JobRecord, JobState, route_of, share_of
+from onthedot.job import JobRecord, JobState, ability_of, route_of, share_of
 from onthedot.rate import Tat
 from onthedot.route import PRIORITIES, is_shared, level_of, next_turn, ranked, unranked
 from onthedot.run import (
@@ -37,6 +37,7 @@ from onthedot.stores.definitions import bucket_of
 from onthedot.stores.documents import Places
 from onthedot.stores.finding import Revision
 from onthedot.stores.memory.dependencies import Dependencies
+from onthedot.stores.places import Need, Serving
 from onthedot.stores.shards import shard_of
 from onthedot.verdict import Finish, Verdict
 
@@ -391,9 +392,13 @@ class Tables:
     def open_gates(self, gates: list[Gate], run: Run) -> None:
         """Give up gates; each passes to who has waited longest."""
         for gate in gates:
-            run.gates.remove(gate)
-            self.holders[gate.key].discard(run.id)
+            self.drop_place(gate.key, run)
             self.pass_on(gate.key)
+
+    def drop_place(self, key: str, run: Run) -> None:
+        """Give up one gate, without passing it on."""
+        run.gates = [gate for gate in run.gates if gate.key != key]
+        self.holders[key].discard(run.id)
 
     def pass_on(self, key: str) -> int:
         """An open gate passes to those who have waited longest, as far as there is room by their own capacity: they
@@ -419,6 +424,45 @@ class Tables:
             heapq.heappush(line, entry)
         self._tidy(key)
         return passed
+
+    def take_back(self, key: str, now: Micros, *, wanted: bool) -> None:
+        """A limit's places that passed to runs which no living worker can start go to others, if any can use them:
+        `wanted` says that somebody asks for one. Those runs, and all like them that wait there, are ready, hold no
+        place, and ask again when a worker for them is back."""
+        stuck = self._unable(self.idle_holders(key), now)
+        if not stuck:
+            return
+        waiting = [run for run, _ in self.waiters(key)]
+        unable = self._unable(waiting, now)
+        if not wanted and len(unable) == len(waiting):
+            return
+        for run in unable:
+            run.blocked_on = None
+            run.reason = ""
+            self.wait(run, run.due_at)
+        for run in stuck:
+            self.drop_place(key, run)
+        self.pass_on(key)
+
+    def idle_holders(self, key: str) -> list[Run]:
+        """Holders that were passed a place in a limit and have not started."""
+        holders = [self.runs[run_id] for run_id in self.holders.get(key, ()) if run_id in self.runs]
+        idle = [run for run in holders if run.state is not RunState.RUNNING]
+        return [run for run in idle if not any(gate.until_end for gate in run.gates if gate.key == key)]
+
+    def _unable(self, runs: Sequence[Run], now: Micros) -> list[Run]:
+        """Those that no living worker can start."""
+        if not runs:
+            return []
+        nodes = [row.node for row in self.nodes.values() if not row.ended and row.node.lease_until > now]
+        serving = Serving(nodes)
+        return [run for run in runs if not serving.can_start(*self._need(run, now))]
+
+    def _need(self, run: Run, now: Micros) -> tuple[Need, str | None]:
+        job = self.jobs[run.key.job_id].job
+        is_reserved = run.state is RunState.RESERVED and run.lease is not None and run.ready_at > now
+        holder = run.lease.incarnation if is_reserved and run.lease else None
+        return Need(ability_of(job), route_of(job), run.key.target), holder
 
     def _tidy(self, key: str) -> None:
         """Forget gates that nobody holds or waits for: there may be one for every value of an argument."""

@@ -43,7 +43,10 @@ class Upkeep(Tables):
         self.rates = {key: tat for key, tat in self.rates.items() if tat.whole >= now}  # the others have been idle
         for key in list(self.holders):
             self.holders[key].intersection_update(self.runs)
-        return sum(self.pass_on(key) for key in list(self.blocked))
+        freed = sum(self.pass_on(key) for key in list(self.blocked))
+        for key in list(self.blocked):
+            self.take_back(key, now, wanted=False)
+        return freed
 
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:
         now = self.read_clock(now)

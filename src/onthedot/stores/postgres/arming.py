@@ -2,18 +2,20 @@
 
 Nearly all of a batch find their gates open, or wait in front of one: these are decided together, from one look at all
 gates, and written with one statement of each kind. What is left (an overlap to be skipped or replaced, a rate, a gate
-held under another definition) goes through `passing.py`, one after the other.
+to be given up, a place to be taken from a run that does not use it) goes through `passing.py`, one after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from onthedot.clock import Micros
+from onthedot.clock import NEVER, Micros
 from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease
 from onthedot.stores.arming import Stored, arm_answer, may_arm
+from onthedot.stores.places import Age, Need, Serving, kept_while_waiting
 from onthedot.stores.postgres.finish import HOLD_JOBS
-from onthedot.stores.postgres.gates import lock_gates, take_gates
+from onthedot.stores.postgres.gates import LIST_IDLE, lock_gates, take_gates
+from onthedot.stores.postgres.nodes import living_nodes
 from onthedot.stores.postgres.passing import FIND_EARLIER, FIND_FIRST_SLOT, FIND_NEWER, block, pass_gates
 from onthedot.stores.postgres.reserve import hold_node
 from onthedot.stores.postgres.transaction import Transaction
@@ -68,6 +70,7 @@ class Gates:
                 self._behind[run_id] = other
             else:
                 self._overdue.add(run_id)
+        self._idle: dict[str, dict[int, Age]] = {}
         self._in_doubt: set[str] = set()
         self.taken: list[tuple[str, int, bool]] = []
         self.blocked: list[tuple[Lease, Gate, int]] = []
@@ -76,6 +79,21 @@ class Gates:
     def _take(self, key: str, run_id: int) -> None:
         self._holders.setdefault(key, set()).add(run_id)
         self._held.setdefault(run_id, set()).add(key)
+
+    def contended(self, wanted: Sequence[tuple[int, GateAsk]]) -> list[str]:
+        """Limits that others hold, and that have no room for all of these runs."""
+        room: dict[str, int] = {}
+        for run_id, ask in wanted:
+            for gate in ask.gates if ask.on_busy is not None else ():
+                holders = self._holders.get(gate.key, set())
+                if holders and not gate.until_end and run_id not in holders:
+                    free = gate.capacity - len(holders)
+                    room[gate.key] = min(room.get(gate.key, free), free) - 1
+        return sorted(key for key, left in room.items() if left < 0)
+
+    def note_idle(self, key: str, run_id: int, due_at: Micros, *, stuck: bool) -> None:
+        """This holder was passed its place, and has not started; `stuck`: nobody can start it."""
+        self._idle.setdefault(key, {})[run_id] = (NEVER if stuck else due_at, run_id)
 
     def decide(self, lease: Lease, ask: GateAsk) -> ArmAnswer | None:
         """None if the run passes, or was left for later; else the answer."""
@@ -92,10 +110,12 @@ class Gates:
                 continue
             if ask.on_busy is None:
                 return busy
-            self._pass(lease, ask.gates[:place])
+            self._pass(lease, kept_while_waiting(ask.gates[:place]))
             self.blocked.append((lease, gate, busy.holder))
             return Blocked(gate.key, busy.holder)
         self._pass(lease, ask.gates)
+        for idle in self._idle.values():
+            idle.pop(lease.run_id, None)  # it runs from now on
         return None
 
     def _busy(self, lease: Lease, gate: Gate, ask: GateAsk) -> Busy | None:
@@ -113,10 +133,15 @@ class Gates:
             if self._busy(lease, gate, ask) is not None:
                 if ask.on_busy is None:
                     return True
-                kept = {one.key for one in ask.gates[:place]}
+                kept = {one.key for one in kept_while_waiting(ask.gates[:place])}
                 waits = not gate.until_end or (ask.on_busy.action == "wait" and ask.on_busy.max_waiting is None)
-                return waits and self._held.get(lease.run_id, set()) <= kept
+                return waits and self._held.get(lease.run_id, set()) <= kept and not self._displaces(lease, gate)
         return True
+
+    def _displaces(self, lease: Lease, gate: Gate) -> bool:
+        """Whether a holder may have to give its place to the run: it is younger, or nobody can start it."""
+        mine = (lease.due_at, lease.run_id)
+        return not gate.until_end and any(age > mine for age in self._idle.get(gate.key, {}).values())
 
     def _pass(self, lease: Lease, gates: Sequence[Gate]) -> None:
         for gate in gates:
@@ -163,7 +188,16 @@ async def _look(tx: Transaction, leases: Sequence[Lease], asks: Mapping[str, Gat
     keys = sorted({gate.key for _, ask in wanted for gate in ask.gates})
     early = [run_id for run_id, ask in wanted if ask.on_busy is None and any(gate.until_end for gate in ask.gates)]
     late = [run_id for run_id, ask in wanted if ask.on_busy is not None and ask.on_busy.overdue]
-    return Gates(await tx.rows(LOOK_AT_GATES, keys, [run_id for run_id, _ in wanted], early, late, now))
+    mine = [run_id for run_id, _ in wanted]
+    gates = Gates(await tx.rows(LOOK_AT_GATES, keys, mine, early, late, now))
+    contended = gates.contended(wanted)
+    idle = await tx.rows(LIST_IDLE, contended, now) if contended else []
+    others = any(run_id not in mine for _, run_id, *_ in idle)
+    serving = Serving(await living_nodes(tx, now) if others else ())
+    for key, run_id, due_at, *need, holder in idle:
+        stuck = run_id not in mine and not serving.can_start(Need(*need), holder)
+        gates.note_idle(key, run_id, due_at, stuck=stuck)
+    return gates
 
 
 async def _arm_one(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmAnswer:

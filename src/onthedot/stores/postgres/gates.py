@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from onthedot.clock import Micros
 from onthedot.stores.base import Hint
+from onthedot.stores.places import Need, Serving
+from onthedot.stores.postgres.nodes import living_nodes
 from onthedot.stores.postgres.transaction import Transaction, striped
 
 # The gates that these runs hold or wait at.
@@ -51,6 +53,24 @@ CROSS JOIN LATERAL (
     ORDER BY r.due_at, r.id LIMIT greatest(gate.most - gate.holders, 0) FOR UPDATE
 ) heir
 ORDER BY gate.key, heir.due_at, heir.id
+"""
+
+# Holders that were passed a place in a limit and have not started, what they need, and who has reserved them.
+LIST_IDLE = """
+SELECT g.key, r.id, r.due_at, j.task, j.route, r.target,
+       CASE WHEN r.state = 'reserved' AND r.ready_at > $2 THEN r.incarnation END
+FROM gate_holders g JOIN runs r ON r.id = g.run_id JOIN jobs j ON j.id = r.job_id
+WHERE g.key = ANY($1) AND NOT g.until_end AND r.state <> 'running'
+"""
+
+LIST_WAITING = """
+SELECT r.id, j.task, j.route, r.target FROM runs r JOIN jobs j ON j.id = r.job_id WHERE r.blocked_on = $1
+"""
+
+# Limits at which somebody waits, and that a run holds which has not started.
+LIST_NOT_IN_USE = """
+SELECT DISTINCT g.key FROM gate_holders g JOIN runs r ON r.id = g.run_id
+WHERE NOT g.until_end AND r.state <> 'running' AND EXISTS (SELECT 1 FROM runs w WHERE w.blocked_on = g.key)
 """
 
 FORGET_GONE = "DELETE FROM gate_holders g WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = g.run_id)"
@@ -156,6 +176,31 @@ def _choose(heirs: Iterable[tuple[str, int, int, Micros, bool, int]]) -> list[tu
     return chosen
 
 
+async def find_stuck(tx: Transaction, keys: Sequence[str], now: Micros) -> tuple[Serving, dict[str, list[int]]]:
+    """By limit, the holders that no living worker can start; and what the living ones can."""
+    idle = await tx.rows(LIST_IDLE, keys, now) if keys else []
+    serving = Serving(await living_nodes(tx, now) if idle else ())
+    stuck: dict[str, list[int]] = {}
+    for key, run_id, _, *need, holder in idle:
+        if not serving.can_start(Need(*need), holder):
+            stuck.setdefault(key, []).append(run_id)
+    return serving, stuck
+
+
+async def take_back(tx: Transaction, key: str, now: Micros, *, wanted: bool) -> None:
+    """A limit's places that passed to runs which no living worker can start go to others, if any can use them: `wanted`
+    says that somebody asks for one. Those runs, and all like them that wait there, are ready, hold no place, and ask
+    again when a worker for them is back. The key is locked."""
+    serving, stuck = await find_stuck(tx, [key], now)
+    if not stuck:
+        return
+    waiting = await tx.rows(LIST_WAITING, key)
+    unable = [run_id for run_id, *need in waiting if not serving.can_start(Need(*need))]
+    if wanted or len(unable) < len(waiting):
+        await tx.do(UNBLOCK, unable)
+        await leave_gates(tx, [(run_id, key) for run_id in stuck[key]])
+
+
 async def stand_aside(tx: Transaction, job_id: int) -> None:
     """Runs of the job that wait at gates are ready again, and places that others could use are given up: what they
     may hold, and where they have to wait, is decided anew when they are armed."""
@@ -171,9 +216,14 @@ async def stand_aside_in(tx: Transaction, queue: str) -> None:
     await leave_gates(tx, await tx.rows(LIST_UNUSED_PLACES_IN_QUEUE, queue))
 
 
-async def recount(tx: Transaction) -> int:
-    """The safety net: forget holders that are gone, pass gates that were left closed; how many runs are free now."""
+async def recount(tx: Transaction, now: Micros) -> int:
+    """The safety net: forget holders that are gone, pass gates that were left closed; how many runs are free now.
+    Places that nobody can use go to others."""
     await tx.do(FORGET_GONE)
-    keys = [key for (key,) in await tx.rows(LIST_LEFT_CLOSED)]
-    await lock_gates(tx, keys)
-    return await pass_on(tx, keys)
+    closed = [key for (key,) in await tx.rows(LIST_LEFT_CLOSED)]
+    _, stuck = await find_stuck(tx, [key for (key,) in await tx.rows(LIST_NOT_IN_USE)], now)
+    await lock_gates(tx, [*closed, *stuck])
+    freed = await pass_on(tx, closed)
+    for key in stuck:
+        await take_back(tx, key, now, wanted=False)
+    return freed

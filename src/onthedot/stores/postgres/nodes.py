@@ -61,10 +61,13 @@ WHERE incarnation = $1 AND state = 'reserved'
 
 END_TERMS = "UPDATE terms SET until = least(until, $2) WHERE incarnation = $1"
 
-LIST_NODES = """
-SELECT id, incarnation, host, pid, roles, offers, draining, registered_at, lease_until, left_at, ttl, tzdata
-FROM nodes ORDER BY number DESC LIMIT $1
+_NODES = """
+SELECT id, incarnation, host, pid, roles, offers, draining, registered_at, lease_until, left_at, ttl, tzdata FROM nodes
 """
+
+LIST_NODES = _NODES + "ORDER BY number DESC LIMIT $1"
+
+LIST_LIVING = _NODES + "WHERE NOT ended AND lease_until > $1"
 
 FIND_TERM = "SELECT shard, number, incarnation, until, layout, tzdata, zones FROM terms WHERE shard = $1"
 
@@ -193,6 +196,11 @@ class Nodes(Tables):
             return resigned
 
         return await self.write(work)
+
+
+async def living_nodes(tx: Transaction, now: Micros) -> list[Node]:
+    """Those whose lease is alive."""
+    return [_node(row) for row in await tx.rows(LIST_LIVING, now)]
 
 
 async def _beat(tx: Transaction, incarnation: str, now: Micros, ttl: Micros) -> Beat:

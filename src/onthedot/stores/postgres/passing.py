@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from onthedot.clock import NEVER, Micros
 from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, OnBusy, RunState, Skipped, why_skipped
 from onthedot.stores.base import Hint
+from onthedot.stores.places import giving_way, kept_while_waiting
 from onthedot.stores.postgres.failures import Contended
 from onthedot.stores.postgres.finish import end_waiting
-from onthedot.stores.postgres.gates import LEAVE_GATES, leave_gates, take_gates
+from onthedot.stores.postgres.gates import LEAVE_GATES, LIST_IDLE, leave_gates, pass_on, take_back, take_gates
 from onthedot.stores.postgres.rates import INHERIT_GRANT, keep_rate
 from onthedot.stores.postgres.transaction import Transaction, plain
 from onthedot.stores.postgres.triggers import with_slots
@@ -119,9 +120,16 @@ async def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -
         if len(holders) >= gate.capacity and gate.until_end and ask.on_busy and ask.on_busy.action == "replace":
             await _clear_the_way(tx, lease, gate, now)
             holders = await _holders(tx, gate)
-        if len(holders) < gate.capacity:
+        if len(holders) >= gate.capacity and ask.on_busy and not gate.until_end:
+            await take_back(tx, gate.key, now, wanted=True)
+            holders = await _holders(tx, gate)
+        full = len(holders) >= gate.capacity
+        displaced = full and ask.on_busy and await _displace(tx, lease, ask.gates[place:], now)
+        if not full or displaced:
             await take_gates(tx, [(gate.key, lease.run_id, gate.until_end)])
             taken.append(gate)
+            if displaced:
+                await pass_on(tx, [gate.key])
         elif ask.on_busy is None:
             await _give_back(tx, lease, taken)
             return Busy(gate.key, holders[0])
@@ -158,6 +166,25 @@ async def _catch_up(
     return None, ask._replace(on_busy=OnBusy("wait"))
 
 
+async def _displace(tx: Transaction, lease: Lease, gates: tuple[Gate, ...], now: Micros) -> bool:
+    """Take places at the first of these gates from younger runs that do not run, if the run can pass them all then.
+    Those are ready, and ask again when they are armed."""
+    going = [await _giving_way(tx, lease, gate, now) for gate in gates]
+    if not going[0] or None in going:
+        return False
+    await tx.do(LEAVE_GATES, [gates[0].key] * len(going[0]), going[0])
+    return True
+
+
+async def _giving_way(tx: Transaction, lease: Lease, gate: Gate, now: Micros) -> list[int] | None:
+    holders = await _holders(tx, gate)
+    if lease.run_id in holders:
+        return []
+    idle = [] if gate.until_end else await tx.rows(LIST_IDLE, [gate.key], now)
+    ages = [(due_at, run_id) for _, run_id, due_at, *_ in idle]
+    return giving_way((lease.due_at, lease.run_id), ages, holders=len(holders), capacity=gate.capacity)
+
+
 async def _give_back(tx: Transaction, lease: Lease, taken: list[Gate]) -> None:
     """Nobody else could wait there meanwhile: there is nobody to pass them on to."""
     if taken:
@@ -165,7 +192,7 @@ async def _give_back(tx: Transaction, lease: Lease, taken: list[Gate]) -> None:
 
 
 async def _keep_only(tx: Transaction, run_id: int, gates: tuple[Gate, ...]) -> None:
-    """Give up what the run was passed under another definition: gates are held in one order, or none."""
+    """Give up all other gates: those of another definition, and limits that a run which waits does not use."""
     kept = {gate.key for gate in gates}
     held = await tx.rows(LIST_KEYS_OF, run_id)
     await leave_gates(tx, [(run_id, key) for (key,) in held if key not in kept])
@@ -209,7 +236,7 @@ async def _wait_or_skip(tx: Transaction, lease: Lease, ask: GateAsk, place: int,
             why = why_skipped("overlap", holder)
             await end_waiting(tx, lease.run_id, RunState.SKIPPED, "overlap", now, error=why)
             return Skipped(gate.key, holder)
-    await _keep_only(tx, lease.run_id, ask.gates[:place])
+    await _keep_only(tx, lease.run_id, kept_while_waiting(ask.gates[:place]))
     await block(tx, [(lease, gate, holder)])
     return Blocked(gate.key, holder)
 

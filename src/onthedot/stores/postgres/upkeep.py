@@ -98,8 +98,9 @@ class Upkeep(Runs):
 
     async def recount_gates(self, *, now: Micros | None = None) -> int:
         async def work(tx: Transaction) -> int:
-            await tx.do(FORGET_IDLE, await tx.clock(now))
-            return await recount(tx)
+            at = await tx.clock(now)
+            await tx.do(FORGET_IDLE, at)
+            return await recount(tx, at)
 
         return await self.write(work)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from onthedot.clock import Micros
 from onthedot.stores.base import Hint
+from onthedot.stores.places import Need, Serving
 from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.nodes import living_nodes
 
 # Most batches have nothing to do with gates: one look at an empty table, and done.
 ARE_THERE_HOLDERS = "SELECT EXISTS (SELECT 1 FROM gate_holders)"
@@ -27,6 +30,26 @@ COUNT_HOLDERS = "SELECT count(*) FROM gate_holders WHERE key = ?"
 FIND_HEIR = """
 SELECT id, due_at, blocked_until_end FROM runs INDEXED BY runs_blocked
 WHERE blocked_on = ? AND blocked_capacity > ? ORDER BY due_at, id LIMIT 1
+"""
+
+# Holders that were passed a place in a limit and have not started, what they need, and who has reserved them.
+LIST_IDLE = """
+SELECT r.id, r.due_at, j.task, j.route, r.target,
+       CASE WHEN r.state = 'reserved' AND r.ready_at > :now THEN r.incarnation END
+FROM gate_holders g CROSS JOIN runs r ON r.id = g.run_id CROSS JOIN jobs j ON j.id = r.job_id
+WHERE g.key = :key AND g.until_end = 0 AND r.state <> 'running'
+"""
+
+LIST_WAITING = """
+SELECT r.id, j.task, j.route, r.target FROM runs r INDEXED BY runs_blocked CROSS JOIN jobs j ON j.id = r.job_id
+WHERE r.blocked_on = ?
+"""
+
+# Limits at which somebody waits, and that a run holds which has not started.
+LIST_NOT_IN_USE = """
+SELECT DISTINCT g.key FROM gate_holders g CROSS JOIN runs r ON r.id = g.run_id
+WHERE g.until_end = 0 AND r.state <> 'running'
+  AND EXISTS (SELECT 1 FROM runs w INDEXED BY runs_blocked WHERE w.blocked_on = g.key)
 """
 
 FORGET_GONE = "DELETE FROM gate_holders WHERE NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = run_id)"
@@ -86,6 +109,25 @@ def pass_on(tx: Transaction, key: str) -> int:
     return passed
 
 
+def take_back(tx: Transaction, key: str, now: Micros, *, wanted: bool) -> None:
+    """A limit's places that passed to runs which no living worker can start go to others, if any can use them: `wanted`
+    says that somebody asks for one. Those runs, and all like them that wait there, are ready, hold no place, and ask
+    again when a worker for them is back."""
+    idle = tx.db.execute(LIST_IDLE, {"key": key, "now": now}).fetchall()
+    if not idle:
+        return
+    serving = Serving(living_nodes(tx.db, now))
+    stuck = [run_id for run_id, _, *need, holder in idle if not serving.can_start(Need(*need), holder)]
+    if not stuck:
+        return
+    waiting = tx.db.execute(LIST_WAITING, (key,)).fetchall()
+    unable = [run_id for run_id, *need in waiting if not serving.can_start(Need(*need))]
+    if wanted or len(unable) < len(waiting):
+        tx.db.executemany(UNBLOCK, [(run_id,) for run_id in unable])
+        tx.db.executemany(LEAVE_GATE, [(key, run_id) for run_id in stuck])
+        pass_on(tx, key)
+
+
 def stand_aside(tx: Transaction, job_id: int) -> None:
     """Runs of the job that wait at gates are ready again, and places that others could use are given up: what they
     may hold, and where they have to wait, is decided anew when they are armed."""
@@ -101,7 +143,11 @@ def stand_aside_in(tx: Transaction, queue: str) -> None:
         leave_gate(tx, key, run_id)
 
 
-def recount(tx: Transaction) -> int:
-    """The safety net: forget holders that are gone, pass gates that were left closed; how many runs are free now."""
+def recount(tx: Transaction, now: Micros) -> int:
+    """The safety net: forget holders that are gone, pass gates that were left closed; how many runs are free now.
+    Places that nobody can use go to others."""
     tx.db.execute(FORGET_GONE)
-    return sum(pass_on(tx, key) for (key,) in tx.db.execute(LIST_WAITED_FOR).fetchall())
+    freed = sum(pass_on(tx, key) for (key,) in tx.db.execute(LIST_WAITED_FOR).fetchall())
+    for (key,) in tx.db.execute(LIST_NOT_IN_USE).fetchall():
+        take_back(tx, key, now, wanted=False)
+    return freed

@@ -66,10 +66,13 @@ WHERE incarnation = :incarnation AND state = 'reserved'
 
 END_TERMS = "UPDATE terms SET until = min(until, :now) WHERE incarnation = :incarnation"
 
-LIST_NODES = """
-SELECT id, incarnation, host, pid, roles, offers, draining, registered_at, lease_until, left_at, ttl, tzdata
-FROM nodes ORDER BY number DESC LIMIT ?
+_NODES = """
+SELECT id, incarnation, host, pid, roles, offers, draining, registered_at, lease_until, left_at, ttl, tzdata FROM nodes
 """
+
+LIST_NODES = _NODES + "ORDER BY number DESC LIMIT ?"
+
+LIST_LIVING = _NODES + "WHERE ended = 0 AND lease_until > ?"
 
 FIND_TERM = "SELECT shard, number, incarnation, until, layout, tzdata, zones FROM terms WHERE shard = ?"
 
@@ -193,6 +196,11 @@ class Nodes(Tables):
             return resigned
 
         return await self.write(work)
+
+
+def living_nodes(db: sqlite3.Connection, now: Micros) -> list[Node]:
+    """Those whose lease is alive."""
+    return [_node(row) for row in db.execute(LIST_LIVING, (now,))]
 
 
 def _beat(db: sqlite3.Connection, incarnation: str, now: Micros, until: Micros) -> Beat:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from onthedot.clock import NEVER, Micros
 from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, OnBusy, RunState, Skipped, why_skipped
 from onthedot.stores.base import Hint
+from onthedot.stores.places import giving_way, kept_while_waiting
 from onthedot.stores.sqlite.finish import end_waiting
-from onthedot.stores.sqlite.gates import LEAVE_GATE, TAKE_GATE, leave_gate
+from onthedot.stores.sqlite.gates import LEAVE_GATE, LIST_IDLE, TAKE_GATE, leave_gate, pass_on, take_back
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.rates import INHERIT_GRANT, keep_rate
 from onthedot.stores.sqlite.triggers import with_slots
@@ -99,9 +100,15 @@ def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmA
         if len(holders) >= gate.capacity and gate.until_end and ask.on_busy and ask.on_busy.action == "replace":
             _clear_the_way(tx, lease, gate, now)
             holders = _holders(tx, gate)
-        if len(holders) < gate.capacity:
+        if len(holders) >= gate.capacity and ask.on_busy and not gate.until_end:
+            take_back(tx, gate.key, now, wanted=True)
+            holders = _holders(tx, gate)
+        displaced = len(holders) >= gate.capacity and ask.on_busy and _displace(tx, lease, ask.gates[place:], now)
+        if len(holders) < gate.capacity or displaced:
             tx.db.execute(TAKE_GATE, (gate.key, lease.run_id, int(gate.until_end)))
             taken.append(gate)
+            if displaced:
+                pass_on(tx, gate.key)
         elif ask.on_busy is None:
             _give_back(tx, lease, taken)
             return Busy(gate.key, holders[0])
@@ -140,12 +147,31 @@ def _catch_up(
     return None, ask._replace(on_busy=OnBusy("wait"))
 
 
+def _displace(tx: Transaction, lease: Lease, gates: tuple[Gate, ...], now: Micros) -> bool:
+    """Take places at the first of these gates from younger runs that do not run, if the run can pass them all then.
+    Those are ready, and ask again when they are armed."""
+    going = [_giving_way(tx, lease, gate, now) for gate in gates]
+    if not going[0] or None in going:
+        return False
+    tx.db.executemany(LEAVE_GATE, [(gates[0].key, run_id) for run_id in going[0]])
+    return True
+
+
+def _giving_way(tx: Transaction, lease: Lease, gate: Gate, now: Micros) -> list[int] | None:
+    holders = _holders(tx, gate)
+    if lease.run_id in holders:
+        return []
+    idle = [] if gate.until_end else tx.db.execute(LIST_IDLE, {"key": gate.key, "now": now}).fetchall()
+    ages = [(due_at, run_id) for run_id, due_at, *_ in idle]
+    return giving_way((lease.due_at, lease.run_id), ages, holders=len(holders), capacity=gate.capacity)
+
+
 def _give_back(tx: Transaction, lease: Lease, taken: list[Gate]) -> None:
     tx.db.executemany(LEAVE_GATE, [(gate.key, lease.run_id) for gate in taken])
 
 
 def _keep_only(tx: Transaction, run_id: int, gates: tuple[Gate, ...]) -> None:
-    """Give up what the run was passed under another definition: gates are held in one order, or none."""
+    """Give up all other gates: those of another definition, and limits that a run which waits does not use."""
     kept = {gate.key for gate in gates}
     for (key,) in tx.db.execute(LIST_GATES_OF, (run_id,)).fetchall():
         if key not in kept:
@@ -188,7 +214,7 @@ def _wait_or_skip(tx: Transaction, lease: Lease, ask: GateAsk, place: int, holde
             why = why_skipped("overlap", holder)
             end_waiting(tx, lease.run_id, RunState.SKIPPED, "overlap", now, error=why)
             return Skipped(gate.key, holder)
-    _keep_only(tx, lease.run_id, ask.gates[:place])
+    _keep_only(tx, lease.run_id, kept_while_waiting(ask.gates[:place]))
     values = {
         "never": NEVER, "key": gate.key, "reason": f"waits for run {holder}", "id": lease.run_id,
         "lease_id": lease.lease_id, "capacity": gate.capacity, "until_end": int(gate.until_end),

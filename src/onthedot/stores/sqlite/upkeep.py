@@ -74,8 +74,9 @@ class Upkeep(Runs):
 
     async def recount_gates(self, *, now: Micros | None = None) -> int:
         def work(tx: Transaction) -> int:
-            tx.db.execute(FORGET_IDLE, (self.read_clock(now),))
-            return recount(tx)
+            at = self.read_clock(now)
+            tx.db.execute(FORGET_IDLE, (at,))
+            return recount(tx, at)
 
         return await self.write(work)
 

@@ -31,10 +31,10 @@ class Holders:
 
     def take(self, event: Event, before: State, after: State) -> list[tuple[str, int, bool, set[int]]]:
         """The gates that this event takes anew: key, capacity, whether until the end, and who else holds them. Who
-        waits at its second gate keeps its first, and who is delayed by a rate its overlap gate."""
+        waits at its second gate, or is delayed by a rate, keeps its overlap gate."""
         gates = event.get("gates", ())
         if event["ev"] == "block":
-            gates = gates[: [key for key, _, _ in gates].index(event["gate"])]
+            gates = [gate for gate in gates[: [key for key, _, _ in gates].index(event["gate"])] if gate[2]]
         elif before == after or not (event["ev"] == "arm" or event.get("delayed")):
             return []
         run, taken = event["run"], []

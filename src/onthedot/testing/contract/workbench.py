@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.ids import SeededIds
 from onthedot.job import At, Call, Every, FixedDelay, Job, JobRecord, Overlap, Schedule
+from onthedot.route import DEFAULT_QUEUE
 from onthedot.run import ArmAnswer, Armed, Lease, NewRun, RunRecord, RunState, slot_trigger, submit_trigger
 from onthedot.stores.base import Ask, Node, PutJob, Reserved, ScheduleState, SkipRange, Slot, Store, Term, Window
 from onthedot.testing.contract.capabilities import Capabilities
@@ -218,14 +219,22 @@ class Workbench:
 
     # ── nodes and terms ──────────────────────────────────────────────────────────────────────────────────────
 
-    async def node(self, name: str = "node", *, ttl: float = 10_000) -> str:
-        """Register a node; its incarnation.
+    async def node(
+        self,
+        name: str = "node",
+        *,
+        ttl: float = 10_000,
+        tasks: Iterable[str] = (TASK,),
+        queues: Iterable[str] = (DEFAULT_QUEUE,),
+    ) -> str:
+        """Register a node, and what its worker offers; its incarnation.
 
         >>> second = await bench.node("b", ttl=15)
         >>> sorted(found.id for found in await bench.store.list_nodes())
         ['a', 'b']
         """
-        node = Node(id=name, incarnation=f"{name}-{self.ids.token()}")
+        incarnation = f"{name}-{self.ids.token()}"
+        node = Node(id=name, incarnation=incarnation, queues=tuple(queues), tasks=tuple(tasks))
         await self.store.register(node, ttl=round(ttl * SECOND), now=self.now)
         return node.incarnation
 

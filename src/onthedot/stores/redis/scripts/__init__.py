@@ -18,6 +18,7 @@ _ORDER = (
     "ends",
     "windows",
     "nodes",
+    "serving",
     "rates",
     "taking",
     "passing",

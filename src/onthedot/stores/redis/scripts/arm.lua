@@ -3,7 +3,7 @@
 -- ARGV     leases: run_id, lease, revision, gates to pass; incarnations: whose they are
 -- returns  for each "armed", fence, attempt, armed at; "gone", why; "busy" or "blocked", gate, holder; "skipped", gate,
 --          holder, reason; "delayed", gate, until
--- Uses: lines runs gates ends nodes rates taking passing
+-- Uses: lines runs gates ends nodes serving rates taking passing
 
 for _, incarnation in ipairs(ask.incarnations) do
   check_lease(incarnation)
@@ -28,6 +28,9 @@ local function arm_one(asked)
     local closed = asked.gates and pass_gates(run, asked.gates)
     if closed then
       return closed
+    end
+    for _, gate in ipairs(run.gates or {}) do
+      not_idle(run, gate)
     end
     arm(run)
   end

@@ -3,6 +3,8 @@
 -- holders:<key>   sorted set of run ids          waiting:<key>   sorted set by due instant
 -- waited          those keys at which somebody waits, and the largest capacity that anyone there goes by
 -- at_gates        the runs that hold a gate or wait at one
+-- idle:<key>      the holders that it was passed to (`passed`) and that have not started; one that a node of an earlier
+--                 version has armed may still be in it
 
 local PAGE = 16 -- of those who wait: thousands may, and mostly one is wanted
 
@@ -38,6 +40,30 @@ local function take_gate(run, gate)
   run.gates = run.gates or {}
   run.gates[#run.gates + 1] = gate
   note_gates(run)
+end
+
+-- The run starts, or gives the gate up.
+local function not_idle(run, gate)
+  if gate.passed then
+    gate.passed = nil
+    srem(P .. 'idle:' .. gate.key, run.id)
+  end
+end
+
+local function drop_place(run, gate)
+  zrem(P .. 'holders:' .. gate.key, run.id)
+  not_idle(run, gate)
+end
+
+-- The holders of a limit that do not run.
+local function idle_holders(key)
+  local found = {}
+  for _, run in ipairs(runs_behind(look('SMEMBERS', P .. 'idle:' .. key))) do
+    if run.state ~= 'running' and holds(run, key) then
+      found[#found + 1] = run
+    end
+  end
+  return found
 end
 
 -- Who waits at a gate, in the order in which it will pass to them.
@@ -85,6 +111,10 @@ local function pass_on(key)
         aside = aside + 1
       else
         unblock(heir)
+        if not gate.until_end then
+          gate.passed = true
+          sadd(P .. 'idle:' .. key, heir.id)
+        end
         take_gate(heir, gate)
         heir.reason = nil
         wait(heir, heir.due)
@@ -115,7 +145,7 @@ local function open_gates(run, goes)
   run.gates = kept
   note_gates(run)
   for _, gate in ipairs(opened) do
-    zrem(P .. 'holders:' .. gate.key, run.id)
+    drop_place(run, gate)
   end
   for _, gate in ipairs(opened) do
     pass_on(gate.key)

@@ -106,17 +106,57 @@ local function not_missed(run)
   end
 end
 
--- Give up what the run was passed under another definition: gates are held in one order, or none.
-local function keep_only(run, gates, count)
+-- Give up all gates but the first so many, and of these, if the run waits, those that others could use.
+local function keep_only(run, gates, count, waits)
   local kept = {}
   for place = 1, count do
-    kept[gates[place].key] = true
+    kept[gates[place].key] = gates[place].until_end or not waits
   end
   open_gates(run, function(gate) return not kept[gate.key] end)
 end
 
 local function give_back(run, taken)
   open_gates(run, function(gate) return taken[gate.key] end)
+end
+
+-- The holders of a gate that lose their places to a run that could start now, as in stores/places.py; nothing: too few.
+local function giving_way(run, gate)
+  local needed = count_holders(gate.key) - gate.capacity + 1
+  if holds(run, gate.key) or needed <= 0 then
+    return {}
+  elseif gate.until_end then
+    return nil
+  end
+  local younger, going = {}, {}
+  for _, holder in ipairs(idle_holders(gate.key)) do
+    if holder.due > run.due or (holder.due == run.due and holder.id > run.id) then
+      younger[#younger + 1] = holder
+    end
+  end
+  table.sort(younger, function(one, other)
+    if one.due ~= other.due then
+      return one.due > other.due
+    end
+    return one.id > other.id
+  end)
+  for place = 1, needed do
+    going[place] = younger[place]
+  end
+  return #going == needed and going or nil
+end
+
+-- Take places at the gate from younger runs that do not run, if the run can pass it and all behind it then. Those are
+-- ready, and ask again when they are armed.
+local function displace(run, gates, place)
+  for later = place, #gates do
+    if not giving_way(run, gates[later]) then
+      return false
+    end
+  end
+  for _, holder in ipairs(giving_way(run, gates[place])) do
+    leave_place(holder, gates[place].key)
+  end
+  return true
 end
 
 -- Let a run start at another instant. It gives its places in limits to others meanwhile.
@@ -195,7 +235,7 @@ local function wait_or_skip(run, asked, busy, place)
       return {'skipped', gate.key, holder, 'overlap'}
     end
   end
-  keep_only(run, asked.gates, place - 1)
+  keep_only(run, asked.gates, place - 1, true)
   drop_lease(run)
   run.state = 'scheduled'
   not_missed(run)
@@ -225,9 +265,17 @@ local function pass_gates(run, asked)
         and count_holders(gate.key) >= gate.capacity then
         clear_the_way(run, gate)
       end
-      if count_holders(gate.key) < gate.capacity then
+      if count_holders(gate.key) >= gate.capacity and asked.on_busy and not gate.until_end then
+        take_back(gate.key, true)
+      end
+      local full = count_holders(gate.key) >= gate.capacity
+      local displaced = full and asked.on_busy and displace(run, asked.gates, place)
+      if not full or displaced then
         take_gate(run, gate)
         taken[gate.key] = true
+        if displaced then
+          pass_on(gate.key)
+        end
       elseif not busy then
         give_back(run, taken)
         return {'busy', gate.key, first_holder(gate.key)}
