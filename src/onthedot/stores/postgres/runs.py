@@ -17,7 +17,7 @@ from onthedot.stores.postgres.finish import FINISH, check_moves, columns, hold, 
 from onthedot.stores.postgres.partitions import month_of
 from onthedot.stores.postgres.reserve import Reserve
 from onthedot.stores.postgres.submitting import submit_noted
-from onthedot.stores.postgres.tables import find_checkpoints
+from onthedot.stores.postgres.tables import LOCK_NODE, find_checkpoints
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.verdict import Finish
 
@@ -59,6 +59,7 @@ class Runs(Reserve):
     async def held(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
         async def work(tx: Transaction) -> list[Lease]:
             if void_below:
+                await tx.rows(LOCK_NODE, incarnation)
                 await tx.do(VOID, void_below, incarnation)
             return await self.leases(tx, await tx.rows(LIST_HELD, incarnation))
 

@@ -34,8 +34,12 @@ SHOW_TIMEOUT = 60.0
 
 TAKE_NUMBERS = "SELECT nextval($1::regclass) FROM generate_series(1, $2)"
 
-# Until the end of the transaction nobody ends, drains or voids this incarnation.
-FIND_NODE_LEASE = "SELECT ended, lease_until FROM nodes WHERE incarnation = $1 FOR SHARE"
+# Until the end of the transaction nobody ends, drains or voids this incarnation: that takes FOR UPDATE (`LOCK_NODE`).
+# A beat changes no key and passes: a node's heartbeat never waits for its other calls.
+FIND_NODE_LEASE = "SELECT ended, lease_until FROM nodes WHERE incarnation = $1 FOR KEY SHARE"
+
+# Whoever changes more of a node than its lease locks it so first; a plain UPDATE would not be seen by FOR KEY SHARE.
+LOCK_NODE = "SELECT 1 FROM nodes WHERE incarnation = $1 FOR UPDATE"
 
 FIND_CHECKPOINTS = "SELECT run_id, revision, value FROM checkpoints WHERE run_id = ANY($1)"
 
