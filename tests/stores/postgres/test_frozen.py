@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
 import pytest
 
 from onthedot.clock import SECOND
-from onthedot.errors import NodeExpired
+from onthedot.errors import NodeExpired, StoreUnavailable
 from onthedot.job import Call, Job, JobRecord, Limit
 from onthedot.policy.gates import gates_of
-from onthedot.run import ArmAnswer, GateAsk, Lease, NewRun, OnBusy, submit_trigger
+from onthedot.run import ArmAnswer, Armed, GateAsk, Lease, NewRun, OnBusy, submit_trigger
 from onthedot.stores.base import Ask, Node
-from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.postgres import PostgresStore, connections
+from onthedot.stores.postgres.prepared import _in_pieces
 from onthedot.stores.postgres.queues import QUEUES
-from onthedot.stores.postgres.transaction import LOCK_KEYS
+from onthedot.stores.postgres.transaction import LOCK_KEYS, Transaction
+from onthedot.testing import contract
 from onthedot.testing.contract.workbench import recover
 from tests.chaos.proxy import Proxy
 from tests.servers.postgres import name_of, url
 from tests.servers.shared import SharedPostgres
+from tests.stores.postgres.texts import TableOfTexts
 
 TTL = 60 * SECOND
 PROMPT = 1.0  # seconds; a call that waits for nobody takes milliseconds
 PATIENCE = 10.0
+ONE_OF_EACH = list({check.slice: check for check in contract.checks()}.values())
 
 
 @pytest.fixture
@@ -81,6 +86,36 @@ async def arm(store: PostgresStore, leases: list[Lease]) -> list[ArmAnswer]:
 async def freeze(proxy: Proxy) -> None:
     """Wait until it has."""
     assert await asyncio.to_thread(proxy.frozen.wait, PATIENCE), "the client did not come to where it was to freeze"
+
+
+async def test_a_client_that_freezes_after_flush_holds_its_gate_for_2_s(
+    store: PostgresStore, freezing: PostgresStore, proxy: Proxy
+):
+    """It has locked node, job and gate, and has the next statement parsed; the server waits for what follows."""
+    job = await define(store)
+    for name in ("first", "second"):
+        await submit(store, job, name)
+    sleeper, healthy = await join(freezing, "sleeper"), await join(store, "healthy")
+    [slept], [other] = await reserve(freezing, sleeper), await reserve(store, healthy)
+    proxy.freeze_at("'behind'")
+    asleep = asyncio.create_task(arm(freezing, [slept]))
+    await freeze(proxy)
+    began = time.monotonic()
+    waiting = asyncio.create_task(arm(store, [other]))
+    async with asyncio.timeout(4):
+        while not waiting.done():
+            beats = time.monotonic()
+            await store.beat(healthy, ttl=TTL)
+            assert time.monotonic() - beats < PROMPT, "a beat had to wait for the arm of its own node"
+            await asyncio.sleep(0.05)
+    [answer] = await waiting
+    assert isinstance(answer, Armed)
+    assert time.monotonic() - began > 0.5, "it did not wait: the frozen one had no lock"
+    proxy.heal()
+    with pytest.raises(StoreUnavailable):
+        await asleep
+    [answer] = await arm(freezing, [slept])  # on a new connection, and the run is still its own
+    assert isinstance(answer, Armed)
 
 
 async def test_a_beat_passes_an_arm_that_waits(store: PostgresStore, db: asyncpg.Connection):
@@ -170,3 +205,91 @@ async def test_a_dead_node_that_is_locked_does_not_hold_up_the_recovery_of_other
             assert await store.reap(both, now=later) == [False, True]
     assert [lease.incarnation for lease in await store.orphans(limit=9, now=later)] == ["frozen"]
     assert await store.reap(both[:1], now=later) == [True]
+
+
+async def test_a_transaction_beyond_its_limit_is_undone_and_told_and_the_next_gets_longer(store: PostgresStore):
+    """What is too slow once is not too slow for ever. The connection, which the server has ended, is replaced."""
+    slept = 0.0
+
+    async def work(tx: Transaction) -> None:
+        nonlocal slept
+        began = time.monotonic()
+        await tx.do("INSERT INTO queues (name) VALUES ($1)", "slow")
+        try:
+            await tx.rows("SELECT pg_sleep(3)")
+        finally:
+            slept = time.monotonic() - began
+
+    with pytest.raises(StoreUnavailable, match="ask again"):
+        await store.write(work)
+    assert 1.5 < slept < 2.9
+    assert await store.list_queues() == []
+    await store.write(work)
+    assert slept > 2.9
+    assert [queue.name for queue in await store.list_queues()] == ["slow"]
+
+
+async def test_an_idle_transaction_beyond_its_limit_is_undone_too(store: PostgresStore):
+    async def work(tx: Transaction) -> None:
+        await tx.do("INSERT INTO queues (name) VALUES ($1)", "idle")
+        await asyncio.sleep(2.5)
+
+    with pytest.raises(StoreUnavailable, match="ask again"):
+        await store.write(work)
+    assert await store.list_queues() == []
+
+
+# ── servers that do not end a transaction in time ────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def older(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is taken for one that knows no limit for transactions."""
+    monkeypatch.setattr(connections, "LIMITED_FROM", 99)
+
+
+def parsed_in_writes(proxy: Proxy) -> set[str]:
+    """What was parsed inside of a transaction that may hold locks, with a wait for the answer."""
+    return {statement for begun_by, statement in proxy.waited_for if "READ ONLY" not in begun_by}
+
+
+@pytest.mark.usefixtures("older")
+@pytest.mark.parametrize("check", ONE_OF_EACH, ids=str)
+async def test_an_older_server_parses_nothing_inside_of_a_transaction(
+    check: contract.Check, freezing: PostgresStore, proxy: Proxy, empty_url: str
+):
+    await check(contract.Workbench(freezing, contract.Capabilities(effects=TableOfTexts(empty_url))))
+    if check.slice != "transactions":  # in a handler's own transaction statements are the handler's affair
+        assert parsed_in_writes(proxy) == set()
+
+
+async def test_the_proxy_sees_what_is_parsed_inside_of_a_transaction(freezing: PostgresStore, proxy: Proxy):
+    await join(freezing, "node")
+    assert any("INSERT INTO nodes" in statement for statement in parsed_in_writes(proxy))
+
+
+@pytest.mark.usefixtures("older")
+async def test_on_an_older_server_a_frozen_client_holds_its_gate_for_its_lease(
+    store: PostgresStore, freezing: PostgresStore, proxy: Proxy
+):
+    job = await define(store)
+    for name in ("first", "second"):
+        await submit(store, job, name)
+    sleeper, healthy = await join(freezing, "sleeper", ttl=2 * SECOND), await join(store, "healthy")
+    [slept], [other] = await reserve(freezing, sleeper), await reserve(store, healthy)
+    proxy.freeze_at("'behind'", "sync")
+    asleep = asyncio.create_task(arm(freezing, [slept]))
+    await freeze(proxy)
+    began = time.monotonic()
+    [answer] = await arm(store, [other])
+    assert isinstance(answer, Armed)
+    assert 1 < time.monotonic() - began < 4
+    proxy.heal()
+    with pytest.raises((StoreUnavailable, NodeExpired)):
+        await asleep
+
+
+def test_rows_are_sent_in_pieces_that_need_no_wait():
+    assert [len(piece) for piece in _in_pieces([("x" * 1000, 1)] * 40)] == [16, 16, 8]
+    assert [len(piece) for piece in _in_pieces([("x" * 100_000,), ("y",), ("z" * 100_000,)])] == [1, 1, 1]
+    assert list(_in_pieces([])) == []

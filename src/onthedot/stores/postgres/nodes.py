@@ -101,6 +101,8 @@ class Nodes(Tables):
     """See `NodesSlice`."""
 
     async def register(self, node: Node, *, ttl: Micros, now: Micros | None = None) -> Beat:
+        self.limits.know_lease(ttl)
+
         async def work(tx: Transaction) -> Beat:
             at = await tx.clock(now)
             await tx.do(

@@ -103,7 +103,7 @@ class Upkeep(Runs):
             await tx.do(FORGET_IDLE, await tx.clock(now))
             return await recount(tx)
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:
         async def work(tx: Transaction) -> list[RunRecord]:
@@ -118,7 +118,7 @@ class Upkeep(Runs):
             by_id = {row[0]: shown(row) for row in rows}
             return [by_id[run_id] for run_id in ended]
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
 
 def _is_running(held: Held, lease: Lease) -> bool:
