@@ -285,8 +285,11 @@ async def _undo(connections: Connections, db: Connection, error: BaseException) 
     if not is_broken(error) and not db.is_closed():
         try:
             await db.execute("ROLLBACK")
-        except BaseException as second:  # noqa: BLE001 - the first error is raised by the caller
+        except Exception as second:  # noqa: BLE001 - the first error is raised by the caller
             trouble = second
+        except BaseException as second:  # a cancel is not lost, though the first error may be one to try again after
+            await connections.give_back(db, second)
+            raise
     await connections.give_back(db, trouble)
 
 
