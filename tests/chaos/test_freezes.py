@@ -20,7 +20,9 @@ from tests.servers.postgres import PostgresServer, name_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
-ORDERS = unnamed(lease=3.0, ticks=20)
+# With room for all of a second's runs one node takes them all, and another may wait for half a minute to get some. So
+# each holds two ahead, and takes the rest as they are due; and there are enough that take a while.
+ORDERS = unnamed(lease=3.0, ticks=16, deep=6, ahead=2)
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["leader", "worker"])
