@@ -14,7 +14,7 @@ from onthedot.errors import NodeExpired, StoreUnavailable
 from onthedot.job import Call, Job, JobRecord, Limit
 from onthedot.policy.gates import gates_of
 from onthedot.run import ArmAnswer, Armed, GateAsk, Lease, NewRun, OnBusy, submit_trigger
-from onthedot.stores.base import Ask, Node
+from onthedot.stores.base import Ask, Hint, Node
 from onthedot.stores.postgres import PostgresStore, connections
 from onthedot.stores.postgres.prepared import _in_pieces
 from onthedot.stores.postgres.queues import QUEUES
@@ -226,6 +226,16 @@ async def test_a_transaction_beyond_its_limit_is_undone_and_told_and_the_next_ge
     assert await store.list_queues() == []
     await store.write(work)
     assert slept > 2.9
+    assert [queue.name for queue in await store.list_queues()] == ["slow"]
+
+
+async def test_a_single_statement_beyond_its_limit_gets_longer_the_next_time(store: PostgresStore):
+    """It is a transaction of its own, as a batch of verdicts is; the second time it needs a BEGIN for that."""
+    slow = "INSERT INTO queues (name) SELECT 'slow' FROM pg_sleep(3) RETURNING name"
+    with pytest.raises(StoreUnavailable, match="ask again"):
+        await store.at_once(slow, hint=Hint("runs", 0))
+    assert await store.list_queues() == []
+    assert len(await store.at_once(slow, hint=Hint("runs", 0))) == 1
     assert [queue.name for queue in await store.list_queues()] == ["slow"]
 
 

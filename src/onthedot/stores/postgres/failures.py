@@ -63,8 +63,8 @@ def is_broken(error: BaseException) -> bool:
 
 
 def is_overrun(error: BaseException, *, after: Micros = 0, limit: Micros | None = None) -> bool:
-    """Whether the server has ended a transaction because it took too long. A client that was not listening at that
-    moment learns only that its connection is gone, `after` the limit."""
+    """Whether the server has ended a transaction because it took too long. asyncpg often tells no more than that the
+    connection is gone: then it was so if that came `after` the limit."""
     if getattr(error, "sqlstate", None) == "25P04":
         return True
     gone = isinstance(error, (*LOST, asyncpg.PostgresConnectionError))

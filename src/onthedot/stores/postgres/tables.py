@@ -191,10 +191,11 @@ class Tables:
         if self.address.pooled or self._read_only or self.limits.of(name) != SHORT:  # settings come with a transaction
             return await self.write(work)
         home = await self.home()
+        began = self._clock.steady()
         try:
             rows = await self._alone(home, statement, *values)
         except Exception as error:
-            if is_overrun(error):
+            if is_overrun(error, after=self._clock.steady() - began, limit=SHORT):
                 self.limits.overran(name)
             if is_missing_partition(error):
                 self.months = frozenset()
