@@ -23,13 +23,15 @@ _SUCCEEDED = (["succeeded"], ["succeeded"], [""], [0], [0], [None], [None])
 async def connect(url: str) -> asyncpg.Connection:
     """A connection with the driver's settings."""
     address = read_url(url)
-    return await asyncpg.connect(address.dsn, server_settings=settings_of(address), max_cached_statement_lifetime=0)
+    return await asyncpg.connect(
+        address.dsn, server_settings=settings_of(address, limited=False), max_cached_statement_lifetime=0
+    )
 
 
 async def drain(db: asyncpg.Connection, executed: list[int], seed: int, name: str) -> None:
     """Take, perform, finish, until nothing is left that nobody else has; which runs were executed."""
     ids = SeededIds(f"{name} {seed}")
-    begin = begin_statement(read_url("postgresql://"), reading=False)
+    begin = begin_statement(read_url("postgresql://"), limited=False)
     while True:
         now = wall()
         await db.execute(begin)

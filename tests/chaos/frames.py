@@ -2,8 +2,9 @@
 
 A connection begins without types: the client may ask for encryption, which is answered by one byte, and then sends its
 start-up message. From there on each message is a type, a length and a body. A reply ends with ReadyForQuery (`Z`), and
-only then is the transaction of a statement without BEGIN committed. An encrypted connection cannot be read: its bytes
-are passed on, and no reply of it is known.
+only then is the transaction of a statement without BEGIN committed. A client that sends Flush (`H`) waits for an answer
+that has no such end: if it stops there, the server waits for it, inside of the transaction. An encrypted connection
+cannot be read: its bytes are passed on, and no reply of it is known.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ class Conversation:
     """One connection, as its bytes go by. Both sides give whole messages only."""
 
     opaque: bool = False
+    begun_by: str = ""  # the query that began the open transaction; empty: there is none
+    flushed: str = ""  # the statement that was parsed last and is waited for with Flush
+    executed: str = ""  # the statement that was bound last, up to Sync
+    _parsed: str = ""
+    _query: str = ""
     _asked: deque[tuple[str, ...]] = field(default_factory=deque)
     _texts: dict[bytes, str] = field(default_factory=dict)
     _executing: list[str] = field(default_factory=list)
@@ -74,15 +80,19 @@ class Conversation:
 
     def _note(self, kind: bytes, body: bytes) -> None:
         if kind == b"Q":
-            self._asked.append((_text(body, 0)[0],))
+            self._query = _text(body, 0)[0]
+            self._asked.append((self._query,))
         elif kind == b"P":
             name, after = _name(body, 0)
-            self._texts[name] = _text(body, after)[0]
+            self._texts[name] = self._parsed = _text(body, after)[0]
+        elif kind == b"H":
+            self.flushed = self._parsed
         elif kind == b"B":
             _, after = _name(body, 0)
             self._executing.append(self._texts.get(_name(body, after)[0], ""))
         elif kind == b"S":
             self._asked.append(tuple(self._executing))
+            self.executed = self._executing[-1] if self._executing else ""
             self._executing.clear()
 
     def server_said(self, data: bytes) -> Iterator[tuple[bytes, Reply | None]]:
@@ -109,6 +119,10 @@ class Conversation:
             self._tags.append(_text(message, 5)[0])
         if kind != b"Z":
             return None
+        if message[5:6] == b"I":
+            self.begun_by = ""
+        elif not self.begun_by:
+            self.begun_by = self._query
         reply = Reply(self._asked.popleft() if self._asked else (), tuple(self._tags))
         self._tags.clear()
         return reply

@@ -21,6 +21,7 @@ from onthedot.tasks.context import Context
 from tests.processes.node import Journal, say, tell
 
 TICK, DEEP, CAREFUL, ERRAND = "tick", "deep", "careful", "errand"
+GATED = f"{TICK}-gated"
 STEP: Micros = SECOND  # every job that has a schedule has one slot each second
 EVERYTHING = otd.CatchUp("all", limit=1000, window="1h")
 
@@ -35,6 +36,7 @@ class Orders:
     roles: tuple[str, ...] = ("planner", "worker")
     lease: float = 15.0
     ticks: int = 20  # jobs that do nothing but note that they did
+    gated: int = 0  # jobs like these that share a concurrency limit, with room for all
     deep: int = 2  # jobs that take a while
     deep_seconds: float = 1.5
     careful: int = 2  # jobs that must not be executed twice
@@ -80,6 +82,11 @@ def program(orders: Orders, journal: Journal) -> otd.Scheduler:
 
     for number in range(orders.ticks):
         sched.job(name=f"{TICK}-{number:03}", schedule=otd.every("1s"), catch_up=EVERYTHING, overlap="allow")(note)
+    for number in range(orders.gated):
+        sched.job(
+            name=f"{GATED}-{number:03}", schedule=otd.every("1s"), catch_up=EVERYTHING, overlap="allow",
+            concurrency=otd.Limit(500, name="all"),
+        )(note)  # fmt: skip
     for number in range(orders.deep):
         sched.job(name=f"{DEEP}-{number}", schedule=otd.every("1s"), catch_up=EVERYTHING, overlap="allow")(note_slowly)
     for number in range(orders.careful):

@@ -37,12 +37,22 @@ class _Drop:
     then: Literal["reset", "silence"]
 
 
+@dataclass
+class _Trap:
+    """A statement at which the client freezes."""
+
+    word: str
+    at: Literal["flush", "sync"]
+
+
 class Proxy:
     """One listening port in front of one server port, and every connection that came through it."""
 
     def __init__(self, server_port: int) -> None:
         self.port = free_port()
         self.dropped: list[Reply] = []  # the answers that were lost
+        self.waited_for: list[tuple[str, str]] = []  # how a transaction began, and a statement parsed in it with Flush
+        self.frozen = threading.Event()
         self._server_port = server_port
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
@@ -91,6 +101,12 @@ class Proxy:
         it and committed; the client sees its connection reset, or hears nothing ever again."""
         self._do(self._cable.lose(_Drop(word, times, then)))
 
+    def freeze_at(self, word: str, at: Literal["flush", "sync"] = "flush") -> None:
+        """Freeze the client, as the server sees it: when a statement with this word has come through, nothing else
+        does, on no connection. With `flush` that is its Parse, which the client asks an answer to before it goes on;
+        with `sync` the whole of it."""
+        self._do(self._cable.lay(_Trap(word, at)))
+
     def heal(self) -> None:
         """As if nothing had been. Held back bytes arrive, in order; an answer that was lost stays lost."""
         self._do(self._cable.heal())
@@ -110,6 +126,7 @@ class _Cable:
         self.open: dict[Side, asyncio.Event] = {"client": asyncio.Event(), "server": asyncio.Event()}
         self.seconds = 0.0
         self.drop: _Drop | None = None
+        self.trap: _Trap | None = None
         self._listener: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         for event in self.open.values():
@@ -160,8 +177,21 @@ class _Cable:
     async def lose(self, drop: _Drop) -> None:
         self.drop = drop
 
+    async def lay(self, trap: _Trap) -> None:
+        self.trap = trap
+
+    def spring(self) -> None:
+        """Freeze. Not a coroutine: no answer comes through before."""
+        self.trap = None
+        for event in self.open.values():
+            event.clear()
+        self._proxy.frozen.set()
+
+    def waits(self, begun_by: str, statement: str) -> None:
+        self._proxy.waited_for.append((begun_by, statement))
+
     async def heal(self) -> None:
-        self.seconds, self.drop = 0.0, None
+        self.seconds, self.drop, self.trap = 0.0, None, None
         await self.let_through("client", "server")
         await self.listen()
 
@@ -225,14 +255,25 @@ class _Line:
                     await asyncio.sleep(self._cable.seconds)
                 await self._cable.open[side].wait()
                 sink.write(passed)
+                if side == "server" and self._is_trapped():
+                    self._cable.spring()
                 await sink.drain()
             await self._cable.open[side].wait()
         except ConnectionError:
             return
 
     def _heard_client(self, data: bytes) -> bytes:
+        self._talk.flushed = self._talk.executed = ""
         self._talk.client_said(data)
+        if self._talk.flushed and self._talk.begun_by:
+            self._cable.waits(self._talk.begun_by, self._talk.flushed)
         return data
+
+    def _is_trapped(self) -> bool:
+        trap = self._cable.trap
+        if trap is None or not self._talk.begun_by:
+            return False
+        return trap.word in (self._talk.flushed if trap.at == "flush" else self._talk.executed)
 
     def _heard_server(self, data: bytes) -> bytes:
         passed = []

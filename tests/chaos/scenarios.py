@@ -11,7 +11,7 @@ from collections.abc import Callable
 from onthedot.clock import SECOND
 from tests.chaos.cluster import Cluster
 from tests.chaos.proxy import Proxy
-from tests.processes.kit import Fault, Process, now, wait_until
+from tests.processes.kit import PATIENCE, Fault, Process, now, wait_until
 from tests.servers.postgres import PostgresServer
 from tests.servers.valkey import ValkeyServer
 
@@ -110,6 +110,25 @@ def break_a_cable(
     nodes.note(cabled.name, name, begin, now())
     nodes.go_on(1, on=cabled)
     return cabled
+
+
+def freeze_inside_a_statement(
+    nodes: Cluster, proxy: Proxy, url: str, *, word: str, calm: float, lasts: float
+) -> tuple[Process, Fault]:
+    """A node stops between having a statement parsed inside of a transaction and executing it, and wakes up later."""
+    cabled = nodes.boot("cabled", url=url)
+    for other in ("b", "c"):
+        nodes.boot(other)
+    nodes.go_on(calm, on=cabled)
+    proxy.freeze_at(word)
+    proxy.reset()  # on new connections all is parsed anew
+    assert proxy.frozen.wait(PATIENCE), "the node did not come to where it was to freeze"
+    begin = now()
+    nodes.go_on(lasts)
+    fault = nodes.note(cabled.name, "freeze", begin, now())
+    proxy.heal()
+    nodes.go_on(1, on=cabled)
+    return cabled, fault
 
 
 def set_clocks_wrong(nodes: Cluster, *, minutes: float, seconds: float) -> None:

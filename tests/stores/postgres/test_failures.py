@@ -12,7 +12,7 @@ import pytest
 from onthedot.errors import StateError, StoreUnavailable, StoreUnusable
 from onthedot.stores.base import Node
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.postgres.failures import translate
+from onthedot.stores.postgres.failures import Contended, translate
 from onthedot.stores.postgres.transaction import Transaction
 from tests.servers.postgres import PostgresServer
 
@@ -148,7 +148,7 @@ async def test_a_transaction_that_others_keep_from_passing_is_made_again(store: 
                     await meet.wait()
             await tx.do("UPDATE queues SET reason = reason || $1", names[0])
 
-        await store.write(work)
+        await store.write(work, limit=store.limits.long)  # it takes the server a second to find out
 
     await asyncio.gather(lock("ab"), lock("ba"))
     assert tries == 3
@@ -184,3 +184,19 @@ async def test_a_closed_store_says_so_and_leaves_nothing_behind(store: PostgresS
 async def test_text_that_the_server_cannot_keep_is_kept_as_well_as_it_can(store: PostgresStore):
     queue = await store.pause_queue("mail", reason="a\0b")
     assert queue.reason == "a?b"
+
+
+async def test_a_call_that_is_cancelled_while_it_is_undone_is_not_made_again(store: PostgresStore):
+    """The error before the cancel is one after which a transaction is made again."""
+    tries = 0
+
+    async def work(tx: Transaction) -> None:
+        nonlocal tries
+        tries += 1
+        task.get_loop().call_soon(task.cancel)
+        raise Contended("a lock")
+
+    task = asyncio.ensure_future(store.write(work))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert tries == 1

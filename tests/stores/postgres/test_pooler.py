@@ -10,6 +10,7 @@ import pytest
 import onthedot as otd
 from onthedot.stores.postgres import PostgresStore
 from onthedot.testing import contract
+from tests.chaos.proxy import Proxy
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import name_of
 from tests.stores.postgres.texts import TableOfTexts
@@ -24,12 +25,25 @@ ONE_OF_EACH = list({check.slice: check for check in contract.checks()}.values())
 
 
 @pytest.mark.parametrize("check", ONE_OF_EACH, ids=str)
-async def test_contract(check: contract.Check, pooled_url: str, empty_url: str):
-    store = await PostgresStore.open(pooled_url)
-    try:
-        await check(contract.Workbench(store, contract.Capabilities(effects=TableOfTexts(empty_url))))
-    finally:
-        await store.close()
+async def test_contract(check: contract.Check, pgbouncer: PgBouncer, pooled_url: str, empty_url: str):
+    """And nothing is parsed inside of a transaction with a wait for the answer: a client that freezes there would keep
+    its locks."""
+    with Proxy(pgbouncer.port) as proxy:
+        store = await PostgresStore.open(pooled_url.replace(f":{pgbouncer.port}/", f":{proxy.port}/"))
+        try:
+            await check(contract.Workbench(store, contract.Capabilities(effects=TableOfTexts(empty_url))))
+        finally:
+            await store.close()
+    parsed = {statement for begun_by, statement in proxy.waited_for if "READ ONLY" not in begun_by}
+    assert check.slice == "transactions" or parsed == set()  # a handler's transactions are its own affair
+
+
+async def test_the_tables_may_be_in_any_schema(pgbouncer: PgBouncer, postgres_url: str):
+    """No session has a search path: each transaction brings its own, also the one that prepares statements."""
+    store = await PostgresStore.open(f"{pgbouncer.url(name_of(postgres_url))}?pooler=transaction&schema=elsewhere")
+    await store.pause_queue("mail", reason="test")
+    assert [queue.name for queue in await store.list_queues()] == ["mail"]
+    await store.close()
 
 
 async def test_several_nodes_share_few_sessions(pooled_url: str):

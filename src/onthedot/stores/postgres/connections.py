@@ -5,13 +5,15 @@ The server undoes what was not committed on a connection that is ended.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
+from onthedot.clock import MILLISECOND, Micros
 from onthedot.errors import DefinitionError
 from onthedot.stores.pooling import CONNECT_TIMEOUT, Pool
 from onthedot.stores.postgres.failures import TROUBLE, is_broken
+from onthedot.stores.postgres.limits import MIGRATION, SHORT
 from onthedot.stores.postgres.url import Address
 
 if TYPE_CHECKING:
@@ -19,28 +21,57 @@ if TYPE_CHECKING:
 else:
     Connection = asyncpg.Connection
 
+LIMITED_FROM = 17
+"""The version of the server from which on it ends a transaction that takes too long."""
+
 LOCK_TIMEOUT_MS = 3_000  # somebody who waits longer for a lock starts over
+SHORT_LOCK_TIMEOUT_MS = 1_500  # in a short transaction: after the server looked for deadlocks, before it ends us
 
 
-def settings_of(address: Address) -> dict[str, str]:
-    """What every session, or through a pooler every transaction, is told."""
+class Session(Connection):
+    """A connection of the engine, with the statements that are prepared on it (`prepared.py`)."""
+
+    statements: dict[str, Any]
+
+
+def is_limited(db: Connection) -> bool:
+    """Whether its server ends a transaction that takes too long, whatever the client does."""
+    return bool(db.get_server_version().major >= LIMITED_FROM)
+
+
+def settings_of(address: Address, *, limited: bool, idle: Micros | None = None) -> dict[str, str]:
+    """What every session, or through a pooler every transaction, is told. `idle`: how long a transaction may be so."""
     milliseconds = round(address.timeout * 1000)
     return {
         "search_path": address.schema,
-        "lock_timeout": str(LOCK_TIMEOUT_MS),
+        "lock_timeout": str(SHORT_LOCK_TIMEOUT_MS if limited else LOCK_TIMEOUT_MS),
         "statement_timeout": str(milliseconds),
-        "idle_in_transaction_session_timeout": str(2 * milliseconds),
+        "idle_in_transaction_session_timeout": str(2 * milliseconds if idle is None else idle // MILLISECOND),
         "jit": "off",  # our statements are short: compiling them takes longer than running them
         "plan_cache_mode": "force_generic_plan",  # planned once a session: no plan of ours hangs on a value
     }
 
 
-def begin_statement(address: Address, *, reading: bool) -> str:
-    """How a transaction begins. Through a pooler nothing that is said to a session holds: it is said here."""
+def begin_statement(
+    address: Address, *, limited: bool, limit: Micros = SHORT, lease: Micros | None = None, reading: bool = False
+) -> str:
+    """How a transaction begins that may take so long. Where the server does not end it in time, it may be idle for as
+    long as the node's lease. Through a pooler nothing that is said to a session holds: it is said here."""
     begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if reading else "BEGIN ISOLATION LEVEL READ COMMITTED"
-    if not address.pooled:
-        return begin
-    return "; ".join([begin, *(f"SET LOCAL {name} = '{value}'" for name, value in settings_of(address).items())])
+    told: list[tuple[str, str]] = []
+    if address.pooled:
+        told += settings_of(address, limited=limited, idle=lease).items()
+    elif not limited and lease is not None and not reading:
+        told.append(("idle_in_transaction_session_timeout", str(lease // MILLISECOND)))
+    if limited and (address.pooled or limit != SHORT):
+        told += limited_to(limit)
+        told += [("lock_timeout", str(LOCK_TIMEOUT_MS))] if limit >= 2 * LOCK_TIMEOUT_MS * MILLISECOND else []
+    return "; ".join([begin, *(f"SET LOCAL {name} = '{value}'" for name, value in told)]) if told else begin
+
+
+def limited_to(limit: Micros) -> list[tuple[str, str]]:
+    """The settings for a transaction that may take so long from now on: a limit that counts already is not changed."""
+    return [("transaction_timeout", "0"), ("transaction_timeout", str(limit // MILLISECOND))]
 
 
 class Connections(Pool[Connection]):
@@ -80,17 +111,18 @@ async def end(db: Connection) -> None:
         db.terminate()
 
 
-async def connect(dsn: str, address: Address, *, patient: bool = False) -> Connection:
+async def connect(dsn: str, address: Address, *, patient: bool = False) -> Session:
     """A new connection. Through a pooler it has no state: no named statements, no settings of the session.
 
     With `patient` statements may take as long as they like: for migrations.
     """
-    settings = {} if address.pooled else settings_of(address)
+    settings = {} if address.pooled else settings_of(address, limited=False)
     if patient and settings:
         settings |= {"statement_timeout": "0", "lock_timeout": "0"}
     try:
-        db: Connection = await asyncpg.connect(
+        db: Session = await asyncpg.connect(
             dsn,
+            connection_class=Session,
             timeout=CONNECT_TIMEOUT,
             command_timeout=None if patient else address.timeout,
             statement_cache_size=0 if address.pooled else 512,
@@ -104,7 +136,20 @@ async def connect(dsn: str, address: Address, *, patient: bool = False) -> Conne
             f"{address.shown}: expected a host and options that the library for PostgreSQL can read, but it says: "
             f"{error}; look at the URL"
         ) from error
+    db.statements = {}
+    if is_limited(db) and not address.pooled:
+        await _limit(db, patient=patient)
     return db
+
+
+async def _limit(db: Session, *, patient: bool) -> None:
+    """Tell what only a server can be told that knows it."""
+    limit, wait = (MIGRATION, 0) if patient else (SHORT, SHORT_LOCK_TIMEOUT_MS)
+    try:
+        await db.execute(f"SET transaction_timeout = {limit // MILLISECOND}; SET lock_timeout = {wait}")
+    except BaseException:  # whoever is cancelled here leaves no connection behind
+        db.terminate()
+        raise
 
 
 async def connect_for_effects(dsn: str, address: Address) -> Connection:

@@ -82,7 +82,7 @@ class Control(Jobs):
             await self._set_state(tx, paused, at)
             return Paused(paused, 0, 0, 0) if record.state is JobState.PAUSED else await _stop(tx, paused, at)
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
     async def _living(self, tx: Transaction, job_id: int) -> JobRecord:
         """The job, locked."""
@@ -126,7 +126,7 @@ class Control(Jobs):
                 tx.hints += [Hint("schedules", at), Hint("runs", at)]
             return answer
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
     async def delete_job(self, job_id: int, *, expected: int | None = None, now: Micros | None = None) -> int:
         async def work(tx: Transaction) -> int:
@@ -143,7 +143,7 @@ class Control(Jobs):
             ended = [await end_waiting(tx, run_id, RunState.CANCELLED, "deleted", at) for (run_id,) in waiting]
             return sum(ended)
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
     async def cancel(self, run_ids: Sequence[int], *, why: str, now: Micros | None = None) -> list[CancelAnswer]:
         async def work(tx: Transaction) -> list[CancelAnswer]:
@@ -154,7 +154,7 @@ class Control(Jobs):
             answers = {run_id: await _cancel(tx, run_id, why, at) for run_id in sorted(set(run_ids))}
             return [_told(answers, run_id) for run_id in run_ids]
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
     async def due_resumes(self, *, now: Micros | None = None) -> list[JobRecord]:
         async def work(tx: Transaction) -> list[JobRecord]:

@@ -69,7 +69,7 @@ class Excepting(Control):
             await put_exception(tx, job_id, schedule_id, FateAhead(slot_at, reason, recorded, run_id))
             return Excepted(schedule_id, slot_at, reason, run_id)
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
 
 async def _find_asked(tx: Transaction, run: NewRun | None) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
+from onthedot.clock import Micros
 from onthedot.errors import StoreUnavailable, StoreUnusable
 
 LOST = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
@@ -12,6 +13,10 @@ waits for any more, after a process was frozen for example."""
 
 TROUBLE = (*LOST, asyncpg.PostgresError)
 """All that a server and the way to it can answer with."""
+
+
+ENDED = ("25P03", "25P04")
+"""The codes with which a server ends a session whose transaction took too long."""
 
 
 class Contended(Exception):
@@ -54,7 +59,16 @@ def is_missing_partition(error: Exception) -> bool:
 
 def is_broken(error: BaseException) -> bool:
     """Whether nobody knows what state the connection is in: it is ended, never lent again."""
-    return not isinstance(error, Exception) or isinstance(error, LOST)
+    return not isinstance(error, Exception) or isinstance(error, LOST) or getattr(error, "sqlstate", None) in ENDED
+
+
+def is_overrun(error: BaseException, *, after: Micros = 0, limit: Micros | None = None) -> bool:
+    """Whether the server has ended a transaction because it took too long. asyncpg often tells no more than that the
+    connection is gone: then it was so if that came `after` the limit."""
+    if getattr(error, "sqlstate", None) == "25P04":
+        return True
+    gone = isinstance(error, (*LOST, asyncpg.PostgresConnectionError))
+    return gone and limit is not None and after >= limit
 
 
 def translate(error: Exception, shown: str) -> Exception:

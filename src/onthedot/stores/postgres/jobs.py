@@ -132,7 +132,7 @@ class Jobs(Plan):
         async def work(tx: Transaction) -> PutJob:
             return await self._put(tx, job, windows, expected, now)
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
     async def _put(
         self, tx: Transaction, job: Job, windows: Sequence[Window], expected: int | None, now: Micros | None

@@ -51,4 +51,4 @@ class Letters(Tables):
             await tx.each(SETTLE, [(run_id, word) for run_id, word in said.items() if run_id in in_box])
             return answers
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)

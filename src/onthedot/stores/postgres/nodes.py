@@ -10,7 +10,7 @@ from onthedot.clock import Micros
 from onthedot.errors import NodeExpired, TermLost
 from onthedot.schedules.zones import is_newer
 from onthedot.stores.base import Beat, Hint, Layout, Node, Term
-from onthedot.stores.postgres.tables import Tables, check_lease
+from onthedot.stores.postgres.tables import LOCK_NODE, Tables, check_lease
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.shards import buckets_of
 
@@ -43,6 +43,8 @@ SELECT DISTINCT tzdata FROM nodes WHERE NOT ended AND lease_until > $1 AND NOT d
 """
 
 FIND_VERSION = "SELECT tzdata FROM nodes WHERE incarnation = $1"
+
+LOCK_NODES_OF = "SELECT 1 FROM nodes WHERE id = $1 ORDER BY number FOR UPDATE"
 
 DRAIN = "UPDATE nodes SET draining = $1 WHERE id = $2 AND NOT ended AND lease_until > $3"
 
@@ -102,6 +104,8 @@ class Nodes(Tables):
     """See `NodesSlice`."""
 
     async def register(self, node: Node, *, ttl: Micros, now: Micros | None = None) -> Beat:
+        self.limits.know_lease(ttl)
+
         async def work(tx: Transaction) -> Beat:
             at = await tx.clock(now)
             await tx.do(
@@ -121,6 +125,7 @@ class Nodes(Tables):
     async def leave(self, incarnation: str, *, now: Micros | None = None) -> None:
         async def work(tx: Transaction) -> None:
             at = await tx.clock(now)
+            await tx.rows(LOCK_NODE, incarnation)
             if await tx.do(LEAVE, incarnation, at):
                 await tx.do(END_TERMS, incarnation, at)
                 await tx.do(FREE_RESERVATIONS, incarnation)
@@ -135,6 +140,7 @@ class Nodes(Tables):
         async def work(tx: Transaction) -> int:
             at = await tx.clock(now)
             tx.hints.append(Hint("beats", at))
+            await tx.rows(LOCK_NODES_OF, node_id)
             return await tx.do(DRAIN, draining, node_id, at)
 
         return await self.write(work)

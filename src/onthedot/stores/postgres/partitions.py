@@ -89,7 +89,7 @@ async def _drop_empty(tx: Transaction, until: Micros) -> list[str]:
             if begin_of(month_in(name) + 1) > until:
                 break
             await tx.db.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
-            if not await tx.value(f"SELECT EXISTS (SELECT 1 FROM {name})"):  # noqa: S608 - a name of ours
+            if not await tx.do(f"SELECT 1 FROM {name} LIMIT 1"):  # noqa: S608 - a name of ours; how many rows
                 await tx.db.execute(f"DROP TABLE {name}")
                 return [name]
     return []

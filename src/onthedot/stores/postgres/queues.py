@@ -92,7 +92,7 @@ class Queues(Tables):
             await tx.do(PAUSE, name, at, plain(reason))
             return await _find(tx, name)
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
     async def resume_queue(self, name: str, *, now: Micros | None = None) -> Queue:
         async def work(tx: Transaction) -> Queue:
@@ -100,7 +100,7 @@ class Queues(Tables):
             tx.hints.append(Hint("runs", await tx.clock(now)))
             return await _find(tx, name)
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
     async def share_queue(self, name: str, weights: Mapping[str, int] | None, *, now: Micros | None = None) -> Queue:
         async def work(tx: Transaction) -> Queue:
@@ -112,7 +112,7 @@ class Queues(Tables):
             tx.hints.append(Hint("runs", await tx.clock(now)))
             return await _find(tx, name)
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
     async def list_queues(self, *, now: Micros | None = None) -> list[Queue]:
         async def work(tx: Transaction) -> list[Queue]:

@@ -47,11 +47,12 @@ _AGE = itemgetter(0, 1)  # by rank, then by id
 LOOK_AGAIN: Micros = 20 * MILLISECOND
 """When to look again if work is due that somebody else has locked: it takes it, or lets it go."""
 
-# The node, which nobody ends, drains or voids meanwhile; no queue is paused meanwhile; the time.
+# The node, which nobody ends, drains or voids meanwhile, though it may beat (see `LOCK_NODE`); no queue is paused
+# meanwhile; the time.
 FIND_NODE = f"""
 SELECT n.ended, n.lease_until, n.id, n.void_below, n.draining, {NOW},
        pg_advisory_xact_lock_shared(hashtextextended(current_schema() || '{QUEUES}', 0))
-FROM nodes n WHERE n.incarnation = $1 FOR SHARE OF n
+FROM nodes n WHERE n.incarnation = $1 FOR KEY SHARE OF n
 """  # noqa: S608 - constants of this driver
 
 # The lines (route and level) of some ranges in which runs wait: from one to the next through the index, however many

@@ -123,10 +123,10 @@ class Retention(Tables):
             passed = Mark(found[-1].ended_at, found[-1].id) if found else after
             return Pruned(len(going), passed, more=len(found) == limit)
 
-        pruned = await self.write(work)
+        pruned = await self.write(work, limit=self.limits.long)
         if not pruned.more and cut.job_id is None:
             with suppress(StoreUnavailable):  # somebody reads it: next time
-                dropped = await self.write(lambda tx: drop_empty(tx, cut.until[0]))
+                dropped = await self.write(lambda tx: drop_empty(tx, cut.until[0]), limit=self.limits.long)
                 self.months = frozenset() if dropped else self.months
         return pruned
 
@@ -158,14 +158,14 @@ class Retention(Tables):
             await _add_to_days(tx, counts)
             return gone
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
     async def prune_nodes(self, until: Micros, *, limit: int = 500) -> PrunedNodes:
         async def work(tx: Transaction) -> PrunedNodes:
             going = [number for (number,) in await tx.rows(LIST_OLDEST_NODES, until, limit)]
             return PrunedNodes(await tx.do(DELETE_NODES, going), await tx.do(DELETE_TERMS, until, limit))
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
     async def list_daily_counts(
         self, *, job: str | None = None, namespace: str = "default", limit: int = 1000

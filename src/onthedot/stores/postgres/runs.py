@@ -14,10 +14,11 @@ from onthedot.stores.base import Hint
 from onthedot.stores.documents import Noting, check_noting
 from onthedot.stores.postgres.arming import arm_runs
 from onthedot.stores.postgres.finish import FINISH, check_moves, columns, hold, move_runs
+from onthedot.stores.postgres.limits import PER_RUN, SHORT
 from onthedot.stores.postgres.partitions import month_of
 from onthedot.stores.postgres.reserve import Reserve
 from onthedot.stores.postgres.submitting import submit_noted
-from onthedot.stores.postgres.tables import find_checkpoints
+from onthedot.stores.postgres.tables import LOCK_NODE, find_checkpoints
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.verdict import Finish
 
@@ -54,11 +55,13 @@ class Runs(Reserve):
         self, runs: Sequence[NewRun], *, noting: Noting | None = None, now: Micros | None = None
     ) -> list[int]:
         check_noting(noting, runs)
-        return await self.write(lambda tx: submit_noted(tx, runs, noting, now))
+        limit = SHORT + PER_RUN * len(runs)
+        return await self.write(lambda tx: submit_noted(tx, runs, noting, now), limit=limit)
 
     async def held(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
         async def work(tx: Transaction) -> list[Lease]:
             if void_below:
+                await tx.rows(LOCK_NODE, incarnation)
                 await tx.do(VOID, void_below, incarnation)
             return await self.leases(tx, await tx.rows(LIST_HELD, incarnation))
 

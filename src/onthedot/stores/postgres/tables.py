@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
-from onthedot.clock import MILLISECOND, SECOND, Micros
+from onthedot.clock import MILLISECOND, SECOND, Micros, SystemClock
 from onthedot.errors import NodeExpired, StoreUnusable
 from onthedot.ids import RandomIds
 from onthedot.job import JobRecord, JobState
@@ -15,8 +15,18 @@ from onthedot.run import Checkpoint
 from onthedot.stores.base import Hint, Hints
 from onthedot.stores.definitions import Unreadable, decode
 from onthedot.stores.homes import Home, Homes
-from onthedot.stores.postgres.connections import Connection, Connections, begin_statement
-from onthedot.stores.postgres.failures import TROUBLE, is_broken, is_missing_partition, may_try_again, translate
+from onthedot.stores.postgres.connections import Connection, Connections, Session, begin_statement, is_limited
+from onthedot.stores.postgres.failures import (
+    TROUBLE,
+    is_broken,
+    is_missing_partition,
+    is_overrun,
+    may_try_again,
+    translate,
+)
+from onthedot.stores.postgres.limits import SHORT, SHOWING, Limits
+from onthedot.stores.postgres.prepared import Prepared, Unprepared
+from onthedot.stores.postgres.prepared import prepare as prepare_statements
 from onthedot.stores.postgres.schema import check_current, prepare
 from onthedot.stores.postgres.transaction import READ_CLOCK, Transaction
 from onthedot.stores.postgres.url import Address
@@ -27,6 +37,9 @@ T = TypeVar("T")
 TRIES = 12
 """How often a transaction is made at most that others keep from passing: some 2 s in all."""
 
+MOST_STATEMENTS = 200
+"""How many statements a transaction has at most, by far: each may have to be prepared (`prepared.py`)."""
+
 KEPT_RECORDS = 10_000
 
 SHOW_TIMEOUT = 60.0
@@ -34,8 +47,12 @@ SHOW_TIMEOUT = 60.0
 
 TAKE_NUMBERS = "SELECT nextval($1::regclass) FROM generate_series(1, $2)"
 
-# Until the end of the transaction nobody ends, drains or voids this incarnation.
-FIND_NODE_LEASE = "SELECT ended, lease_until FROM nodes WHERE incarnation = $1 FOR SHARE"
+# Until the end of the transaction nobody ends, drains or voids this incarnation: that takes FOR UPDATE (`LOCK_NODE`).
+# A beat changes no key and passes: a node's heartbeat never waits for its other calls.
+FIND_NODE_LEASE = "SELECT ended, lease_until FROM nodes WHERE incarnation = $1 FOR KEY SHARE"
+
+# Whoever changes more of a node than its lease locks it so first; a plain UPDATE would not be seen by FOR KEY SHARE.
+LOCK_NODE = "SELECT 1 FROM nodes WHERE incarnation = $1 FOR UPDATE"
 
 FIND_CHECKPOINTS = "SELECT run_id, revision, value FROM checkpoints WHERE run_id = ANY($1)"
 
@@ -45,6 +62,15 @@ FROM unnest($1::bigint[], $2::integer[]) wanted (job_id, revision)
 JOIN job_revisions v ON v.job_id = wanted.job_id AND v.revision = wanted.revision
 JOIN jobs j ON j.id = v.job_id
 """
+
+
+class Kind(NamedTuple):
+    """What is to be known of a transaction before it begins. `name` tells it from others of the same limits."""
+
+    name: str
+    limit: Micros
+    reading: bool = False
+    timeout: float | None = None  # of each statement, in seconds, if it is not the connection's own
 
 
 class PostgresHome(Home):
@@ -69,11 +95,14 @@ class Tables:
         self.address = address
         self.hints = Hints()
         self.records = Records()
+        self.limits = Limits(timeout=address.timeout)
         self.months: frozenset[int] = frozenset()  # whose partitions are known to be there
         self.commits = 0
         self._left: deque[Hint] = deque()  # of transactions that were committed on the loops of handlers
         self._read_only = read_only
         self._ids = RandomIds()
+        self._clock = SystemClock()  # real time: the server is real
+        self._needed: dict[str, dict[str, None]] = {}  # by kind of transaction: its statements, in order
         self._sender = self._ids.token()[:16]
         self._homes = Homes(lambda: PostgresHome(address, self._sender), address.shown)
         self.listener: Listener | None = None
@@ -101,18 +130,20 @@ class Tables:
             self.listener = Listener(self.address, self._sender, self.hints)
             self.listener.start()
 
-    async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def write(self, work: Callable[[Transaction], Awaitable[T]], *, limit: Micros | None = None) -> T:
         """A transaction that writes. What it answers has been committed.
 
         One that was undone because of what others did meanwhile is made again, after a while that differs for each.
+        Without a `limit` it is one that others wait for, and has to be short (`limits.py`).
         """
         if self._read_only:
             raise StoreUnusable(
                 f"{self.address.shown}: expected a store that may be written, got one that was opened for reading only"
             )
+        name = getattr(work, "__qualname__", "")
         for number in range(TRIES):
             try:
-                return await self._transact(work, begin_statement(self.address, reading=False))
+                return await self._write_once(work, Kind(name, self.limits.of(name) if limit is None else limit))
             except Exception as error:
                 if is_missing_partition(error):
                     self.months = frozenset()
@@ -122,19 +153,26 @@ class Tables:
             await asyncio.sleep(longest * self._ids.fraction() / SECOND)
         raise AssertionError("unreachable")
 
+    async def _write_once(self, work: Callable[[Transaction], Awaitable[T]], kind: Kind) -> T:
+        """Undone for a statement that was not prepared, it is made again with that one."""
+        for _ in range(MOST_STATEMENTS):
+            try:
+                return await self._transact(work, kind)
+            except Unprepared as error:
+                self._needed.setdefault(kind.name, {})[error.statement] = None
+        raise AssertionError(f"{kind.name}: expected some statements, got {MOST_STATEMENTS} different ones")
+
     async def read(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """All that it sees is of one moment. Nothing waits for it, and it waits for nobody."""
         try:
-            return await self._transact(work, begin_statement(self.address, reading=True))
+            return await self._transact(work, Kind("read", self.limits.long, reading=True))
         except Exception as error:
             raise translate(error, self.address.shown) from error
 
     async def show(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """A read for people, which may take its time: the engine does not wait for it."""
-        begin = begin_statement(self.address, reading=True)
-        patience = f"{begin}; SET LOCAL statement_timeout = '{round(SHOW_TIMEOUT * 1000)}'"
         try:
-            return await self._transact(work, patience, timeout=SHOW_TIMEOUT)
+            return await self._transact(work, Kind("show", SHOWING, reading=True, timeout=SHOW_TIMEOUT))
         except Exception as error:
             raise translate(error, self.address.shown) from error
 
@@ -149,12 +187,16 @@ class Tables:
             tx.hints += [hint] if rows else []
             return rows
 
-        if self.address.pooled or self._read_only:  # there the settings of a session are said with each transaction
+        name = work.__qualname__
+        if self.address.pooled or self._read_only or self.limits.of(name) != SHORT:  # settings come with a transaction
             return await self.write(work)
         home = await self.home()
+        began = self._clock.steady()
         try:
             rows = await self._alone(home, statement, *values)
         except Exception as error:
+            if is_overrun(error, after=self._clock.steady() - began, limit=SHORT):
+                self.limits.overran(name)
             if is_missing_partition(error):
                 self.months = frozenset()
                 return []
@@ -170,25 +212,44 @@ class Tables:
         async with home.connections.lend() as db:
             return await db.fetch(statement, *values)
 
-    async def _transact(
-        self, work: Callable[[Transaction], Awaitable[T]], begin: str, *, timeout: float | None = None
-    ) -> T:
+    async def _transact(self, work: Callable[[Transaction], Awaitable[T]], kind: Kind) -> T:
         home = await self.home()
         db = await home.connections.take()
-        tx = Transaction(db, self.months, timeout)
+        limited = is_limited(db)
+        began = self._clock.steady()
         try:
-            await db.execute(begin)
+            tx = Transaction(db, self.months, kind.timeout)
+            if not kind.reading and (self.address.pooled or not limited):
+                tx.db = cast(Connection, await self._prepared(cast(Session, db), kind, limited=limited))
+            await db.execute(self._begin(kind, limited=limited))
             answer = await work(tx)
             await db.execute("COMMIT")
         except BaseException as error:  # a cancelled call, too, is undone, and its connection goes back or is ended
             self.records.forget()  # what was read in it may never have been written
+            if is_overrun(error, after=self._clock.steady() - began, limit=kind.limit if limited else None):
+                self.limits.overran(kind.name)
             await _undo(home.connections, db, error)
             raise
+        self.limits.took(kind.name, self._clock.steady() - began)
         await home.connections.give_back(db)
         self.commits += 1
         self.months |= tx.months
         self.tell(home, tx.hints)
         return answer
+
+    async def _prepared(self, db: Session, kind: Kind, *, limited: bool) -> Prepared:
+        """The connection, with all that this kind of transaction is known to need."""
+        reading = Kind("prepare", self.limits.long, reading=True)
+        await prepare_statements(db, self._needed.get(kind.name, ()), self._begin(reading, limited=limited))
+        return Prepared(db)
+
+    def _begin(self, kind: Kind, *, limited: bool) -> str:
+        begin = begin_statement(
+            self.address, limited=limited, limit=kind.limit, lease=self.limits.lease, reading=kind.reading
+        )
+        if kind.timeout is None:
+            return begin
+        return f"{begin}; SET LOCAL statement_timeout = '{round(kind.timeout * 1000)}'"
 
     def committed(self, home: PostgresHome, tx: Transaction) -> None:
         """A handler's transaction is committed, on the handler's loop. Whoever listens here does so on the engine's,
@@ -225,8 +286,11 @@ async def _undo(connections: Connections, db: Connection, error: BaseException) 
     if not is_broken(error) and not db.is_closed():
         try:
             await db.execute("ROLLBACK")
-        except BaseException as second:  # noqa: BLE001 - the first error is raised by the caller
+        except Exception as second:  # noqa: BLE001 - the first error is raised by the caller
             trouble = second
+        except BaseException as second:  # a cancel is not lost, though the first error may be one to try again after
+            await connections.give_back(db, second)
+            raise
     await connections.give_back(db, trouble)
 
 

@@ -18,7 +18,7 @@ from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.errors import LeaseLost, OnTheDotError, StateError, StoreUnavailable
 from onthedot.ids import RandomIds
 from onthedot.run import Lease, RunState
-from onthedot.stores.postgres.connections import Connection, Connections, settings_of
+from onthedot.stores.postgres.connections import Connection, Connections, is_limited, limited_to, settings_of
 from onthedot.stores.postgres.failures import LOST, TROUBLE, Contended, translate
 from onthedot.stores.postgres.finish import hold, move_runs
 from onthedot.stores.postgres.tables import TRIES, PostgresHome, Tables
@@ -98,8 +98,7 @@ class PostgresTransaction:
     async def _our_part(self, finish: Finish) -> Transaction | None:
         """Move the run to history, if it is running under this lease; None if it is not."""
         db = self.connection
-        ours = [f"SET LOCAL {name} = '{value}'" for name, value in settings_of(self._store.address).items()]
-        await self._in_time(db.execute("; ".join(ours)))
+        await self._in_time(db.execute(self._settings()))
         ids = RandomIds()
         for number in range(TRIES):
             tx = Transaction(db, self._store.months)
@@ -116,6 +115,13 @@ class PostgresTransaction:
                 continue
             return tx
         raise AssertionError("unreachable")
+
+    def _settings(self) -> str:
+        """What holds from here on, where gates are locked: how long the handler took before counts for nothing."""
+        address, limited = self._store.address, is_limited(self.connection)
+        told = list(settings_of(address, limited=limited, idle=self._store.limits.lease).items())
+        told += limited_to(self._store.limits.long) if limited else []
+        return "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in told)
 
     async def _move(self, tx: Transaction, finish: Finish) -> bool:
         await tx.db.execute("SAVEPOINT onthedot_finish")

@@ -26,15 +26,17 @@ SELECT incarnation FROM nodes
 WHERE (ended OR lease_until <= $1) AND empty_at IS DISTINCT FROM lease_until ORDER BY number
 """
 
-LOCK_DEAD = LIST_DEAD + " FOR NO KEY UPDATE"
+# Nobody of them arms or beats meanwhile. One that somebody has locked, who may have been frozen, comes another time:
+# the others do not wait for it.
+LOCK_DEAD = LIST_DEAD + " FOR UPDATE SKIP LOCKED"
 
 LIST_ORPHANS = LEASES.format(wanted="r.incarnation = ANY($1) AND r.state = 'running'") + " LIMIT $2"
 
 NOTE_EMPTY = "UPDATE nodes SET empty_at = lease_until WHERE incarnation = ANY($1)"
 
-LOCK_NODES = """
-SELECT incarnation, ended OR lease_until <= $2 FROM nodes WHERE incarnation = ANY($1) ORDER BY number
-FOR NO KEY UPDATE
+LOCK_THESE_DEAD = """
+SELECT incarnation FROM nodes WHERE incarnation = ANY($1) AND (ended OR lease_until <= $2) ORDER BY number
+FOR UPDATE SKIP LOCKED
 """
 
 # For good: from here on this incarnation cannot renew its lease.
@@ -79,12 +81,12 @@ class Upkeep(Runs):
             at = await tx.clock(now)
             check_moves(verdict for _, verdict in verdicts)
             whose = sorted({lease.incarnation for lease, _ in verdicts})
-            alive = {incarnation for incarnation, dead in await tx.rows(LOCK_NODES, whose, at) if not dead}
+            dead = {incarnation for (incarnation,) in await tx.rows(LOCK_THESE_DEAD, whose, at)}
             finishes = [Finish(lease, verdict, 0, at) for lease, verdict in verdicts]
             held = await hold(tx, finishes)
             taken: dict[int, Finish] = {}
             for finish in finishes:
-                if finish.lease.incarnation not in alive and _is_running(held, finish.lease):
+                if finish.lease.incarnation in dead and _is_running(held, finish.lease):
                     taken.setdefault(finish.lease.run_id, finish)
             for incarnation in whose:
                 count = sum(finish.lease.incarnation == incarnation for finish in taken.values())
@@ -102,7 +104,7 @@ class Upkeep(Runs):
             await tx.do(FORGET_IDLE, at)
             return await recount(tx, at)
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:
         async def work(tx: Transaction) -> list[RunRecord]:
@@ -117,7 +119,7 @@ class Upkeep(Runs):
             by_id = {row[0]: shown(row) for row in rows}
             return [by_id[run_id] for run_id in ended]
 
-        return await self.write(work)
+        return await self.write(work, limit=self.limits.long)
 
 
 def _is_running(held: Held, lease: Lease) -> bool:
