@@ -78,14 +78,18 @@ def test_a_year_off_is_one_step_for_an_interval(catch_up):
 
 @pytest.mark.parametrize(
     ("catch_up", "runs"),
-    [("none", 0), ("last", 1), (otd.CatchUp("all", limit=7), 7), (otd.CatchUp("all", limit=7, window="20s"), 0)],
+    [
+        (otd.CatchUp("none"), 0),
+        (otd.CatchUp("last"), 1),
+        (otd.CatchUp("all", limit=7), 7),
+        (otd.CatchUp("all", limit=7, window="20s"), 0),
+    ],
 )
 def test_the_last_slots_of_an_interval_that_has_ended_expire_as_if_they_were_walked(catch_up, runs):
     """No slot comes after them that would make them expire: under last the newest runs, however late it is; under all
     they have their whole window."""
     every = otd.every("1s", end=datetime(2026, 6, 1, 11, 59, tzinfo=UTC))
-    policy = otd.CatchUp(catch_up) if isinstance(catch_up, str) else catch_up
-    off = state(job(every, catch_up=policy), every, watermark=NOW - 3_600 * SECOND, origin=NOW - 7_200 * SECOND)
+    off = state(job(every, catch_up=catch_up), every, watermark=NOW - 3_600 * SECOND, origin=NOW - 7_200 * SECOND)
     window = plan_window(off, until=NOW + 5 * SECOND, now=NOW, late_after=LATE)
     assert window is not None
     newest = NOW - MINUTE

@@ -42,8 +42,9 @@ def test_an_hour_of_faults(seed):
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", ["30007", "30111", "40075", "40209", "40252", "100266", "200274"])
 def test_an_hour_that_once_failed(seed):
-    """What a long run found: the checker or the recorder was wrong about something rare; of 100266, the worker."""
-    holds(Scenario(seed=seed))
+    """What a long run found: the checker or the recorder was wrong about something rare; of 100266, the worker. There
+    were no outages of everybody then."""
+    holds(Scenario(seed=seed, outage_every=0.0))
 
 
 @pytest.mark.slow
