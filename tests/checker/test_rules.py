@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+import onthedot as otd
 from onthedot.errors import DefinitionError
+from onthedot.schedules import schedule_id
 from onthedot.testing.checker import RULES, check, read, write
 from tests.checker.made_up import SCHEDULE, TRIGGER, S, Story, beginning, changed, definition, good, without
 
@@ -24,9 +26,9 @@ GOOD = {
     .verdict(77, lease="l2", attempt=2, inc="B").job(75, "start", attempt=2, fence=2)
     .job(76, "end", attempt=2, fence=2, outcome="done"),
     "slots that were skipped": beginning().add(
-        200, "skip", job_id=1, schedule=SCHEDULE, after=0, first=120 * S, last=180 * S, count=2, reason="missed"
-    ).add(200, "elect", inc="A", term=3, shard=0, until=210 * S)
-    .add(200, "plan", job_id=1, schedule=SCHEDULE, rev=1, start=66 * S, end=230 * S, slots=[], term=3, shard=0),
+        250, "skip", job_id=1, schedule=SCHEDULE, after=0, first=120 * S, last=180 * S, count=2, reason="missed"
+    ).add(250, "elect", inc="A", term=3, shard=0, until=260 * S)
+    .add(250, "plan", job_id=1, schedule=SCHEDULE, rev=1, start=66 * S, end=280 * S, slots=[240 * S], term=3, shard=0),
 }  # fmt: skip
 
 
@@ -58,7 +60,26 @@ def edited(before: int, after: int, at: float = 62, slots=(), withdrawn=()) -> S
     return story.add(at, "edit", job="job", job_id=1, rev=2, change="changed", definition=text, marks=marks)
 
 
+def exchanged(slots, *, at: float = 62, origin: float = 62, withdrawn=(), story: Story | None = None) -> Story:
+    """An edit drops the schedule, after its slot at 60 s has run, and begins one of every 30 s."""
+    rule = otd.every("30s")
+    name, story = schedule_id(rule), good() if story is None else story
+    for slot in withdrawn:
+        story.add(at, "withdraw", run=9, job_id=1, trigger=TRIGGER, slot=slot * S)
+    begins, ends = round(origin * S), (round(origin) + 30) * S
+    plan: dict[str, Any] = {"job_id": 1, "schedule": name, "rev": 2, "start": begins, "end": ends, "term": 0}
+    story.add(at, "plan", **plan, slots=[slot * S for slot in slots])
+    marks = {SCHEDULE: [{"origin": S, "watermark": 66 * S}, None], name: [None, {"origin": begins, "watermark": ends}]}
+    text = definition(schedule=rule, args={"mark": 1})
+    return story.add(at, "edit", job="job", job_id=1, rev=2, change="changed", definition=text, marks=marks)
+
+
 GOOD["the next slot planned"] = replanned()
+GOOD["an edit that exchanges a schedule"] = exchanged([90])
+GOOD["an edit that withdraws what it plans anew"] = exchanged(
+    [60, 90], at=59.5, origin=59.5, withdrawn=[60], story=beginning()
+)
+GOOD["an edit that exchanges a schedule, and waited"] = exchanged([90], at=64, origin=64)
 GOOD["an edit that plans on"] = edited(66, 125, slots=[120])
 SUBMIT: dict[str, Any] = {"run": 5, "job_id": 1, "trigger": "submit:x", "slot": 62 * S, "due": 62 * S, "body": None}
 BACKFILL: dict[str, Any] = SUBMIT | {"trigger": f"backfill:{SCHEDULE}", "slot": 1 * S}
@@ -125,6 +146,13 @@ GOOD["a plan of one shard of two"] = divided()
 BAD = {
     ("S1", "a slot planned twice"): replanned(start=31 * S, end=66 * S, slots=[60 * S]),
     ("S1", "two runs of one key"): good().lease(63, "reserve", run=2, lease="l2", fence=0, until=64 * S),
+    ("S1", "an instant under two definitions"): exchanged([60, 90], origin=59),
+    ("S1", "an instant that was armed ahead under two definitions"): exchanged(
+        [60], at=59.95, origin=59.95, story=beginning().lease(59.9, "arm")
+    ),
+    ("S4", "an edit whose schedule begins before it"): exchanged([90], at=95, origin=62),
+    ("S4", "an edit that withdrew what was due"): exchanged([90], withdrawn=[60]),
+    ("S4", "an edit that goes on, and withdrew what was due"): edited(66, 125, slots=[120], withdrawn=[60]),
     ("S2", "a run that nobody planned"): beginning().lease(59.9, "arm", slot=61 * S),
     ("S2", "a start that nobody reserved"): beginning().job(60, "start", run=7),
     ("S3", "a start before its due instant"): changed(good(), "start", t_store=round(59.9 * S)),
@@ -271,10 +299,11 @@ def test_every_rule_has_something_to_catch():
     from tests.checker.test_dependencies import BAD as AFTER
     from tests.checker.test_effects import BAD as EFFECTS
     from tests.checker.test_gates_and_control import BAD as MORE  # it builds on the stories here
+    from tests.checker.test_overdue import BAD as OVERDUE
     from tests.checker.test_places import BAD as STILL_MORE
     from tests.checker.test_zone_data import BAD as ZONES
 
-    assert {rule for rule, _ in (*BAD, *MORE, *STILL_MORE, *AFTER, *EFFECTS, *ZONES)} == set(RULES)
+    assert {rule for rule, _ in (*BAD, *MORE, *STILL_MORE, *AFTER, *EFFECTS, *ZONES, *OVERDUE)} == set(RULES)
 
 
 def test_every_rule_says_what_it_holds():

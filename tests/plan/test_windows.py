@@ -76,6 +76,28 @@ def test_a_year_off_is_one_step_for_an_interval(catch_up):
     assert (window.end, window.next_at) == (NOW + 5 * SECOND, NOW + 6 * SECOND)
 
 
+@pytest.mark.parametrize(
+    ("catch_up", "runs"),
+    [
+        (otd.CatchUp("none"), 0),
+        (otd.CatchUp("last"), 1),
+        (otd.CatchUp("all", limit=7), 7),
+        (otd.CatchUp("all", limit=7, window="20s"), 0),
+    ],
+)
+def test_the_last_slots_of_an_interval_that_has_ended_expire_as_if_they_were_walked(catch_up, runs):
+    """No slot comes after them that would make them expire: under last the newest runs, however late it is; under all
+    they have their whole window."""
+    every = otd.every("1s", end=datetime(2026, 6, 1, 11, 59, tzinfo=UTC))
+    off = state(job(every, catch_up=catch_up), every, watermark=NOW - 3_600 * SECOND, origin=NOW - 7_200 * SECOND)
+    window = plan_window(off, until=NOW + 5 * SECOND, now=NOW, late_after=LATE)
+    assert window is not None
+    newest = NOW - MINUTE
+    assert [slot.slot_at for slot in window.slots] == [newest - n * SECOND for n in reversed(range(runs))]
+    assert [(skip.last, skip.count) for skip in window.skips] == [(newest - runs * SECOND, 3_540 - runs)]
+    assert window.next_at is None
+
+
 def test_a_fixed_delay_counts_from_the_last_end_and_moves_to_its_own_slot():
     gap = otd.gap("10m")
     waiting = state(job(gap), gap, watermark=NOW - 20 * MINUTE, last_end=NOW - 15 * MINUTE)

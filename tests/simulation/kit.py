@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.define.options import build_job
-from onthedot.job import Call
+from onthedot.job import Call, Job
 from onthedot.settings import Settings
 from onthedot.testing.simulation import CALM, Action, Behaviour, Scenario, Workload
-from onthedot.testing.simulation.cluster import brief
+from onthedot.testing.simulation.cluster import START, brief
 from onthedot.testing.simulation.faults import Fault, from_json
 
 FAULTS = Path(__file__).parent / "faults"
@@ -138,11 +140,37 @@ def exact() -> Workload:
     return Workload(jobs, behaviours, (), ())
 
 
+def overdue() -> Workload:
+    """A job of a short interval for every overlap and catch-up, from 40 s to 300 s, and two that are edited."""
+    catch_ups: dict[str, Any] = {"none": "none", "last": "last", "all": otd.CatchUp("all", limit=100)}
+    overlaps: dict[str, Any] = {"wait": "wait", "allow": otd.Overlap("allow", max_running=2), "skip": "skip"}
+    overlaps["replace"] = "replace"
+    jobs, behaviours = {}, {}
+    for number, (overlap, catch_up) in enumerate(product(overlaps, catch_ups)):
+        name = f"{overlap}-{catch_up}"
+        options = {"overlap": overlaps[overlap], "catch_up": catch_ups[catch_up]}
+        jobs[name] = _short(name, 4 + number % 3, **options)
+        behaviours[name] = Behaviour(0.2, 4.5 if catch_up == "last" else 2.5)
+    edits, actions = [], []
+    for number, (at, interval) in enumerate(((100.0, 3), (210.0, 4))):
+        name = f"edited{number}"
+        jobs[name], behaviours[name] = _short(name, 2, overlap="allow"), Behaviour(0.1, 0.5)
+        edits.append((at, _short(name, interval, overlap="allow", args={"mark": 1})))
+        actions.append(Action(at, "put", number, name))
+    return Workload(jobs, behaviours, tuple(edits), tuple(actions))
+
+
+def _short(name: str, interval: int, **options: Any) -> Job:
+    first, last = START + timedelta(seconds=40), START + timedelta(seconds=300)
+    schedule = otd.every(f"{interval}s", start=first, end=last)
+    return build_job(Call(handler=name), {"name": name, "args": {"mark": 0}, "schedule": schedule} | options)
+
+
 def directed(name: str) -> Scenario:
     """A scenario of a committed fault file: calm but for its faults, twelve minutes. Files with `gates` in their names
     are for jobs with gates, those with `shards` for four nodes that divide the planning among them, those with `places`
-    for jobs whose place matters, those with `parents` for jobs that run after others, and those with `commits` for jobs
-    under exactly_once."""
+    for jobs whose place matters, those with `parents` for jobs that run after others, those with `commits` for jobs
+    under exactly_once, and those with `outages` for jobs of which several slots are overdue together."""
     scenario = Scenario(
         seed=name, minutes=12, weather=CALM, workload=busy(), faults=tuple(read(name)),
         settings=Settings(seats=8, ahead=8),
@@ -153,6 +181,8 @@ def directed(name: str) -> Scenario:
         return replace(scenario, workload=placing(), settings=Settings(seats=4, ahead=4))
     if "parents" in name:
         return replace(scenario, workload=families())
+    if "outages" in name:
+        return replace(scenario, workload=overdue())
     if "commits" in name:
         return replace(scenario, workload=exact())
     if "gates" not in name:

@@ -17,7 +17,14 @@ from onthedot.run import RunState
 from onthedot.stores.base import Window
 from onthedot.stores.memory import MemoryStore
 from onthedot.verdict import Finish
-from tests.simulation import control_mutants, dependent_mutants, exact_mutants, place_mutants, shard_mutants
+from tests.simulation import (
+    control_mutants,
+    dependent_mutants,
+    exact_mutants,
+    overdue_mutants,
+    place_mutants,
+    shard_mutants,
+)
 
 
 class NoFenceOnFinish(MemoryStore):
@@ -192,6 +199,7 @@ PLACES = "places-of-leaders-that-sleep"
 DYING, LOST = "gates-whose-holders-die", "gates-whose-answers-are-lost"
 DIVIDED, DIFFERING = "shards-whose-nodes-come-and-go", "shards-whose-nodes-differ"
 UNHEARD, WIDOWED = "parents-whose-answers-are-lost", "parents-whose-nodes-die"
+OUTAGES, HELD = "outages-of-everybody", "outages-and-edits-that-wait"
 ASLEEP, UNANSWERED = "commits-of-nodes-that-sleep", "commits-whose-answers-are-lost"
 
 MUTANTS = {
@@ -240,4 +248,11 @@ MUTANTS = {
     "a finish that comes again is followed again": _mutant("S26", UNHEARD, store=dependent_mutants.FollowedTwice),
     "a lost parent is forgotten": _mutant("S26 L8", WIDOWED, store=dependent_mutants.ReaperForgetsDependents),
     "a set is used twice": _mutant("S26", UNHEARD, store=dependent_mutants.SetKeptWhenUsed),
+    "a catch-up is an overlap": _mutant("S28", OUTAGES, store=overdue_mutants.CatchUpIsAnOverlap),
+    "caught-up slots are counted": _mutant("S28", OUTAGES, store=overdue_mutants.CaughtUpSlotsAreCounted),
+    "the stalest slot runs": _mutant("S28", OUTAGES, store=overdue_mutants.StalestRuns),
+    "the newest slot runs first": _mutant("S28", OUTAGES, store=overdue_mutants.NewestFirst),
+    "caught-up slots are replaced": _mutant("S28", OUTAGES, store=overdue_mutants.CaughtUpSlotsAreReplaced),
+    "missed too early": _mutant("S28", OUTAGES, store=overdue_mutants.MissedTooEarly),
+    "an edit goes by its caller's clock": _mutant("S1 S4", HELD, store=overdue_mutants.EditByItsCallersClock),
 }

@@ -43,8 +43,9 @@ def test_an_hour_of_faults(seed):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", ["100266", *(pytest.param(seed, marks=pytest.mark.soak) for seed in MISJUDGED)])
 def test_an_hour_that_once_failed(seed):
-    """What a long run found: the checker or the recorder was wrong about something rare; of 100266, the worker."""
-    holds(Scenario(seed=seed))
+    """What a long run found: the checker or the recorder was wrong about something rare; of 100266, the worker. There
+    were no outages of everybody then."""
+    holds(Scenario(seed=seed, outage_every=0.0))
 
 
 @pytest.mark.timeout(300)

@@ -35,6 +35,6 @@ def test_what_can_be_drawn_can_be_written():
 
 
 def test_faults_can_be_kept_as_text():
-    drawn = [*generate("7", nodes=3, seconds=3_600, every=10, extra=("step",)), Fault(1, "crash", 0, 0)]
+    drawn = [*generate("7", nodes=3, seconds=3_600, every=10, extra=("step", "held")), Fault(1, "crash", 0, 0)]
     assert {fault.kind for fault in drawn} == set(KINDS)
     assert from_json(to_json(drawn)) == drawn

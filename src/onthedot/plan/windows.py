@@ -96,17 +96,22 @@ def aimed(window: Window, targets: tuple[str, ...], now: Micros) -> Window:
 
 
 def _long_gone(state: ScheduleState, schedule: Schedule, now: Micros, late_after: Micros) -> SkipRange | None:
-    """The slots of an interval that have expired for certain, counted instead of walked: a year off is one step."""
+    """The slots of an interval that have expired for certain, counted instead of walked: a year off is one step.
+
+    If the schedule ends, the N-th slot after its last ones never comes: those are walked.
+    """
     if not isinstance(schedule, Every) or schedule.run_once:
         return None
     policy, step = state.record.job.catch_up, micros(schedule.interval)
-    lives = catch_up.expires(0, catch_up.depth(policy) * step, policy, late_after) or 0
+    look = catch_up.depth(policy)
+    lives = catch_up.expires(0, look * step, policy, late_after) or 0
     oldest = now - lives - micros(schedule.jitter)
     if state.watermark >= oldest - MOST_SLOTS * step:
         return None
     first = next_after(schedule, state.watermark, origin=state.origin)
     count = count_between(schedule, state.watermark, oldest, origin=state.origin)
-    return None if first is None or not count else SkipRange(first, first + (count - 1) * step, count, "missed")
+    count -= look - count_between(schedule, oldest, oldest + look * step, origin=state.origin)
+    return None if first is None or count <= 0 else SkipRange(first, first + (count - 1) * step, count, "missed")
 
 
 def _delay_window(state: ScheduleState, schedule: FixedDelay, late_after: Micros) -> Window:

@@ -96,9 +96,12 @@ def s11_overlap(history: History) -> Iterator[Finding]:
         if event["ev"] == "block":
             waited[event["gate"]].add(run.id)
         if event["ev"] == "expire" and event["reason"] == "overlap":
-            key, holder = event["gate"], history.runs.get(event["holder"])
-            if holder is None or holder.id not in holders.of_gate[key] | waited[key]:
-                yield event["seq"], f"run {run.id} was skipped, and {event['holder']} did not hold {key}"
+            key, named = event.get("gate", ""), event.get("holder", 0)
+            if named not in holders.of_gate[key] | waited[key]:
+                yield (
+                    event["seq"],
+                    f"run {run.id} was skipped, and {named or 'nobody'} did not hold {key or 'its gate'}",
+                )
         if event["ev"] == "cancel" and event["why"] == "replaced" and run.key and not is_slot(run.key[1]):
             yield event["seq"], f"run {run.id} was replaced, and it is no slot: {run.key[1]}"
         if event["ev"] == "arm" and not is_slot(event["trigger"]):

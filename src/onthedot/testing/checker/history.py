@@ -26,16 +26,16 @@ they tell of; `start` and `end` by the job itself: **the job is the oracle, not 
 | store | conflict | `job_id`, `key`, `body`: a submit that was refused |
 | store | reserve, arm | `run`, `job_id`, `trigger`, `slot`, `lease`, `attempt`, `fence`, `inc`, `due`, `rev`, |
 | | | `failures`, `recoveries`, `target`; reserve: `until`; arm: `gates`: [key, capacity, until the end], |
-| | | `rate`: [key, most, per, burst], `quick`: it may have been taken beyond the seats |
+| | | `rate`: [key, most, per, burst], `quick`: it may have been taken beyond the seats, `sent`: when it was asked |
 | store | gone, busy, block | `run`, `lease`, `inc`: an `arm` that was refused; block: the run waits at `gate`, which |
-| | | `holder` has, after taking those before it in `gates` |
+| | | `holder` has, after taking those before it in `gates`; `sent`; `stops`: the holder is asked to stop for it |
 | store | aside | `run`, which met a closed gate: its job was edited or its queue stopped, and it keeps no limit |
 | store | recount | `freed`: gates had been left closed |
 | store | release | `run`, `lease`, `ok`; by a rate: `delayed`, `due`, `gates` that it keeps |
 | store | finish, reap | `run`, `lease`, `attempt`, `inc`, `ok`, `state`, `outcome`, `due`, `failed`, `recovered`, |
 | | | `ended`; `sent`: the verdict's own state |
 | store | effect | `run`, `fence`: the resource has accepted what an attempt wrote; comes before its `finish` |
-| store | expire | `run`, `job_id`, `trigger`, `slot`, `state`, `reason`; at a gate: `gate`, `holder` |
+| store | expire | `run`, `job_id`, `trigger`, `slot`, `state`, `reason`; at a gate: `gate`, `holder`, `sent` |
 | store | prune, pruned | `run`; after them, for the whole call: `answer`, `runs` (or `skips`), |
 | | | `counted`: [job, state, count] |
 | store | join, beat, leave | `inc`, `ttl`; beat: `cancels`: [lease, why]; join: `node_id`, `queues`, `labels`, |

@@ -16,14 +16,24 @@ from onthedot.testing.checker.model import History, Key, key_of
 
 Finding = tuple[int, str]
 
+_AHEAD = frozenset({"moved", "cancelled"})  # the fates that people give to slots before their time
+
 
 def s1_unique(history: History) -> Iterator[Finding]:
-    """Two plans with the same key are the same run, and a slot is planned once, unless it was withdrawn between."""
+    """Two plans with the same key are the same run, and a slot is planned once, unless it was withdrawn between. An
+    instant that was due or armed when an edit dropped its schedule is not planned again by the one in its place."""
     planned: set[Key] = set()
+    armed: set[Key] = set()
     ids: dict[Key, int] = {}
+    told: defaultdict[int, list[Event]] = defaultdict(list)  # per job: the plans of the edit to come
     for event in history.events:
         match event["ev"]:
+            case "edit":
+                for seq, slot in _planned_again(event, told.pop(event["job_id"], []), planned, armed):
+                    yield seq, f"instant {slot} of job {event['job_id']} was planned under two definitions"
             case "plan":
+                if not event["term"]:
+                    told[event["job_id"]].append(event)
                 for key in _planned(event):
                     if key in planned:
                         yield event["seq"], f"slot {key[2]} of {key[0]}/{event['schedule']} was planned twice"
@@ -33,8 +43,22 @@ def s1_unique(history: History) -> Iterator[Finding]:
                 ids.pop(key_of(event), None)
             case "submit" | "follow" | "reserve" | "arm" | "expire":
                 key = key_of(event)
+                if event["ev"] == "arm":
+                    armed.add(key)
                 if ids.setdefault(key, event["run"]) != event["run"]:
                     yield event["seq"], f"key {key} is run {ids[key]} and run {event['run']}"
+
+
+def _planned_again(edit: Event, plans: list[Event], planned: set[Key], armed: set[Key]) -> Iterator[Finding]:
+    """The instants of an edit's new schedules that runs of those which it drops have already."""
+    dropped = [slot_trigger(name) for name, (before, after) in edit["marks"].items() if before and not after]
+    begun = [name for name, (before, after) in edit["marks"].items() if after and not before]
+    for plan in [plan for plan in plans if dropped and plan["schedule"] in begun]:
+        for slot in plan["slots"]:
+            kept = planned if slot <= edit["t_store"] else armed
+            keys = {(plan["job_id"], trigger, slot, to) for trigger in dropped for to in plan.get("targets", [""])}
+            if keys & kept:
+                yield plan["seq"], slot
 
 
 def _planned(event: Event) -> list[Key]:
@@ -74,7 +98,7 @@ class _Ledger:
     watermark: int
     fates: dict[int, str] = field(default_factory=dict)
     last_end: int | None = None
-    withdrawn: list[int] = field(default_factory=list)  # by the pause that is being told
+    withdrawn: list[int] = field(default_factory=list)  # by the change that is being told
     ahead: set[int] = field(default_factory=set)  # slots whose fate was given before their time: it stays
 
     def slots(self, after: int, until: int) -> list[int]:
@@ -141,7 +165,7 @@ class _Books:
         ledger = self._ledgers.get((run.key[0], run.key[1].partition(":")[2]))
         if ledger is None:
             return
-        if event["ev"] == "cancel" and run.key[2] > event["t_store"]:
+        if run.key[2] > event["t_store"] and (event["ev"] == "cancel" or event.get("reason") in _AHEAD):
             ledger.ahead.add(run.key[2])
         ended = next((one for one, _, after in run.steps() if after.terminal), None)
         if isinstance(ledger.rule, FixedDelay) and event is ended:  # not when it is told once more
@@ -161,6 +185,7 @@ class _Books:
             covered = [slot for slot in covered if slot > skip["after"]]
             if len(covered) != skip["count"]:
                 yield f"a skip of {skip['count']} slots of {name[0]}/{name[1]} covers {len(covered)}"
+            ledger.ahead.update(covered if skip["reason"] in _AHEAD else ())
             for slot in covered:
                 if slot in ledger.fates:
                     yield f"slot {slot} of {name[0]}/{name[1]} is skipped, and was {ledger.fates[slot]}"
@@ -207,11 +232,26 @@ class _Books:
             if after is None:
                 yield from self._dropped(name, event)
             elif before is None:
+                if event["change"] == "changed" and not isinstance(rules[schedule], FixedDelay):
+                    yield from self._late_begin(name, event)
                 ledger = self._ledgers[name] = _Ledger(rules[schedule], after["origin"], after["origin"])
                 ledger.ahead |= self._dropped_with[name]  # it comes back, by an edit that was long on its way
                 yield from self._moved(ledger, name, ledger.origin, after["watermark"])
             else:
                 yield from self._survived(name, rules[schedule], before["watermark"], after["watermark"], event)
+
+    def _late_begin(self, name: tuple[int, str], event: Event) -> Iterator[str]:
+        """Up to the edit the schedules count that it found."""
+        plans = [one for one in self._skips[name] if one["ev"] == "plan"]
+        past = [slot for plan in plans for slot in plan["slots"] if slot <= event["t_store"]]
+        if past:
+            yield f"an edit began {name[0]}/{name[1]} with {len(past)} slots that lie before it, first {past[0]}"
+
+    def _lost(self, ledger: _Ledger, name: tuple[int, str], edge: int) -> Iterator[str]:
+        """What was due is not withdrawn."""
+        lost = [slot for slot in ledger.withdrawn if slot <= edge]
+        if lost and not isinstance(ledger.rule, FixedDelay):
+            yield f"an edit withdrew {len(lost)} slots of {name[0]}/{name[1]} that were due, first {lost[0]}"
 
     def _survived(self, name: tuple[int, str], rule: Schedule, before: int, after: int, event: Event) -> Iterator[str]:
         """Up to `edge` the old rule counts, from there on the new one. A planner that was behind stays behind."""
@@ -219,6 +259,7 @@ class _Books:
         if before != ledger.watermark:
             yield f"the watermark of {name[0]}/{name[1]} was {before}, not {ledger.watermark}"
         edge = max(event["t_store"], self._newest_armed[name])
+        yield from self._lost(ledger, name, edge)
         if after < min(before, edge):
             yield f"an edit moved the watermark of {name[0]}/{name[1]} from {before} back to {after}, before {edge}"
         if not isinstance(ledger.rule, FixedDelay):
@@ -273,6 +314,7 @@ class _Books:
 
     def _dropped(self, name: tuple[int, str], event: Event) -> Iterator[str]:
         ledger = self._ledgers.pop(name)
+        yield from self._lost(ledger, name, event["t_store"])
         yield from self._record(ledger, name, [])
         self._dropped_with[name] |= ledger.fates.keys()
         if not isinstance(ledger.rule, FixedDelay):
@@ -292,5 +334,6 @@ def _compare(name: tuple[int, str], expected: list[int], found: list[int], ahead
 
 def s4_no_silent_miss(history: History) -> Iterator[Finding]:
     """Every slot up to the watermark is planned, skipped with a reason, or withdrawn by an edit, and only one of them.
-    The watermark goes on from where it was, and back only by an edit, never below now or an armed slot."""
+    An edit withdraws nothing that was due, and its new schedules begin after it. The watermark goes on from where it
+    was, and back only by an edit, never below now or an armed slot."""
     yield from _Books(history).findings()

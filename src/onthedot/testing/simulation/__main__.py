@@ -36,6 +36,9 @@ def arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--every", type=float, default=40.0, help="mean seconds between faults")
     parser.add_argument("--extra", default="", help="more kinds of faults: step, skew, late")
     parser.add_argument("--layouts", type=float, default=0.0, help="mean seconds between changes of the shard count")
+    parser.add_argument(
+        "--outages", type=float, default=500.0, help="mean seconds between outages of everybody and held edits; 0: none"
+    )
     parser.add_argument("--calm", action="store_true", help="no weather: nothing goes wrong but the faults")
     parser.add_argument("--faults", type=Path, help="a file of faults to use")
     parser.add_argument("--history", type=Path, help="write the history to this file")
@@ -48,6 +51,7 @@ def scenario_of(given: argparse.Namespace, seed: str) -> Scenario:
     scenario = Scenario(
         seed=seed, minutes=given.minutes, nodes=given.nodes, jobs=given.jobs, fault_every=given.every,
         extra_faults=tuple(kind for kind in given.extra.split(",") if kind), layout_every=given.layouts,
+        outage_every=given.outages,
     )  # fmt: skip
     if given.calm:
         scenario = replace(scenario, weather=CALM)
@@ -67,6 +71,7 @@ def replay_command(scenario: Scenario, faults: Path | None = None) -> str:
         ("every", scenario.fault_every, usual.fault_every),
         ("extra", ",".join(scenario.extra_faults), ""),
         ("layouts", scenario.layout_every, usual.layout_every),
+        ("outages", scenario.outage_every, usual.outage_every),
     ):
         words += [f"--{option} {value}"] if value != default else []
     words += ["--calm"] if scenario.weather == CALM else []

@@ -6,12 +6,22 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from onthedot.clock import SECOND, Clock
-from onthedot.errors import DefinitionError, KeyConflict, StoreUnavailable, UnknownJob, did_you_mean
+from onthedot.errors import (
+    DefinitionError,
+    KeyConflict,
+    SlotSettled,
+    StoreUnavailable,
+    UnknownJob,
+    UnknownSlot,
+    did_you_mean,
+)
 from onthedot.job import JobRecord
 from onthedot.plan.controls import resume_job
+from onthedot.plan.moving import except_next
 from onthedot.plan.windows import Missed
 from onthedot.run import LIVE, NewRun, manual_trigger, submit_trigger
 from onthedot.settings import Settings
@@ -22,7 +32,7 @@ from onthedot.testing.simulation.chance import Chance
 _MISSED: tuple[Missed, ...] = ("none", "last", "all")
 _TENANTS = ("t1", "t2")
 KINDS = (
-    *("submit", "trigger", "put", "read", "cancel", "pause", "resume", "delete", "layout"),
+    *("submit", "trigger", "put", "read", "cancel", "pause", "resume", "move", "delete", "layout"),
     *("stop_queue", "open_queue", "share", "unshare", "drain", "undrain"),
 )
 
@@ -38,6 +48,7 @@ class Action:
     | read, cancel | one of the newest submitted runs; one of the runs that are live |
     | pause | for `delay` seconds (0: until somebody resumes it) |
     | resume | with `missed`; `preview`: asked what it would do first |
+    | move | the job's next slot, by `delay` seconds; asked for once |
     | delete | the job ends; a `put`, or a node that boots, creates it anew |
     | layout | the buckets are divided among as many shards as `luck` says, up to 8 |
     | stop_queue, open_queue, share, unshare | the queue of that name |
@@ -195,8 +206,10 @@ class Client:
             try:
                 await self._once(action, due_at)
             except StoreUnavailable:
+                if action.kind == "move":
+                    return  # asked again, it would be the slot after that
                 await asyncio.sleep(0.2 * (attempt + 1))
-            except (UnknownJob, KeyConflict):
+            except (UnknownJob, KeyConflict, UnknownSlot, SlotSettled):
                 return  # deleted meanwhile, or refused: an answer as well
             else:
                 return
@@ -247,6 +260,10 @@ class Client:
                         store, record.id, missed=action.missed, clock=self._clock, settings=self._settings,
                         dry_run=dry_run,
                     )  # fmt: skip
+            case "move":
+                trigger = manual_trigger(f"{action.job}-{action.at}")
+                by = timedelta(seconds=action.delay)
+                await except_next(store, record.id, slot=None, to=by, trigger=trigger, clock=self._clock)
             case "delete":
                 await store.delete_job(record.id)
 

@@ -20,9 +20,9 @@ from onthedot.errors import StoreUnavailable
 from onthedot.run import Lease
 from onthedot.stores.base import Hint, Hints, Reserved
 from onthedot.testing.simulation.chance import Chance
-from onthedot.testing.simulation.faults import CALM, Weather
+from onthedot.testing.simulation.faults import CALM, HELD_OPS, Weather
 from onthedot.testing.simulation.loop import PROCESS, Process
-from onthedot.testing.simulation.recorder import Recorder
+from onthedot.testing.simulation.recorder import SENT, Recorder
 from onthedot.testing.simulation.transactions import CableTransactions
 
 CALLER: ContextVar[str] = ContextVar("caller", default="")
@@ -71,9 +71,12 @@ class Cable:
         if not self._process.alive:
             raise StoreUnavailable("a dead process calls nobody")
         self.calls += 1
+        SENT.set(self._store.clock.now())
         luck = self._chance.fraction()
         if self._strike(name, "before"):
             await asyncio.sleep(0)
+        if "held" in self.broken and name in HELD_OPS:
+            await asyncio.sleep(self.broken["held"])
         if "cut" in self.broken:
             await asyncio.sleep(0.001)
             raise StoreUnavailable("the cable is cut")

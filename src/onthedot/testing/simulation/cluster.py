@@ -34,6 +34,7 @@ from onthedot.testing.simulation.faults import CALM, Fault, Weather
 from onthedot.testing.simulation.jobs import registry
 from onthedot.testing.simulation.loop import PROCESS, ClusterLoop
 from onthedot.testing.simulation.node import Boot, Build, Node, lengths
+from onthedot.testing.simulation.outages import Outages, draw_outages
 from onthedot.testing.simulation.recorder import Recorder
 from onthedot.testing.simulation.workload import Workload
 from onthedot.testing.simulation.zone_data import ZoneData
@@ -81,6 +82,8 @@ class Scenario:
     extra_faults: tuple[str, ...] = ()
     layout_every: float = 0.0
     """Seconds between two changes of the number of shards; 0: there is one, always."""
+    outage_every: float = 500.0
+    """Seconds between two outages of everybody, or edits that are held up, with jobs that notice them; 0: none."""
     weather: Weather = field(default_factory=Weather)
     faults: tuple[Fault, ...] | None = None
     workload: Workload | None = None
@@ -103,17 +106,20 @@ class Scenario:
         (True, True, True)
         """
         seconds = self.faulty_seconds
+        work, workday, outages = self.workload, max(WORKDAY, seconds + SETTLE), Outages()
+        if self.outage_every:
+            outages = draw_outages(self.seed, start=START, nodes=self.nodes, seconds=workday, every=self.outage_every)
         drawn = self.faults
         if drawn is None:
-            drawn = tuple(
-                fault_schedules.generate(
-                    self.seed, nodes=self.nodes, seconds=seconds, every=self.fault_every, extra=self.extra_faults
-                )
+            found = fault_schedules.generate(
+                self.seed, nodes=self.nodes, seconds=seconds, every=self.fault_every, extra=self.extra_faults
             )
-        work, workday = self.workload, max(WORKDAY, seconds + SETTLE)
+            if work is None:
+                found += [fault for fault in outages.faults if fault.at < seconds]
+            drawn = tuple(found)
         if work is None:
             work = workloads.generate(self.seed, start=START, nodes=self.nodes, seconds=workday, jobs=self.jobs)
-            work = with_dependents(work, self.seed, nodes=self.nodes, seconds=workday)
+            work = outages.added_to(with_dependents(work, self.seed, nodes=self.nodes, seconds=workday))
         if self.layout_every and self.workload is None:
             layouts = draw_layouts(self.seed, self.nodes, seconds + SETTLE / 3, self.layout_every)
             actions = sorted([*work.actions, *layouts], key=lambda action: action.at)

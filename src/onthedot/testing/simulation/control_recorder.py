@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from onthedot.job import JobState
 from onthedot.retention import Cut, Pruned
 from onthedot.run import AFTER_PREFIX, LIVE, RunRecord, RunState, slot_trigger
-from onthedot.stores.base import CancelAnswer, Paused, Resumed, Store, Window
+from onthedot.stores.base import CancelAnswer, Excepted, ExceptReason, Paused, Resumed, Store, Window
 from onthedot.testing.checker import Journal
 
 _ALL = 1_000_000
@@ -36,6 +36,7 @@ class ControlRecorder:
         self._at_gates: set[int] = set()  # runs that met a closed gate, and were not armed since
         self._namespaces: set[str] = set()  # of jobs that run after others
         self._followed: set[int] = set()  # runs of such jobs that were told of
+        self._excepted: defaultdict[tuple[int, str], dict[int, str]] = defaultdict(dict)  # slot → reason, by schedule
         if store.clock is None:
             raise TypeError(f"expected a store on this machine's clock, got {store!r}")
         self.clock = store.clock
@@ -155,6 +156,21 @@ class ControlRecorder:
                 windows=[[window.schedule_id, window.start, window.end] for window in windows],
             )  # fmt: skip
         return resumed
+
+    async def except_slot(
+        self, job_id: int, schedule_id: str, slot_at: int, *, reason: ExceptReason, **options: Any
+    ) -> Excepted:
+        before = await self._look(job_id)
+        excepted = await self._store.except_slot(job_id, schedule_id, slot_at, reason=reason, **options)
+        after = await self._look(job_id)
+        await self._note_gone(job_id, before.runs, after.runs)
+        self._excepted[job_id, schedule_id][slot_at] = reason
+        for run in [after.runs[number] for number in sorted(after.runs.keys() - before.runs.keys())]:
+            self._note(
+                "submit", run=run.id, job_id=job_id, trigger=run.trigger, slot=run.slot_at, due=run.due_at,
+                body=run.args, key="", expires=None,
+            )  # fmt: skip
+        return excepted
 
     async def delete_job(self, job_id: int, **options: Any) -> int:
         before = await self._look(job_id)

@@ -13,6 +13,7 @@
 | drift | its steady clock goes `amount` ppm too fast, for `length` |
 | step | the store's clock is set `amount` seconds forward, or back, and with it what all nodes take it to be |
 | late | for `length`, calls are given up by their caller and done up to `amount` seconds later |
+| held | the call waits `amount` seconds, as behind a lock, before it is done; its caller waits for the answer |
 
 With `op`, a fault strikes when the node's next call of that name after `at` is about to be sent (`when` "before"), or
 has been done and not yet been answered ("after"), and `delay` seconds after that.
@@ -29,7 +30,7 @@ from onthedot.stores.base import Store
 from onthedot.testing.simulation.chance import Chance
 
 _CALLS = (*(name for name in dir(Store) if not name.startswith("_")), "begin", "commit")
-KINDS = ("crash", "freeze", "stop", "cut", "deaf", "flaky", "slow", "skew", "drift", "late", "step")
+KINDS = ("crash", "freeze", "stop", "cut", "deaf", "flaky", "slow", "skew", "drift", "late", "step", "held")
 OPS = (
     *("finish", "finish", "finish", "arm", "arm", "reserve", "reserve", "plan", "plan", "reap", "reap"),
     *("beat", "put_job", "held", "renew", "campaign", "submit", "expire", "orphans", "release", "leave", "register"),
@@ -51,6 +52,8 @@ LATE_OPS = (
     "submit",
     "commit",
 )
+HELD_OPS = ("put_job", "pause", "resume", "except_slot")
+"""The calls of people that may wait for a lock; those that bring a window have computed it before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,7 @@ _LENGTHS = {
     "skew": (30.0, 300.0),
     "late": (0.001, 0.001),
     "step": (0.001, 0.001),
+    "held": (0.001, 0.001),
 }
 _AMOUNTS = {
     "slow": (0.05, 4.0),
@@ -151,6 +155,7 @@ _AMOUNTS = {
     "skew": (-400.0, 400.0),
     "late": (0.1, 6.0),
     "step": (-20.0, 20.0),
+    "held": (0.5, 8.0),
 }
 
 
@@ -180,6 +185,8 @@ def _one(chance: Chance, at: float, kind: str, node: int) -> Fault:
         delay = round(chance.between(0, 0.5), 3) if chance.fraction() < 0.3 else 0.0
     elif kind == "late":
         op, length = chance.choice(LATE_OPS), 0.001
+    elif kind == "held":
+        op = chance.choice(HELD_OPS)
     if kind == "freeze" and chance.fraction() < 0.4:
         length = round(chance.between(14.0, 22.0), 3)  # about as long as a lease: the interesting length
     return Fault(round(at, 3), kind, node, length, amount, op, when, delay)

@@ -207,7 +207,10 @@ class Node:
 
 def lengths(settings: Settings) -> dict[str, int]:
     """What the checker must know of the settings, in µs; and the seats of a node."""
-    names = ("node_ttl", "beat_every", "term_ttl", "reap_every", "plan_every", "poll_every", "lookahead", "lapse")
+    names = (
+        *("node_ttl", "beat_every", "term_ttl", "reap_every", "plan_every", "poll_every", "lookahead", "lapse"),
+        "late_after",
+    )
     kept = {"kept": settings.retention.age or 0, "kept_failures": settings.retention.failures_age or 0}
     more = {"longest": round(LONGEST * SECOND), "seats": settings.seats}
     return {name: getattr(settings, name) for name in names} | kept | more

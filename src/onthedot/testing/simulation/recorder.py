@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,7 @@ from onthedot.stores.base import (
     Replanned,
     Reserved,
     ScheduleState,
+    SkipRange,
     Term,
     Window,
 )
@@ -30,6 +32,9 @@ from onthedot.testing.simulation.transactions import RecordedTransactions
 from onthedot.verdict import Finish, Verdict
 
 _ALL = 1_000_000
+
+SENT: ContextVar[int] = ContextVar("sent", default=0)
+"""When the call that is being done was sent, by the store's clock; 0: nobody has told."""
 
 
 class Recorder(PlaceRecorder):
@@ -75,11 +80,16 @@ class Recorder(PlaceRecorder):
         for (state, window), written in zip(windows, answers, strict=True):
             if not written:
                 continue
-            for skip in window.skips:
+            excepted = self._excepted.get(
+                (state.record.id, window.schedule_id), {}
+            )  # also those that nobody told it of
+            moved = [slot.slot_at for slot in window.slots if slot.slot_at in excepted]
+            for skip in (*window.skips, *(SkipRange(slot, slot, 1, excepted[slot]) for slot in moved)):
                 self._note_skip(state.record.id, window.schedule_id, skip)
             self._note(
                 "plan", job_id=state.record.id, schedule=window.schedule_id, rev=state.record.revision,
-                start=window.start, end=window.end, slots=[slot.slot_at for slot in window.slots],
+                start=window.start, end=window.end,
+                slots=[slot.slot_at for slot in window.slots if slot.slot_at not in moved],
                 targets=list(window.targets), term=term.number, shard=term.shard, layout=term.layout,
                 inc=term.incarnation,
             )  # fmt: skip
@@ -125,7 +135,7 @@ class Recorder(PlaceRecorder):
         self, leases: Sequence[Lease], *, gates: Mapping[str, GateAsk] | None = None, **options: Any
     ) -> list[Any]:
         asks = gates or {}
-        replacing = [lease for lease in leases if _replaces(asks.get(lease.lease_id))]
+        replacing = [lease for lease in leases if _may_end_others(asks.get(lease.lease_id))]
         before = await self._live(replacing)
         answers: list[Any] = list(await self._store.arm(leases, gates=gates, **options))
         live = await self._live(replacing)
@@ -137,7 +147,7 @@ class Recorder(PlaceRecorder):
         waiting: dict[int, RunRecord] = {}  # who was let wait by this call, and may be replaced by a later one of it
         for lease, answer in zip(leases, answers, strict=True):
             ask = asks.get(lease.lease_id)
-            if _replaces(ask):
+            if _may_end_others(ask):
                 replaced = {number: run for number, run in _of(lease, waiting).items() if number not in live}
                 await self._note_gone(lease.record.id, replaced, live)
                 waiting = {number: run for number, run in waiting.items() if number not in replaced}
@@ -145,7 +155,7 @@ class Recorder(PlaceRecorder):
                 taken = [list(gate) for gate in ask.gates] if ask is not None else []
                 self._at_gates.discard(lease.run_id)
                 rate = list(ask.rate) if ask is not None and ask.rate is not None else None
-                self._note_lease("arm", lease, answer.fence, answer.attempt, gates=taken, rate=rate)
+                self._note_lease("arm", lease, answer.fence, answer.attempt, gates=taken, rate=rate, sent=self._sent())
                 continue
             await self._note_refusal(lease, answer, ask)
             if isinstance(answer, Blocked | Delayed) and lease.run_id in before:
@@ -163,27 +173,40 @@ class Recorder(PlaceRecorder):
     async def _note_refusal(self, lease: Lease, answer: Any, ask: GateAsk | None) -> None:
         of = {
             "run": lease.run_id, "job_id": lease.record.id, "trigger": lease.trigger, "slot": lease.slot_at,
-            "lease": lease.lease_id, "inc": lease.incarnation, "target": lease.target,
+            "lease": lease.lease_id, "inc": lease.incarnation, "target": lease.target, "sent": self._sent(),
         }  # fmt: skip
         match answer:
             case Skipped(gate=gate, holder=holder):
                 self._ended.add(lease.run_id)
+                stored = await self._store.get_run(lease.run_id)
+                reason = "overlap" if stored is None else stored.reason
                 self._note(
-                    "expire", **of, state="skipped", reason="overlap", gate=gate, holder=holder,
-                    ended=self.clock.now(),
-                )  # fmt: skip
+                    "expire", **of, state="skipped", reason=reason, gate=gate, holder=holder, ended=self.clock.now()
+                )
             case Blocked(gate=gate, holder=holder):
                 self._at_gates.add(lease.run_id)
                 found = [[one.key, one.capacity, one.until_end] for one in ask.gates] if ask is not None else []
-                self._note("block", **of, gate=gate, holder=holder, gates=found)
-                held_by = await self._store.get_run(holder) if _replaces(ask) and gate.startswith("overlap:") else None
-                if held_by is not None and held_by.state is RunState.RUNNING and is_slot(held_by.trigger):
+                stops = _replaces(ask) and gate.startswith("overlap:") and await self._is_replaced(holder)
+                self._note("block", **of, gate=gate, holder=holder, gates=found, stops=stops)
+                if stops:
                     self._note("cancel", run=holder, kind="asked", state=str(RunState.RUNNING), why="replaced")
             case Delayed(until=until):
                 kept = [[one.key, one.capacity, True] for one in ask.gates if one.until_end] if ask is not None else []
                 self._note("release", **of, ok=True, delayed=True, due=until, gates=kept)
             case _:
                 self._note({"Gone": "gone", "Busy": "busy"}[type(answer).__name__], **of, ok=True)
+
+    def _sent(self) -> int:
+        """When the call that is being done was sent, by the store's clock."""
+        return SENT.get() or self.clock.now()
+
+    async def _is_replaced(self, holder: int) -> bool:
+        """Whether a run that is running was asked to stop for another slot."""
+        standing = await self._store.standing(holder)
+        run = await self._store.get_run(holder)
+        if standing is None or run is None or run.state is not RunState.RUNNING:
+            return False
+        return standing.cancel_wanted == "replaced" and is_slot(run.trigger)
 
     async def release(self, leases: Sequence[Lease], **options: Any) -> list[bool]:
         answers = await self._store.release(leases, **options)
@@ -315,6 +338,11 @@ def _of(lease: Lease, runs: dict[int, RunRecord]) -> dict[int, RunRecord]:
 
 def _closed(answer: Any) -> bool:
     return isinstance(answer, Blocked | Delayed | Skipped)
+
+
+def _may_end_others(ask: GateAsk | None) -> bool:
+    """Whether other slots of the job may end with this one's ask: it is due, and its job does not overlap itself."""
+    return ask is not None and ask.on_busy is not None and any(gate.until_end for gate in ask.gates)
 
 
 def _replaces(ask: GateAsk | None) -> bool:
