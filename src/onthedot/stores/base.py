@@ -302,10 +302,8 @@ class RunsSlice(Protocol):
         * at an overlap gate with action replace: a slot run that holds it in back-off is cancelled(replaced) at
           once, and the gate is taken; one that runs is asked to stop, as by `cancel`. Slot runs that wait there are
           skipped(replaced). What was submitted is never replaced.
-        * at a limit, places that passed to runs which no living worker can start are free: these runs, and those like
-          them that wait there, stay scheduled, hold no place, and ask again. The line is served before the caller.
-        * otherwise, if holders of a limit have not started yet and are younger than the run (by due instant, then id),
-          and the run can pass all its gates without them: it takes their places. They stay as they are, and ask again.
+        * at a limit, places of runs that no living worker can start are free, for the line and then for the run; and
+          places of younger runs that have not started go to the run, if it can pass all its gates then (`places.py`).
         * otherwise the run is scheduled again and waits at the gate: `Blocked`. It keeps its overlap gate and gives up
           all limits. It does not expire any more (if it is a slot), and is not given out until the gate opens for it.
 
@@ -319,8 +317,7 @@ class RunsSlice(Protocol):
         all of them. An open gate passes, in the same write, to the run that has waited longest by due instant, of
         those whose own capacity leaves room: it holds the gate from then on, and is ready.
 
-        A run that is armed keeps only those that `gates` names: what a run was passed under an earlier definition is
-        given up, so that no two runs can wait for each other.
+        A run that is armed gives up gates that `gates` does not name: those of an earlier definition.
         """
         ...
 
@@ -421,9 +418,8 @@ class UpkeepSlice(RetentionSlice, Protocol):
     async def recount_gates(self, *, now: Micros | None = None) -> int:
         """The safety net under gates: forget holders that are gone, and pass gates that are open although somebody
         waits there. How many runs were freed: above zero means that a gate had been left closed by mistake.
-        Places in limits that passed to runs which no living worker can start go to those who wait there and can be
-        started, if there are any (as in `arm`); these are not counted. Rates whose tat has passed are forgotten, too:
-        they are as good as new."""
+        Places of runs that no living worker can start go to others who wait there, as in `arm`; these are not counted.
+        Rates whose tat has passed are forgotten, too: they are as good as new."""
         ...
 
     async def expire(self, *, limit: int, now: Micros | None = None) -> list[RunRecord]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from onthedot.clock import Micros
 from onthedot.stores.base import Hint
@@ -109,23 +110,27 @@ def pass_on(tx: Transaction, key: str) -> int:
     return passed
 
 
-def take_back(tx: Transaction, key: str, now: Micros, *, wanted: bool) -> None:
+def list_idle(tx: Transaction, key: str, now: Micros) -> list[Any]:
+    """The rows of `LIST_IDLE`."""
+    return tx.db.execute(LIST_IDLE, {"key": key, "now": now}).fetchall()
+
+
+def take_back(tx: Transaction, key: str, idle: Sequence[Any], now: Micros, *, wanted: bool) -> bool:
     """A limit's places that passed to runs which no living worker can start go to others, if any can use them: `wanted`
     says that somebody asks for one. Those runs, and all like them that wait there, are ready, hold no place, and ask
-    again when a worker for them is back."""
-    idle = tx.db.execute(LIST_IDLE, {"key": key, "now": now}).fetchall()
-    if not idle:
-        return
+    again when a worker for them is back. Whether anything was changed."""
     serving = Serving(living_nodes(tx.db, now))
     stuck = [run_id for run_id, _, *need, holder in idle if not serving.can_start(Need(*need), holder)]
     if not stuck:
-        return
+        return False
     waiting = tx.db.execute(LIST_WAITING, (key,)).fetchall()
     unable = [run_id for run_id, *need in waiting if not serving.can_start(Need(*need))]
-    if wanted or len(unable) < len(waiting):
-        tx.db.executemany(UNBLOCK, [(run_id,) for run_id in unable])
-        tx.db.executemany(LEAVE_GATE, [(key, run_id) for run_id in stuck])
-        pass_on(tx, key)
+    if not wanted and len(unable) == len(waiting):
+        return False
+    tx.db.executemany(UNBLOCK, [(run_id,) for run_id in unable])
+    tx.db.executemany(LEAVE_GATE, [(key, run_id) for run_id in stuck])
+    pass_on(tx, key)
+    return True
 
 
 def stand_aside(tx: Transaction, job_id: int) -> None:
@@ -149,5 +154,5 @@ def recount(tx: Transaction, now: Micros) -> int:
     tx.db.execute(FORGET_GONE)
     freed = sum(pass_on(tx, key) for (key,) in tx.db.execute(LIST_WAITED_FOR).fetchall())
     for (key,) in tx.db.execute(LIST_NOT_IN_USE).fetchall():
-        take_back(tx, key, now, wanted=False)
+        take_back(tx, key, list_idle(tx, key, now), now, wanted=False)
     return freed

@@ -7,7 +7,7 @@ from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, OnBusy,
 from onthedot.stores.base import Hint
 from onthedot.stores.places import giving_way, kept_while_waiting
 from onthedot.stores.sqlite.finish import end_waiting
-from onthedot.stores.sqlite.gates import LEAVE_GATE, LIST_IDLE, TAKE_GATE, leave_gate, pass_on, take_back
+from onthedot.stores.sqlite.gates import LEAVE_GATE, TAKE_GATE, leave_gate, list_idle, pass_on, take_back
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.rates import INHERIT_GRANT, keep_rate
 from onthedot.stores.sqlite.triggers import with_slots
@@ -100,10 +100,13 @@ def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -> ArmA
         if len(holders) >= gate.capacity and gate.until_end and ask.on_busy and ask.on_busy.action == "replace":
             _clear_the_way(tx, lease, gate, now)
             holders = _holders(tx, gate)
-        if len(holders) >= gate.capacity and ask.on_busy and not gate.until_end:
-            take_back(tx, gate.key, now, wanted=True)
+        full = len(holders) >= gate.capacity and ask.on_busy is not None and not gate.until_end
+        idle = list_idle(tx, gate.key, now) if full else []
+        if idle and take_back(tx, gate.key, idle, now, wanted=True):
             holders = _holders(tx, gate)
-        displaced = len(holders) >= gate.capacity and ask.on_busy and _displace(tx, lease, ask.gates[place:], now)
+            idle = list_idle(tx, gate.key, now)
+        younger = any((due_at, run_id) > (lease.due_at, lease.run_id) for run_id, due_at, *_ in idle)
+        displaced = younger and len(holders) >= gate.capacity and _displace(tx, lease, ask.gates[place:], now)
         if len(holders) < gate.capacity or displaced:
             tx.db.execute(TAKE_GATE, (gate.key, lease.run_id, int(gate.until_end)))
             taken.append(gate)
@@ -161,7 +164,7 @@ def _giving_way(tx: Transaction, lease: Lease, gate: Gate, now: Micros) -> list[
     holders = _holders(tx, gate)
     if lease.run_id in holders:
         return []
-    idle = [] if gate.until_end else tx.db.execute(LIST_IDLE, {"key": gate.key, "now": now}).fetchall()
+    idle = [] if gate.until_end else list_idle(tx, gate.key, now)
     ages = [(due_at, run_id) for run_id, due_at, *_ in idle]
     return giving_way((lease.due_at, lease.run_id), ages, holders=len(holders), capacity=gate.capacity)
 
