@@ -7,10 +7,9 @@ import pytest
 import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.job import Call, Job, JobRecord, JobState
-from onthedot.policy.gates import on_busy
+from onthedot.policy.gates import ON_TIME, on_busy
 from onthedot.run import Lease, OnBusy, backfill_trigger, slot_trigger
 
-LATE_AFTER = 30 * SECOND
 DUE = 7_200 * SECOND
 
 
@@ -21,7 +20,7 @@ def lease(overlap: otd.Overlap, catch_up: otd.CatchUp, trigger: str = slot_trigg
 
 
 def asked(lease: Lease, now: int = DUE) -> OnBusy:
-    return on_busy(lease, now=now, late_after=LATE_AFTER)
+    return on_busy(lease, now=now)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_what_somebody_asked_for_waits():
 
 def test_a_slot_is_late_when_it_was_planned_or_asked_for_late():
     one = lease(otd.Overlap("wait"), otd.CatchUp())
-    assert not asked(one, DUE + LATE_AFTER).late
-    assert asked(one, DUE + LATE_AFTER + 1).late
+    assert not asked(one, DUE + ON_TIME).late
+    assert asked(one, DUE + ON_TIME + 1).late
     assert not asked(replace(one, created_at=DUE)).late
     assert asked(replace(one, created_at=DUE + 1)).late

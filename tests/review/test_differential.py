@@ -269,7 +269,7 @@ class Machine(RuleBasedStateMachine):
         leases = [pair[self.twins.pair.index(twin)] for pair in pairs]
         asks = {}
         for lease in leases:
-            answer = policy.on_busy(lease, now=self.now, late_after=LATE)
+            answer = policy.on_busy(lease, now=self.now)
             passing = policy.gates_of(lease.record, target="", arguments=arguments_of(lease))
             if passing:
                 asks[lease.lease_id] = GateAsk(passing, None if early else answer)

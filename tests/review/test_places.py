@@ -134,9 +134,7 @@ class Crowd:
         asks = {}
         for lease in leases:
             passing = policy.gates_of(lease.record, target="", arguments=arguments_of(lease))
-            answer = policy.on_busy(
-                lease.record, trigger=lease.trigger, slot_at=lease.slot_at, now=self.now, late_after=SECOND
-            )
+            answer = policy.on_busy(lease, now=self.now)
             asks[lease.lease_id] = GateAsk(passing, None if early else answer)
         return await twin.store.arm(leases, gates=asks, now=self.now)
 

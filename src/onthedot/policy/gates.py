@@ -6,13 +6,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from onthedot.clock import Micros
+from onthedot.clock import SECOND, Micros
 from onthedot.duration import micros
 from onthedot.job import JobRecord, Limit, Rate, overlap_of
 from onthedot.rate import RateGate
 from onthedot.run import Gate, Lease, OnBusy, is_slot
 
 _WAIT = OnBusy("wait")
+
+ON_TIME = SECOND
+"""A slot that asks for its gate within this time came at its time. Reservations of dead nodes lapse in half of it."""
 
 
 def gates_of(record: JobRecord, *, target: str, arguments: Mapping[str, Any]) -> tuple[Gate, ...]:
@@ -47,7 +50,7 @@ def _scope(policy: Limit | Rate, record: JobRecord, arguments: Mapping[str, Any]
     return f"{scope}:{value}"
 
 
-def on_busy(lease: Lease, *, now: Micros, late_after: Micros) -> OnBusy:
+def on_busy(lease: Lease, *, now: Micros) -> OnBusy:
     """What a due run does at its closed overlap gate. Only slots are skipped or replace others.
 
     Overdue slots run in order, each of them; with `skip` and `replace` only the newest, unless all are caught up.
@@ -55,7 +58,7 @@ def on_busy(lease: Lease, *, now: Micros, late_after: Micros) -> OnBusy:
     if not is_slot(lease.trigger):
         return _WAIT
     overlap, all_run = overlap_of(lease.record.job), lease.record.job.catch_up.mode == "all"
-    late = lease.created_at > lease.due_at or now > lease.due_at + late_after
+    late = lease.created_at > lease.due_at or now > lease.due_at + ON_TIME
     match overlap.mode:
         case "skip":
             return OnBusy("skip", overdue="wait" if all_run else "missed", late=late)

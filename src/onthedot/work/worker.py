@@ -466,14 +466,14 @@ class Arming:
 
     def _gates(self, leases: list[Lease]) -> dict[str, GateAsk]:
         """The gates of these runs, and what becomes of those that are due and find one closed."""
-        now, late_after = self._worker.clock.now(), self._worker.settings.late_after
+        now = self._worker.clock.now()
         asks = {}
         for lease in leases:
             record = lease.record
             if is_gated(record.job):
                 answer = None
                 if lease.due_at <= now:
-                    answer = gates.on_busy(lease, now=now, late_after=late_after)
+                    answer = gates.on_busy(lease, now=now)
                 arguments = arguments_of(lease)
                 passing = gates.gates_of(record, target=lease.target, arguments=arguments)
                 asks[lease.lease_id] = GateAsk(passing, answer, gates.rate_of(record, arguments=arguments))

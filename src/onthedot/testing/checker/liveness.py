@@ -137,8 +137,17 @@ def _is_able(joined: Event | None, run: Run, job: Job | None) -> bool:
 
 
 def _all_taken(history: History, event: Event, taken: Counter[str], seats: int, able: Set[str]) -> bool:
-    living = [inc for inc in able if history.incarnations[inc].until(event["seq"]) > event["t_store"]]
+    """Whether no node that lives and does not drain has a seat left."""
+    living = [
+        inc
+        for inc in able
+        if history.incarnations[inc].until(event["seq"]) > event["t_store"] and not _drains(history, inc, event)
+    ]
     return bool(living) and all(taken[inc] >= seats for inc in living)
+
+
+def _drains(history: History, inc: str, event: Event) -> bool:
+    return any(seq < event["seq"] and (until is None or until > event["t_store"]) for seq, until in history.drains[inc])
 
 
 def _seat_at(freed: list[tuple[int, int]], run: Run) -> int:

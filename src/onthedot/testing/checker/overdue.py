@@ -68,7 +68,7 @@ class _Overdue:
         self._skips: defaultdict[Name, list[Event]] = defaultdict(list)
         self._fresh: defaultdict[int, list[_Slot]] = defaultdict(list)  # planned by the change that is being told
         self._changed: defaultdict[int, int] = defaultdict(int)  # job → when somebody last changed it
-        self._armed: dict[int, int] = {}  # run → its first arm
+        self._armed: dict[int, int] = {}  # run → when it first asked for its gates, if it had to wait, or its first arm
         self._waiting: defaultdict[str, dict[int, _Slot]] = defaultdict(dict)  # gate → run → its slot
         self._late_after = history.settings.get("late_after", LATE_AFTER)
 
@@ -145,7 +145,8 @@ class _Overdue:
             for line in self._waiting.values():
                 line.pop(run.id, None)
         if event["ev"] == "arm" and before != after:
-            self._armed.setdefault(run.id, event["t_store"])
+            waited = slot is not None and slot.asked is not None  # it has held its overlap gate, or its place in line
+            self._armed.setdefault(run.id, slot.asked if waited else event["t_store"])
             self._forget(run.key)
         elif after.terminal:
             self._forget(run.key)
@@ -220,7 +221,9 @@ class _Overdue:
         others = [other for line in lines for other in line.values() if other is not slot]
         if mode != "replace":
             yield f"{told}, and its job says {mode}"
-        elif not any(slot.due <= other.due <= sent + TOLERANCE for other in others):
+        elif not any(slot.due <= other.due <= sent + TOLERANCE for other in others) and not self._has_newer(
+            _name(slot), slot.key[2], sent + TOLERANCE
+        ):
             yield f"{told}, and no newer slot is due"
         elif job.catch_up.mode == "all" and not slot.resumed and slot.came_late(sent):
             yield f"{told}, and its job catches up on all"
@@ -241,6 +244,10 @@ class _Overdue:
             return True
         if overlap_of(known[1]).mode != "skip" or known[1].catch_up.mode == "all":
             return False
+        return self._has_newer(name, instant, now)
+
+    def _has_newer(self, name: Name, instant: int, now: int) -> bool:
+        """Whether the slot after this one is due, by any definition, planned or not."""
         newer = [_nth(job, rule, origin, instant, 1) for job, rule, origin in self._rules[name]]
         return any(due is not None and due <= now for due in newer)
 

@@ -16,7 +16,6 @@ from onthedot.testing.contract.register import check
 from onthedot.testing.contract.workbench import START, Workbench, recover
 
 SLOTS = (10, 20, 30, 40)
-LATE_AFTER = 30 * SECOND
 LAST, NONE, ALL = CatchUp("last"), CatchUp("none"), CatchUp("all")
 
 
@@ -35,7 +34,7 @@ async def ask(bench: Workbench, *leases: Lease) -> list[ArmAnswer]:
     asks = {
         lease.lease_id: GateAsk(
             gates_of(lease.record, target=lease.target, arguments={}),
-            on_busy(lease, now=bench.now, late_after=LATE_AFTER),
+            on_busy(lease, now=bench.now),
         )
         for lease in leases
     }
