@@ -46,7 +46,7 @@ unit-then-slow: unit
 
 soak: servers $(VENV)/.image ## before a release: everything, for hours; SEED=<number> repeats a run
 	@echo 'make soak SEED=$(SEED)'
-	ONTHEDOT_SOAK=$(SEED) $(PYTEST) -n auto $(ARGS)
+	ONTHEDOT_SOAK=$(SEED) ONTHEDOT_SEED=$(SEED) $(PYTEST) --hypothesis-seed=$(SEED) -n auto $(ARGS)
 
 bench: $(VENV)/.dev ## measure against the budgets
 	$(BIN)/python -m bench $(ARGS)

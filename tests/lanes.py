@@ -15,6 +15,7 @@ begins every new seed, so that a failure can be repeated: `make soak SEED=<numbe
 
 from __future__ import annotations
 
+import gc
 import multiprocessing.util
 import os
 import sys
@@ -47,6 +48,16 @@ def seeds(*, test: int, soak: int, fresh: int) -> list[str]:
     """Seeds 1, 2, 3 and so on: so many for `make test`, so many for `make soak`, and new ones for `make soak`."""
     fixed = [str(number) for number in range(1, (soak if SOAK else test) + 1)]
     return [*fixed, *(f"{SEED}-{number}" for number in range(fresh))] if SOAK else fixed
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays until the end: to look for garbage among it would be a third of the time."""
+    gc.disable()
+    result = yield
+    gc.enable()
+    gc.freeze()
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by mark

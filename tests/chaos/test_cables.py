@@ -25,9 +25,13 @@ OUTAGES: dict[str, tuple[Callable[[Proxy], None], float]] = {
     "a short black hole": (Proxy.black_hole, SHORT),
     "slow": (lambda proxy: proxy.delay(0.1), LONG),
 }
+SHORT_FORM = {"black hole", "answers lost"}
+"""What `make test` does; `make soak` does the rest."""
 
 
-@pytest.mark.parametrize("outage", OUTAGES)
+@pytest.mark.parametrize(
+    "outage", [pytest.param(name, marks=[] if name in SHORT_FORM else pytest.mark.soak) for name in OUTAGES]
+)
 async def test_an_outage(outage: str, postgres_server: PostgresServer, tmp_path: Path):
     fault, lasts = OUTAGES[outage]
     url = postgres_server.create_database()
@@ -39,7 +43,7 @@ async def test_an_outage(outage: str, postgres_server: PostgresServer, tmp_path:
         assert not [said for node in nodes.nodes if node is not cabled for said in node.of("NodeFenced")]
 
 
-@pytest.mark.parametrize("then", ["reset", "silence"])
+@pytest.mark.parametrize("then", ["reset", pytest.param("silence", marks=pytest.mark.soak)])
 async def test_commits_whose_answers_are_lost(then: str, postgres_server: PostgresServer, tmp_path: Path):
     url = postgres_server.create_database()
 

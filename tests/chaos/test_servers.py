@@ -41,6 +41,7 @@ async def test_what_was_acknowledged_survives_kills_of_redis(tmp_path: Path):
         assert len(evidence.notes.acknowledged) > 100
 
 
+@pytest.mark.soak
 async def test_a_redis_that_falls_silent_for_longer_than_a_lease(valkey_server: ValkeyServer, tmp_path: Path):
     orders = unnamed(lease=3.0, ticks=20, ahead=6)
     with cluster(valkey_server.url() + "?timeout=1", tmp_path, orders) as nodes:

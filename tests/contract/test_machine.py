@@ -370,7 +370,7 @@ class RedisMachine(Machine):
 
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
-THOROUGH = 20 if SOAK else 1
+THOROUGH = 40 if SOAK else 1
 
 
 @pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form
@@ -382,13 +382,13 @@ def test_any_order_of_calls(machine: type[Machine], examples: int):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_any_order_of_calls_on_postgres(migrated_url: str):
-    run(type("OnThisServer", (PostgresMachine,), {"url": migrated_url}), 12)
+    run(type("OnThisServer", (PostgresMachine,), {"url": migrated_url}), 6)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_any_order_of_calls_on_redis(valkey: ValkeyServer):
-    run(type("OnThisServer", (RedisMachine,), {"server": valkey}), 20)
+    run(type("OnThisServer", (RedisMachine,), {"server": valkey}), 10)
 
 
 def run(machine: type[Machine], examples: int) -> None:

@@ -89,7 +89,7 @@ async def fill(store: RedisStore, record: JobRecord, count: int, *, due: Micros 
         await store.submit([NewRun(record.id, submit_trigger(ids.token()), due) for _ in range(some)])
 
 
-@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.timeout(240)])])
+@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=[pytest.mark.soak, pytest.mark.timeout(240)])])
 async def test_a_job_with_many_waiting_runs(store: RedisStore, valkey: ValkeyServer, count: int):
     """Paused, edited while paused, resumed, edited, deleted, forgotten: each in steps, and with the right answer."""
     record = (await store.put_job(a_job())).record

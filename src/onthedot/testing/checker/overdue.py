@@ -166,7 +166,7 @@ class _Overdue:
                 if not slot.resumed and not self._may_be_missed(_name(slot), slot.key[2], event):
                     yield f"{told} is skipped(missed) {sent - slot.due} µs after it was due"
             case "expire", "replaced":
-                yield from self._replaced(slot, job, sent, f"{told} is skipped(replaced)")
+                yield from self._replaced(event, slot, job, sent, f"{told} is skipped(replaced)")
             case "block", _ if event.get("stops"):
                 yield from self._stops(event, slot, job, sent, told)
 
@@ -212,7 +212,7 @@ class _Overdue:
         alike = run is not None and run.key is not None and run.key[:2] == slot.key[:2]
         return alike and self._armed.get(run_id, 0) > slot.due + TOLERANCE
 
-    def _replaced(self, slot: _Slot, job: Job, sent: int, told: str) -> Iterator[str]:
+    def _replaced(self, event: Event, slot: _Slot, job: Job, sent: int, told: str) -> Iterator[str]:
         """Replaced by a newer slot, which is due; under catch-up all only if it came at its time."""
         mode, (job_id, _, _, target) = overlap_of(job).mode, slot.key
         if self._changed[job_id] >= slot.due:
@@ -222,7 +222,7 @@ class _Overdue:
         if mode != "replace":
             yield f"{told}, and its job says {mode}"
         elif not any(slot.due <= other.due <= sent + TOLERANCE for other in others) and not self._has_newer(
-            _name(slot), slot.key[2], sent + TOLERANCE
+            _name(slot), slot.key[2], event["t_store"]
         ):
             yield f"{told}, and no newer slot is due"
         elif job.catch_up.mode == "all" and not slot.resumed and slot.came_late(sent):
