@@ -121,6 +121,7 @@ GOOD = {
     "replace, all: one that came at its time, by one that did": skipped(
         waits(began(planned("replace", ALL), 60, 1), 64, 2, 1), 68, "replaced", 2
     ),
+    "replace, none: by one that is not planned yet": skipped(planned("replace", "none"), 77, "replaced", 4),
     "a window that is over": skipped(planned("skip", SHORT), 91, "missed", 1),
     "who comes at its time is skipped for who waits": crowded(1, 68),
     "so is who comes nearly at its time": crowded(1, 68.9),

@@ -145,8 +145,8 @@ class _Overdue:
             for line in self._waiting.values():
                 line.pop(run.id, None)
         if event["ev"] == "arm" and before != after:
-            waited = slot is not None and slot.asked is not None  # it has held its overlap gate, or its place in line
-            self._armed.setdefault(run.id, slot.asked if waited else event["t_store"])
+            asked = None if slot is None else slot.asked  # from then on it held its overlap gate, or its place in line
+            self._armed.setdefault(run.id, event["t_store"] if asked is None else asked)
             self._forget(run.key)
         elif after.terminal:
             self._forget(run.key)
