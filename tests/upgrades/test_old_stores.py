@@ -130,7 +130,13 @@ def load_redis(request: pytest.FixtureRequest, commit: str, folder: Path) -> str
     return url
 
 
-@pytest.fixture(params=[load_sqlite, load_postgres, load_redis], ids=["sqlite", "postgres", "redis"])
+@pytest.fixture(
+    params=[
+        pytest.param(load_sqlite, id="sqlite"),
+        pytest.param(load_postgres, id="postgres", marks=pytest.mark.slow),
+        pytest.param(load_redis, id="redis", marks=pytest.mark.slow),
+    ]
+)
 def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store as commit a3c840b left it at half past midnight."""
     load: Load = request.param

@@ -23,6 +23,7 @@ LIB = (
     "ends",
     "windows",
     "nodes",
+    "serving",
     "rates",
     "taking",
     "passing",

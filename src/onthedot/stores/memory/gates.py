@@ -83,11 +83,7 @@ class Gates(Tables):
                 return None, ask
             self.skip(run, answer.overdue, now, error=why_skipped(answer.overdue, newer))
             return Skipped(gate.key, newer, answer.overdue), ask
-        first = self._first_slot(run, now) if len(self.holders[gate.key]) < gate.capacity else None
-        if first is not None:
-            first.caught_up_at, first.expires_at = now, None
-            self.holders[gate.key].add(first.id)
-            first.gates.append(gate)
+        self._line_up_older(run, gate, now)
         if not answer.late and newer is None and not self._is_caught_up(run, gate):
             return None, ask
         run.caught_up_at = now
@@ -105,10 +101,11 @@ class Gates(Tables):
         state = self.schedules[run.key.job_id].get(schedule_of(run.key.trigger))
         return 0 if state is not None and state.next_at is not None and state.next_at <= now else None
 
-    def _first_slot(self, run: Run, now: Micros) -> Run | None:
-        """The earliest slot of the job that is due before this one and can still start."""
-        earlier = [
-            (other.due_at, other.id)
+    def _line_up_older(self, run: Run, gate: Gate, now: Micros) -> None:
+        """Slots of the job that are due before this one and can still start come first at the gate. The first of them
+        takes it, if there is room. The others wait there, unless a node has just reserved them: that will ask itself."""
+        older = [
+            other
             for other in self.of_job[run.key.job_id].values()
             if other.due_at < run.due_at
             and other.key.target == run.key.target
@@ -116,8 +113,18 @@ class Gates(Tables):
             and other.blocked_on is None
             and is_slot(other.key.trigger)
             and (other.expires_at is None or other.expires_at > now)
+            and other.id not in self.holders[gate.key]
         ]
-        return self.runs[min(earlier)[1]] if earlier else None
+        for other in sorted(older, key=lambda one: (one.due_at, one.id)):
+            if len(self.holders[gate.key]) < gate.capacity:
+                other.caught_up_at, other.expires_at = now, None
+                self.holders[gate.key].add(other.id)
+                other.gates.append(gate)
+            elif other.state is RunState.SCHEDULED or other.ready_at <= now:
+                other.caught_up_at, other.expires_at = now, None
+                other.state, other.lease = RunState.SCHEDULED, None
+                other.reason = f"waits for run {min(self.holders[gate.key])}"
+                self.block(other, gate)
 
     def _is_caught_up(self, run: Run, gate: Gate) -> bool:
         """Whether the run was due already when slots at this gate were caught up: it is one of them."""

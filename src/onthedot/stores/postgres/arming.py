@@ -16,7 +16,7 @@ from onthedot.stores.places import Age, Need, Serving, kept_while_waiting
 from onthedot.stores.postgres.finish import HOLD_JOBS
 from onthedot.stores.postgres.gates import LIST_IDLE, lock_gates, take_gates
 from onthedot.stores.postgres.nodes import living_nodes
-from onthedot.stores.postgres.passing import FIND_EARLIER, FIND_FIRST_SLOT, FIND_NEWER, block, pass_gates
+from onthedot.stores.postgres.passing import FIND_EARLIER, FIND_NEWER, LIST_OLDER_SLOTS, block, pass_gates
 from onthedot.stores.postgres.reserve import hold_node
 from onthedot.stores.postgres.transaction import Transaction
 
@@ -47,10 +47,10 @@ UNION ALL
 SELECT 'behind', '', mine.id, earlier.id FROM unnest($3::bigint[]) mine (id) CROSS JOIN LATERAL ({earlier}) earlier
 UNION ALL
 SELECT 'overdue', '', mine.id, 0 FROM unnest($4::bigint[]) mine (id)
-WHERE EXISTS ({first}) OR ({newer}) IS NOT NULL
+WHERE EXISTS ({older}) OR ({newer}) IS NOT NULL
 """.format(
     earlier=FIND_EARLIER.format(run="mine.id"),
-    first=FIND_FIRST_SLOT.format(run="mine.id", now="$5"),
+    older=LIST_OLDER_SLOTS.format(run="mine.id", now="$5"),
     newer=FIND_NEWER.format(run="mine.id", now="$5"),
 )
 

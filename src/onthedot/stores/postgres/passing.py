@@ -59,14 +59,14 @@ FROM runs this WHERE this.id = {run}
     now="{now}",
 )
 
-# The earliest slot of the job that is due before this one and can still start.
-FIND_FIRST_SLOT = with_slots(
+# Slots of the job that are due before this one and can still start.
+LIST_OLDER_SLOTS = with_slots(
     """
-SELECT other.id FROM runs this JOIN runs other
+SELECT other.id, other.state = 'scheduled' OR other.ready_at <= {now} AS is_free FROM runs this JOIN runs other
   ON other.job_id = this.job_id AND other.due_at < this.due_at AND other.target = this.target
  AND other.state <> 'running' AND other.blocked_on IS NULL AND other.{is_slot}
  AND (other.expires_at IS NULL OR other.expires_at > {now})
-WHERE this.id = {run} ORDER BY other.due_at, other.id LIMIT 1
+WHERE this.id = {run} ORDER BY other.due_at, other.id
 """,
     run="{run}",
     now="{now}",
@@ -85,6 +85,15 @@ MARK_CAUGHT_UP = "UPDATE runs SET caught_up_at = $2 WHERE id = $1"
 MARK_FIRST = """
 UPDATE runs SET caught_up_at = $2, expires_at = NULL
 WHERE id = (SELECT id FROM runs WHERE id = $1 AND state <> 'running' FOR UPDATE SKIP LOCKED)
+"""
+
+# The same as `BLOCK` for slots that have not asked yet: whoever has reserved them has them no more.
+LINE_UP = """
+UPDATE runs
+SET state = 'scheduled', ready_at = $2, blocked_on = $3, blocked_capacity = $4, blocked_until_end = true,
+    reason = $5, expires_at = NULL, caught_up_at = $6,
+    lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
+WHERE id IN (SELECT id FROM runs WHERE id = ANY($1) AND state <> 'running' FOR UPDATE SKIP LOCKED)
 """
 
 # A slot that waits at a gate is not missed, and does not expire any more. It is never ready: only an open gate helps.
@@ -154,16 +163,29 @@ async def _catch_up(
         why = why_skipped(answer.overdue, newer)
         await end_waiting(tx, lease.run_id, RunState.SKIPPED, answer.overdue, now, error=why)
         return Skipped(gate.key, newer, answer.overdue), ask
-    has_room = len(await _holders(tx, gate)) < gate.capacity
-    first = await tx.value(FIND_FIRST_SLOT.format(run="$1", now="$2"), lease.run_id, now) if has_room else None
-    if first is not None:
-        if not await tx.do(MARK_FIRST, first, now):
-            raise Contended(f"run {first}, which is first at {gate.key}")
-        await take_gates(tx, [(gate.key, first, gate.until_end)])
+    await _line_up_older(tx, lease, gate, now)
     if not answer.late and newer is None and not await tx.value(IS_CAUGHT_UP, gate.key, lease.due_at):
         return None, ask
     await tx.do(MARK_CAUGHT_UP, lease.run_id, now)
     return None, ask._replace(on_busy=OnBusy("wait"))
+
+
+async def _line_up_older(tx: Transaction, lease: Lease, gate: Gate, now: Micros) -> None:
+    """Slots of the job that are due before this one and can still start come first at the gate. The first of them takes
+    it, if there is room. The others wait there, unless a node has just reserved them: it will ask for itself."""
+    rows = await tx.rows(LIST_OLDER_SLOTS.format(run="$1", now="$2"), lease.run_id, now)
+    holders = await _holders(tx, gate)
+    older = [(run_id, is_free) for run_id, is_free in rows if run_id not in holders]
+    if older and len(holders) < gate.capacity:
+        holders.append(older.pop(0)[0])
+        if not await tx.do(MARK_FIRST, holders[-1], now):
+            raise Contended(f"run {holders[-1]}, which is first at {gate.key}")
+        await take_gates(tx, [(gate.key, holders[-1], gate.until_end)])
+    free = [run_id for run_id, is_free in older if is_free]
+    if free:
+        reason = f"waits for run {holders[0]}"
+        if await tx.do(LINE_UP, free, NEVER, gate.key, gate.capacity, reason, now) < len(free):
+            raise Contended(f"one of the runs {free}, which are to wait at {gate.key}")
 
 
 async def _displace(tx: Transaction, lease: Lease, gates: tuple[Gate, ...], now: Micros) -> bool:

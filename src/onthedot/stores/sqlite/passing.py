@@ -49,13 +49,13 @@ SELECT coalesce(
 FROM runs mine WHERE mine.id = :id
 """)
 
-# The earliest slot of the job that is due before this one and can still start.
-FIND_FIRST_SLOT = with_slots("""
-SELECT other.id FROM runs mine JOIN runs other
+# Slots of the job that are due before this one and can still start.
+LIST_OLDER_SLOTS = with_slots("""
+SELECT other.id, other.state = 'scheduled' OR other.ready_at <= :now FROM runs mine JOIN runs other
   ON other.job_id = mine.job_id AND other.due_at < mine.due_at AND other.target = mine.target
  AND other.state <> 'running' AND other.blocked_on IS NULL AND other.{is_slot}
  AND (other.expires_at IS NULL OR other.expires_at > :now)
-WHERE mine.id = :id ORDER BY other.due_at, other.id LIMIT 1
+WHERE mine.id = :id ORDER BY other.due_at, other.id
 """)
 
 # Whether a run was due already when slots at this gate were caught up: it is one of them.
@@ -68,6 +68,15 @@ SELECT EXISTS (SELECT 1 FROM gate_holders g JOIN runs r ON r.id = g.run_id
 MARK_CAUGHT_UP = "UPDATE runs SET caught_up_at = :now WHERE id = :id"
 
 MARK_FIRST = "UPDATE runs SET caught_up_at = :now, expires_at = NULL WHERE id = :id"
+
+# The same as `BLOCK` for a slot that has not asked yet: whoever has reserved it has it no more.
+LINE_UP = """
+UPDATE runs
+SET state = 'scheduled', ready_at = :never, blocked_on = :key, blocked_capacity = :capacity,
+    blocked_until_end = 1, reason = :reason, expires_at = NULL, caught_up_at = :now,
+    lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
+WHERE id = :id
+"""
 
 # A slot that waits at a gate is not missed, and does not expire any more. It is never ready: only an open gate helps.
 BLOCK = with_slots("""
@@ -137,17 +146,28 @@ def _catch_up(
         why = why_skipped(answer.overdue, newer)
         end_waiting(tx, lease.run_id, RunState.SKIPPED, answer.overdue, now, error=why)
         return Skipped(gate.key, newer, answer.overdue), ask
-    has_room = len(_holders(tx, gate)) < gate.capacity
-    first = tx.db.execute(FIND_FIRST_SLOT, mine).fetchone() if has_room else None
-    if first is not None:
-        tx.db.execute(MARK_FIRST, {"id": first[0], "now": now})
-        tx.db.execute(TAKE_GATE, (gate.key, first[0], int(gate.until_end)))
+    _line_up_older(tx, lease, gate, now)
     if not answer.late and newer is None:
         [caught_up] = tx.db.execute(IS_CAUGHT_UP, {"key": gate.key, "due_at": lease.due_at}).fetchone()
         if not caught_up:
             return None, ask
     tx.db.execute(MARK_CAUGHT_UP, mine)
     return None, ask._replace(on_busy=OnBusy("wait"))
+
+
+def _line_up_older(tx: Transaction, lease: Lease, gate: Gate, now: Micros) -> None:
+    """Slots of the job that are due before this one and can still start come first at the gate. The first of them takes
+    it, if there is room. The others wait there, unless a node has just reserved them: it will ask for itself."""
+    rows = tx.db.execute(LIST_OLDER_SLOTS, {"id": lease.run_id, "now": now}).fetchall()
+    holders = _holders(tx, gate)
+    older = [(run_id, is_free) for run_id, is_free in rows if run_id not in holders]
+    if older and len(holders) < gate.capacity:
+        holders.append(older.pop(0)[0])
+        tx.db.execute(MARK_FIRST, {"id": holders[-1], "now": now})
+        tx.db.execute(TAKE_GATE, (gate.key, holders[-1], int(gate.until_end)))
+    for run_id in (run_id for run_id, is_free in older if is_free):
+        values = {"never": NEVER, "key": gate.key, "capacity": gate.capacity, "id": run_id, "now": now}
+        tx.db.execute(LINE_UP, values | {"reason": f"waits for run {holders[0]}"})
 
 
 def _displace(tx: Transaction, lease: Lease, gates: tuple[Gate, ...], now: Micros) -> bool:

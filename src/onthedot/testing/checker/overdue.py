@@ -47,6 +47,7 @@ class _Slot:
     planned: int  # when, by the store's clock
     resumed: bool = False  # a resume has planned it
     asked: int | None = None  # when its worker first asked for its gates, after it was due
+    reserved: int = 0  # until when the node that has reserved it may ask for itself
 
     def came_late(self, now: int) -> bool:
         """Whether it is surely caught up, as one that asks now."""
@@ -144,6 +145,10 @@ class _Overdue:
         if event["ev"] in ("aside", "hold", "arm") or after.terminal:
             for line in self._waiting.values():
                 line.pop(run.id, None)
+        if event["ev"] == "reserve" and slot is not None:
+            slot.reserved = event["until"]
+        elif event["ev"] == "block" and slot is not None:
+            slot.reserved = 0
         if event["ev"] == "arm" and before != after:
             asked = None if slot is None else slot.asked  # from then on it held its overlap gate, or its place in line
             self._armed.setdefault(run.id, event["t_store"] if asked is None else asked)
@@ -180,7 +185,11 @@ class _Overdue:
         if any(self._changed[job_id] >= other.due for other in (slot, *others)):
             return
         if mode == "wait" or job.catch_up.mode == "all":
-            older = [other.key[2] for other in others if other.due < slot.due and not self._is_over(other, sent)]
+            older = [
+                other.key[2]
+                for other in others
+                if other.due < slot.due and other.reserved < sent and not self._is_over(other, sent)
+            ]
             if older and job.assignment != "leader":
                 yield f"{told} began before the older slot {min(older)}"
         else:

@@ -123,6 +123,26 @@ async def check_a_slot_at_its_time_waits_behind_an_older_one_that_has_not_begun(
 
 
 @check
+async def check_older_slots_that_have_not_asked_come_first_when_the_gate_opens(bench: Workbench) -> None:
+    """A node that has reserved them is frozen. When its reservation has lapsed, the gate passes to them before newer
+    slots."""
+    await bench.define(slots=(10, 20, 30, 40), overlap=Overlap("wait"))
+    frozen, awake = await bench.node("frozen"), await bench.node("awake")
+    bench.turn(10)
+    [before] = await reserved(bench, awake)
+    [answer] = await ask(bench, before)
+    bench.turn(32)
+    assert [second(lease) for lease in (await bench.reserve(frozen, seats=2, lapse=0.5)).held] == [20, 30]
+    bench.turn(32.4)
+    assert await bench.hold(awake, ahead=1, lapse=100)  # the newest, which is due at 40
+    bench.turn(42)
+    [newest] = [lease for lease in await bench.store.held(awake) if not lease.fence]
+    assert [type(one) for one in await ask(bench, newest)] == [Blocked]
+    assert await bench.finish(held(before, answer))
+    assert await work(bench, awake) == [[20], [30], [40]]
+
+
+@check
 async def check_one_that_has_expired_keeps_nobody_waiting(bench: Workbench) -> None:
     """It will be skipped(missed): the next one starts."""
     record, node = await bench.define(slots=(10, 20), overlap=Overlap("wait"), late=5), await bench.node()

@@ -2,30 +2,47 @@
 --
 -- asked: gates {key, capacity, until_end}, on_busy {action, max_waiting, overdue, late}, rate {key, most, per, burst}
 
--- The first run of the same job that is due before this one, has not begun, and for which `counts` says so.
-local function earlier_run(run, counts)
-  local offset = 0
+-- The runs of the same job that are due before this one and have not begun, in order; no more than `most`.
+local function earlier_runs(run, most)
+  local offset, found = 0, {}
   while true do
     local index, before = P .. 'job:' .. run.job, '(' .. text(run.due)
     local page = runs_behind(look('ZRANGEBYSCORE', index, '-inf', before, 'LIMIT', offset, PAGE))
     for _, other in ipairs(page) do
-      if other.target == run.target and other.state ~= 'running' and counts(other) then
-        return other
+      if other.target == run.target and other.state ~= 'running' then
+        found[#found + 1] = other
+        if #found == most then
+          return found
+        end
       end
     end
     if #page < PAGE then
-      return nil
+      return found
     end
     offset = offset + PAGE
   end
 end
 
-local function any_run()
-  return true
-end
-
-local function slot_that_can_start(run)
-  return is_slot(run.trigger) and not run.blocked and (not run.expires or run.expires > now)
+-- Slots of the job that are due before this one and can still start come first at the gate. The first of them takes it,
+-- if there is room. The others wait there, unless a node has just reserved them: it will ask for itself.
+local function line_up_older(run, gate)
+  for _, other in ipairs(earlier_runs(run)) do
+    local can_start = is_slot(other.trigger) and not other.blocked and (not other.expires or other.expires > now)
+    if can_start and not holds(other, gate.key) then
+      if count_holders(gate.key) < gate.capacity then
+        other.caught_up = now
+        set_expiry(other, nil)
+        take_gate(other, gate)
+      elseif other.state == 'scheduled' or other.ready <= now then
+        other.caught_up = now
+        set_expiry(other, nil)
+        drop_lease(other)
+        other.state = 'scheduled'
+        other.reason = 'waits for run ' .. first_holder(gate.key)
+        block(other, gate)
+      end
+    end
+  end
 end
 
 -- The newest slot of the same schedule that is due: its run, or 0 if it is not planned yet; nothing if there is none.
@@ -84,12 +101,7 @@ local function catch_up(run, gate, busy)
     skip(run, busy.overdue, now, why_skipped(busy.overdue, newer))
     return {'skipped', gate.key, newer, busy.overdue}, busy
   end
-  local first = count_holders(gate.key) < gate.capacity and earlier_run(run, slot_that_can_start)
-  if first then
-    first.caught_up = now
-    set_expiry(first, nil)
-    take_gate(first, gate)
-  end
+  line_up_older(run, gate)
   if not busy.late and not newer and not is_caught_up(run, gate) then
     return nil, busy
   end
@@ -249,7 +261,7 @@ local function pass_gates(run, asked)
   local taken, busy = {}, asked.on_busy
   for place, gate in ipairs(asked.gates) do
     if not holds(run, gate.key) then
-      local earlier = gate.until_end and not busy and earlier_run(run, any_run)
+      local earlier = gate.until_end and not busy and earlier_runs(run, 1)[1]
       if earlier then
         give_back(run, taken)
         return {'busy', gate.key, earlier.id}
