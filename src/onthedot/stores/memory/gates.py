@@ -103,7 +103,7 @@ class Gates(Tables):
 
     def _line_up_older(self, run: Run, gate: Gate, now: Micros) -> None:
         """Slots of the job that are due before this one and can still start come first at the gate. The first of them
-        takes it, if there is room. The others wait there, unless a node has just reserved them: that will ask itself."""
+        takes it, if there is room. The others wait there, unless a node has just reserved them: it will ask soon."""
         older = [
             other
             for other in self.of_job[run.key.job_id].values()
