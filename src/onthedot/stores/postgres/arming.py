@@ -16,7 +16,7 @@ from onthedot.stores.places import Age, Need, Serving, kept_while_waiting
 from onthedot.stores.postgres.finish import HOLD_JOBS
 from onthedot.stores.postgres.gates import LIST_IDLE, lock_gates, take_gates
 from onthedot.stores.postgres.nodes import living_nodes
-from onthedot.stores.postgres.passing import FIND_EARLIER, FIND_NEWER, LIST_OLDER_SLOTS, block, pass_gates
+from onthedot.stores.postgres.passing import FIND_EARLIER, FIND_NEWER, block, pass_gates
 from onthedot.stores.postgres.reserve import hold_node
 from onthedot.stores.postgres.transaction import Transaction
 
@@ -38,7 +38,7 @@ WHERE runs.id = given.id AND runs.id = ANY($1) RETURNING runs.id, runs.fence
 """
 
 # All that is to be known of the gates of a batch: who holds them, which others its runs hold, who of the same job
-# is due before one of them and has not begun, and which slots are overdue together with others.
+# is due before one of them and has not begun, and which slots may be overdue together with others.
 LOOK_AT_GATES = """
 SELECT 'held' AS what, g.key, g.run_id, 0 AS other FROM gate_holders g WHERE g.key = ANY($1)
 UNION ALL
@@ -47,10 +47,9 @@ UNION ALL
 SELECT 'behind', '', mine.id, earlier.id FROM unnest($3::bigint[]) mine (id) CROSS JOIN LATERAL ({earlier}) earlier
 UNION ALL
 SELECT 'overdue', '', mine.id, 0 FROM unnest($4::bigint[]) mine (id)
-WHERE EXISTS ({older}) OR ({newer}) IS NOT NULL
+WHERE ({earlier}) IS NOT NULL OR ({newer}) IS NOT NULL
 """.format(
     earlier=FIND_EARLIER.format(run="mine.id"),
-    older=LIST_OLDER_SLOTS.format(run="mine.id", now="$5"),
     newer=FIND_NEWER.format(run="mine.id", now="$5"),
 )
 
