@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,12 @@ def node(tmp_path: Path, place: str, name: str) -> otd.Scheduler:
     return otd.Scheduler(f"sqlite:///{tmp_path / 'it.db'}", settings=settings)
 
 
-async def until_kept(folder: Path) -> None:
+def look_until_kept(folder: Path) -> None:
     """Wait until nothing is left in the spool."""
-    spool = Spool(folder)
-    async with asyncio.timeout(60):
-        while await asyncio.to_thread(lambda: spool.waiting(1) or spool.left(1, before=NEVER)):
-            await asyncio.sleep(0.02)
+    spool, give_up_at = Spool(folder), time.monotonic() + 60
+    while spool.waiting(1) or spool.left(1, before=NEVER):
+        assert time.monotonic() < give_up_at
+        time.sleep(0.02)
 
 
 async def test_output_is_read_back_where_nothing_of_the_run_is_left(tmp_path, place, monkeypatch):
@@ -60,7 +61,9 @@ async def test_output_is_read_back_where_nothing_of_the_run_is_left(tmp_path, pl
     async with first:
         run = await first.submit("it")
         await run.result(timeout="30s")
-        await until_kept(tmp_path / "first")  # a node that stops waits for a moment only, and the server may be slow
+        await asyncio.to_thread(
+            look_until_kept, tmp_path / "first"
+        )  # a node that stops waits for a moment only, and the server may be slow
     shutil.rmtree(tmp_path / "first")
     async with node(tmp_path, place, "second") as second:
         [log] = await second.logs(run.id)
