@@ -33,6 +33,8 @@ def test_a_schedule_is_not_dropped_with_slots_that_have_no_fate():
     for closing in (None, window(5), window(10, next_at=25)):
         with pytest.raises(WindowStale, match="schedule 's': its slot at 25 has no fate yet"):
             check_dropped("s", 10, 25, closing, 30)
+    with pytest.raises(WindowStale):  # a pause has taken slots back since the window was computed
+        check_dropped("s", 10, 45, window(40, next_at=45), 30)
 
 
 def test_a_window_leaves_nothing_out_behind_the_edge():

@@ -242,14 +242,16 @@ def _edge(state: ScheduleState, schedule: Schedule, keep: int, now: Micros) -> M
 
 
 def _closing_windows(dropped: Iterable[ScheduleState], now: Micros) -> list[Window]:
-    """What a dropped schedule still owed: the slots that nobody gave a fate while all planners were away."""
+    """What a dropped schedule still owed: the slots that nobody gave a fate while all planners were away. One that owes
+    nothing has a window, too: the store sees by it whether a pause took slots back since."""
     windows = []
     for state in dropped:
         schedule = find_schedule(state.record.job, state.schedule_id)
-        if schedule is None or isinstance(schedule, FixedDelay) or state.watermark >= now:
+        if schedule is None or isinstance(schedule, FixedDelay):
             continue
-        owed = _range(schedule, state.origin, state.watermark, now, "edited")
-        following = next_after(schedule, now, origin=state.origin)
-        window = Window(state.schedule_id, state.watermark, now, following, skips=owed)
+        end = max(now, state.watermark)
+        owed = _range(schedule, state.origin, state.watermark, end, "edited") if state.watermark < now else []
+        following = next_after(schedule, end, origin=state.origin)
+        window = Window(state.schedule_id, state.watermark, end, following, skips=owed)
         windows.append(_around_exceptions(window, schedule, state))
     return windows

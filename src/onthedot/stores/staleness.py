@@ -25,9 +25,11 @@ def check_past(window: Window, now: Micros) -> None:
 
 
 def check_dropped(name: str, watermark: Micros, next_at: Micros | None, closing: Window | None, now: Micros) -> None:
-    """`WindowStale` if a schedule is dropped with slots that nobody gave a fate: the window came too late, or not."""
-    covered = closing is not None and closing.start == watermark
-    left = closing.next_at if covered and closing is not None else next_at
+    """`WindowStale` if a schedule is dropped with slots that nobody gave a fate: the window came too late, or not. A
+    window that starts after the watermark was computed before a pause, which took slots back."""
+    left = next_at
+    if closing is not None and closing.start >= watermark:
+        left = closing.next_at if closing.start == watermark else watermark
     if left is not None and left <= now:
         raise WindowStale(
             f"schedule {name!r}: its slot at {left} has no fate yet; read the schedule and compute its window again",

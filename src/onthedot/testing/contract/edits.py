@@ -469,6 +469,22 @@ async def check_a_schedule_is_not_dropped_with_slots_that_have_no_fate(bench: Wo
 
 
 @check
+async def check_a_schedule_is_not_dropped_by_an_edit_from_before_a_pause(bench: Workbench) -> None:
+    """A pause takes planned slots back: an edit that was computed before it does not know that they have no fate."""
+    job = bench.job(every(), every(name="old"))
+    planned = window(0, 40, [10, 20, 30, 40], name="old", next_at=50)
+    record = (await bench.put(job, window(0, 40, next_at=50), planned)).record
+    bench.turn(15)
+    await bench.store.pause(record.id, reason="", now=bench.now)
+    bench.turn(25)
+    edited, early = replace(job, schedules=(every(),)), window(40, 40, [], name="old", next_at=50)
+    async with bench.nothing_written():
+        with raises(WindowStale) as stale:
+            await bench.put(edited, window(15, 45, [], next_at=50), early, expected=1)
+    assert stale[0].now == at(25)
+
+
+@check
 async def check_what_lies_ahead_is_not_over(bench: Workbench) -> None:
     """Slots after the store's clock cannot be missed: whoever says so has a clock that is wrong."""
     job = bench.job(every())
