@@ -5,13 +5,13 @@ What is asked of each shard is in `shards.py`.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Set
 from itertools import pairwise
 
 from onthedot.duration import micros
-from onthedot.job import Job
+from onthedot.job import Job, overlap_of
 from onthedot.run import RunState
 from onthedot.testing.checker import gates
 from onthedot.testing.checker.history import Event
@@ -45,6 +45,7 @@ def l1_terminal(history: History) -> Iterator[Finding]:
         return
     from_here = recovered_by(history)
     longest = history.settings.get("longest", 0)
+    ends = _ends(history)
     for run in history.runs.values():
         job = history.job_of(run)
         if job is None or not run.events:
@@ -52,12 +53,33 @@ def l1_terminal(history: History) -> Iterator[Finding]:
         moves = _moves(run)
         if (moves and moves[-1]["ev"] == "block") or history.is_kept(run, history.events[-1]["seq"] + 1):
             continue  # who waits at a gate is judged by L4; what is held by nobody
-        by = max(from_here, _free_at(history, run) + SLACK) + _own_time(job, longest)
+        free_at = max(_free_at(history, run), _turn_at(run, job, ends))
+        by = max(from_here, free_at + SLACK) + _own_time(job, longest)
         ended = next((event for event, _, after in run.steps() if after.terminal), None)
         at = history.end if ended is None else ended["t_store"]
         if at > by or (ended is None and history.end >= by):
             seq = history.events[-1]["seq"] if ended is None else ended["seq"]
             yield seq, f"run {run.id} of {job.name} is {run.last.name}; it had to be over by {by}, {at - by} µs ago"
+
+
+def _ends(history: History) -> dict[tuple[int, str], list[int]]:
+    """When runs ended, in order, by job and target."""
+    found: dict[tuple[int, str], list[int]] = {}
+    for run in history.runs.values():
+        ended = next((event["t_store"] for event, _, after in run.steps() if after.terminal), None)
+        if run.key is not None and ended is not None:
+            found.setdefault((run.key[0], run.key[3]), []).append(ended)
+    return {line: sorted(ends) for line, ends in found.items()}
+
+
+def _turn_at(run: Run, job: Job, ends: dict[tuple[int, str], list[int]]) -> int:
+    """When the run before it at the overlap gate had ended, if others put it in line: then nothing tells of a gate."""
+    if run.key is None or overlap_of(job).mode == "allow" or any(event["ev"] == "block" for event in run.events):
+        return 0
+    before = ends.get((run.key[0], run.key[3]), [])
+    armed = next((event["t_store"] for event in run.events if event["ev"] == "arm"), None)
+    place = len(before) if armed is None else bisect_right(before, armed)
+    return before[place - 1] if place else 0
 
 
 def _moves(run: Run) -> list[Event]:
