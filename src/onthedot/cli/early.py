@@ -1,4 +1,4 @@
-"""SIGTERM while a node's process is no node: before it has started, and when its node has ended.
+"""Handles SIGTERM before the node has started and after it has ended.
 
 A node drains (`stopping.py`). Before there is one nothing runs and nothing is open: the process ends at once, as after
 an ordinary stop. When the node has ended the process is about to end with the exit code that tells how: that stays.
@@ -15,8 +15,8 @@ STOPPED = "stopped before the node had started"
 _begun = False
 
 
-def heed() -> None:
-    """Listen from now on, until somebody else does."""
+def install() -> None:
+    """Handle SIGTERM until the node installs its own handler."""
     signal.signal(signal.SIGTERM, _on_signal)
 
 

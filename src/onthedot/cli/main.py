@@ -65,7 +65,7 @@ def cli() -> None:
 def main() -> None:
     """The entry point of `onthedot` and `otd`."""
     if sys.argv[1:2] in (["up"], ["worker"], ["server"]):
-        early.heed()
+        early.install()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that cannot show a character must not end the program
             stream.reconfigure(errors="backslashreplace")

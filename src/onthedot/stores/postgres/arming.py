@@ -37,8 +37,8 @@ FROM (SELECT id, nextval('fences') AS fence FROM unnest($1::bigint[]) id) given
 WHERE runs.id = given.id AND runs.id = ANY($1) RETURNING runs.id, runs.fence
 """
 
-# All that is to be known of the gates of a batch: who holds them, which others its runs hold, who of the same job
-# is due before one of them and has not begun, and which slots may be overdue together with others.
+# The gates of a batch: their holders, other gates that its runs hold, runs of the same job that are due earlier and
+# have not begun, and slots that may be overdue together with others.
 LOOK_AT_GATES = """
 SELECT 'held' AS what, g.key, g.run_id, 0 AS other FROM gate_holders g WHERE g.key = ANY($1)
 UNION ALL

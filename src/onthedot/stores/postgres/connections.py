@@ -40,7 +40,7 @@ def is_limited(db: Connection) -> bool:
 
 
 def settings_of(address: Address, *, limited: bool, idle: Micros | None = None) -> dict[str, str]:
-    """What every session, or through a pooler every transaction, is told. `idle`: how long a transaction may be so."""
+    """Settings of each session, or of each transaction behind a pooler. `idle` bounds an idle transaction."""
     milliseconds = round(address.timeout * 1000)
     return {
         "search_path": address.schema,
@@ -143,11 +143,11 @@ async def connect(dsn: str, address: Address, *, patient: bool = False) -> Sessi
 
 
 async def _limit(db: Session, *, patient: bool) -> None:
-    """Tell what only a server can be told that knows it."""
+    """Set the limits that only PostgreSQL 17 and later have."""
     limit, wait = (MIGRATION, 0) if patient else (SHORT, SHORT_LOCK_TIMEOUT_MS)
     try:
         await db.execute(f"SET transaction_timeout = {limit // MILLISECOND}; SET lock_timeout = {wait}")
-    except BaseException:  # whoever is cancelled here leaves no connection behind
+    except BaseException:  # also when cancelled: no connection stays open; raised again
         db.terminate()
         raise
 
