@@ -338,10 +338,10 @@ class Engine:
         """
         drivers, worker = self._drivers, self._worker
         worker.stopping = True
+        self.events.emit(DrainBegun(worker.running, worker.running_ids))
         await self._loop.stop(drivers["worker"], drivers["planner"], drivers["arming"], drivers["leadership"])
         await self._try("leadership", self._leadership.resign())
         await self._try("worker", worker.release_held())
-        self.events.emit(DrainBegun(worker.running, worker.running_ids))
         faults.point("stop.draining")
         await self._drain(hurry)
         abandoned = worker.running

@@ -314,7 +314,8 @@ class StoreLost(NamedTuple):
 
 
 class DrainBegun(NamedTuple):
-    """The node takes no new work; so many attempts are still to end, at these runs."""
+    """The node takes no new work. So many attempts are still to end, at these runs; one that was just being armed may
+    still start."""
 
     running: int
     run_ids: tuple[int, ...] = ()

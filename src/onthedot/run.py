@@ -248,7 +248,7 @@ class Gone(NamedTuple):
 
 
 class Busy(NamedTuple):
-    """The answer of `arm`: not now. Somebody holds the gate; nothing was changed."""
+    """The answer of `arm`: not now. Somebody holds the gate, or comes first and is busy; nothing was changed."""
 
     gate: str
     holder: int  # the id of a run that holds it; 0: it is a rate, which nobody holds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onthedot.cli.up import Ending
 from onthedot.clock import SECOND
-from onthedot.events import AttemptEnded, DrainBegun, LeaseLost, NodeLeft
+from onthedot.events import AttemptEnded, AttemptStarted, DrainBegun, LeaseLost, NodeLeft
 from onthedot.job import Call, Job, JobRecord, JobState
 from onthedot.run import Lease, RunState
 from onthedot.verdict import LEASE_ENDED, OUT_OF_REACH, STOPPED, Finish, OutcomeKind, Verdict
@@ -29,6 +29,12 @@ def test_only_what_ran_when_the_drain_began_counts():
     early = AttemptEnded(lost(7, "early", OUT_OF_REACH.error))
     assert ended(early, DrainBegun(0), NodeLeft("n", 0)).code(hurried=False) == 0
     assert ended(DrainBegun(1, (8,)), early, NodeLeft("n", 0)).code(hurried=False) == 0
+
+
+def test_what_was_armed_when_the_signal_came_counts():
+    late = lost(7, "late", OUT_OF_REACH.error)
+    events = DrainBegun(0), AttemptStarted(late.lease, 1), AttemptEnded(late), NodeLeft("n", 0)
+    assert ended(*events).code(hurried=False) == 1
 
 
 def test_each_reason_is_told_by_itself():

@@ -22,8 +22,8 @@ async def test_contract(check: contract.Check, valkey_url: str):
 
 
 SWEEPING = (
-    "jobs", "edits", "control", "moved", "queues", "retention", "upkeep", "leftovers", "gates", "rates", "delays",
-    "dependencies", "standing",
+    "jobs", "edits", "control", "moved", "queues", "retention", "upkeep", "leftovers", "gates", "overdue",
+    "places", "rates", "delays", "dependencies", "standing",
 )  # fmt: skip
 """Slices with decisions about many runs. The others do the same however long a step is; `make soak` shows it."""
 
@@ -52,7 +52,10 @@ async def test_pages_are_the_same_in_however_small_steps(
     await test_contract(check, valkey_url)
 
 
-PARTS = ("reserve", "arm", "finish", "gates", "rates", "control", "edits", "queues", "retention", "upkeep", "leftovers")
+PARTS = (
+    "reserve", "arm", "finish", "gates", "overdue", "places", "rates", "control", "edits", "queues", "retention",
+    "upkeep", "leftovers",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("check", [one for one in contract.checks() if str(one).startswith(PARTS)], ids=str)

@@ -253,6 +253,8 @@ MUTANTS = {
     "the stalest slot runs": _mutant("S28", OUTAGES, store=overdue_mutants.StalestRuns),
     "the newest slot runs first": _mutant("S28", OUTAGES, store=overdue_mutants.NewestFirst),
     "caught-up slots are replaced": _mutant("S28", OUTAGES, store=overdue_mutants.CaughtUpSlotsAreReplaced),
+    "ended slots are forgotten": _mutant("S28", OUTAGES, store=overdue_mutants.EndedSlotsAreForgotten),
+    "heirs come first": _mutant("S28", OUTAGES, store=overdue_mutants.HeirsFirst),
     "missed too early": _mutant("S28", OUTAGES, store=overdue_mutants.MissedTooEarly),
     "an edit goes by its caller's clock": _mutant("S1 S4", HELD, store=overdue_mutants.EditByItsCallersClock),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onthedot.clock import SECOND
 from onthedot.job import overlap_of
-from onthedot.run import RunState, Skipped, is_slot
+from onthedot.run import Busy, RunState, Skipped, is_slot
 from onthedot.stores.memory import MemoryStore
 
 PASSED = "passed"
@@ -99,6 +99,42 @@ class CaughtUpSlotsAreReplaced(_Overdue):
         if overlap_of(job).mode == "replace" and job.catch_up.mode == "all" and self.is_late(run, now):
             for waiting in [other for other, _ in self.waiters(gate.key) if is_slot(other.key.trigger)]:
                 self.skip(waiting, "replaced", now)
+
+
+class EndedSlotsAreForgotten(_Overdue):
+    """A newer slot counts while it is alive: an older one, which asks again after its end, runs."""
+
+    def meddle(self, run, ask, gate, now):
+        job = self.job_of(run)
+        only_newest = overlap_of(job).mode in ("skip", "replace") and job.catch_up.mode != "all"
+        if only_newest and ask.on_busy is not None and self.is_late(run, now):
+            newer = self._newer(run, now)
+            return Busy(gate.key, newer) if newer else None
+        return None
+
+    def _has_passed(self, run, ended):
+        return False
+
+
+class HeirsFirst(_Overdue):
+    """An open gate passes to who waits there, also if an older slot is yet to ask, since its node is slow."""
+
+    passing = False
+
+    def meddle(self, run, ask, gate, now):
+        if ask.on_busy is not None and self.is_late(run, now) and self.is_busy(gate, run) and self._newer(run, now):
+            return Busy(gate.key, min(self.holders[gate.key]))
+        return None
+
+    def pass_on(self, key):
+        self.passing = True
+        try:
+            return super().pass_on(key)
+        finally:
+            self.passing = False
+
+    def first_older(self, run, now):
+        return None if self.passing else super().first_older(run, now)
 
 
 class MissedTooEarly(MemoryStore):

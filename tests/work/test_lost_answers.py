@@ -9,7 +9,7 @@ import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.engine import Engine
 from onthedot.errors import StoreUnavailable
-from onthedot.events import Events
+from onthedot.events import AttemptEnded, DrainBegun, Events
 from onthedot.ids import SeededIds
 from onthedot.run import NewRun
 from onthedot.stores.base import Loss, Store
@@ -165,6 +165,25 @@ def test_a_store_that_is_away_for_a_moment_does_not_end_the_drain():
 
     bench = run_virtual(scenario())
     assert [run.state for run in bench.memory.finished.values()] == ["succeeded"]
+
+
+def test_an_attempt_that_ends_while_the_node_hands_over_is_part_of_the_drain():
+    """A store that is slow to answer: what its absence cuts off then counts for the exit code."""
+
+    async def scenario():
+        bench = Bench(seconds=5)
+        await bench.start()
+        await bench.submit(0.0, 60.0)
+        await asyncio.sleep(1)
+        bench.store.latency = {"resign": 10.0}
+        await bench.engine.stop(asyncio.Event())
+        return bench
+
+    bench = run_virtual(scenario())
+    begun, ended = [event for event in bench.told if isinstance(event, DrainBegun | AttemptEnded)]
+    assert isinstance(begun, DrainBegun)
+    assert isinstance(ended, AttemptEnded)
+    assert begun.run_ids == (ended.finish.lease.run_id,)
 
 
 def test_a_clock_set_forward_does_not_make_a_node_take_its_own_runs():

@@ -101,22 +101,24 @@ def command(program: str | None, plain: bool, **options: Any) -> None:
 
 @dataclass
 class Ending:
-    """How the attempts ended that were running when the drain began."""
+    """How the attempts ended that were running when the drain began, or started since."""
 
-    running: frozenset[int] = frozenset()  # their runs
+    running: set[int] | None = None  # their runs, once it has begun
     cut_short: list[str] = field(default_factory=list)  # of which jobs: the drain has stopped them
     out_of_reach: list[str] = field(default_factory=list)  # the store was away, or took them for dead
     abandoned: int = 0  # they did not stop
     unwritten: int = 0  # ended, at whatever time, and the store does not know
 
     def heed(self, event: Event) -> None:
-        from onthedot.events import AttemptEnded, DrainBegun, LeaseLost, NodeLeft
+        from onthedot.events import AttemptEnded, AttemptStarted, DrainBegun, LeaseLost, NodeLeft
         from onthedot.verdict import LEASE_ENDED, OUT_OF_REACH, OutcomeKind
 
         match event:
             case DrainBegun():
-                self.running = frozenset(event.run_ids)
-            case AttemptEnded(finish) | LeaseLost(finish) if finish.lease.run_id in self.running:
+                self.running = set(event.run_ids)
+            case AttemptStarted() if self.running is not None:
+                self.running.add(event.lease.run_id)
+            case AttemptEnded(finish) | LeaseLost(finish) if finish.lease.run_id in (self.running or ()):
                 if finish.verdict.outcome is OutcomeKind.LOST:
                     away = finish.verdict.error in (OUT_OF_REACH.error, LEASE_ENDED.error)
                     (self.out_of_reach if away else self.cut_short).append(finish.lease.record.job.name)

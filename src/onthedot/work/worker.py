@@ -449,7 +449,8 @@ class Arming:
                     lease.fence, lease.attempt, lease.armed_at = answer
                     armed.append(lease)
                 case Busy():
-                    worker.held.add_at(lease.due_at + lead, lease)  # asked again at its instant: only then it counts
+                    again = max(lease.due_at, worker.clock.now() + MILLISECOND)
+                    worker.held.add_at(again + lead, lease)  # asked again at its instant: only then it counts
                 case Blocked(gate=gate, holder=holder):
                     worker.events.emit(RunBlocked(lease, gate, holder))
                 case Delayed(gate=gate, until=until):

@@ -11,9 +11,9 @@ import pytest
 
 from onthedot.clock import SECOND
 from onthedot.errors import NodeExpired, StoreUnavailable
-from onthedot.job import Call, Job, JobRecord, Limit
-from onthedot.policy.gates import gates_of
-from onthedot.run import ArmAnswer, Armed, GateAsk, Lease, NewRun, OnBusy, submit_trigger
+from onthedot.job import Call, Job, JobRecord, Limit, Overlap
+from onthedot.policy.gates import gates_of, on_busy
+from onthedot.run import ArmAnswer, Armed, Blocked, Busy, GateAsk, Lease, NewRun, OnBusy, submit_trigger
 from onthedot.stores.base import Ask, Hint, Node
 from onthedot.stores.postgres import PostgresStore, connections
 from onthedot.stores.postgres.prepared import _in_pieces
@@ -303,3 +303,25 @@ def test_rows_are_sent_in_pieces_that_need_no_wait():
     assert [len(piece) for piece in _in_pieces([("x" * 1000, 1)] * 40)] == [16, 16, 8]
     assert [len(piece) for piece in _in_pieces([("x" * 100_000,), ("y",), ("z" * 100_000,)])] == [1, 1, 1]
     assert list(_in_pieces([])) == []
+
+
+async def test_an_older_slot_that_somebody_is_at_holds_up_no_other_run(store: PostgresStore, db: asyncpg.Connection):
+    """The newer slot asks again in a moment. A run of another job, armed together with it, starts at once."""
+    bench = contract.Workbench(store)
+    await bench.define("late", (10, 20), overlap=Overlap("wait"))
+    other, node = await bench.define("other", (20,), overlap=Overlap("wait")), await bench.node("node")
+    slow = await bench.node("slow")
+    bench.turn(22)
+    [older] = (await bench.reserve(slow, seats=1, lapse=1000)).held
+    newer = (await bench.reserve(node, seats=9, lapse=1000)).held
+    asks = {
+        one.lease_id: GateAsk(gates_of(one.record, target="", arguments={}), on_busy(one, now=bench.now))
+        for one in newer
+    }
+    async with db.transaction():
+        await db.execute("SELECT 1 FROM runs WHERE id = $1 FOR UPDATE", older.run_id)
+        answers = await store.arm(newer, gates=asks, now=bench.now)
+    kinds = {one.record.job.name: type(answer) for one, answer in zip(newer, answers, strict=True)}
+    assert kinds == {"late": Busy, other.job.name: Armed}
+    [late] = [one for one in newer if one.record.job.name == "late"]
+    assert [type(one) for one in await store.arm([late], gates=asks, now=bench.now)] == [Blocked]

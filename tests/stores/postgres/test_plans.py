@@ -57,7 +57,7 @@ HOT = {
     "arm": (arming.LOCK_ARMABLE, (IDS,)),
     "armed": (arming.ARM, (IDS, 0)),
     "gates": (arming.LOOK_AT_GATES, (LEASES, IDS, IDS, IDS, 0)),
-    "older slots": (passing.LIST_OLDER_SLOTS.format(run="$1", now="$2"), (1, 0)),
+    "older slots": (gates.FIND_OLDER, (1, 0)),
     "newer slots": (passing.FIND_NEWER.format(run="$1", now="$2"), (1, 0)),
     "heirs": (gates.LIST_HEIRS, (LEASES,)),
     "take gates": (gates.TAKE_GATES, (LEASES, IDS, [True] * 500)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from onthedot.clock import Micros
 from onthedot.rate import RateGate, next_start, wait_reason
 from onthedot.run import (
@@ -12,6 +14,7 @@ from onthedot.run import (
     Gate,
     GateAsk,
     OnBusy,
+    RunRecord,
     RunState,
     Skipped,
     is_slot,
@@ -83,48 +86,36 @@ class Gates(Tables):
                 return None, ask
             self.skip(run, answer.overdue, now, error=why_skipped(answer.overdue, newer))
             return Skipped(gate.key, newer, answer.overdue), ask
-        self._line_up_older(run, gate, now)
-        if not answer.late and newer is None and not self._is_caught_up(run, gate):
+        older = self.first_older(run, now)
+        if older is not None and len(self.holders[gate.key]) < gate.capacity:
+            self.put_first(older, gate, now)
+        if not answer.late and newer is None and older is None and not self._is_caught_up(run, gate):
             return None, ask
         run.caught_up_at = now
         return None, ask._replace(on_busy=OnBusy("wait"))
 
     def _newer(self, run: Run, now: Micros) -> int | None:
-        """The newest slot of the same schedule that is due: its run, or 0 if it is not planned yet."""
-        due = [
+        """The newest slot of the same schedule that has ended (unless somebody has skipped it), or that is due.
+
+        Its run, or 0 if it is not planned yet.
+        """
+        since = takewhile(lambda ended: (ended.ended_at or 0) >= run.due_at, reversed(self.finished.values()))
+        newer = [(ended.slot_at, ended.id) for ended in since if self._has_passed(run, ended)] or [
             (other.key.slot_at, other.id)
             for other in self.runs_of(run.key.job_id, run.key.trigger)
             if other.key.slot_at > run.key.slot_at and other.due_at <= now and other.key.target == run.key.target
         ]
-        if due:
-            return max(due)[1]
+        if newer:
+            return max(newer)[1]
         state = self.schedules[run.key.job_id].get(schedule_of(run.key.trigger))
         return 0 if state is not None and state.next_at is not None and state.next_at <= now else None
 
-    def _line_up_older(self, run: Run, gate: Gate, now: Micros) -> None:
-        """Slots of the job that are due before this one and can still start come first at the gate. The first of them
-        takes it, if there is room. The others wait there, unless a node has just reserved them: it will ask soon."""
-        older = [
-            other
-            for other in self.of_job[run.key.job_id].values()
-            if other.due_at < run.due_at
-            and other.key.target == run.key.target
-            and other.state is not RunState.RUNNING
-            and other.blocked_on is None
-            and is_slot(other.key.trigger)
-            and (other.expires_at is None or other.expires_at > now)
-            and other.id not in self.holders[gate.key]
-        ]
-        for other in sorted(older, key=lambda one: (one.due_at, one.id)):
-            if len(self.holders[gate.key]) < gate.capacity:
-                other.caught_up_at, other.expires_at = now, None
-                self.holders[gate.key].add(other.id)
-                other.gates.append(gate)
-            elif other.state is RunState.SCHEDULED or other.ready_at <= now:
-                other.caught_up_at, other.expires_at = now, None
-                other.state, other.lease = RunState.SCHEDULED, None
-                other.reason = f"waits for run {min(self.holders[gate.key])}"
-                self.block(other, gate)
+    def _has_passed(self, run: Run, ended: RunRecord) -> bool:
+        """Whether a run that has ended was for a newer slot of the same schedule, and had its turn."""
+        key, mine = self.finished_keys[ended.id], run.key
+        alike = (key.job_id, key.trigger, key.target) == (mine.job_id, mine.trigger, mine.target)
+        had_turn = ended.state is not RunState.SKIPPED or ended.reason == "overlap"
+        return alike and had_turn and key.slot_at > mine.slot_at
 
     def _is_caught_up(self, run: Run, gate: Gate) -> bool:
         """Whether the run was due already when slots at this gate were caught up: it is one of them."""

@@ -30,6 +30,7 @@ from onthedot.run import (
     RunState,
     SkipRecord,
     after_trigger,
+    is_slot,
     slot_trigger,
 )
 from onthedot.stores.base import Document, Entry, FateAhead, Hint, Hints, Layout, Node, Note, Queue, ScheduleState, Term
@@ -400,9 +401,32 @@ class Tables:
         run.gates = [gate for gate in run.gates if gate.key != key]
         self.holders[key].discard(run.id)
 
+    def first_older(self, run: Run, now: Micros) -> Run | None:
+        """The first slot of the job that is due before this one, has not asked for its overlap gate, and can still
+        start: whoever has reserved it."""
+        older = [
+            other
+            for other in self.of_job[run.key.job_id].values()
+            if other.due_at < run.due_at
+            and other.key.target == run.key.target
+            and other.state is not RunState.RUNNING
+            and other.blocked_on is None
+            and is_slot(other.key.trigger)
+            and (other.expires_at is None or other.expires_at > now)
+            and not any(gate.until_end for gate in other.gates)
+        ]
+        return min(older, key=lambda one: (one.due_at, one.id), default=None)
+
+    def put_first(self, run: Run, gate: Gate, now: Micros) -> None:
+        """A slot holds its overlap gate before it has asked for it."""
+        run.caught_up_at = now
+        run.gates.append(gate)
+        self.holders[gate.key].add(run.id)
+        self.hints.send(Hint("runs", run.due_at))
+
     def pass_on(self, key: str) -> int:
         """An open gate passes to those who have waited longest, as far as there is room by their own capacity: they
-        hold it from now on, and are ready. How many."""
+        hold it from now on, and are ready. How many. Slots are caught up in order: an older one comes first."""
         holders, line, passed = self.holders[key], self.blocked[key], 0
         aside: list[tuple[Micros, int]] = []
         while line and len(holders) < self.widest.get(key, 0):
@@ -411,6 +435,11 @@ class Tables:
             if heir is None or heir.blocked_on is None or heir.blocked_on.key != key:
                 continue  # it waits here no more
             if len(holders) >= heir.blocked_on.capacity:
+                aside.append(entry)
+                continue
+            older = None if heir.caught_up_at is None else self.first_older(heir, heir.caught_up_at)
+            if older is not None and heir.caught_up_at is not None:
+                self.put_first(older, heir.blocked_on, heir.caught_up_at)
                 aside.append(entry)
                 continue
             holders.add(heir.id)

@@ -12,6 +12,10 @@ from onthedot.stores.base import Hint
 from onthedot.stores.places import Need, Serving
 from onthedot.stores.postgres.nodes import living_nodes
 from onthedot.stores.postgres.transaction import Transaction, striped
+from onthedot.stores.postgres.triggers import with_slots
+
+Heir = tuple[str, int, Micros, bool, Micros | None]
+"""To whom a gate passes: its key, the run, when it is due, whether it is kept until the end, when it was caught up."""
 
 # The gates that these runs hold or wait at.
 LIST_GATES_OF = """
@@ -43,16 +47,35 @@ WHERE held.key = given.key AND held.run_id = given.run_id
 # Those who have waited longest at each gate, of those for whom there is room by their own capacity; no more than there
 # could be room for.
 LIST_HEIRS = """
-SELECT gate.key, gate.holders, heir.id, heir.due_at, heir.blocked_until_end, heir.blocked_capacity
+SELECT gate.key, gate.holders, heir.id, heir.due_at, heir.blocked_until_end, heir.blocked_capacity, heir.caught_up_at
 FROM (SELECT given.key, (SELECT count(*) FROM gate_holders g WHERE g.key = given.key) AS holders,
              (SELECT max(r.blocked_capacity) FROM runs r WHERE r.blocked_on = given.key) AS most
       FROM unnest($1::text[]) given (key)) gate
 CROSS JOIN LATERAL (
-    SELECT r.id, r.due_at, r.blocked_until_end, r.blocked_capacity FROM runs r
+    SELECT r.id, r.due_at, r.blocked_until_end, r.blocked_capacity, r.caught_up_at FROM runs r
     WHERE r.blocked_on = gate.key AND r.blocked_capacity > gate.holders
     ORDER BY r.due_at, r.id LIMIT greatest(gate.most - gate.holders, 0) FOR UPDATE
 ) heir
 ORDER BY gate.key, heir.due_at, heir.id
+"""
+
+# The first slot of the job that is due before this one, has not asked for its overlap gate, and can still start,
+# whoever has reserved it.
+FIND_OLDER = with_slots("""
+SELECT other.id, other.due_at FROM runs this JOIN runs other
+  ON other.job_id = this.job_id AND other.due_at < this.due_at AND other.target = this.target
+ AND other.state <> 'running' AND other.blocked_on IS NULL AND other.{is_slot}
+ AND (other.expires_at IS NULL OR other.expires_at > $2)
+ AND NOT EXISTS (SELECT 1 FROM gate_holders g WHERE g.run_id = other.id AND g.until_end)
+WHERE this.id = $1 ORDER BY other.due_at, other.id LIMIT 1
+""")
+
+MARK_CAUGHT_UP = "UPDATE runs SET caught_up_at = $2 WHERE id = $1"
+
+# Not if somebody else is at this run.
+MARK_FIRST = """
+UPDATE runs SET caught_up_at = $2
+WHERE id = (SELECT id FROM runs WHERE id = $1 AND state <> 'running' FOR UPDATE SKIP LOCKED)
 """
 
 # Holders that were passed a place in a limit and have not started, what they need, and who has reserved them.
@@ -145,34 +168,52 @@ async def leave_gates(tx: Transaction, places: Sequence[tuple[int, str]]) -> Non
 
 async def pass_on(tx: Transaction, keys: Iterable[str]) -> int:
     """Open gates, which are locked, pass to those who have waited longest, as far as there is room by their own
-    capacity: they hold them from now on, and are ready. How many."""
+    capacity: they hold them from now on, and are ready. How many. Slots are caught up in order: an older one comes
+    first, unless somebody else is at it just now."""
     passed, open_keys = 0, sorted(set(keys))
     while open_keys:
         heirs = await tx.rows(LIST_HEIRS, open_keys)
-        chosen = _choose(heirs)
+        chosen = [heir for heir in _choose(heirs) if not await _put_older_first(tx, heir)]
         if not chosen:
             break
-        await take_gates(tx, [(key, run_id, until_end) for key, run_id, _, until_end in chosen])
-        await tx.do(UNBLOCK, [run_id for _, run_id, _, _ in chosen])
-        tx.hints += [Hint("runs", due_at) for _, _, due_at, _ in chosen]
+        await take_gates(tx, [(key, run_id, until_end) for key, run_id, _, until_end, _ in chosen])
+        await tx.do(UNBLOCK, [run_id for _, run_id, *_ in chosen])
+        tx.hints += [Hint("runs", due_at) for _, _, due_at, *_ in chosen]
         passed += len(chosen)
         open_keys = [] if len(chosen) == len(heirs) else sorted({key for key, *_ in chosen})
     return passed
 
 
-def _choose(heirs: Iterable[tuple[str, int, int, Micros, bool, int]]) -> list[tuple[str, int, Micros, bool]]:
+async def _put_older_first(tx: Transaction, heir: Heir) -> bool:
+    """Whether a slot that is due before this one takes the gate in its place."""
+    key, run_id, _, _, caught_up_at = heir
+    older = None if caught_up_at is None else await tx.row(FIND_OLDER, run_id, caught_up_at)
+    return older is not None and caught_up_at is not None and await put_first(tx, older, key, caught_up_at)
+
+
+async def put_first(tx: Transaction, older: tuple[int, Micros], key: str, now: Micros) -> bool:
+    """A slot holds its overlap gate, which is locked, before it has asked for it; False if somebody else is at it."""
+    run_id, due_at = older
+    if not await tx.do(MARK_FIRST, run_id, now):
+        return False
+    await take_gates(tx, [(key, run_id, True)])
+    tx.hints.append(Hint("runs", due_at))
+    return True
+
+
+def _choose(heirs: Iterable[tuple[str, int, int, Micros, bool, int, Micros | None]]) -> list[Heir]:
     """Whom each gate passes to: with everyone who takes it, there is less room for those behind.
 
-    >>> _choose([("a", 1, 7, 10, True, 3), ("a", 1, 8, 11, True, 2), ("a", 1, 9, 12, True, 3)])
-    [('a', 7, 10, True), ('a', 9, 12, True)]
+    >>> _choose([("a", 1, 7, 10, True, 3, None), ("a", 1, 8, 11, True, 2, None), ("a", 1, 9, 12, True, 3, None)])
+    [('a', 7, 10, True, None), ('a', 9, 12, True, None)]
     """
     holders: dict[str, int] = {}
     chosen = []
-    for key, before, run_id, due_at, until_end, capacity in heirs:
+    for key, before, run_id, due_at, until_end, capacity, caught_up_at in heirs:
         count = holders.setdefault(key, before)
         if capacity > count:
             holders[key] = count + 1
-            chosen.append((key, run_id, due_at, until_end))
+            chosen.append((key, run_id, due_at, until_end, caught_up_at))
     return chosen
 
 

@@ -11,9 +11,18 @@ from onthedot.clock import NEVER, Micros
 from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, OnBusy, RunState, Skipped, why_skipped
 from onthedot.stores.base import Hint
 from onthedot.stores.places import giving_way, kept_while_waiting
-from onthedot.stores.postgres.failures import Contended
 from onthedot.stores.postgres.finish import end_waiting
-from onthedot.stores.postgres.gates import LEAVE_GATES, LIST_IDLE, leave_gates, pass_on, take_back, take_gates
+from onthedot.stores.postgres.gates import (
+    FIND_OLDER,
+    LEAVE_GATES,
+    LIST_IDLE,
+    MARK_CAUGHT_UP,
+    leave_gates,
+    pass_on,
+    put_first,
+    take_back,
+    take_gates,
+)
 from onthedot.stores.postgres.rates import INHERIT_GRANT, keep_rate
 from onthedot.stores.postgres.transaction import Transaction, plain
 from onthedot.stores.postgres.triggers import with_slots
@@ -43,10 +52,16 @@ SELECT other.id FROM runs this JOIN runs other
 WHERE this.id = {run} ORDER BY other.due_at, other.id LIMIT 1
 """
 
-# The newest slot of the same schedule that is due: its run, or 0 if it is not planned yet.
+# The newest slot of the same schedule that has ended (unless somebody has skipped it), or that is due: its run, or 0 if
+# it is not planned yet.
 FIND_NEWER = with_slots(
     """
 SELECT coalesce(
+    (SELECT ended.id FROM history ended
+     WHERE ended.job_id = this.job_id AND ended.ended_at >= this.due_at AND ended.slot_at > this.slot_at
+       AND ended.trigger = this.trigger AND ended.target = this.target
+       AND (ended.state <> 'skipped' OR ended.reason = 'overlap')
+     ORDER BY ended.slot_at DESC LIMIT 1),
     (SELECT newer.id FROM runs newer
      WHERE newer.job_id = this.job_id AND newer.slot_at > this.slot_at AND newer.trigger = this.trigger
        AND newer.target = this.target AND newer.due_at <= {now}
@@ -59,41 +74,11 @@ FROM runs this WHERE this.id = {run}
     now="{now}",
 )
 
-# Slots of the job that are due before this one and can still start.
-LIST_OLDER_SLOTS = with_slots(
-    """
-SELECT other.id, other.state = 'scheduled' OR other.ready_at <= {now} AS is_free FROM runs this JOIN runs other
-  ON other.job_id = this.job_id AND other.due_at < this.due_at AND other.target = this.target
- AND other.state <> 'running' AND other.blocked_on IS NULL AND other.{is_slot}
- AND (other.expires_at IS NULL OR other.expires_at > {now})
-WHERE this.id = {run} ORDER BY other.due_at, other.id
-""",
-    run="{run}",
-    now="{now}",
-)
-
 # Whether a run was due already when slots at this gate were caught up: it is one of them.
 IS_CAUGHT_UP = """
 SELECT EXISTS (SELECT 1 FROM gate_holders g JOIN runs r ON r.id = g.run_id
                WHERE g.key = $1 AND r.caught_up_at >= $2)
     OR EXISTS (SELECT 1 FROM runs WHERE blocked_on = $1 AND caught_up_at >= $2)
-"""
-
-MARK_CAUGHT_UP = "UPDATE runs SET caught_up_at = $2 WHERE id = $1"
-
-# Not if somebody else is at this run: it comes out of order.
-MARK_FIRST = """
-UPDATE runs SET caught_up_at = $2, expires_at = NULL
-WHERE id = (SELECT id FROM runs WHERE id = $1 AND state <> 'running' FOR UPDATE SKIP LOCKED)
-"""
-
-# The same as `BLOCK` for slots that have not asked yet: whoever has reserved them has them no more.
-LINE_UP = """
-UPDATE runs
-SET state = 'scheduled', ready_at = $2, blocked_on = $3, blocked_capacity = $4, blocked_until_end = true,
-    reason = $5, expires_at = NULL, caught_up_at = $6,
-    lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
-WHERE id IN (SELECT id FROM runs WHERE id = ANY($1) AND state <> 'running' FOR UPDATE SKIP LOCKED)
 """
 
 # A slot that waits at a gate is not missed, and does not expire any more. It is never ready: only an open gate helps.
@@ -122,9 +107,9 @@ async def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -
                 await _give_back(tx, lease, taken)
                 return Busy(gate.key, earlier[0])
         if gate.until_end and ask.on_busy is not None and ask.on_busy.overdue:
-            skipped, ask = await _catch_up(tx, lease, gate, ask, ask.on_busy, now)
-            if skipped is not None:
-                return skipped
+            answer, ask = await _catch_up(tx, lease, gate, ask, ask.on_busy, now)
+            if answer is not None:
+                return answer
             holders = await _holders(tx, gate)
         if len(holders) >= gate.capacity and gate.until_end and ask.on_busy and ask.on_busy.action == "replace":
             await _clear_the_way(tx, lease, gate, now)
@@ -154,7 +139,7 @@ async def pass_gates(tx: Transaction, lease: Lease, ask: GateAsk, now: Micros) -
 
 async def _catch_up(
     tx: Transaction, lease: Lease, gate: Gate, ask: GateAsk, answer: OnBusy, now: Micros
-) -> tuple[Skipped | None, GateAsk]:
+) -> tuple[Skipped | Busy | None, GateAsk]:
     """Apply the rule for overdue slots: skip the run, or let it wait behind the slots that are due before it."""
     newer = await tx.value(FIND_NEWER.format(run="$1", now="$2"), lease.run_id, now)
     if answer.overdue != "wait":
@@ -163,29 +148,14 @@ async def _catch_up(
         why = why_skipped(answer.overdue, newer)
         await end_waiting(tx, lease.run_id, RunState.SKIPPED, answer.overdue, now, error=why)
         return Skipped(gate.key, newer, answer.overdue), ask
-    await _line_up_older(tx, lease, gate, now)
-    if not answer.late and newer is None and not await tx.value(IS_CAUGHT_UP, gate.key, lease.due_at):
+    older = await tx.row(FIND_OLDER, lease.run_id, now)
+    is_open = older is not None and len(await _holders(tx, gate)) < gate.capacity
+    if older is not None and is_open and not await put_first(tx, older, gate.key, now):
+        return Busy(gate.key, older[0]), ask  # somebody else is at that run: ask again in a moment
+    if not answer.late and newer is None and older is None and not await tx.value(IS_CAUGHT_UP, gate.key, lease.due_at):
         return None, ask
     await tx.do(MARK_CAUGHT_UP, lease.run_id, now)
     return None, ask._replace(on_busy=OnBusy("wait"))
-
-
-async def _line_up_older(tx: Transaction, lease: Lease, gate: Gate, now: Micros) -> None:
-    """Slots of the job that are due before this one and can still start come first at the gate. The first of them takes
-    it, if there is room. The others wait there, unless a node has just reserved them: it will ask for itself."""
-    rows = await tx.rows(LIST_OLDER_SLOTS.format(run="$1", now="$2"), lease.run_id, now)
-    holders = await _holders(tx, gate)
-    older = [(run_id, is_free) for run_id, is_free in rows if run_id not in holders]
-    if older and len(holders) < gate.capacity:
-        holders.append(older.pop(0)[0])
-        if not await tx.do(MARK_FIRST, holders[-1], now):
-            raise Contended(f"run {holders[-1]}, which is first at {gate.key}")
-        await take_gates(tx, [(gate.key, holders[-1], gate.until_end)])
-    free = [run_id for run_id, is_free in older if is_free]
-    if free:
-        reason = f"waits for run {holders[0]}"
-        if await tx.do(LINE_UP, free, NEVER, gate.key, gate.capacity, reason, now) < len(free):
-            raise Contended(f"one of the runs {free}, which are to wait at {gate.key}")
 
 
 async def _displace(tx: Transaction, lease: Lease, gates: tuple[Gate, ...], now: Micros) -> bool:

@@ -11,6 +11,7 @@ from onthedot.stores.base import Hint
 from onthedot.stores.places import Need, Serving
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.nodes import living_nodes
+from onthedot.stores.sqlite.triggers import with_slots
 
 # Most batches have nothing to do with gates: one look at an empty table, and done.
 ARE_THERE_HOLDERS = "SELECT EXISTS (SELECT 1 FROM gate_holders)"
@@ -29,9 +30,22 @@ COUNT_HOLDERS = "SELECT count(*) FROM gate_holders WHERE key = ?"
 
 # Who has waited longest of those for whom there is room.
 FIND_HEIR = """
-SELECT id, due_at, blocked_until_end FROM runs INDEXED BY runs_blocked
+SELECT id, due_at, blocked_until_end, caught_up_at FROM runs INDEXED BY runs_blocked
 WHERE blocked_on = ? AND blocked_capacity > ? ORDER BY due_at, id LIMIT 1
 """
+
+# The first slot of the job that is due before this one, has not asked for its overlap gate, and can still start,
+# whoever has reserved it.
+FIND_OLDER = with_slots("""
+SELECT other.id, other.due_at FROM runs mine JOIN runs other
+  ON other.job_id = mine.job_id AND other.due_at < mine.due_at AND other.target = mine.target
+ AND other.state <> 'running' AND other.blocked_on IS NULL AND other.{is_slot}
+ AND (other.expires_at IS NULL OR other.expires_at > :now)
+ AND NOT EXISTS (SELECT 1 FROM gate_holders g INDEXED BY gate_holders_run WHERE g.run_id = other.id AND g.until_end = 1)
+WHERE mine.id = :id ORDER BY other.due_at, other.id LIMIT 1
+""")
+
+MARK_CAUGHT_UP = "UPDATE runs SET caught_up_at = :now WHERE id = :id"
 
 # Holders that were passed a place in a limit and have not started, what they need, and who has reserved them.
 LIST_IDLE = """
@@ -98,16 +112,34 @@ def leave_gate(tx: Transaction, key: str, run_id: int) -> None:
 
 def pass_on(tx: Transaction, key: str) -> int:
     """An open gate passes to those who have waited longest, as far as there is room by their own capacity: they hold
-    it from now on, and are ready. How many."""
+    it from now on, and are ready. How many. Slots are caught up in order: an older one comes first."""
     [holders] = tx.db.execute(COUNT_HOLDERS, (key,)).fetchone()
     passed = 0
     while (heir := tx.db.execute(FIND_HEIR, (key, holders + passed)).fetchone()) is not None:
-        run_id, due_at, until_end = heir
+        run_id, due_at, until_end, caught_up_at = heir
+        older = None if caught_up_at is None else find_older(tx, run_id, caught_up_at)
+        if older is not None:
+            put_first(tx, older, key, caught_up_at)
+            break
         tx.db.execute(TAKE_GATE, (key, run_id, until_end))
         tx.db.execute(UNBLOCK, (run_id,))
         tx.hints.append(Hint("runs", due_at))
         passed += 1
     return passed
+
+
+def find_older(tx: Transaction, run_id: int, now: Micros) -> tuple[int, Micros] | None:
+    """The row of `FIND_OLDER`, if there is one."""
+    found: tuple[int, Micros] | None = tx.db.execute(FIND_OLDER, {"id": run_id, "now": now}).fetchone()
+    return found
+
+
+def put_first(tx: Transaction, older: tuple[int, Micros], key: str, now: Micros) -> None:
+    """A slot holds its overlap gate before it has asked for it."""
+    run_id, due_at = older
+    tx.db.execute(MARK_CAUGHT_UP, {"id": run_id, "now": now})
+    tx.db.execute(TAKE_GATE, (key, run_id, 1))
+    tx.hints.append(Hint("runs", due_at))
 
 
 def list_idle(tx: Transaction, key: str, now: Micros) -> list[Any]:

@@ -7,7 +7,17 @@ from onthedot.run import ArmAnswer, Blocked, Busy, Gate, GateAsk, Lease, OnBusy,
 from onthedot.stores.base import Hint
 from onthedot.stores.places import giving_way, kept_while_waiting
 from onthedot.stores.sqlite.finish import end_waiting
-from onthedot.stores.sqlite.gates import LEAVE_GATE, TAKE_GATE, leave_gate, list_idle, pass_on, take_back
+from onthedot.stores.sqlite.gates import (
+    LEAVE_GATE,
+    MARK_CAUGHT_UP,
+    TAKE_GATE,
+    find_older,
+    leave_gate,
+    list_idle,
+    pass_on,
+    put_first,
+    take_back,
+)
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.rates import INHERIT_GRANT, keep_rate
 from onthedot.stores.sqlite.triggers import with_slots
@@ -37,9 +47,15 @@ SELECT other.id FROM runs mine JOIN runs other
 WHERE mine.id = :id ORDER BY other.due_at, other.id LIMIT 1
 """
 
-# The newest slot of the same schedule that is due: its run, or 0 if it is not planned yet.
+# The newest slot of the same schedule that has ended (unless somebody has skipped it), or that is due: its run, or 0 if
+# it is not planned yet.
 FIND_NEWER = with_slots("""
 SELECT coalesce(
+    (SELECT ended.id FROM history ended
+     WHERE ended.job_id = mine.job_id AND ended.ended_at >= mine.due_at AND ended.slot_at > mine.slot_at
+       AND ended.trigger = mine.trigger AND ended.target = mine.target
+       AND (ended.state <> 'skipped' OR ended.reason = 'overlap')
+     ORDER BY ended.slot_at DESC LIMIT 1),
     (SELECT newer.id FROM runs newer
      WHERE newer.job_id = mine.job_id AND newer.slot_at > mine.slot_at AND newer.trigger = mine.trigger
        AND newer.target = mine.target AND newer.due_at <= :now
@@ -49,33 +65,11 @@ SELECT coalesce(
 FROM runs mine WHERE mine.id = :id
 """)
 
-# Slots of the job that are due before this one and can still start.
-LIST_OLDER_SLOTS = with_slots("""
-SELECT other.id, other.state = 'scheduled' OR other.ready_at <= :now FROM runs mine JOIN runs other
-  ON other.job_id = mine.job_id AND other.due_at < mine.due_at AND other.target = mine.target
- AND other.state <> 'running' AND other.blocked_on IS NULL AND other.{is_slot}
- AND (other.expires_at IS NULL OR other.expires_at > :now)
-WHERE mine.id = :id ORDER BY other.due_at, other.id
-""")
-
 # Whether a run was due already when slots at this gate were caught up: it is one of them.
 IS_CAUGHT_UP = """
 SELECT EXISTS (SELECT 1 FROM gate_holders g JOIN runs r ON r.id = g.run_id
                WHERE g.key = :key AND r.caught_up_at >= :due_at)
     OR EXISTS (SELECT 1 FROM runs INDEXED BY runs_blocked WHERE blocked_on = :key AND caught_up_at >= :due_at)
-"""
-
-MARK_CAUGHT_UP = "UPDATE runs SET caught_up_at = :now WHERE id = :id"
-
-MARK_FIRST = "UPDATE runs SET caught_up_at = :now, expires_at = NULL WHERE id = :id"
-
-# The same as `BLOCK` for a slot that has not asked yet: whoever has reserved it has it no more.
-LINE_UP = """
-UPDATE runs
-SET state = 'scheduled', ready_at = :never, blocked_on = :key, blocked_capacity = :capacity,
-    blocked_until_end = 1, reason = :reason, expires_at = NULL, caught_up_at = :now,
-    lease_id = NULL, incarnation = NULL, revision = NULL, reserved_at = NULL
-WHERE id = :id
 """
 
 # A slot that waits at a gate is not missed, and does not expire any more. It is never ready: only an open gate helps.
@@ -146,28 +140,15 @@ def _catch_up(
         why = why_skipped(answer.overdue, newer)
         end_waiting(tx, lease.run_id, RunState.SKIPPED, answer.overdue, now, error=why)
         return Skipped(gate.key, newer, answer.overdue), ask
-    _line_up_older(tx, lease, gate, now)
-    if not answer.late and newer is None:
+    older = find_older(tx, lease.run_id, now)
+    if older is not None and len(_holders(tx, gate)) < gate.capacity:
+        put_first(tx, older, gate.key, now)
+    if not answer.late and newer is None and older is None:
         [caught_up] = tx.db.execute(IS_CAUGHT_UP, {"key": gate.key, "due_at": lease.due_at}).fetchone()
         if not caught_up:
             return None, ask
     tx.db.execute(MARK_CAUGHT_UP, mine)
     return None, ask._replace(on_busy=OnBusy("wait"))
-
-
-def _line_up_older(tx: Transaction, lease: Lease, gate: Gate, now: Micros) -> None:
-    """Slots of the job that are due before this one and can still start come first at the gate. The first of them takes
-    it, if there is room. The others wait there, unless a node has just reserved them: it will ask for itself."""
-    rows = tx.db.execute(LIST_OLDER_SLOTS, {"id": lease.run_id, "now": now}).fetchall()
-    holders = _holders(tx, gate)
-    older = [(run_id, is_free) for run_id, is_free in rows if run_id not in holders]
-    if older and len(holders) < gate.capacity:
-        holders.append(older.pop(0)[0])
-        tx.db.execute(MARK_FIRST, {"id": holders[-1], "now": now})
-        tx.db.execute(TAKE_GATE, (gate.key, holders[-1], int(gate.until_end)))
-    for run_id in (run_id for run_id, is_free in older if is_free):
-        values = {"never": NEVER, "key": gate.key, "capacity": gate.capacity, "id": run_id, "now": now}
-        tx.db.execute(LINE_UP, values | {"reason": f"waits for run {holders[0]}"})
 
 
 def _displace(tx: Transaction, lease: Lease, gates: tuple[Gate, ...], now: Micros) -> bool:

@@ -47,7 +47,6 @@ class _Slot:
     planned: int  # when, by the store's clock
     resumed: bool = False  # a resume has planned it
     asked: int | None = None  # when its worker first asked for its gates, after it was due
-    reserved: int = 0  # until when the node that has reserved it may ask for itself
 
     def came_late(self, now: int) -> bool:
         """Whether it is surely caught up, as one that asks now."""
@@ -70,6 +69,7 @@ class _Overdue:
         self._fresh: defaultdict[int, list[_Slot]] = defaultdict(list)  # planned by the change that is being told
         self._changed: defaultdict[int, int] = defaultdict(int)  # job → when somebody last changed it
         self._armed: dict[int, int] = {}  # run → when it first asked for its gates, if it had to wait, or its first arm
+        self._newest: defaultdict[Line, int] = defaultdict(int)  # the newest slot that has begun
         self._waiting: defaultdict[str, dict[int, _Slot]] = defaultdict(dict)  # gate → run → its slot
         self._late_after = history.settings.get("late_after", LATE_AFTER)
 
@@ -145,13 +145,11 @@ class _Overdue:
         if event["ev"] in ("aside", "hold", "arm") or after.terminal:
             for line in self._waiting.values():
                 line.pop(run.id, None)
-        if event["ev"] == "reserve" and slot is not None:
-            slot.reserved = event["until"]
-        elif event["ev"] == "block" and slot is not None:
-            slot.reserved = 0
         if event["ev"] == "arm" and before != after:
             asked = None if slot is None else slot.asked  # from then on it held its overlap gate, or its place in line
             self._armed.setdefault(run.id, event["t_store"] if asked is None else asked)
+            name = run.key[0], run.key[1], run.key[3]
+            self._newest[name] = max(self._newest[name], run.key[2])
             self._forget(run.key)
         elif after.terminal:
             self._forget(run.key)
@@ -185,18 +183,15 @@ class _Overdue:
         if any(self._changed[job_id] >= other.due for other in (slot, *others)):
             return
         if mode == "wait" or job.catch_up.mode == "all":
-            older = [
-                other.key[2]
-                for other in others
-                if other.due < slot.due and other.reserved < sent and not self._is_over(other, sent)
-            ]
+            older = [other.key[2] for other in others if other.due < slot.due and not self._is_over(other, sent)]
             if older and job.assignment != "leader":
                 yield f"{told} began before the older slot {min(older)}"
         else:
             asked = sent if slot.asked is None else slot.asked  # it may have held its gate since, and waited at a limit
             newer = [other.key[2] for other in others if slot.due < other.due <= asked - TOLERANCE]
+            newer += [begun for begun in [self._newest[job_id, trigger, target]] if begun > slot.key[2]]
             if newer:
-                yield f"{told} began although {max(newer)} was due as well"
+                yield f"{told} began although {max(newer)} was due as well, or had begun"
 
     def _overlapped(self, event: Event, slot: _Slot, job: Job, sent: int, told: str) -> Iterator[str]:
         """Skipped for an overlap: only slots that came at their time, and only by `wait` and `skip`."""

@@ -314,3 +314,80 @@ async def check_a_retry_is_no_catch_up(bench: Workbench) -> None:
     assert isinstance(answers[10], Armed)
     assert isinstance(answers[20], Skipped)
     assert await skipped(bench, record) == {20: ("overlap", f"run {lease.run_id} of this job had not ended")}
+
+
+@check
+async def check_an_older_slot_is_skipped_also_after_the_newest_has_ended(bench: Workbench) -> None:
+    """Its node was slow to ask. `skip` and `replace` run the newest only, and name it."""
+    for overlap in (Overlap("skip"), Overlap("replace")):
+        bench.turn(0)
+        record = await bench.define(f"job-{overlap.mode}", SLOTS, overlap=overlap, catch_up=LAST)
+        slow, quick = await bench.node(f"slow-{overlap.mode}"), await bench.node(f"quick-{overlap.mode}")
+        bench.turn(42)
+        older, [newest] = await reserved(bench, slow, 3), await reserved(bench, quick)
+        [answer] = await ask(bench, newest)
+        assert await bench.finish(held(newest, answer))
+        assert [type(one) for one in await ask(bench, *older)] == [Skipped] * 3
+        told = f"run {newest.run_id} " + ("is for a newer slot" if overlap.mode == "skip" else "replaced it")
+        why = ("missed" if overlap.mode == "skip" else "replaced", told)
+        assert await skipped(bench, record) == {10: why, 20: why, 30: why}
+
+
+@check
+async def check_a_newer_slot_that_somebody_has_skipped_is_in_nobodys_way(bench: Workbench) -> None:
+    """The older one is the newest that is to run."""
+    record, node = await bench.define(slots=SLOTS, overlap=Overlap("skip")), await bench.node()
+    bench.turn(5)
+    assert await bench.store.except_slot(record.id, "s", START + 40 * SECOND, reason="cancelled", now=bench.now)
+    bench.turn(42)
+    assert await work(bench, node) == [[30]]
+
+
+@check
+async def check_an_older_slot_that_is_given_back_still_comes_first(bench: Workbench) -> None:
+    """Its node had reserved it when newer ones asked. Released or lapsed, it has its place in the order."""
+    for number, lapse in enumerate((0.5, 1000)):
+        bench.turn(0)
+        await bench.define(f"job{number}", SLOTS, overlap=Overlap("wait"))
+        slow, quick = await bench.node(f"slow{number}"), await bench.node(f"quick{number}")
+        bench.turn(42)
+        older = (await bench.reserve(slow, seats=2, lapse=lapse)).held
+        newer = await reserved(bench, quick)
+        assert [second(lease) for lease in (*older, *newer)] == [10, 20, 30, 40]
+        assert [type(answer) for answer in await ask(bench, *newer)] == [Blocked, Blocked]
+        [first] = await ask(bench, older[0])
+        if lapse == 1000:
+            assert await bench.release(older[1]) == [True]
+        bench.turn(43)
+        assert await bench.finish(held(older[0], first))
+        assert await work(bench, quick) == [[20], [30], [40]]
+
+
+@check
+async def check_an_older_slot_that_asks_last_comes_first(bench: Workbench) -> None:
+    """The gate passes to it while its node has it reserved."""
+    await overdue(bench, Overlap("wait"), ALL)
+    slow, quick = await bench.node("slow"), await bench.node("quick")
+    older, newer = await reserved(bench, slow, 2), await reserved(bench, quick)
+    await ask(bench, *newer)
+    [first] = await ask(bench, older[0])
+    assert await bench.finish(held(older[0], first))
+    assert await reserved(bench, quick) == []
+    [then] = await ask(bench, older[1])
+    assert await bench.finish(held(older[1], then))
+    assert await work(bench, quick) == [[30], [40]]
+
+
+@check
+async def check_an_older_slot_that_nobody_starts_is_missed_at_its_time(bench: Workbench) -> None:
+    """It comes first as long as it can still start. Then the next one has its turn."""
+    record = await bench.define(slots=(10, 20), overlap=Overlap("wait"), late=30)
+    gone, here = await bench.node("gone"), await bench.node("here")
+    bench.turn(22)
+    [older] = (await bench.reserve(gone, seats=1, lapse=0.5)).held
+    [newer] = await reserved(bench, here)
+    assert [type(answer) for answer in await ask(bench, newer)] == [Blocked]
+    bench.turn(41)
+    assert await bench.expire() == [older.run_id]
+    assert (await skipped(bench, record))[10][0] == "missed"
+    assert await work(bench, here) == [[20]]

@@ -62,11 +62,8 @@ local with_history = {}
 -- Move a run to history: the one way into a terminal state. Its key stays taken, its gates open.
 -- last: armed, started, error and result of the attempt that ended it, if one did
 local function end_run(run, state, ended, last)
-  if run.blocked then
-    unblock(run)
-  end
   local armed = last and last.armed
-  open_gates(run, always)
+  leave_all_gates(run)
   remove_live(run)
   local job = job_of(run.job)
   local over = {
@@ -156,10 +153,7 @@ end
 
 -- Remove a live run as if it had never been planned. Its gates open.
 local function withdraw(run)
-  if run.blocked then
-    unblock(run)
-  end
-  open_gates(run, always)
+  leave_all_gates(run)
   remove_live(run)
   forget_key(run)
 end

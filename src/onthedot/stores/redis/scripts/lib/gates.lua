@@ -91,8 +91,59 @@ local function unblock(run)
   note_gates(run)
 end
 
+local function always()
+  return true
+end
+
+-- The first run of the same job and target that is due before this one, has not begun, and is wanted.
+local function first_earlier(run, wanted)
+  local index, before, offset = P .. 'job:' .. run.job, '(' .. text(run.due), 0
+  while true do
+    local page = runs_behind(look('ZRANGEBYSCORE', index, '-inf', before, 'LIMIT', offset, PAGE))
+    for _, other in ipairs(page) do
+      if other.target == run.target and other.state ~= 'running' and wanted(other) then
+        return other
+      end
+    end
+    if #page < PAGE then
+      return nil
+    end
+    offset = offset + PAGE
+  end
+end
+
+-- The first slot of the job that is due before this one, has not asked for its overlap gate, and can still start,
+-- whoever has reserved it.
+local function first_older(run, at)
+  return first_earlier(run, function(other)
+    for _, gate in ipairs(other.gates or {}) do
+      if gate.until_end then
+        return false
+      end
+    end
+    local can_start = not other.blocked and not other.leaving and (not other.expires or other.expires > at)
+    return can_start and is_slot(other.trigger)
+  end)
+end
+
+-- A slot holds its overlap gate before it has asked for it.
+local function put_first(run, gate, at)
+  run.caught_up = at
+  take_gate(run, gate)
+  hint('runs', run.due)
+end
+
+-- Whether a slot that is due before this one takes the gate in its place.
+local function put_older_first(heir, gate)
+  local older = first_older(heir, heir.caught_up)
+  if older then
+    put_first(older, gate, heir.caught_up)
+  end
+  return older ~= nil
+end
+
 -- An open gate passes to those who have waited longest, as far as there is room by their own capacity: they hold it
--- from now on, and are ready. How many.
+-- from now on, and are ready. How many. Slots are caught up in order: an older one comes first.
 local function pass_on(key)
   local widest = tonumber(call('HGET', P .. 'waited', key) or 0)
   local held, passed = count_holders(key), 0
@@ -109,6 +160,8 @@ local function pass_on(key)
       local gate = heir.blocked
       if held >= widest or held >= gate.capacity then
         aside = aside + 1
+      elseif heir.caught_up and put_older_first(heir, gate) then
+        held, aside = held + 1, aside + 1
       else
         unblock(heir)
         if not gate.until_end then
@@ -152,8 +205,13 @@ local function open_gates(run, goes)
   end
 end
 
-local function always()
-  return true
+-- The run is about to end: no gate passes to it any more.
+local function leave_all_gates(run)
+  if run.blocked then
+    unblock(run)
+  end
+  run.leaving = true
+  open_gates(run, always)
 end
 
 local function while_running(gate)

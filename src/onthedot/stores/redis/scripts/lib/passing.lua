@@ -2,64 +2,36 @@
 --
 -- asked: gates {key, capacity, until_end}, on_busy {action, max_waiting, overdue, late}, rate {key, most, per, burst}
 
--- The runs of the same job that are due before this one and have not begun, in order; no more than `most`.
-local function earlier_runs(run, most)
-  local offset, found = 0, {}
-  while true do
-    local index, before = P .. 'job:' .. run.job, '(' .. text(run.due)
-    local page = runs_behind(look('ZRANGEBYSCORE', index, '-inf', before, 'LIMIT', offset, PAGE))
-    for _, other in ipairs(page) do
-      if other.target == run.target and other.state ~= 'running' then
-        found[#found + 1] = other
-        if #found == most then
-          return found
-        end
-      end
-    end
-    if #page < PAGE then
-      return found
-    end
-    offset = offset + PAGE
-  end
-end
-
--- Slots of the job that are due before this one and can still start come first at the gate. The first of them takes it,
--- if there is room. The others wait there, unless a node has just reserved them: it will ask for itself.
-local function line_up_older(run, gate)
-  for _, other in ipairs(earlier_runs(run)) do
-    local can_start = is_slot(other.trigger) and not other.blocked and (not other.expires or other.expires > now)
-    if can_start and not holds(other, gate.key) then
-      if count_holders(gate.key) < gate.capacity then
-        other.caught_up = now
-        set_expiry(other, nil)
-        take_gate(other, gate)
-      elseif other.state == 'scheduled' or other.ready <= now then
-        other.caught_up = now
-        set_expiry(other, nil)
-        drop_lease(other)
-        other.state = 'scheduled'
-        other.reason = 'waits for run ' .. first_holder(gate.key)
-        block(other, gate)
-      end
-    end
-  end
-end
-
--- The newest slot of the same schedule that is due: its run, or 0 if it is not planned yet; nothing if there is none.
-local function newer_slot(run)
-  local index = P .. 'slots:' .. run.job .. ':' .. run.trigger
+-- The first of the records behind a sorted set, from high scores to low ones, that is wanted.
+local function first_behind(what, index, low, wanted)
   local offset = 0
   while true do
-    local page = look('ZREVRANGEBYSCORE', index, '+inf', '(' .. text(run.slot), 'LIMIT', offset, PAGE)
-    for _, other in ipairs(runs_behind(page)) do
-      if other.due <= now and other.target == run.target then
-        return other.id
+    local ids = ids_of(look('ZREVRANGEBYSCORE', index, '+inf', low, 'LIMIT', offset, PAGE))
+    fetch(what, ids)
+    for _, id in ipairs(ids) do
+      local record = find(what, id)
+      if record and wanted(record) then
+        return record
       end
     end
-    if #page < PAGE then
-      break
+    if #ids < PAGE then
+      return nil
     end
     offset = offset + PAGE
+  end
+end
+
+-- A newer slot of the same schedule that has ended (unless somebody has skipped it), or the newest that is due: its run,
+-- or 0 if it is not planned yet; nothing if there is none.
+local function newer_slot(run)
+  local newer = first_behind('history', ended_of(run.job), text(run.due), function(ended)
+    return ended.trigger == run.trigger and ended.target == run.target and ended.slot > run.slot
+      and (ended.state ~= 'skipped' or ended.reason == 'overlap')
+  end) or first_behind('runs', P .. 'slots:' .. run.job .. ':' .. run.trigger, '(' .. text(run.slot), function(other)
+    return other.due <= now and other.target == run.target
+  end)
+  if newer then
+    return newer.id
   end
   local state = schedules_of(run.job)[string.sub(run.trigger, #'schedule:' + 1)]
   if state and state.next_at and state.next_at <= now then
@@ -68,10 +40,11 @@ local function newer_slot(run)
   return nil
 end
 
--- Whether the run was due already when slots at this gate were caught up: it is one of them.
+-- Whether the run was due already when slots at this gate were caught up: it is one of them. Those that wait are in
+-- order, and the last few tell.
 local function is_caught_up(run, gate)
   for _, kind in ipairs({'holders:', 'waiting:'}) do
-    for _, other in ipairs(runs_behind(look('ZRANGE', P .. kind .. gate.key, 0, -1))) do
+    for _, other in ipairs(runs_behind(look('ZRANGE', P .. kind .. gate.key, -PAGE, -1))) do
       if other.caught_up and other.caught_up >= run.due then
         return true
       end
@@ -101,8 +74,11 @@ local function catch_up(run, gate, busy)
     skip(run, busy.overdue, now, why_skipped(busy.overdue, newer))
     return {'skipped', gate.key, newer, busy.overdue}, busy
   end
-  line_up_older(run, gate)
-  if not busy.late and not newer and not is_caught_up(run, gate) then
+  local older = first_older(run, now)
+  if older and count_holders(gate.key) < gate.capacity then
+    put_first(older, gate, now)
+  end
+  if not busy.late and not newer and not older and not is_caught_up(run, gate) then
     return nil, busy
   end
   run.caught_up = now
@@ -261,7 +237,7 @@ local function pass_gates(run, asked)
   local taken, busy = {}, asked.on_busy
   for place, gate in ipairs(asked.gates) do
     if not holds(run, gate.key) then
-      local earlier = gate.until_end and not busy and earlier_runs(run, 1)[1]
+      local earlier = gate.until_end and not busy and first_earlier(run, always)
       if earlier then
         give_back(run, taken)
         return {'busy', gate.key, earlier.id}
