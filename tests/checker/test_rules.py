@@ -262,8 +262,16 @@ def test_who_waits_behind_older_runs_is_not_asked_to_start_at_once(due, judged):
 @pytest.mark.parametrize(("seats", "judged"), [(1, False), (2, True)])
 def test_who_finds_all_seats_taken_is_not_asked_to_start_before_one_is_free(seats, judged):
     """Younger runs may have them: they were taken before this one was due."""
-    found = check(behind_a_seat(seats).events, only=["L3"])
-    assert [violation.rule for violation in found] == (["L3"] if judged else [])
+    for story in (behind_a_seat(seats), behind_a_seat(seats, written=125.2)):  # the node knows the end before the store
+        found = check(story.events, only=["L3"])
+        assert [violation.rule for violation in found] == (["L3"] if judged else [])
+
+
+@pytest.mark.parametrize(("seats", "judged"), [(1, False), (2, True)])
+def test_who_finds_all_seats_taken_is_not_asked_to_end_before_one_is_free(seats, judged):
+    found = check(behind_a_seat(seats, free_at=900, overlap=otd.Overlap("allow")).events, only=["L1"])
+    late = [violation for violation in found if "run 77 " not in violation.what]  # which has the seat for too long
+    assert [violation.rule for violation in late] == (["L1"] if judged else [])
 
 
 @pytest.mark.parametrize(
@@ -282,14 +290,18 @@ def test_seats_of_nodes_that_cannot_run_it_are_none(able, judged):
     assert [violation.rule for violation in found] == (["L3"] if judged else [])
 
 
-def behind_a_seat(seats: int, **options: Any) -> Story:
+def behind_a_seat(seats: int, *, free_at: float = 124.9, written: float = 0.0, **options: Any) -> Story:
     """A run that starts when the seat of another comes free, five seconds after it was due."""
     other: dict[str, Any] = {"run": 77, "lease": "l77", "fence": 77, "trigger": "submit:x", "slot": 130 * S}
     story = calm(**options).lease(119, "arm", **other, due=119 * S).job(119, "start", **other)
-    story.job(124.9, "end", **other, outcome="done").verdict(124.9, **other)
-    due = 120 * S
-    story.lease(125, "arm", due=due, slot=due).job(125, "start", slot=due).job(126, "end", slot=due, outcome="done")
-    story.verdict(126).add(400, "over", "nemesis")
+    story.job(free_at, "end", **other, outcome="done")
+    if not written:
+        story.verdict(free_at, **other)
+    due, at = 120 * S, free_at + 0.1
+    story.lease(at, "arm", due=due, slot=due).job(at, "start", slot=due)
+    if written:
+        story.verdict(written, **other)
+    story.job(at + 1, "end", slot=due, outcome="done").verdict(at + 1).add(at + 300, "over", "nemesis")
     settings = story.events[0]["settings"]
     story.events[0] = story.events[0] | {"settings": settings | {"seats": seats}}
     return renumbered(story)

@@ -30,11 +30,14 @@ def test_slots_that_lie_ahead_cannot_be_missed_but_cancelled():
 def test_a_schedule_is_not_dropped_with_slots_that_have_no_fate():
     check_dropped("s", 10, None, None, 30)
     check_dropped("s", 10, 25, window(10, next_at=None), 30)
-    for closing in (None, window(5), window(10, next_at=25)):
+    check_dropped("s", 35, 45, window(5), 30)
+    for closing in (None, window(10, next_at=25)):
         with pytest.raises(WindowStale, match="schedule 's': its slot at 25 has no fate yet"):
             check_dropped("s", 10, 25, closing, 30)
     with pytest.raises(WindowStale):  # a pause has taken slots back since the window was computed
         check_dropped("s", 10, 45, window(40, next_at=45), 30)
+    with pytest.raises(WindowStale):  # slots were planned since, and a pause has taken some of them back
+        check_dropped("s", 10, None, window(5, next_at=25), 30)
 
 
 def test_a_window_leaves_nothing_out_behind_the_edge():

@@ -25,10 +25,13 @@ def check_past(window: Window, now: Micros) -> None:
 
 
 def check_dropped(name: str, watermark: Micros, next_at: Micros | None, closing: Window | None, now: Micros) -> None:
-    """`WindowStale` if a schedule is dropped with slots that nobody gave a fate: the window came too late, or not. A
-    window that starts after the watermark was computed before a pause, which took slots back."""
+    """`WindowStale` if a schedule is dropped with slots that nobody gave a fate: the window came too late, or not.
+
+    A window that does not start at the watermark was computed before others planned, or before a pause took slots back.
+    It is accepted only if the watermark lies ahead: then all slots so far have their fates.
+    """
     left = next_at
-    if closing is not None and closing.start >= watermark:
+    if closing is not None:
         left = closing.next_at if closing.start == watermark else watermark
     if left is not None and left <= now:
         raise WindowStale(

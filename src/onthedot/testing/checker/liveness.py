@@ -58,6 +58,8 @@ def l1_terminal(history: History) -> Iterator[Finding]:
         ended = next((event for event, _, after in run.steps() if after.terminal), None)
         at = history.end if ended is None else ended["t_store"]
         if at > by or (ended is None and history.end >= by):
+            by = max(by, _seat_at(_freed(history, run, job), run) + SLACK + _own_time(job, longest))
+        if at > by or (ended is None and history.end >= by):
             seq = history.events[-1]["seq"] if ended is None else ended["seq"]
             yield seq, f"run {run.id} of {job.name} is {run.last.name}; it had to be over by {by}, {at - by} µs ago"
 
@@ -137,12 +139,22 @@ def _freed(history: History, run: Run, job: Job | None) -> list[tuple[int, int]]
     if seats is None:
         return []
     able = {inc for inc in history.incarnations if _is_able(history.joined.get(inc), run, job)}
+    moves = {event["seq"]: (before, after) for event, _, before, after in history.moves}
     taken: Counter[str] = Counter()
+    seated: dict[int, tuple[str, int]] = {}  # run → whose seat it has, and its fence
     freed: list[tuple[int, int]] = []
     was_full = False
-    for event, _, before, after in history.moves:
-        taken[before.inc] -= before.name == RunState.RUNNING
-        taken[after.inc] += after.name == RunState.RUNNING
+    for event in history.events:
+        if event["seq"] in moves:
+            before, after = moves[event["seq"]]
+            taken[seated.pop(event["run"], ("", 0))[0]] -= before.name == RunState.RUNNING
+            if after.name == RunState.RUNNING:
+                taken[after.inc] += 1
+                seated[event["run"]] = after.inc, event.get("fence", 0)
+        elif event["ev"] == "end" and seated.get(event["run"], ("", 0))[1] == event["fence"]:
+            taken[seated.pop(event["run"])[0]] -= 1  # its node gives the seat to another before the store knows
+        else:
+            continue
         is_full = any(count >= seats for count in taken.values()) and _all_taken(history, event, taken, seats, able)
         if was_full and not is_full:
             freed.append((event["seq"], event["t_store"]))
@@ -174,8 +186,8 @@ def _drains(history: History, inc: str, event: Event) -> bool:
 
 def _seat_at(freed: list[tuple[int, int]], run: Run) -> int:
     """When the seat came free that this run could take, if it found all of them taken; else 0."""
-    armed = next((event["seq"] for event in run.events if event["ev"] == "arm"), run.starts[0]["seq"])
-    place = bisect_left(freed, (armed, 0))
+    armed = next((event["seq"] for event in run.events if event["ev"] in ("arm", "start")), None)
+    place = len(freed) if armed is None else bisect_left(freed, (armed, 0))
     return freed[place - 1][1] if place else 0
 
 

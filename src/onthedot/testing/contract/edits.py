@@ -477,11 +477,12 @@ async def check_a_schedule_is_not_dropped_by_an_edit_from_before_a_pause(bench: 
     bench.turn(15)
     await bench.store.pause(record.id, reason="", now=bench.now)
     bench.turn(25)
-    edited, early = replace(job, schedules=(every(),)), window(40, 40, [], name="old", next_at=50)
-    async with bench.nothing_written():
-        with raises(WindowStale) as stale:
-            await bench.put(edited, window(15, 45, [], next_at=50), early, expected=1)
-    assert stale[0].now == at(25)
+    edited = replace(job, schedules=(every(),))
+    for early in (window(40, 40, [], name="old", next_at=50), window(5, 15, [], name="old", next_at=20)):
+        async with bench.nothing_written():
+            with raises(WindowStale) as stale:
+                await bench.put(edited, window(15, 45, [], next_at=50), early, expected=1)
+        assert stale[0].now == at(25)
 
 
 @check

@@ -63,13 +63,15 @@ for _, window in ipairs(ask.windows) do
   given[window.schedule_id] = window
 end
 
--- Refuse a schedule that is dropped with slots that nobody gave a fate: the window came too late, or not. A window that
--- starts after the watermark was computed before a pause, which took slots back.
+-- Refuse a schedule that is dropped with slots that nobody gave a fate: the window came too late, or not.
+--
+-- A window that does not start at the watermark was computed before others planned, or before a pause took slots back.
+-- It is accepted only if the watermark lies ahead: then all slots so far have their fates.
 local function check_dropped(schedule_id, state, closing)
   local left = state.next_at
   if closing and closing.start == state.watermark then
     left = closing.next_at
-  elseif closing and closing.start > state.watermark then
+  elseif closing then
     left = state.watermark
   end
   if left and left <= now then
