@@ -53,9 +53,10 @@ def _scope(policy: Limit | Rate, record: JobRecord, arguments: Mapping[str, Any]
 def on_busy(lease: Lease, *, now: Micros) -> OnBusy:
     """What a due run does at its closed overlap gate. Only slots are skipped or replace others.
 
-    Overdue slots run in order, each of them; with `skip` and `replace` only the newest, unless all are caught up.
+    Overdue slots run in order, each of them; with `skip` and `replace` only the newest, unless all are caught up. A
+    retry is no catch-up: it waits, if it has lost its gate to an edit.
     """
-    if not is_slot(lease.trigger):
+    if not is_slot(lease.trigger) or lease.attempt > 1:
         return _WAIT
     overlap, all_run = overlap_of(lease.record.job), lease.record.job.catch_up.mode == "all"
     late = lease.created_at > lease.due_at or now > lease.due_at + ON_TIME

@@ -45,6 +45,7 @@ from onthedot.work.reservations import Reservations
 
 _RECHECK = SECOND  # no timer trusts the clock for longer: it may be set
 _UNTRUSTED = 20 * MILLISECOND
+_ASK_AGAIN = 10 * MILLISECOND  # after a due run was answered with Busy: another transaction is at the run before it
 
 
 class Worker:
@@ -441,7 +442,7 @@ class Arming:
             return
         faults.point("arm.after_write")
         self._lead.note(worker.clock.steady() - sent)
-        armed, edited = [], []
+        armed, edited, busy = [], [], 0
         for lease, answer in zip(asked, answers, strict=True):
             worker.arming.pop(lease.lease_id, None)
             match answer:
@@ -449,7 +450,9 @@ class Arming:
                     lease.fence, lease.attempt, lease.armed_at = answer
                     armed.append(lease)
                 case Busy():
-                    again = max(lease.due_at, worker.clock.now() + MILLISECOND)
+                    busy += 1
+                    now = worker.clock.now()
+                    again = lease.due_at if lease.due_at > now else now + _ASK_AGAIN
                     worker.held.add_at(again + lead, lease)  # asked again at its instant: only then it counts
                 case Blocked(gate=gate, holder=holder):
                     worker.events.emit(RunBlocked(lease, gate, holder))
@@ -460,7 +463,7 @@ class Arming:
                 case Gone(reason=reason) if reason == EDITED:
                     edited.append(lease)
         worker.launch(armed)
-        if len(armed) < len(asked):
+        if len(armed) + busy < len(asked):
             self._on_room()  # who was not armed has given its seat back
         if edited:  # or they would be late: nobody else may have them before they lapse
             await worker.store.release(edited)

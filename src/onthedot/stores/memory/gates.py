@@ -95,7 +95,7 @@ class Gates(Tables):
         return None, ask._replace(on_busy=OnBusy("wait"))
 
     def _newer(self, run: Run, now: Micros) -> int | None:
-        """The newest slot of the same schedule that has ended (unless somebody has skipped it), or that is due.
+        """The newest slot of the same schedule that had its turn and has ended, or that is due.
 
         Its run, or 0 if it is not planned yet.
         """
@@ -114,7 +114,7 @@ class Gates(Tables):
         """Whether a run that has ended was for a newer slot of the same schedule, and had its turn."""
         key, mine = self.finished_keys[ended.id], run.key
         alike = (key.job_id, key.trigger, key.target) == (mine.job_id, mine.trigger, mine.target)
-        had_turn = ended.state is not RunState.SKIPPED or ended.reason == "overlap"
+        had_turn = ended.attempts > 0 or (ended.state is RunState.SKIPPED and ended.reason == "overlap")
         return alike and had_turn and key.slot_at > mine.slot_at
 
     def _is_caught_up(self, run: Run, gate: Gate) -> bool:

@@ -412,7 +412,9 @@ class Tables:
             and other.state is not RunState.RUNNING
             and other.blocked_on is None
             and is_slot(other.key.trigger)
-            and (other.expires_at is None or other.expires_at > now)
+            and (
+                other.expires_at is None or other.expires_at > now or (other.lease is not None and other.ready_at > now)
+            )
             and not any(gate.until_end for gate in other.gates)
         ]
         return min(older, key=lambda one: (one.due_at, one.id), default=None)
@@ -437,7 +439,8 @@ class Tables:
             if len(holders) >= heir.blocked_on.capacity:
                 aside.append(entry)
                 continue
-            older = None if heir.caught_up_at is None else self.first_older(heir, heir.caught_up_at)
+            in_order = heir.blocked_on.until_end and heir.caught_up_at is not None
+            older = self.first_older(heir, heir.caught_up_at or 0) if in_order else None
             if older is not None and heir.caught_up_at is not None:
                 self.put_first(older, heir.blocked_on, heir.caught_up_at)
                 aside.append(entry)

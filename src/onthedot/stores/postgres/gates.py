@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from onthedot.clock import Micros
 from onthedot.stores.base import Hint
 from onthedot.stores.places import Need, Serving
+from onthedot.stores.postgres.failures import Contended
 from onthedot.stores.postgres.nodes import living_nodes
 from onthedot.stores.postgres.transaction import Transaction, striped
 from onthedot.stores.postgres.triggers import with_slots
@@ -65,7 +66,7 @@ FIND_OLDER = with_slots("""
 SELECT other.id, other.due_at FROM runs this JOIN runs other
   ON other.job_id = this.job_id AND other.due_at < this.due_at AND other.target = this.target
  AND other.state <> 'running' AND other.blocked_on IS NULL AND other.{is_slot}
- AND (other.expires_at IS NULL OR other.expires_at > $2)
+ AND (other.expires_at IS NULL OR other.expires_at > $2 OR other.state = 'reserved' AND other.ready_at > $2)
  AND NOT EXISTS (SELECT 1 FROM gate_holders g WHERE g.run_id = other.id AND g.until_end)
 WHERE this.id = $1 ORDER BY other.due_at, other.id LIMIT 1
 """)
@@ -169,7 +170,7 @@ async def leave_gates(tx: Transaction, places: Sequence[tuple[int, str]]) -> Non
 async def pass_on(tx: Transaction, keys: Iterable[str]) -> int:
     """Open gates, which are locked, pass to those who have waited longest, as far as there is room by their own
     capacity: they hold them from now on, and are ready. How many. Slots are caught up in order: an older one comes
-    first, unless somebody else is at it just now."""
+    first."""
     passed, open_keys = 0, sorted(set(keys))
     while open_keys:
         heirs = await tx.rows(LIST_HEIRS, open_keys)
@@ -186,9 +187,13 @@ async def pass_on(tx: Transaction, keys: Iterable[str]) -> int:
 
 async def _put_older_first(tx: Transaction, heir: Heir) -> bool:
     """Whether a slot that is due before this one takes the gate in its place."""
-    key, run_id, _, _, caught_up_at = heir
-    older = None if caught_up_at is None else await tx.row(FIND_OLDER, run_id, caught_up_at)
-    return older is not None and caught_up_at is not None and await put_first(tx, older, key, caught_up_at)
+    key, run_id, _, until_end, caught_up_at = heir
+    if not until_end or caught_up_at is None:
+        return False
+    older = await tx.row(FIND_OLDER, run_id, caught_up_at)
+    if older is not None and not await put_first(tx, older, key, caught_up_at):
+        raise Contended(f"run {older[0]}, which is first at {key}")
+    return older is not None
 
 
 async def put_first(tx: Transaction, older: tuple[int, Micros], key: str, now: Micros) -> bool:

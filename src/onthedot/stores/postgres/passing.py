@@ -52,15 +52,15 @@ SELECT other.id FROM runs this JOIN runs other
 WHERE this.id = {run} ORDER BY other.due_at, other.id LIMIT 1
 """
 
-# The newest slot of the same schedule that has ended (unless somebody has skipped it), or that is due: its run, or 0 if
-# it is not planned yet.
+# The newest slot of the same schedule that had its turn and has ended, or that is due: its run, or 0 if it is not
+# planned yet. Of what has ended the last 1,000 are looked at: at an overlap gate they run one after the other.
 FIND_NEWER = with_slots(
     """
 SELECT coalesce(
-    (SELECT ended.id FROM history ended
-     WHERE ended.job_id = this.job_id AND ended.ended_at >= this.due_at AND ended.slot_at > this.slot_at
-       AND ended.trigger = this.trigger AND ended.target = this.target
-       AND (ended.state <> 'skipped' OR ended.reason = 'overlap')
+    (SELECT ended.id FROM (SELECT * FROM history WHERE job_id = this.job_id AND ended_at >= this.due_at
+                           ORDER BY ended_at DESC LIMIT 1000) ended
+     WHERE ended.slot_at > this.slot_at AND ended.trigger = this.trigger AND ended.target = this.target
+       AND (ended.attempts > 0 OR ended.state = 'skipped' AND ended.reason = 'overlap')
      ORDER BY ended.slot_at DESC LIMIT 1),
     (SELECT newer.id FROM runs newer
      WHERE newer.job_id = this.job_id AND newer.slot_at > this.slot_at AND newer.trigger = this.trigger

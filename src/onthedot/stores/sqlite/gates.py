@@ -40,7 +40,7 @@ FIND_OLDER = with_slots("""
 SELECT other.id, other.due_at FROM runs mine JOIN runs other
   ON other.job_id = mine.job_id AND other.due_at < mine.due_at AND other.target = mine.target
  AND other.state <> 'running' AND other.blocked_on IS NULL AND other.{is_slot}
- AND (other.expires_at IS NULL OR other.expires_at > :now)
+ AND (other.expires_at IS NULL OR other.expires_at > :now OR other.state = 'reserved' AND other.ready_at > :now)
  AND NOT EXISTS (SELECT 1 FROM gate_holders g INDEXED BY gate_holders_run WHERE g.run_id = other.id AND g.until_end = 1)
 WHERE mine.id = :id ORDER BY other.due_at, other.id LIMIT 1
 """)
@@ -117,7 +117,7 @@ def pass_on(tx: Transaction, key: str) -> int:
     passed = 0
     while (heir := tx.db.execute(FIND_HEIR, (key, holders + passed)).fetchone()) is not None:
         run_id, due_at, until_end, caught_up_at = heir
-        older = None if caught_up_at is None else find_older(tx, run_id, caught_up_at)
+        older = find_older(tx, run_id, caught_up_at) if until_end and caught_up_at is not None else None
         if older is not None:
             put_first(tx, older, key, caught_up_at)
             break

@@ -47,14 +47,14 @@ SELECT other.id FROM runs mine JOIN runs other
 WHERE mine.id = :id ORDER BY other.due_at, other.id LIMIT 1
 """
 
-# The newest slot of the same schedule that has ended (unless somebody has skipped it), or that is due: its run, or 0 if
-# it is not planned yet.
+# The newest slot of the same schedule that had its turn and has ended, or that is due: its run, or 0 if it is not
+# planned yet. Of what has ended the last 1,000 are looked at: at an overlap gate they run one after the other.
 FIND_NEWER = with_slots("""
 SELECT coalesce(
-    (SELECT ended.id FROM history ended
-     WHERE ended.job_id = mine.job_id AND ended.ended_at >= mine.due_at AND ended.slot_at > mine.slot_at
-       AND ended.trigger = mine.trigger AND ended.target = mine.target
-       AND (ended.state <> 'skipped' OR ended.reason = 'overlap')
+    (SELECT ended.id FROM (SELECT * FROM history WHERE job_id = mine.job_id AND ended_at >= mine.due_at
+                           ORDER BY ended_at DESC LIMIT 1000) ended
+     WHERE ended.slot_at > mine.slot_at AND ended.trigger = mine.trigger AND ended.target = mine.target
+       AND (ended.attempts > 0 OR ended.state = 'skipped' AND ended.reason = 'overlap')
      ORDER BY ended.slot_at DESC LIMIT 1),
     (SELECT newer.id FROM runs newer
      WHERE newer.job_id = mine.job_id AND newer.slot_at > mine.slot_at AND newer.trigger = mine.trigger

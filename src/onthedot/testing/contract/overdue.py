@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from onthedot.clock import SECOND
-from onthedot.job import CatchUp, JobRecord, Overlap
+from onthedot.job import CatchUp, JobRecord, Limit, Overlap
 from onthedot.policy.gates import gates_of, on_busy
 from onthedot.run import ArmAnswer, Armed, Blocked, GateAsk, Lease, RunState, Skipped
 from onthedot.testing.contract.register import check
-from onthedot.testing.contract.workbench import START, Workbench, recover
+from onthedot.testing.contract.workbench import START, Workbench, every, recover, window
 
 SLOTS = (10, 20, 30, 40)
 LAST, NONE, ALL = CatchUp("last"), CatchUp("none"), CatchUp("all")
@@ -391,3 +391,67 @@ async def check_an_older_slot_that_nobody_starts_is_missed_at_its_time(bench: Wo
     assert await bench.expire() == [older.run_id]
     assert (await skipped(bench, record))[10][0] == "missed"
     assert await work(bench, here) == [[20]]
+
+
+@check
+async def check_an_open_limit_passes_to_who_waits_there(bench: Workbench) -> None:
+    """An older slot of the job comes first at the overlap gate, not at a limit: it would wait for who waits for it."""
+    shared = Limit(1, name="shared")
+    job = bench.job(every(name="a"), every(name="b"), name="job", overlap=Overlap("wait"), concurrency=shared)
+    windows = window(0, 0, name="a", next_at=10), window(0, 0, name="b", next_at=10)
+    record, other = (await bench.put(job, *windows)).record, await bench.define("other", concurrency=shared)
+    node = await bench.node()
+    term = await bench.term(node)
+    await bench.submit(other, due=1)
+    bench.turn(2)
+    [before] = await reserved(bench, node)
+    [answer] = await ask(bench, before)
+    bench.turn(42)
+    await bench.plan(term, record, window(0, 40, [30, 40], name="a", next_at=50))
+    assert [type(one) for one in await ask(bench, *await reserved(bench, node))] == [Blocked, Blocked]
+    await bench.plan(term, record, window(0, 40, [10, 20], name="b", next_at=50))
+    assert await bench.finish(held(before, answer))
+    assert await work(bench, node) == [[30], [10], [20], [40]]
+
+
+@check
+async def check_a_newest_slot_that_was_cancelled_is_in_nobodys_way(bench: Workbench) -> None:
+    """It never began: the one before it is the newest that is to run."""
+    record, node = await bench.define(slots=SLOTS, overlap=Overlap("skip")), await bench.node()
+    bench.turn(42)
+    await bench.store.cancel([(await bench.slot_run(record, 40)).id], why="no need", now=bench.now)
+    assert await work(bench, node) == [[30]]
+
+
+@check
+async def check_a_retry_that_lost_its_gate_is_no_catch_up(bench: Workbench) -> None:
+    """It failed under `allow`; then its job was edited to `skip`, and a newer slot has ended."""
+    await bench.define(slots=(10, 20), overlap=Overlap("allow"))
+    node = await bench.node()
+    bench.turn(10)
+    [first] = (await bench.reserve(node, seats=1)).armed
+    assert await bench.finish(first, recover(25))
+    bench.turn(11)
+    await bench.put(bench.job(every(), overlap=Overlap("skip")), window(11, 60, [20], next_at=70))
+    bench.turn(20)
+    [newer] = await reserved(bench, node)
+    [answer] = await ask(bench, newer)
+    bench.turn(26)
+    assert await bench.finish(held(newer, answer))
+    assert await work(bench, node) == [[10]]
+
+
+@check
+async def check_a_slot_that_expires_while_it_is_reserved_keeps_its_turn(bench: Workbench) -> None:
+    """Its node has taken it in time, and may still start it."""
+    await bench.define(slots=(10, 20, 30), overlap=Overlap("wait"), late=20)
+    slow, quick = await bench.node("slow"), await bench.node("quick")
+    bench.turn(29.9)
+    [older] = await reserved(bench, slow, 1)
+    bench.turn(30.1)
+    newer = await reserved(bench, quick)
+    assert [second(lease) for lease in (older, *newer)] == [10, 20, 30]
+    assert [type(one) for one in await ask(bench, *newer)] == [Blocked, Blocked]
+    [answer] = await ask(bench, older)
+    assert await bench.finish(held(older, answer))
+    assert await work(bench, quick) == [[20], [30]]

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from onthedot.define.options import build_job
-from onthedot.job import Call, CatchUp, Every, Job, Overlap
+from onthedot.job import Call, CatchUp, Every, Job, Limit, Overlap
 from onthedot.schedules import every
 from onthedot.testing.simulation.actions import Action
 from onthedot.testing.simulation.chance import Chance, keyed
@@ -80,6 +80,8 @@ def draw_outages(seed: str, *, start: datetime, nodes: int, seconds: float, ever
             for _ in range(2):
                 interval = chance.choice((2, 3, 4, 5))
                 schedules[cell].append(_while(start, moment, length, interval, f"outage{number}"))
+                if chance.fraction() < 0.3:
+                    schedules[cell].append(_while(start, moment + 0.5, length, 7 - interval, f"also{number}"))
                 cell = (cell + 1) % len(CELLS)
         number += 1
         at += chance.between(0.5 * every, 1.5 * every)
@@ -113,7 +115,10 @@ def _outage(chance: Chance, found: Outages, at: float, length: float, nodes: int
 def _add_cell(chance: Chance, found: Outages, place: int, schedules: list[Every]) -> None:
     overlaps, catch_ups = CELLS[place]
     name = f"overdue{place:02}"
-    options = {"schedules": schedules, "overlap": chance.choice(overlaps), "catch_up": chance.choice(catch_ups)}
+    options: dict[str, Any] = {"schedules": schedules, "overlap": chance.choice(overlaps)}
+    options["catch_up"] = chance.choice(catch_ups)
+    if chance.fraction() < 0.6:
+        options["concurrency"] = Limit(1, name="overdue")
     found.jobs[name] = _job(name, options)
     found.behaviours[name] = Behaviour(0.1, chance.choice((0.4, 1.5, 6.0)))
 

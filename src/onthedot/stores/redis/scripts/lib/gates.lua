@@ -6,6 +6,7 @@
 -- idle:<key>      the holders that it was passed to (`passed`) and that have not started; one that a node of an earlier
 --                 version has armed may still be in it
 
+local leaving = {} -- runs that end in this script, by id
 local PAGE = 16 -- of those who wait: thousands may, and mostly one is wanted
 
 local function note_gates(run)
@@ -121,7 +122,8 @@ local function first_older(run, at)
         return false
       end
     end
-    local can_start = not other.blocked and not other.leaving and (not other.expires or other.expires > at)
+    local in_time = not other.expires or other.expires > at or (other.state == 'reserved' and other.ready > at)
+    local can_start = in_time and not other.blocked and not leaving[other.id]
     return can_start and is_slot(other.trigger)
   end)
 end
@@ -160,7 +162,7 @@ local function pass_on(key)
       local gate = heir.blocked
       if held >= widest or held >= gate.capacity then
         aside = aside + 1
-      elseif heir.caught_up and put_older_first(heir, gate) then
+      elseif gate.until_end and heir.caught_up and put_older_first(heir, gate) then
         held, aside = held + 1, aside + 1
       else
         unblock(heir)
@@ -210,7 +212,7 @@ local function leave_all_gates(run)
   if run.blocked then
     unblock(run)
   end
-  run.leaving = true
+  leaving[run.id] = true
   open_gates(run, always)
 end
 

@@ -2,10 +2,12 @@
 --
 -- asked: gates {key, capacity, until_end}, on_busy {action, max_waiting, overdue, late}, rate {key, most, per, burst}
 
--- The first of the records behind a sorted set, from high scores to low ones, that is wanted.
+local MOST = 1000 -- records: at an overlap gate runs end one after the other, so the last ones tell
+
+-- The first of the records behind a sorted set, from high scores to low ones, that is wanted; the last `MOST` are looked at.
 local function first_behind(what, index, low, wanted)
   local offset = 0
-  while true do
+  while offset < MOST do
     local ids = ids_of(look('ZREVRANGEBYSCORE', index, '+inf', low, 'LIMIT', offset, PAGE))
     fetch(what, ids)
     for _, id in ipairs(ids) do
@@ -19,14 +21,15 @@ local function first_behind(what, index, low, wanted)
     end
     offset = offset + PAGE
   end
+  return nil
 end
 
--- A newer slot of the same schedule that has ended (unless somebody has skipped it), or the newest that is due: its run,
--- or 0 if it is not planned yet; nothing if there is none.
+-- A newer slot of the same schedule that had its turn and has ended, or the newest that is due: its run, or 0 if it is
+-- not planned yet; nothing if there is none.
 local function newer_slot(run)
   local newer = first_behind('history', ended_of(run.job), text(run.due), function(ended)
     return ended.trigger == run.trigger and ended.target == run.target and ended.slot > run.slot
-      and (ended.state ~= 'skipped' or ended.reason == 'overlap')
+      and (ended.attempt > 0 or (ended.state == 'skipped' and ended.reason == 'overlap'))
   end) or first_behind('runs', P .. 'slots:' .. run.job .. ':' .. run.trigger, '(' .. text(run.slot), function(other)
     return other.due <= now and other.target == run.target
   end)
@@ -40,11 +43,13 @@ local function newer_slot(run)
   return nil
 end
 
--- Whether the run was due already when slots at this gate were caught up: it is one of them. Those that wait are in
--- order, and the last few tell.
+-- Whether the run was due already when slots at this gate were caught up: it is one of them. Of those that
+-- wait, in order, the first and last few tell.
 local function is_caught_up(run, gate)
-  for _, kind in ipairs({'holders:', 'waiting:'}) do
-    for _, other in ipairs(runs_behind(look('ZRANGE', P .. kind .. gate.key, -PAGE, -1))) do
+  local waiting = P .. 'waiting:' .. gate.key
+  local ends = {{P .. 'holders:' .. gate.key, 0, -1}, {waiting, 0, PAGE - 1}, {waiting, -PAGE, -1}}
+  for _, range in ipairs(ends) do
+    for _, other in ipairs(runs_behind(look('ZRANGE', unpack(range)))) do
       if other.caught_up and other.caught_up >= run.due then
         return true
       end
