@@ -126,6 +126,14 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self._answers()
 
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:  # once a second
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Protocol):
+                    connection.look(now)
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stops()  # streams would go on for as long as they are read
         await super().shutdown(sockets)
