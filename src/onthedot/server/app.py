@@ -82,7 +82,7 @@ def make_app(
     include(app, [module.routes for module in ROUTES])
     for kind in (RequestValidationError, HTTPException, Problem, OnTheDotError):
         app.add_exception_handler(kind, handle)
-    app.add_middleware(Envelope, unbounded=frozenset({NDJSON}))
+    app.add_middleware(Envelope, in_pieces=("POST", "/api/v1/runs", NDJSON))
     return app
 
 

@@ -40,9 +40,9 @@ class TooLarge(HTTPException):
 class Envelope:
     """Around the whole application, as plain ASGI: it costs a request some microseconds."""
 
-    def __init__(self, app: ASGIApp, *, unbounded: frozenset[str] = frozenset()) -> None:
+    def __init__(self, app: ASGIApp, *, in_pieces: tuple[str, str, str]) -> None:
         self._app = app
-        self._unbounded = unbounded  # content types that are read in pieces
+        self._in_pieces = in_pieces  # method, path and content type of the requests that bound their bodies themselves
         self._ids = RandomIds()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,8 +80,7 @@ class Envelope:
         return given if _PLAIN_ID.fullmatch(given) else self._ids.token()[:16]
 
     async def _bounded(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
-        kind = headers.get(b"content-type", b"").split(b";")[0].strip().decode("latin-1").lower()
-        if kind in self._unbounded:
+        if (scope["method"], scope["path"], _kind_of(scope)) == self._in_pieces:
             await self._app(scope, Patient(receive, in_pieces=True), send)
             return
         length = headers.get(b"content-length", b"")
@@ -102,6 +101,12 @@ class Envelope:
 
     async def _refuse(self, problem: Problem, request_id: str, scope: Scope, receive: Receive, send: Any) -> None:
         await answer(problem, request_id)(scope, receive, send)
+
+
+def _kind_of(scope: Scope) -> str:
+    """The content type that a route reads: if there are several, the first."""
+    kind: bytes = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+    return kind.partition(b";")[0].strip().decode("latin-1").lower()
 
 
 def _shown(path: str) -> str:
