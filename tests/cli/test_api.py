@@ -78,6 +78,7 @@ def test_nothing_listens_where_that_was_not_asked_for(call: Call, tmp_path: Path
         (["--listen", "nowhere:x"], "HOST:PORT"),
         (["--listen", "192.0.2.1:80", "--insecure"], "leave --insecure out"),
         (["--no-api", "--listen", "1"], "--no-api by itself"),
+        (["--trusted-proxy", "proxy.example.org"], "trusted_proxies: expected an address such as"),
         (["--listen", "0", "--store", "memory:"], "a store in memory"),
     ],
 )

@@ -88,12 +88,16 @@ class Api:
 
 
 def with_api(command: F) -> F:
-    """`--listen`, `--no-api` and `--insecure`, which `api_given` takes; `--sign-on` and `--sign-on-client`, which are
-    settings."""
+    """`--listen`, `--no-api` and `--insecure`, which `api_given` takes; the others are settings."""
     what = "Where the HTTP API listens.  [default: 127.0.0.1:7411, or another port if that is taken]"
     everybody = "Let everybody in without a key: on this machine only."
     issuer = "Let in who this identity provider knows (OpenID Connect), such as https://example.auth0.com/."
     client = "What the identity provider calls this server.  [with --sign-on]"
+    proxy = "An address or network of a proxy whose X-Forwarded-For counts; may be given again.  [default: none]"
+    command = click.option(
+        "--trusted-proxy", "trusted_proxies", metavar="ADDRESS", multiple=True, envvar="ONTHEDOT_TRUSTED_PROXY",
+        help=proxy,
+    )(command)  # fmt: skip
     command = click.option("--sign-on-client", metavar="ID", envvar="ONTHEDOT_SIGN_ON_CLIENT", help=client)(command)
     command = click.option("--sign-on", metavar="ISSUER", envvar="ONTHEDOT_SIGN_ON", help=issuer)(command)
     command = click.option("--insecure", is_flag=True, help=everybody)(command)

@@ -97,7 +97,7 @@ class Serving:
             app = make_app(there, keys, counters=self._counters)
             config = uvicorn.Config(
                 app, log_config=None, access_log=False, lifespan="off", http=Protocol, ws="none",
-                server_header=False, timeout_graceful_shutdown=_PATIENCE,
+                server_header=False, proxy_headers=False, timeout_graceful_shutdown=_PATIENCE,
             )  # fmt: skip
             self._server = _Server(config, self._ready.set, app.state.live.close)
             try:
