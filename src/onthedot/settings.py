@@ -122,6 +122,9 @@ class Settings:
     """How many of them at once."""
     api_followers: int = 200
     """How many requests of the HTTP server may stay open at a time, to follow logs and events."""
+    api_clients: int = 1_000
+    """How many connections the HTTP server holds at a time; fewer, if the process may open less than twice as many
+    files."""
     api_clients_per_address: int = 250
     """How many connections the HTTP server takes from one address at a time (of IPv6, from one /64); behind a trusted
     proxy, how many requests."""

@@ -70,7 +70,7 @@ class Envelope:
         except Exception:  # a bug of any kind in a route: its request is answered, logged, and no other one suffers
             logger.exception("request %s: %s %s broke", request_id, scope["method"], _shown(scope["path"]))
             if status == 0:  # nothing was sent yet
-                detail = f"this is a bug; the server's log says more under {request_id}"
+                detail = f"this is a bug; the server's log says more under {request_id}, or under one like it before"
                 await self._refuse(Problem(500, "broken", detail), request_id, scope, receive, tell)
         took = (time.perf_counter() - began) * 1000
         logger.debug("%s %s %s: %d in %.1f ms", request_id, scope["method"], _shown(scope["path"]), status, took)

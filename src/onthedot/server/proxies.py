@@ -1,7 +1,7 @@
 """Finds the address of a client behind trusted proxies, and bounds how much it has under way.
 
-`X-Forwarded-For` and `X-Forwarded-Proto` count if the connection is a trusted proxy's (`Settings.trusted_proxies`). From
-any other address they are ignored: everybody can send them.
+`X-Forwarded-For` and `X-Forwarded-Proto` count if the connection is a trusted proxy's (`Settings.trusted_proxies`).
+From any other address they are ignored: everybody can send them.
 """
 
 from __future__ import annotations

@@ -16,8 +16,11 @@ from onthedot.listening import Listen
 from onthedot.observe.counters import Counters
 from onthedot.open_verbs import OpenStore, opened
 from onthedot.server.app import make_app
+from onthedot.server.connections import Connections, affordable, listen_at
 from onthedot.server.door import Keys
 from onthedot.server.patience import Protocol
+from onthedot.server.proxies import Proxies
+from onthedot.server.repeats import repeats_held_back
 from onthedot.settings import Settings
 
 T = TypeVar("T")
@@ -59,7 +62,10 @@ class Serving:
         """Return when it answers; whatever keeps it from that is raised here."""
         if self._thread is not None:
             raise StateError("the server is running already; stop it before you start it again")
-        listening = _bind(self._listen)
+        settings, proxies = self._settings, Proxies(self._settings.trusted_proxies)
+        most = affordable(settings.api_clients)
+        each = max(1, settings.api_clients_per_address * most // settings.api_clients)
+        listening = _bind(self._listen, Connections(most, each, proxies))
         host, port = listening.getsockname()[:2]
         self.url = f"http://{Listen(host, port).text}"
         self._thread = threading.Thread(target=self._main, args=(listening,), name="onthedot api", daemon=True)
@@ -101,7 +107,8 @@ class Serving:
             )  # fmt: skip
             self._server = _Server(config, self._ready.set, app.state.live.close)
             try:
-                await self._server.serve(sockets=[listening])
+                with repeats_held_back():
+                    await self._server.serve(sockets=[listening])
             finally:
                 if keys is not None:
                     await keys.close()
@@ -139,22 +146,13 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _bind(listen: Listen) -> socket.socket:
-    kind = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    # Named as TCP, or asyncio would leave Nagle's algorithm on: headers and body are two writes, and the second would
-    # wait 40 ms for the client's delayed acknowledgement of the first.
-    listening = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+def _bind(listen: Listen, connections: Connections) -> socket.socket:
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((listen.host, listen.port))
-        listening.listen(1024)
-        listening.setblocking(False)
+        return listen_at(listen, connections, tells=True)
     except OSError as error:
-        listening.close()
         if listen.elsewhere:
-            return _bind(Listen(listen.host, 0))
+            return _bind(Listen(listen.host, 0), connections)
         raise DefinitionError(
             f"listen: expected {listen.host}:{listen.port} to be free, but {error.strerror or error}; "
             "name another with --listen"
         ) from error
-    return listening
