@@ -122,6 +122,8 @@ class Settings:
     """How many of them at once."""
     api_followers: int = 200
     """How many requests of the HTTP server may stay open at a time, to follow logs and events."""
+    api_followers_each: int = 50
+    """How many of these one key may have, or one user with all sessions."""
     api_clients: int = 1_000
     """How many connections the HTTP server holds at a time; fewer, if the process may open less than twice as many
     files."""
