@@ -134,6 +134,10 @@ class Settings:
     """How many connections to the store the HTTP server has at most, beside those of planning and execution; None: as
     many as the store's URL says for each event loop. Stores that count none have none of these."""
 
+    tls_cert: str = ""
+    """A file with the certificate chain of the HTTP server, in PEM: it then speaks HTTPS only. Empty: plain HTTP."""
+    tls_key: str = ""
+    """A file with its private key, without a password; empty: the key is in the file of `tls_cert`."""
     trusted_proxies: tuple[str, ...] = ()
     """The proxies in front of the HTTP server: addresses and networks, such as `127.0.0.1` or `10.0.0.0/8`. Limits and
     the audit use the address that these forward for; from all others, forwarded headers are ignored."""
@@ -169,6 +173,8 @@ class Settings:
             )
         if not self.roles or not set(self.roles) <= {"planner", "worker"}:
             problems.append(f"roles: expected 'planner', 'worker' or both, got {', '.join(self.roles) or 'none'}")
+        if self.tls_key and not self.tls_cert:
+            problems.append("tls_key: expected a certificate for it as well (tls_cert), got none")
         if bool(self.sign_on) != bool(self.sign_on_client):
             problems.append("sign_on: expected an issuer and a client id (sign_on_client), got one of them")
         if self.sign_on and not is_issuer(self.sign_on):

@@ -15,12 +15,14 @@ from onthedot.errors import DefinitionError, StateError
 from onthedot.listening import Listen
 from onthedot.observe.counters import Counters
 from onthedot.open_verbs import OpenStore, opened
+from onthedot.server import patience
 from onthedot.server.app import make_app
 from onthedot.server.connections import Connections, affordable, listen_at
 from onthedot.server.door import Keys
 from onthedot.server.patience import Protocol
 from onthedot.server.proxies import Proxies
 from onthedot.server.repeats import repeats_held_back
+from onthedot.server.tls import Certificate
 from onthedot.settings import Settings
 
 T = TypeVar("T")
@@ -54,6 +56,7 @@ class Serving:
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
         self._error: BaseException | None = None
+        self._certificate: Certificate | None = None
         self._there: OpenStore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.url = ""
@@ -63,11 +66,13 @@ class Serving:
         if self._thread is not None:
             raise StateError("the server is running already; stop it before you start it again")
         settings, proxies = self._settings, Proxies(self._settings.trusted_proxies)
+        self._certificate = Certificate(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
         most = affordable(settings.api_clients)
         each = max(1, settings.api_clients_per_address * most // settings.api_clients)
-        listening = _bind(self._listen, Connections(most, each, proxies))
+        tells = self._certificate is None
+        listening = _bind(self._listen, Connections(most, each, proxies), tells=tells)
         host, port = listening.getsockname()[:2]
-        self.url = f"http://{Listen(host, port).text}"
+        self.url = f"{'https' if self._certificate else 'http'}://{Listen(host, port).text}"
         self._thread = threading.Thread(target=self._main, args=(listening,), name="onthedot api", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -105,7 +110,7 @@ class Serving:
                 app, log_config=None, access_log=False, lifespan="off", http=Protocol, ws="none",
                 server_header=False, proxy_headers=False, timeout_graceful_shutdown=_PATIENCE,
             )  # fmt: skip
-            self._server = _Server(config, self._ready.set, app.state.live.close)
+            self._server = _Server(config, self._certificate, self._ready.set, app.state.live.close)
             try:
                 with repeats_held_back():
                     await self._server.serve(sockets=[listening])
@@ -124,13 +129,33 @@ def settle_memory() -> None:
 class _Server(uvicorn.Server):
     """Says when it answers, and when it is about to stop."""
 
-    def __init__(self, config: uvicorn.Config, answers: Callable[[], None], stops: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        certificate: Certificate | None,
+        answers: Callable[[], None],
+        stops: Callable[[], None],
+    ) -> None:
         super().__init__(config)
+        self._certificate = certificate
         self._answers = answers
         self._stops = stops
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """As its parent does, with a time-out for handshakes."""
+        loop = asyncio.get_running_loop()
+        tls: dict[str, Any] = {}
+        if self._certificate is not None:
+            tls = {"ssl": self._certificate.context, "ssl_handshake_timeout": patience.HEADERS}
+            tls["ssl_shutdown_timeout"] = patience.HEADERS
+
+        def connection() -> Protocol:
+            return Protocol(config=self.config, server_state=self.server_state, app_state={})
+
+        self.servers = [
+            await loop.create_server(connection, sock=one, backlog=self.config.backlog, **tls) for one in sockets or ()
+        ]
+        self.started = True
         self._answers()
 
     async def on_tick(self, counter: int) -> bool:
@@ -139,6 +164,8 @@ class _Server(uvicorn.Server):
             for connection in list(self.server_state.connections):
                 if isinstance(connection, Protocol):
                     connection.look(now)
+        if counter % 600 == 0 and self._certificate is not None:  # once a minute
+            self._certificate.renew()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -146,12 +173,12 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _bind(listen: Listen, connections: Connections) -> socket.socket:
+def _bind(listen: Listen, connections: Connections, *, tells: bool) -> socket.socket:
     try:
-        return listen_at(listen, connections, tells=True)
+        return listen_at(listen, connections, tells=tells)
     except OSError as error:
         if listen.elsewhere:
-            return _bind(Listen(listen.host, 0), connections)
+            return _bind(Listen(listen.host, 0), connections, tells=tells)
         raise DefinitionError(
             f"listen: expected {listen.host}:{listen.port} to be free, but {error.strerror or error}; "
             "name another with --listen"
