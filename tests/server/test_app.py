@@ -188,6 +188,14 @@ async def test_only_a_bulk_submit_may_be_large(there: Served, line: str, kinds: 
     assert (read > 1_300_000) == is_bulk
 
 
+async def test_what_strangers_may_send_is_small(there: Served):
+    said = {"username": "ann", "password": "x" * 1_024, "token": ""}
+    assert (await there.client.post("/api/v1/login", json=said)).status_code == 401
+    answer = await there.client.post("/api/v1/login", json={**said, "more": "x" * 70_000})
+    assert answer.status_code == 413
+    assert "at most 65536 bytes" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize(("given", "taken"), [("abc-1.2:3_X", True), ("a" * 65, False), ("a b", False), ("é", False)])
 async def test_a_request_id_is_taken_if_it_is_plain(there: Served, given: str, taken: bool):
     answer = await there.client.get("/api/v1/health", headers={b"X-Request-Id": given.encode()})

@@ -13,11 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from onthedot.ids import RandomIds
 from onthedot.server.patience import Patient, TooSlow
 from onthedot.server.problems import Problem, answer, problem_of_framework
+from onthedot.server.table import EVERYBODY, TABLE
 
 logger = logging.getLogger("onthedot.server")
 
 MOST_BYTES = 1024 * 1024
 """Of a body, before anything is read from it. Bulk submits are read in pieces, and have a bound of their own."""
+MOST_OF_STRANGERS = 64 * 1024
+"""The same for routes that nobody has to be known for: their bodies are read before it is known whose they are."""
 
 _INSTEAD = "send less at once, or many runs as application/x-ndjson"
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
@@ -29,12 +32,15 @@ _HEADERS = [
 ]
 
 
+_FOR_STRANGERS = frozenset(line for line, permission in TABLE.items() if permission is EVERYBODY)
+
+
 class TooLarge(HTTPException):
     """A body that goes on beyond its bound. Of the framework's own kind: it would take any other for a body that cannot
     be read."""
 
-    def __init__(self) -> None:
-        super().__init__(413, f"expected a body of at most {MOST_BYTES} bytes; {_INSTEAD}")
+    def __init__(self, most: int) -> None:
+        super().__init__(413, f"expected a body of at most {most} bytes; {_INSTEAD}")
 
 
 class Envelope:
@@ -84,8 +90,9 @@ class Envelope:
             await self._app(scope, Patient(receive, in_pieces=True), send)
             return
         length = headers.get(b"content-length", b"")
-        if length.isdigit() and int(length) > MOST_BYTES:
-            raise TooLarge
+        most = MOST_OF_STRANGERS if f"{scope['method']} {scope['path']}" in _FOR_STRANGERS else MOST_BYTES
+        if length.isdigit() and int(length) > most:
+            raise TooLarge(most)
         seen = 0
         patient = Patient(receive, in_pieces=False)
 
@@ -93,8 +100,8 @@ class Envelope:
             nonlocal seen
             message = await patient()
             seen += len(message.get("body", b""))
-            if seen > MOST_BYTES:
-                raise TooLarge
+            if seen > most:
+                raise TooLarge(most)
             return message
 
         await self._app(scope, count, send)
