@@ -68,7 +68,7 @@ class Patient:
 class Protocol(HttpToolsProtocol):
     """One connection. It is closed if headers do not come in time, or are too large, and if answers are not read."""
 
-    _headers_due: asyncio.TimerHandle | None = None
+    _headers_due: float | None = None  # when `look` lets go; a timer of the loop for each request costs more
     _answering: RequestResponseCycle | None = None  # uvicorn's `cycle` is the newest, which may wait for this one
     _in_message = False  # a request has begun, and has not ended
     _begun = 0  # requests that began in the data at hand
@@ -83,11 +83,10 @@ class Protocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.logger = logger
         self._sent_at = self.loop.time()
-        self._expect_headers()
+        self._headers_due = self._sent_at + HEADERS
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request that is being answered: uvicorn tells only the newest one."""
-        self._expect_nothing()
         if self._answering is not None and not self._answering.response_complete:
             self._answering.disconnected = True
             self._answering.message_event.set()
@@ -124,7 +123,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """A request has its headers."""
-        self._expect_nothing()
+        self._headers_due = None
         if len(self.pipeline) >= MOST_WAITING:
             raise ValueError("too many")  # ends the parser, which refuses the request
         super().on_headers_complete()
@@ -148,7 +147,7 @@ class Protocol(HttpToolsProtocol):
         if following is not None:
             self._answering = following
         else:
-            self._expect_headers()
+            self._headers_due = self.loop.time() + HEADERS
 
     def send_400_response(self, msg: str) -> None:
         """What is no request is told so in the shape of all refusals."""
@@ -161,7 +160,9 @@ class Protocol(HttpToolsProtocol):
         self.transport.close()  # in the middle of another answer nothing can be told
 
     def look(self, now: float) -> None:
-        """Let go of a client that does not read. Called about once a second."""
+        """Let go of a client that does not send, or does not read. Called about once a second."""
+        if self._headers_due is not None and now > self._headers_due:
+            self.transport.close()
         left = self.transport.get_write_buffer_size()
         if left < self._unsent or not (left or self.transport.is_closing()):
             self._sent_at = now
@@ -178,17 +179,3 @@ class Protocol(HttpToolsProtocol):
         body = json.dumps(told).encode()
         head = b"HTTP/1.1 %b\r\ncontent-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(head % (status, MEDIA_TYPE.encode(), len(body)) + body)
-
-    def _expect_headers(self) -> None:
-        if self._headers_due is None:
-            self._headers_due = self.loop.call_later(HEADERS, self._let_go)
-
-    def _expect_nothing(self) -> None:
-        if self._headers_due is not None:
-            self._headers_due.cancel()
-            self._headers_due = None
-
-    def _let_go(self) -> None:
-        self._headers_due = None
-        if not self.transport.is_closing():
-            self.transport.close()
