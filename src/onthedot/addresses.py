@@ -208,6 +208,23 @@ def literal(host: str) -> Address | None:
         return None
 
 
+def read_networks(texts: Iterable[str]) -> tuple[Network, ...]:
+    """Addresses and networks; `AddressRefused` for anything else.
+
+    >>> read_networks(["10.0.0.0/8", "::1"])
+    (IPv4Network('10.0.0.0/8'), IPv6Network('::1/128'))
+    """
+    networks = []
+    for text in texts:
+        try:
+            networks.append(ip_network(text))
+        except ValueError as error:
+            raise AddressRefused(
+                f"expected an address such as '192.0.2.1' or a network such as '10.0.0.0/8', got {text!r} ({error})"
+            ) from None
+    return tuple(networks)
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine is reached there. A name other than `localhost` may be anybody's.
 

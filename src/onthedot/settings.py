@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from onthedot.addresses import AddressRefused, Allowed, is_issuer
+from onthedot.addresses import AddressRefused, Allowed, is_issuer, read_networks
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.errors import DefinitionError
 from onthedot.retention import Retention
@@ -122,9 +122,25 @@ class Settings:
     """How many of them at once."""
     api_followers: int = 200
     """How many requests of the HTTP server may stay open at a time, to follow logs and events."""
+    api_followers_each: int = 50
+    """How many of these one key may have, or one user with all sessions."""
+    api_clients: int = 1_000
+    """How many connections the HTTP server holds at a time; fewer, if the process may open less than twice as many
+    files."""
+    api_clients_per_address: int = 250
+    """How many connections the HTTP server takes from one address at a time (of IPv6, from one /64); behind a trusted
+    proxy, how many requests."""
     api_connections: int | None = None
     """How many connections to the store the HTTP server has at most, beside those of planning and execution; None: as
     many as the store's URL says for each event loop. Stores that count none have none of these."""
+
+    tls_cert: str = ""
+    """A file with the certificate chain of the HTTP server, in PEM: it then speaks HTTPS only. Empty: plain HTTP."""
+    tls_key: str = ""
+    """A file with its private key, without a password; empty: the key is in the file of `tls_cert`."""
+    trusted_proxies: tuple[str, ...] = ()
+    """The proxies in front of the HTTP server: addresses and networks, such as `127.0.0.1` or `10.0.0.0/8`. Limits and
+    the audit use the address that these forward for; from all others, forwarded headers are ignored."""
 
     sign_on: str = ""
     """The issuer of the identity provider whose ID tokens `POST /api/v1/login` takes, exactly as it names itself, such
@@ -157,6 +173,8 @@ class Settings:
             )
         if not self.roles or not set(self.roles) <= {"planner", "worker"}:
             problems.append(f"roles: expected 'planner', 'worker' or both, got {', '.join(self.roles) or 'none'}")
+        if self.tls_key and not self.tls_cert:
+            problems.append("tls_key: expected a certificate for it as well (tls_cert), got none")
         if bool(self.sign_on) != bool(self.sign_on_client):
             problems.append("sign_on: expected an issuer and a client id (sign_on_client), got one of them")
         if self.sign_on and not is_issuer(self.sign_on):
@@ -165,6 +183,10 @@ class Settings:
             Allowed.of(self.http_allow)
         except AddressRefused as error:
             problems.append(f"http_allow: {error}")
+        try:
+            read_networks(self.trusted_proxies)
+        except AddressRefused as error:
+            problems.append(f"trusted_proxies: {error}")
         if self.queues is not None and not self.queues:
             problems.append("queues: expected at least one queue, got none")
         if self.term_ttl < 3 * self.renew_every:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import httpx2
 import pytest
 from click.testing import Result
 
+from tests.server.test_tls import write
 from tests.servers.running import free_port
 
 ONTHEDOT = Path(sys.executable).parent / "onthedot"
@@ -66,6 +68,32 @@ def test_a_server_is_asked_with_a_key(tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_a_server_with_a_certificate_is_asked_by_https(tmp_path: Path):
+    chain, key = write(tmp_path, "here")
+    listen = ["--listen", "127.0.0.1:0", "--tls-cert", chain, "--tls-key", key]
+    process = started(tmp_path, "server", "--insecure", *listen, "--for", "50s")
+    try:
+        [url] = re.findall(r"https://\S+", line_with(process, "api"))
+        ask = [str(ONTHEDOT), "jobs", "--store", url, "--json"]
+        done = subprocess.run(ask, capture_output=True, env={**os.environ, "SSL_CERT_FILE": chain})
+        assert (done.returncode, done.stdout) == (0, b"[]\n"), done.stderr
+        refused = subprocess.run(ask, capture_output=True)
+        assert refused.returncode != 0
+        assert b"certificate" in refused.stderr.lower()
+    finally:
+        stop(process)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("host", "warned"), [("127.1", True), ("127.0.0.1", False)])
+def test_plain_http_beyond_this_machine_is_warned_of(call: Call, tmp_path: Path, host: str, warned: bool):
+    """A name may be anybody's: this one is ours, in a spelling that only some programs read."""
+    result = call("up", "--listen", f"{host}:0", "--for", "10ms", "--db", str(tmp_path / "x.db"))
+    assert result.exit_code == 0, result.output
+    assert ("listens beyond this machine in plain HTTP" in result.output) == warned
+
+
+@pytest.mark.slow
 def test_nothing_listens_where_that_was_not_asked_for(call: Call, tmp_path: Path):
     result = call("up", "--no-api", "--for", "10ms", "--db", str(tmp_path / "x.db"))
     assert result.exit_code == 0
@@ -78,6 +106,9 @@ def test_nothing_listens_where_that_was_not_asked_for(call: Call, tmp_path: Path
         (["--listen", "nowhere:x"], "HOST:PORT"),
         (["--listen", "192.0.2.1:80", "--insecure"], "leave --insecure out"),
         (["--no-api", "--listen", "1"], "--no-api by itself"),
+        (["--tls-key", "key.pem"], "tls_key: expected a certificate for it"),
+        (["--tls-cert", "none.pem"], "none.pem: No such file"),
+        (["--trusted-proxy", "proxy.example.org"], "trusted_proxies: expected an address such as"),
         (["--listen", "0", "--store", "memory:"], "a store in memory"),
     ],
 )

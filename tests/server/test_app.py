@@ -13,6 +13,7 @@ import onthedot as otd
 from onthedot.access.permissions import Permission, Role
 from onthedot.errors import StoreUnavailable
 from onthedot.server.app import openapi_of
+from onthedot.server.bulk import NDJSON
 from onthedot.server.routing import Routes, include
 from onthedot.server.table import TABLE
 from tests.server.kit import Served, served
@@ -160,6 +161,39 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(there: Serv
     answer = await there.client.post("/api/v1/runs", content=content, headers=headers)
     assert answer.status_code == 413
     assert await there.there.verbs().list_runs() == []
+
+
+KINDS = {
+    "lines": [("Content-Type", NDJSON)],
+    "two kinds": [("Content-Type", "application/json"), ("Content-Type", NDJSON)],
+}
+
+
+@pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS.keys())
+@pytest.mark.parametrize("line", [line for line in TABLE if not line.startswith("GET")])
+async def test_only_a_bulk_submit_may_be_large(there: Served, line: str, kinds: list[tuple[str, str]]):
+    method, _, path = line.partition(" ")
+    path = path.replace("{source:path}", "x").replace("{run}", "1").replace("{job_id}", "1").replace("{job}", "nap")
+    read = 0
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        nonlocal read
+        for _ in range(100):
+            read += 100_000
+            yield b" " * 100_000
+
+    headers = [*there.keys.add(Role.ADMIN).items(), *kinds]
+    await there.client.request(method, path, content=pieces(), headers=headers)
+    is_bulk = line == "POST /api/v1/runs" and len(kinds) == 1
+    assert (read > 1_300_000) == is_bulk
+
+
+async def test_what_strangers_may_send_is_small(there: Served):
+    said = {"username": "ann", "password": "x" * 1_024, "token": ""}
+    assert (await there.client.post("/api/v1/login", json=said)).status_code == 401
+    answer = await there.client.post("/api/v1/login", json={**said, "more": "x" * 70_000})
+    assert answer.status_code == 413
+    assert "at most 65536 bytes" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(("given", "taken"), [("abc-1.2:3_X", True), ("a" * 65, False), ("a b", False), ("é", False)])

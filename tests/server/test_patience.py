@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,6 +111,119 @@ def test_headers_without_end(serving: Serving, monkeypatch: pytest.MonkeyPatch):
         answer = rest(connection)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"application/problem+json" in answer
+
+
+GET = b"GET /api/v1/health HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def ended(connection: socket.socket, sent: bytes, *, within: float = 20.0) -> bool:
+    """Whether the server lets go while this is sent again and again, five times a second."""
+    connection.settimeout(0.2)
+    for _ in range(round(within / 0.2)):
+        try:
+            connection.sendall(sent)
+            if not connection.recv(65_536):
+                return True
+        except TimeoutError:
+            continue
+        except OSError:
+            return True
+    return False
+
+
+def answered(connection: socket.socket, request: bytes) -> bytes:
+    """The answer to a request: all of it, if it is JSON."""
+    connection.sendall(request)
+    read = b""
+    while b"\r\n\r\n" not in read or (b"json" in read and not read.endswith(b"}")):
+        read += connection.recv(65_536)
+    return read
+
+
+def let_go(serving: Serving, *, within: float = 20.0) -> bool:
+    """Whether the server comes to have no connections and no requests."""
+    assert serving._server is not None
+    state, until = serving._server.server_state, time.monotonic() + within
+    while (state.connections or state.tasks) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not (state.connections or state.tasks)
+
+
+@pytest.mark.parametrize("sent", [b"\r\n", b"", b"G"], ids=["line ends", "nothing", "a method without end"])
+def test_whoever_got_an_answer_and_does_not_ask_again(serving: Serving, monkeypatch: pytest.MonkeyPatch, sent: bytes):
+    monkeypatch.setattr(patience, "HEADERS", 1.0)
+    with connected(serving) as connection:
+        assert answered(connection, GET).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(b"\r\n")
+        assert ended(connection, sent)
+
+
+def test_a_body_that_goes_on_after_its_refusal(serving: Serving, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(patience, "HEADERS", 1.0)
+    head = b"POST /api/v1/login HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n"
+    with connected(serving) as connection:
+        assert answered(connection, head).startswith(b"HTTP/1.1 413 ")
+        assert ended(connection, b"x")
+
+
+def test_one_who_asks_again_in_time_is_answered(serving: Serving, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(patience, "HEADERS", 2.0)
+    with connected(serving) as connection:
+        for _ in range(4):
+            assert answered(connection, b"\r\n" + GET).startswith(b"HTTP/1.1 200 ")
+            time.sleep(0.6)  # longer in all than one may wait for headers
+
+
+@pytest.mark.parametrize(("size", "status"), [(60, b"200"), (70, b"400")])
+def test_headers_of_one_piece_are_counted(serving: Serving, size: int, status: bytes):
+    with connected(serving) as connection:
+        request = GET[:-2] + b"X-Long: " + b"x" * (size * 1024) + b"\r\nConnection: close\r\n\r\n"
+        assert answered(connection, request).startswith(b"HTTP/1.1 " + status)
+
+
+@pytest.mark.parametrize("trailer", [b"a: b\r\n" * 1_000, b"x" * 6_000], ids=["many", "one without end"])
+def test_what_follows_a_body_is_counted_with_the_headers(serving: Serving, trailer: bytes):
+    head = b"POST /api/v1/login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\nA: "
+    with connected(serving) as connection:
+        connection.sendall(head)
+        assert ended(connection, trailer, within=10)
+
+
+def test_small_pieces_of_a_large_body_are_not_counted_as_headers(serving: Serving):
+    head = b"POST /api/v1/schedules/describe HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    head += b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    blanks = b"1\r\n \r\n" * 30_000
+    with connected(serving) as connection:
+        connection.sendall(head + blanks + b"1b\r\n" + BODY + b"\r\n0\r\n\r\n")
+        assert rest(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_answers_that_nobody_reads(serving: Serving, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(patience, "SEND", 1.0)
+    assert serving._server is not None
+    with connected(serving) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        answered(connection, GET)
+        [theirs] = serving._server.server_state.connections
+        theirs.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        connection.sendall(b"GET /style.css HTTP/1.1\r\nHost: x\r\n\r\n" * 90)
+        assert let_go(serving)
+
+
+def test_requests_that_do_not_wait_for_answers(serving: Serving):
+    with connected(serving) as connection:
+        connection.sendall(GET * 90 + GET[:-2] + b"Connection: close\r\n\r\n")
+        assert rest(connection).count(b"HTTP/1.1 200 ") == 91
+    with connected(serving) as connection:
+        assert ended(connection, GET * 1_000, within=10)
+
+
+def test_who_is_gone_follows_no_longer_whatever_else_was_asked(serving: Serving):
+    assert serving._server is not None
+    with connected(serving) as connection:
+        answered(connection, b"GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n" + GET)
+        assert len(serving._server.server_state.tasks) == 1
+    assert let_go(serving)
 
 
 def test_what_is_no_request_is_refused_like_everything(serving: Serving):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
 from onthedot.access.permissions import Role
+from onthedot.server.app import openapi_of
+from onthedot.server.table import TABLE
 from tests.server.kit import served
+from tests.server.samples import SAMPLES
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
@@ -84,3 +90,34 @@ async def test_a_tour(url: str):
         await ask("GET", f"/jobs/{number}", 404)
         await ask("DELETE", "/api/v1/jobs/c", headers={"If-Match": new})
         await ask("DELETE", "/api/v1/jobs/c", 404)
+
+
+# ── text that a store cannot hold ────────────────────────────────────────────────────────────────────────────────
+
+
+def with_nul(app: FastAPI, line: str) -> Iterator[tuple[str, str, object]]:
+    """Requests of this route with a NUL: in each part of its path, each parameter, and each text of its body."""
+    method, _, path = line.partition(" ")
+    plain = re.sub(r"{[^}]*}", "1", path)
+    for place in re.finditer(r"{[^}]*}", path):
+        yield method, re.sub(r"{[^}]*}", "1", path[: place.start()]) + "a%00b" + path[place.end() :], None
+    document: Any = openapi_of(app)["paths"]
+    operation = document.get(path.replace(":path}", "}"), {}).get(method.lower(), {})
+    for parameter in [*operation.get("parameters", []), {"in": "query", "name": "unknown"}]:
+        if parameter["in"] == "query":
+            yield method, f"{plain}?{parameter['name']}=a%00b", None
+    body = SAMPLES[line].body
+    for name in body if isinstance(body, dict) else ():
+        yield method, plain, {**body, name: "a\0b"}
+
+
+async def test_a_nul_is_refused_wherever_it_is(url: str):
+    async with served(url, rate=100_000.0, burst=100_000) as there:
+        admin = there.keys.add(Role.ADMIN)
+        for line in TABLE:
+            for method, path, body in with_nul(there.app, line):
+                answer = await there.client.request(method, path, json=body, headers=admin)
+                expected = {422} if body is None else {200, 401, 404, 409, 415, 422}
+                assert answer.status_code in expected, (method, path, body, answer.text)
+                if body is None:
+                    assert "NUL" in answer.json()["errors"][0]["problem"]

@@ -55,7 +55,7 @@ class Api:
         self._serving = Serving(self._url, self._settings, self._listen(), knows, self._counters)
         self._serving.start()
         settle_memory()
-        return [("api", self._told(self._serving))]
+        return [("api", self._told(self._serving)), *self._warnings(self._serving)]
 
     def _listen(self) -> Listen:
         from onthedot.listening import Listen, read_listen
@@ -81,6 +81,17 @@ class Api:
         token = serving.ask(lambda there: issue_token(there.store, "up", Grant(role=Role.ADMIN)))
         return f"{serving.url}/?token={token} (once, within 15 minutes)"
 
+    def _warnings(self, serving: Serving) -> list[tuple[str, str]]:
+        if self._listen().is_loopback or serving.url.startswith("https:"):
+            return []
+        return [
+            (
+                "warning",
+                "the API listens beyond this machine in plain HTTP: others in between can read keys and passwords; "
+                "give --tls-cert, or listen on 127.0.0.1 behind a proxy that speaks HTTPS",
+            )
+        ]
+
     def stop(self) -> None:
         """Twice is fine."""
         if self._serving is not None:
@@ -88,14 +99,22 @@ class Api:
 
 
 def with_api(command: F) -> F:
-    """`--listen`, `--no-api` and `--insecure`, which `api_given` takes; `--sign-on` and `--sign-on-client`, which are
-    settings."""
+    """`--listen`, `--no-api` and `--insecure`, which `api_given` takes; the others are settings."""
     what = "Where the HTTP API listens.  [default: 127.0.0.1:7411, or another port if that is taken]"
     everybody = "Let everybody in without a key: on this machine only."
+    chain = "Serve HTTPS with the certificate chain in this file (PEM).  [default: plain HTTP]"
+    private = "Its private key.  [default: in the same file]"
     issuer = "Let in who this identity provider knows (OpenID Connect), such as https://example.auth0.com/."
     client = "What the identity provider calls this server.  [with --sign-on]"
+    proxy = "An address or network of a proxy whose X-Forwarded-For counts; may be given again.  [default: none]"
+    command = click.option(
+        "--trusted-proxy", "trusted_proxies", metavar="ADDRESS", multiple=True, envvar="ONTHEDOT_TRUSTED_PROXY",
+        help=proxy,
+    )(command)  # fmt: skip
     command = click.option("--sign-on-client", metavar="ID", envvar="ONTHEDOT_SIGN_ON_CLIENT", help=client)(command)
     command = click.option("--sign-on", metavar="ISSUER", envvar="ONTHEDOT_SIGN_ON", help=issuer)(command)
+    command = click.option("--tls-key", metavar="FILE", envvar="ONTHEDOT_TLS_KEY", help=private)(command)
+    command = click.option("--tls-cert", metavar="FILE", envvar="ONTHEDOT_TLS_CERT", help=chain)(command)
     command = click.option("--insecure", is_flag=True, help=everybody)(command)
     command = click.option("--no-api", is_flag=True, help="Serve no HTTP API.")(command)
     return click.option("--listen", metavar="HOST:PORT", help=what)(command)

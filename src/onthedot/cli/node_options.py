@@ -43,6 +43,9 @@ class Given:
     metrics: Listen | None = None
     sign_on: str | None = None
     sign_on_client: str | None = None
+    trusted_proxies: tuple[str, ...] = ()
+    tls_cert: str | None = None
+    tls_key: str | None = None
 
     def settings(self, own: Settings) -> Settings:
         """The program's own settings, and what was said here."""

@@ -20,6 +20,7 @@ from onthedot.server.limits import Limits
 from onthedot.server.live import Live
 from onthedot.server.problems import Problem, handle
 from onthedot.server.provider_keys import ProviderKeys
+from onthedot.server.proxies import Forwarded, Proxies
 from onthedot.server.routes import (
     artifacts,
     attempts,
@@ -82,7 +83,10 @@ def make_app(
     include(app, [module.routes for module in ROUTES])
     for kind in (RequestValidationError, HTTPException, Problem, OnTheDotError):
         app.add_exception_handler(kind, handle)
-    app.add_middleware(Envelope, unbounded=frozenset({NDJSON}))
+    if settings.trusted_proxies:
+        proxies = Proxies(settings.trusted_proxies)
+        app.add_middleware(Forwarded, proxies=proxies, most=settings.api_clients_per_address)
+    app.add_middleware(Envelope, in_pieces=("POST", "/api/v1/runs", NDJSON))
     return app
 
 

@@ -13,11 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from onthedot.ids import RandomIds
 from onthedot.server.patience import Patient, TooSlow
 from onthedot.server.problems import Problem, answer, problem_of_framework
+from onthedot.server.table import EVERYBODY, TABLE
 
 logger = logging.getLogger("onthedot.server")
 
 MOST_BYTES = 1024 * 1024
 """Of a body, before anything is read from it. Bulk submits are read in pieces, and have a bound of their own."""
+MOST_OF_STRANGERS = 64 * 1024
+"""The same for routes that nobody has to be known for: their bodies are read before it is known whose they are."""
 
 _INSTEAD = "send less at once, or many runs as application/x-ndjson"
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
@@ -29,20 +32,23 @@ _HEADERS = [
 ]
 
 
+_FOR_STRANGERS = frozenset(line for line, permission in TABLE.items() if permission is EVERYBODY)
+
+
 class TooLarge(HTTPException):
     """A body that goes on beyond its bound. Of the framework's own kind: it would take any other for a body that cannot
     be read."""
 
-    def __init__(self) -> None:
-        super().__init__(413, f"expected a body of at most {MOST_BYTES} bytes; {_INSTEAD}")
+    def __init__(self, most: int) -> None:
+        super().__init__(413, f"expected a body of at most {most} bytes; {_INSTEAD}")
 
 
 class Envelope:
     """Around the whole application, as plain ASGI: it costs a request some microseconds."""
 
-    def __init__(self, app: ASGIApp, *, unbounded: frozenset[str] = frozenset()) -> None:
+    def __init__(self, app: ASGIApp, *, in_pieces: tuple[str, str, str]) -> None:
         self._app = app
-        self._unbounded = unbounded  # content types that are read in pieces
+        self._in_pieces = in_pieces  # method, path and content type of the requests that bound their bodies themselves
         self._ids = RandomIds()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,7 +76,7 @@ class Envelope:
         except Exception:  # a bug of any kind in a route: its request is answered, logged, and no other one suffers
             logger.exception("request %s: %s %s broke", request_id, scope["method"], _shown(scope["path"]))
             if status == 0:  # nothing was sent yet
-                detail = f"this is a bug; the server's log says more under {request_id}"
+                detail = f"this is a bug; the server's log says more under {request_id}, or under one like it before"
                 await self._refuse(Problem(500, "broken", detail), request_id, scope, receive, tell)
         took = (time.perf_counter() - began) * 1000
         logger.debug("%s %s %s: %d in %.1f ms", request_id, scope["method"], _shown(scope["path"]), status, took)
@@ -80,13 +86,13 @@ class Envelope:
         return given if _PLAIN_ID.fullmatch(given) else self._ids.token()[:16]
 
     async def _bounded(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send) -> None:
-        kind = headers.get(b"content-type", b"").split(b";")[0].strip().decode("latin-1").lower()
-        if kind in self._unbounded:
+        if (scope["method"], scope["path"], _kind_of(scope)) == self._in_pieces:
             await self._app(scope, Patient(receive, in_pieces=True), send)
             return
         length = headers.get(b"content-length", b"")
-        if length.isdigit() and int(length) > MOST_BYTES:
-            raise TooLarge
+        most = MOST_OF_STRANGERS if f"{scope['method']} {scope['path']}" in _FOR_STRANGERS else MOST_BYTES
+        if length.isdigit() and int(length) > most:
+            raise TooLarge(most)
         seen = 0
         patient = Patient(receive, in_pieces=False)
 
@@ -94,14 +100,20 @@ class Envelope:
             nonlocal seen
             message = await patient()
             seen += len(message.get("body", b""))
-            if seen > MOST_BYTES:
-                raise TooLarge
+            if seen > most:
+                raise TooLarge(most)
             return message
 
         await self._app(scope, count, send)
 
     async def _refuse(self, problem: Problem, request_id: str, scope: Scope, receive: Receive, send: Any) -> None:
         await answer(problem, request_id)(scope, receive, send)
+
+
+def _kind_of(scope: Scope) -> str:
+    """The content type that a route reads: if there are several, the first."""
+    kind: bytes = next((value for name, value in scope["headers"] if name == b"content-type"), b"")
+    return kind.partition(b";")[0].strip().decode("latin-1").lower()
 
 
 def _shown(path: str) -> str:

@@ -18,13 +18,14 @@ class Live:
     """Of one application. `close` ends all streams, so that a server which stops need not wait for them."""
 
     def __init__(self, there: OpenStore) -> None:
-        self.followers = Followers(there.settings.api_followers)
+        self.followers = Followers(there.settings.api_followers, there.settings.api_followers_each)
         self.logs = LogFeeds(there)
         self.events = EventFeed(there)
 
     def stream(self, request: Request, pieces: AsyncGenerator[bytes]) -> EventStream:
         """An answer that goes on for as long as its reader is there and may read it."""
-        return EventStream(self.followers, pieces, still=lambda: door_of(request).still_lets_in(request))
+        who = request.state.who
+        return EventStream(self.followers, who, pieces, still=lambda: door_of(request).still_lets_in(request))
 
     def close(self) -> None:
         """Nobody follows any more."""

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from onthedot.server.door import door_of
-from onthedot.server.problems import KINDS, MEDIA_TYPE
+from onthedot.server.problems import KINDS, MEDIA_TYPE, Problem, Wrong
 from onthedot.server.table import TABLE
 
 
@@ -52,6 +52,14 @@ def problems(*statuses: int, known: bool = True) -> dict[int | str, dict[str, An
     return {status: {"description": told[status], "content": _CONTENT} for status in sorted(told)}
 
 
+def _has_nul(request: Request) -> Problem:
+    """Some stores can neither hold nor compare such text: this refuses it in every parameter."""
+    given = [(f"path.{name}", text) for name, text in request.path_params.items()]
+    given += [(f"query.{name}", text) for name, text in request.query_params.multi_items()]
+    wrong = [Wrong(name, "expected text without NUL characters") for name, text in given if "\0" in f"{name}{text}"]
+    return Problem(422, "invalid", "; ".join(f"{one.field}: {one.problem}" for one in wrong[:5]), wrong)
+
+
 class Guarded(APIRoute):
     """A route that is only called for who may call it. Not by a dependency of the framework: that would read the body
     of a stranger first, and takes a tenth of the time of a submit."""
@@ -63,6 +71,8 @@ class Guarded(APIRoute):
 
         async def guarded(request: Request) -> Response:
             await door_of(request).let_in(request, permission)
+            if "\0" in request.scope["path"] or b"%00" in request.scope["query_string"]:
+                raise _has_nul(request)
             return await handle(request)
 
         return guarded

@@ -15,9 +15,14 @@ from onthedot.errors import DefinitionError, StateError
 from onthedot.listening import Listen
 from onthedot.observe.counters import Counters
 from onthedot.open_verbs import OpenStore, opened
+from onthedot.server import patience
 from onthedot.server.app import make_app
+from onthedot.server.connections import Connections, affordable, listen_at
 from onthedot.server.door import Keys
 from onthedot.server.patience import Protocol
+from onthedot.server.proxies import Proxies
+from onthedot.server.repeats import repeats_held_back
+from onthedot.server.tls import Certificate
 from onthedot.settings import Settings
 
 T = TypeVar("T")
@@ -51,6 +56,7 @@ class Serving:
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
         self._error: BaseException | None = None
+        self._certificate: Certificate | None = None
         self._there: OpenStore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.url = ""
@@ -59,9 +65,14 @@ class Serving:
         """Return when it answers; whatever keeps it from that is raised here."""
         if self._thread is not None:
             raise StateError("the server is running already; stop it before you start it again")
-        listening = _bind(self._listen)
+        settings, proxies = self._settings, Proxies(self._settings.trusted_proxies)
+        self._certificate = Certificate(settings.tls_cert, settings.tls_key) if settings.tls_cert else None
+        most = affordable(settings.api_clients)
+        each = max(1, settings.api_clients_per_address * most // settings.api_clients)
+        tells = self._certificate is None
+        listening = _bind(self._listen, Connections(most, each, proxies), tells=tells)
         host, port = listening.getsockname()[:2]
-        self.url = f"http://{Listen(host, port).text}"
+        self.url = f"{'https' if self._certificate else 'http'}://{Listen(host, port).text}"
         self._thread = threading.Thread(target=self._main, args=(listening,), name="onthedot api", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -97,11 +108,12 @@ class Serving:
             app = make_app(there, keys, counters=self._counters)
             config = uvicorn.Config(
                 app, log_config=None, access_log=False, lifespan="off", http=Protocol, ws="none",
-                server_header=False, timeout_graceful_shutdown=_PATIENCE,
+                server_header=False, proxy_headers=False, timeout_graceful_shutdown=_PATIENCE,
             )  # fmt: skip
-            self._server = _Server(config, self._ready.set, app.state.live.close)
+            self._server = _Server(config, self._certificate, self._ready.set, app.state.live.close)
             try:
-                await self._server.serve(sockets=[listening])
+                with repeats_held_back():
+                    await self._server.serve(sockets=[listening])
             finally:
                 if keys is not None:
                     await keys.close()
@@ -117,36 +129,57 @@ def settle_memory() -> None:
 class _Server(uvicorn.Server):
     """Says when it answers, and when it is about to stop."""
 
-    def __init__(self, config: uvicorn.Config, answers: Callable[[], None], stops: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        certificate: Certificate | None,
+        answers: Callable[[], None],
+        stops: Callable[[], None],
+    ) -> None:
         super().__init__(config)
+        self._certificate = certificate
         self._answers = answers
         self._stops = stops
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """As its parent does, with a time-out for handshakes."""
+        loop = asyncio.get_running_loop()
+        tls: dict[str, Any] = {}
+        if self._certificate is not None:
+            tls = {"ssl": self._certificate.context, "ssl_handshake_timeout": patience.HEADERS}
+            tls["ssl_shutdown_timeout"] = patience.HEADERS
+
+        def connection() -> Protocol:
+            return Protocol(config=self.config, server_state=self.server_state, app_state={})
+
+        self.servers = [
+            await loop.create_server(connection, sock=one, backlog=self.config.backlog, **tls) for one in sockets or ()
+        ]
+        self.started = True
         self._answers()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:  # once a second
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Protocol):
+                    connection.look(now)
+        if counter % 600 == 0 and self._certificate is not None:  # once a minute
+            self._certificate.renew()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stops()  # streams would go on for as long as they are read
         await super().shutdown(sockets)
 
 
-def _bind(listen: Listen) -> socket.socket:
-    kind = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    # Named as TCP, or asyncio would leave Nagle's algorithm on: headers and body are two writes, and the second would
-    # wait 40 ms for the client's delayed acknowledgement of the first.
-    listening = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+def _bind(listen: Listen, connections: Connections, *, tells: bool) -> socket.socket:
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((listen.host, listen.port))
-        listening.listen(1024)
-        listening.setblocking(False)
+        return listen_at(listen, connections, tells=tells)
     except OSError as error:
-        listening.close()
         if listen.elsewhere:
-            return _bind(Listen(listen.host, 0))
+            return _bind(Listen(listen.host, 0), connections, tells=tells)
         raise DefinitionError(
             f"listen: expected {listen.host}:{listen.port} to be free, but {error.strerror or error}; "
             "name another with --listen"
         ) from error
-    return listening

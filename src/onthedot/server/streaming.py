@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from onthedot.access.principal import Principal
 from onthedot.errors import StoreUnavailable
 from onthedot.server.answering import as_json
 from onthedot.server.problems import Problem
@@ -50,38 +52,51 @@ def event_content(*events: str) -> dict[str, Any]:
 
 
 class Followers:
-    """How many follow this server at once, at the most."""
+    """Bounds how many follow this server at once: in all, and of each principal."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_each: int) -> None:
         self.most = most
+        self.most_each = most_each
         self.count = 0
+        self._of: Counter[str] = Counter()
         self._streams: set[asyncio.Task[Any]] = set()
 
-    def check(self) -> None:
-        """Refuse one who is too many."""
-        if self.count >= self.most:
-            raise Problem(
-                429,
-                "too-many",
-                f"expected at most {self.most} followers at once; ask again later, or another server",
-                headers={"Retry-After": "5"},
-            )
-
     @contextmanager
-    def place(self, stream: asyncio.Task[Any]) -> Iterator[None]:
-        """For as long as somebody follows."""
+    def place(self, who: Principal) -> Iterator[None]:
+        """For as long as somebody follows; raises `Problem` if it is one too many. The sessions of a user count
+        together: another one takes only another login."""
+        principal = f"session {who.name}" if who.kind == "session" else f"{who.kind} {who.id}"
+        if self._of[principal] >= self.most_each:
+            raise _too_many(f"expected at most {self.most_each} followers at once of {who.name}; end some first")
+        if self.count >= self.most:
+            raise _too_many(f"expected at most {self.most} followers at once; ask again later, or another server")
         self.count += 1
-        self._streams.add(stream)
+        self._of[principal] += 1
         try:
             yield
         finally:
             self.count -= 1
-            self._streams.discard(stream)
+            self._of[principal] -= 1
+            if not self._of[principal]:
+                del self._of[principal]
+
+    @contextmanager
+    def stream(self, task: asyncio.Task[Any]) -> Iterator[None]:
+        """For as long as this task sends: `close` cancels it."""
+        self._streams.add(task)
+        try:
+            yield
+        finally:
+            self._streams.discard(task)
 
     def close(self) -> None:
         """End every stream: for a server that stops. Whoever followed may go on with another one."""
         for stream in self._streams:
             stream.cancel()
+
+
+def _too_many(detail: str) -> Problem:
+    return Problem(429, "too-many", detail, headers={"Retry-After": "5"})
 
 
 class EventStream(Response):
@@ -91,21 +106,31 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, followers: Followers, pieces: AsyncGenerator[bytes], *, still: Callable[[], Awaitable[bool]]
+        self,
+        followers: Followers,
+        who: Principal,
+        pieces: AsyncGenerator[bytes],
+        *,
+        still: Callable[[], Awaitable[bool]],
     ) -> None:
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._followers = followers
+        self._who = who
         self._pieces = pieces
         self._still = still
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del scope
+        with self._followers.place(self._who):
+            await self._follow(receive, send)
+
+    async def _follow(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         telling = asyncio.ensure_future(self._tell(send))
         others = [asyncio.ensure_future(_gone(receive)), asyncio.ensure_future(self._locked_out())]
         try:
-            with self._followers.place(telling):
+            with self._followers.stream(telling):
                 await asyncio.wait((telling, *others), return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (telling, *others):

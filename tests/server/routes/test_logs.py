@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from onthedot.access.permissions import Role
+from onthedot.access.principal import Principal
 from onthedot.output.records import Record
 from onthedot.run import RunState
 from onthedot.server import log_feed, streaming
@@ -256,6 +258,40 @@ async def test_there_are_only_so_many_followers(server: Served, viewer: dict[str
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
     async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
         assert reader.status == 200
+
+
+async def test_one_principal_has_only_so_many_of_them(server: Served, viewer: dict[str, str]):
+    server.app.state.live.followers.most_each = 2
+    run_id, other = await submitted(server), server.keys.add(Role.VIEWER)
+    async with (
+        reading(server.app, logs(run_id, "/follow"), viewer),
+        reading(server.app, "/api/v1/events", viewer),
+    ):
+        answer = await server.client.get("/api/v1/events", headers=viewer)
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
+        assert "expected at most 2 followers at once of" in answer.json()["detail"]
+        async with reading(server.app, "/api/v1/events", other) as reader:
+            assert reader.status == 200
+    async with reading(server.app, "/api/v1/events", viewer) as reader:
+        assert reader.status == 200
+
+
+async def test_sessions_of_one_user_share_their_places(server: Served):
+    server.app.state.live.followers.most_each = 1
+    at_home, at_work = ({"Authorization": f"Bearer {where}"} for where in ("home", "work"))
+    for text in ("home", "work"):
+        server.keys.known[text] = Principal(kind="session", id=text, name="ann", role=Role.VIEWER)
+    async with reading(server.app, "/api/v1/events", at_home):
+        assert (await server.client.get("/api/v1/events", headers=at_work)).status_code == 429
+
+
+async def test_who_come_at_the_same_time_are_counted(server: Served, viewer: dict[str, str]):
+    server.app.state.live.followers.most_each = 3
+    async with AsyncExitStack() as stack:
+        came = await asyncio.gather(
+            *(stack.enter_async_context(reading(server.app, "/api/v1/events", viewer)) for _ in range(10))
+        )
+        assert sorted(reader.status for reader in came) == [200] * 3 + [429] * 7
 
 
 async def test_who_is_locked_out_follows_no_longer(

@@ -35,5 +35,4 @@ async def follow_events(request: Request, who: Who, live: Following, last_event_
             f"Last-Event-ID: expected the id of an event like '1767225600000000.41', got {last_event_id!r}; "
             "leave it away to begin now"
         )
-    live.followers.check()
     return live.stream(request, live.events.follow(who, since))

@@ -133,5 +133,4 @@ async def follow_logs(
             f"Last-Event-ID: expected the id of an event like '1.r.2048', got {last_event_id!r}; "
             "leave it away to begin at the beginning"
         )
-    live.followers.check()
     return live.stream(request, live.logs.follow(run_id, place))
