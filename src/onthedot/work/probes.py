@@ -40,7 +40,7 @@ class Cgroups(NamedTuple):
     folder: str = ""  # our own group's
 
 
-def try_program(words: Sequence[str], *, patience: float = PATIENCE) -> Probe:
+def try_program(words: Sequence[str], *, patience: float = PATIENCE, handed: Sequence[int] = ()) -> Probe:
     """Run a small program to its end: its first line, or what is wrong with it. Whatever it started ends with it.
 
     >>> try_program(["sh", "-c", "echo one; echo two"])
@@ -52,8 +52,9 @@ def try_program(words: Sequence[str], *, patience: float = PATIENCE) -> Probe:
         return Probe("missing", f"{words[0]} is not installed")
     try:
         process = subprocess.Popen(  # noqa: S603 - words of our own
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            pass_fds=handed,
+        )  # fmt: skip
     except OSError as error:
         return Probe("broken", f"{words[0]} cannot be started: {error.strerror}")
     try:
@@ -78,9 +79,11 @@ def _first_line(output: bytes) -> str:
 
 def bubblewrap() -> Probe:
     """Whether a sandbox can be made: bubblewrap may be there, and the kernel may not let it."""
-    _, *words = levels.bubblewrap("/usr", "/usr")  # the very sandbox that the guard makes
-    tried = try_program(["bwrap", *words, "true"])
-    return try_program(["bwrap", "--version"]) if tried.state == "ok" else tried
+    with levels.in_descriptors(levels.sandbox_files({}, 0, "/")) as handed:
+        _, *words = levels.bubblewrap("/usr", "/usr", handed=handed)  # the very sandbox that the guard makes
+        tried = try_program(["bwrap", *words, "true"], handed=handed)
+    version = try_program(["bwrap", "--version"]) if tried.state == "ok" else tried
+    return version._replace(found=f"{version.found}; {levels.sandbox_in_words()}") if version.state == "ok" else version
 
 
 def git() -> Probe:

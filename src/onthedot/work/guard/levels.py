@@ -9,17 +9,25 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+
+from onthedot.work.guard import seccomp
 
 USERS = range(60_706, 61_184)
 """User ids that Debian gives to nobody by itself, and systemd leaves alone."""
 
 _TEMPORARY_BYTES = 256 << 20
+_MOST_OPTIONS = 8_400  # words that bubblewrap reads: it takes 9,000 in all
+_READS = ("--args", "--ro-bind-data", "--ro-bind-data", "--seccomp")
+_READ_AS = ("", "/etc/passwd", "/etc/group", "")
 _BUBBLEWRAPS = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap")
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = (
-    "alternatives", "ca-certificates", "ca-certificates.conf", "group", "hosts", "ld.so.cache", "ld.so.conf",
-    "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "passwd", "protocols", "services", "ssl", "timezone",
+    "alternatives", "ca-certificates", "ca-certificates.conf", "hosts", "ld.so.cache", "ld.so.conf",
+    "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "protocols", "services", "ssl", "timezone",
 )  # fmt: skip
 
 
@@ -78,10 +86,38 @@ def hand_over(workspace: str, uid: int) -> None:
     os.chmod(workspace, 0o700)
 
 
-def bubblewrap(directory: str, workspace: str) -> list[str]:
-    """The words before a program's own that put it into a sandbox."""
-    words = [next(filter(os.path.exists, _BUBBLEWRAPS), "bwrap"), "--die-with-parent"]
-    words += ["--unshare-all", "--cap-drop", "ALL", "--hostname", "sandbox", "--ro-bind", "/usr", "/usr"]
+# ── the sandbox ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def sandbox_files(env: Mapping[str, str], uid: int, home: str) -> list[bytes]:
+    """What bubblewrap reads from descriptors, in the order of `bubblewrap`'s `handed`.
+
+    The job's environment is one of them: what bubblewrap itself had in its environment would change how it is loaded
+    (`LD_PRELOAD`), outside of the sandbox, and what it had as arguments every user of the machine could read.
+    ValueError for names and values that cannot be in an environment: a NUL would begin another option.
+    """
+    words: list[str] = []
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise ValueError(f"environment: expected a name without '=' and a value without NUL, got {name!r}")
+        words += ["--setenv", name, value]
+    if len(words) > _MOST_OPTIONS:
+        raise ValueError(f"environment: expected at most {_MOST_OPTIONS // 3} variables in a sandbox, got {len(env)}")
+    options = b"".join(os.fsencode(word) + b"\0" for word in words)
+    home = home if home.isprintable() and ":" not in home else "/"
+    users = f"root:x:0:0::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\njob:x:{uid}:{uid}::{home}:/bin/sh\n"
+    groups = f"root:x:0:\nnogroup:x:65534:\njob:x:{uid}:\n"
+    seccomp_filter = seccomp.program_for()
+    return [options, os.fsencode(users), groups.encode(), *([] if seccomp_filter is None else [seccomp_filter])]
+
+
+def bubblewrap(directory: str, workspace: str, *, handed: Sequence[int] = ()) -> list[str]:
+    """The words before a program's own that put it into a sandbox. `handed` are the descriptors of `sandbox_files`."""
+    program = next(filter(os.path.exists, _BUBBLEWRAPS), "bwrap")
+    words = [program, "--die-with-parent", "--unshare-all", "--cap-drop", "ALL", "--hostname", "sandbox"]
+    if can_disable_namespaces(program):
+        words += ["--unshare-user", "--disable-userns"]
+    words += ["--ro-bind", "/usr", "/usr"]
     for name in _TOP:
         top = Path("/", name)
         if top.is_symlink():
@@ -91,5 +127,46 @@ def bubblewrap(directory: str, workspace: str) -> list[str]:
     for name in _ETC:
         words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     words += ["--proc", "/proc", "--dev", "/dev", "--size", str(_TEMPORARY_BYTES), "--tmpfs", "/tmp"]  # noqa: S108
-    words += ["--bind", workspace, workspace, "--remount-ro", "/", "--chdir", directory, "--"]
+    words += ["--bind", workspace, workspace]
+    for option, descriptor, *place in zip(_READS, map(str, handed), _READ_AS, strict=False):
+        words += [option, descriptor, *filter(None, place)]
+    words += ["--remount-ro", "/", "--chdir", directory, "--"]
     return words
+
+
+def in_memory(content: bytes) -> int:
+    """A descriptor from which that can be read; no file is made."""
+    file = os.memfd_create("onthedot")
+    written = 0
+    while written < len(content):
+        written += os.write(file, content[written:])
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
+
+
+@contextmanager
+def in_descriptors(files: Sequence[bytes]) -> Iterator[list[int]]:
+    """Each of them in a descriptor, for as long as the block takes."""
+    opened = [in_memory(content) for content in files]
+    try:
+        yield opened
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def sandbox_in_words() -> str:
+    """What a sandbox of this machine adds to its namespaces, for people."""
+    program = next(filter(os.path.exists, _BUBBLEWRAPS), "bwrap")
+    inner = "none can be made inside" if can_disable_namespaces(program) else "none by the filter alone"
+    calls = "filtered" if seccomp.program_for() else f"not filtered on {os.uname().machine}"
+    return f"system calls {calls}; user namespaces: {inner}"
+
+
+@cache
+def can_disable_namespaces(program: str) -> bool:
+    """Whether this bubblewrap knows `--disable-userns` (0.8 and later). Its file says so without being started."""
+    try:
+        return b"--disable-userns" in Path(program).read_bytes()
+    except OSError:
+        return False

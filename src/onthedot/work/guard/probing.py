@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 
 from onthedot.task import Level
-from onthedot.work.guard.levels import USERS, bubblewrap
+from onthedot.work.guard.levels import USERS, bubblewrap, in_descriptors, sandbox_files
 
 _PATIENCE = 10  # seconds for a program that does nothing
 
@@ -21,17 +22,19 @@ def probe() -> frozenset[Level]:
     uid = USERS[-1] if os.geteuid() == 0 else None
     if uid is not None and _works(["true"], uid):
         levels.add("user")
-    if _works([*bubblewrap("/usr", "/usr"), "true"], uid):  # what it may write to does not matter here
-        levels.add("sandbox")
+    with in_descriptors(sandbox_files({}, 0, "/")) as handed:
+        # what it may write to does not matter here
+        if _works([*bubblewrap("/usr", "/usr", handed=handed), "true"], uid, handed):
+            levels.add("sandbox")
     return frozenset(levels)
 
 
-def _works(words: list[str], uid: int | None) -> bool:
+def _works(words: list[str], uid: int | None, handed: Sequence[int] = ()) -> bool:
     rights = {} if uid is None else {"user": uid, "group": uid, "extra_groups": ()}
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(  # noqa: S603 - words of our own
             words, cwd="/", env={"PATH": os.defpath}, stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=_PATIENCE, check=False, **rights,  # type: ignore[call-overload]
+            timeout=_PATIENCE, check=False, pass_fds=handed, **rights,  # type: ignore[call-overload]
         )  # fmt: skip
         return bool(done.returncode == 0)
     return False

@@ -65,18 +65,22 @@ class Running:
             raise NotPossible("isolation 'user': expected a worker that runs as root, got one that does not")
         if cgroups:
             self.group = Group(cgroups, mark, program.bounds)
+        argv, env, files = [*program.argv], {**program.env, trees.MARK: mark}, []
+        if program.level == "sandbox":
+            uid = self.user.uid if self.user else os.geteuid()
+            files = levels.sandbox_files(program.env, uid, program.workspace)
+            handed = range(3, 3 + len(files))
+            argv = [*levels.bubblewrap(program.directory, program.workspace, handed=handed), *argv]
+            env = {trees.MARK: mark}  # bubblewrap's own; the program inherits it
         rights = Rights(
             uid=self.user.uid if self.user else None,
             workspace=program.workspace,
             no_new_privileges=apart,
             doors=self.group.doors if self.group else (),
             limits=spawning.limits_of(program.bounds, own_user=self.user is not None),
+            files=files,
         )
-        before = levels.bubblewrap(program.directory, program.workspace) if program.level == "sandbox" else []
-        self.spawned = spawning.spawn(
-            [*before, *program.argv], {**program.env, trees.MARK: mark}, program.directory,
-            reads=bool(program.stdin), rights=rights,
-        )  # fmt: skip
+        self.spawned = spawning.spawn(argv, env, program.directory, reads=bool(program.stdin), rights=rights)
 
     # ── pipes ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -9,6 +9,7 @@ who wants to get past them at that level is the worker's own user anyway.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import signal
@@ -48,6 +49,7 @@ class Rights(NamedTuple):
     no_new_privileges: bool = False
     doors: Sequence[str] = ()  # of cgroups
     limits: Sequence[tuple[int, int]] = ()
+    files: Sequence[bytes] = ()  # what it finds in its descriptors 3, 4, …
 
     @property
     def needs_fork(self) -> bool:
@@ -168,7 +170,12 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
             trees.forbid_new_privileges()
         trees.die_with_parent()
         os.chdir(directory)
-        os.closerange(3, trouble)
+        first = 3 + len(rights.files)
+        trouble = fcntl.fcntl(trouble, fcntl.F_DUPFD_CLOEXEC, first)
+        files = [fcntl.fcntl(levels.in_memory(content), fcntl.F_DUPFD, first) for content in rights.files]
+        for number, end in enumerate(files, start=3):
+            os.dup2(end, number)
+        os.closerange(first, trouble)
         os.closerange(trouble + 1, _LAST)
         # last, because they are the program's and not for what we do here
         for number, value in rights.limits:
