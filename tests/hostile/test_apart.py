@@ -133,3 +133,59 @@ async def test_a_sandbox_shows_no_users_of_the_machine(yard: Yard):
     assert (await yard.run("sh", "-c", "id -un; cat /etc/passwd /etc/group", level="sandbox")).code == 0
     assert yard.output().splitlines()[0] == "job"
     assert "daemon" not in yard.output()
+
+
+# ── what an earlier program has left ─────────────────────────────────────────────────────────────────────────
+
+TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
+
+
+@APART
+async def test_a_kept_workspace_is_closed_for_the_next_owner(yard: Yard, level: str):
+    other = yard.workspace("other")
+    assert (await yard.run("sh", "-c", "echo private > note; id -u > id", level=level)).code == 0
+    tries = f"id -u > id; cat {yard.work}/note; echo x > {yard.work}/note; ls {yard.work}"
+    await yard.run("sh", "-c", tries, level=level, directory=str(other), workspace=str(other))
+    assert "private" not in yard.output()
+    assert (yard.work / "note").read_text() == "private\n"
+    assert (other / "id").read_text() != (yard.work / "id").read_text()
+
+
+@APART
+async def test_temporary_files_are_seen_by_nobody_else(yard: Yard, level: str):
+    name = f"left-{yard.root.name}"
+    leaves = "; ".join(f"[ ! -d {place} ] || echo private > {place}/{name}" for place in TEMPORARY)
+    assert (await yard.run("sh", "-c", f"set -e; {leaves}; [ -e /tmp/{name} ]", level=level)).code == 0
+    assert [place for place in TEMPORARY if Path(place, name).exists()] == []  # noqa: ASYNC240
+    looks = f"cat {' '.join(f'{place}/{name}' for place in TEMPORARY)}"
+    assert (await yard.run("sh", "-c", looks, level=level)).code != 0
+    assert "private" not in yard.output()
+
+
+@APART
+async def test_nothing_is_left_where_everybody_may_write(yard: Yard, level: str):
+    drop = yard.workspace("drop")
+    drop.chmod(0o1777)
+    assert (await yard.run("sh", "-c", f"echo x > {drop}/left", level=level)).code != 0
+    assert os.listdir(drop) == []
+    assert (await yard.run("sh", "-c", "echo x > mine && echo x > /dev/null", level=level)).code == 0
+
+
+@APART
+async def test_queues_and_shared_memory_go_with_their_program(yard: Yard, level: str):
+    assert (await yard.run("ipcmk", "--queue", "--shmem", "4096", level=level)).code == 0
+    assert "id" in yard.output()
+    before = len(yard.output())
+    assert (await yard.run("sh", "-c", "ipcs -qm | grep -c 0x", level=level)).code != 0
+    assert yard.output()[before:] == "0\n"
+
+
+async def test_keys_in_the_kernel_and_other_calls_are_refused_to_a_user_of_its_own(yard: Yard):
+    assert (await yard.run(PYTHON, "-c", CALLS, level="user")).code == 0
+    assert dict(line.split() for line in yard.output().splitlines()) == REFUSED
+
+
+async def test_nothing_of_this_is_mounted_on_the_machine(yard: Yard):
+    before = Path("/proc/self/mountinfo").read_text()  # noqa: ASYNC240
+    assert (await yard.run("sh", "-c", "grep -c tmpfs /proc/self/mountinfo", level="user")).code == 0
+    assert Path("/proc/self/mountinfo").read_text() == before  # noqa: ASYNC240

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ HERE = Path(__file__).parents[2]
 @pytest.mark.slow
 @pytest.mark.usefixtures("sandbox")
 def test_a_sandboxed_job_reaches_nothing_of_an_ordinary_worker():
-    rights = {"user": NOBODY, "group": NOBODY, "extra_groups": ()} if os.geteuid() == 0 else {}
+    rights: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": ()} if os.geteuid() == 0 else {}
     path = f"{HERE}:{Path(onthedot.__file__).parents[1]}"
     done = subprocess.run(
         [PYTHON, "-m", "tests.hostile.ordinary"], env={"PATH": os.defpath, "PYTHONPATH": path}, cwd="/",

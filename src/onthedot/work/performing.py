@@ -14,6 +14,7 @@ from pathlib import Path
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.duration import micros
 from onthedot.errors import ArgumentsError, LeaseLost
+from onthedot.job import Guarantee
 from onthedot.output.records import Record, append
 from onthedot.policy import steps as policy
 from onthedot.policy.steps import Failed, Progress
@@ -32,6 +33,8 @@ _LOOK_EVERY = 1.0  # seconds between two looks at what a program has saved
 _LAST_WORDS = 1.0  # seconds for saving it once more when the attempt is stopped
 _LAST_GRACE: Micros = 1 * SECOND  # of what runs always, when its own time is over, too
 _TOUCH_EVERY = 60  # looks between two signs that the workspace is in use
+_TRY_EVERY = 0.5  # seconds, while no user id is free
+_MOST_TRIES = 10
 _LINE = 8_000  # characters of a line that are shown before it has ended
 GIT_TIMEOUT: Micros = 600 * SECOND
 
@@ -71,6 +74,7 @@ class Performing:
         self._grace = settings.kill_after
         self._begun = 0  # steps that were begun, or are done
         self._progress = Progress()
+        self._has_run = False  # any program of it
         self._prepared: Path | None = None  # where the first step begins, if that is prepared
 
     async def perform(self) -> Outcome:
@@ -284,7 +288,7 @@ class Performing:
         )
         live = _Live(self._context)
         try:
-            end = await self._watched(program, live, saved)
+            end = await self._when_there_is_room(program, live, saved)
         finally:
             live.flush()
         if end.kind == "stopped":
@@ -298,6 +302,23 @@ class Performing:
     def _record(self, label: str, text: str) -> None:
         """A remark of ours, beside what programs say."""
         append(self._log, Record(self._clock.now(), "otd", label, f"onthedot: {text}\n"))
+
+    async def _when_there_is_room(self, program: Program, live: _Live, saved: _Saved | None) -> ProgramEnd:
+        """Run it, and wait for that while the machine has no user id free. Before the first program not for long: then
+        the run is given back, and another worker may have it."""
+        tried = 0
+        while True:
+            end = await self._watched(program, live, saved)
+            if end.kind != "no_room":
+                self._has_run = True
+                return end
+            tried += 1
+            at_most_once = self._job.guarantee is Guarantee.AT_MOST_ONCE  # what is given back is lost then
+            if tried >= _MOST_TRIES and not self._has_run and not at_most_once:
+                raise Over(Outcome(OutcomeKind.RELEASED, end.error))
+            if self._deadline is not None and self._clock.steady() >= self._deadline:
+                raise TimeIsUp
+            await asyncio.sleep(_TRY_EVERY)
 
     async def _watched(self, program: Program, live: _Live, saved: _Saved | None) -> ProgramEnd:
         """Run it, and save what it writes to `$OTD_CHECKPOINT` meanwhile. A lost lease ends it."""

@@ -9,7 +9,6 @@ import pytest
 import onthedot
 from onthedot.task import LEVELS
 from onthedot.work.guard import levels, probing
-from onthedot.work.guard.levels import USERS, NotPossible, take_user
 from onthedot.work.guard.probing import probe
 from tests.servers.plugin import NOT_TESTED
 
@@ -31,25 +30,6 @@ def test_without_bubblewrap_there_is_no_sandbox(monkeypatch):
 def test_without_root_there_are_no_users(monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert "user" not in probe()
-
-
-def test_a_user_is_given_to_one_at_a_time(tmp_path):
-    first, second = take_user(str(tmp_path)), take_user(str(tmp_path))
-    assert first.uid != second.uid
-    assert {first.uid, second.uid} <= set(USERS)
-    first.give_back()
-    third = take_user(str(tmp_path))
-    assert third.uid == first.uid
-    second.give_back()
-    third.give_back()
-
-
-def test_when_all_are_taken_it_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(levels, "USERS", range(USERS.start, USERS.start + 1))
-    one = take_user(str(tmp_path))
-    with pytest.raises(NotPossible, match="expected a free user id"):
-        take_user(str(tmp_path))
-    one.give_back()
 
 
 @pytest.mark.slow

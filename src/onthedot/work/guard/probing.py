@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from onthedot.task import Level
-from onthedot.work.guard.levels import USERS, bubblewrap, in_descriptors, sandbox_files
+from onthedot.work.guard.levels import bubblewrap, in_descriptors, sandbox_files
+from onthedot.work.guard.users import USERS
 
 _PATIENCE = 10  # seconds for a program that does nothing
+_NONE: Mapping[str, str] = {}
 
 
 def probe() -> frozenset[Level]:
@@ -20,7 +23,7 @@ def probe() -> frozenset[Level]:
         return frozenset()
     levels: set[Level] = {"none", "process"}
     uid = USERS[-1] if os.geteuid() == 0 else None
-    if uid is not None and _works(["true"], uid):
+    if uid is not None and user_works():
         levels.add("user")
     with in_descriptors(sandbox_files({}, 0, "/")) as handed:
         # what it may write to does not matter here
@@ -29,11 +32,17 @@ def probe() -> frozenset[Level]:
     return frozenset(levels)
 
 
-def _works(words: list[str], uid: int | None, handed: Sequence[int] = ()) -> bool:
+def user_works() -> bool:
+    """Whether a program can be given a user and folders of its own; in a process of its own, which becomes one."""
+    words = [sys.executable, "-S", "-P", "-m", "onthedot.work.guard.namespaces", str(USERS[-1])]
+    return _works(words, None, env={"PYTHONPATH": str(Path(__file__).parents[3])})
+
+
+def _works(words: list[str], uid: int | None, handed: Sequence[int] = (), env: Mapping[str, str] = _NONE) -> bool:
     rights = {} if uid is None else {"user": uid, "group": uid, "extra_groups": ()}
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(  # noqa: S603 - words of our own
-            words, cwd="/", env={"PATH": os.defpath}, stdin=subprocess.DEVNULL, capture_output=True,
+            words, cwd="/", env={"PATH": os.defpath, **env}, stdin=subprocess.DEVNULL, capture_output=True,
             timeout=_PATIENCE, check=False, pass_fds=handed, **rights,  # type: ignore[call-overload]
         )  # fmt: skip
         return bool(done.returncode == 0)

@@ -14,6 +14,7 @@ library: `program_for` assembles the bytes. bubblewrap loads them in a sandbox (
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import struct
@@ -41,6 +42,7 @@ _NEW_NAMESPACE = 0x7E02_0000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER,
 _FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
 _TYPES_INTO_TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _X32 = 0x4000_0000
+_PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 
 _ALLOW, _KILL, _ERRNO = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # of classic BPF, with 32-bit words
@@ -75,6 +77,20 @@ def program_for(machine: str = "") -> bytes | None:
     """
     found = _MACHINES.get(machine or os.uname().machine)
     return None if found is None else _assemble(_lines(found))
+
+
+def load() -> None:
+    """Filter the calls of this process and of all that it starts from here on; it must have given up new privileges."""
+    program = program_for()
+    if program is None:
+        return
+    code = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
+    libc = ctypes.CDLL(None, use_errno=True)
+    words = (ctypes.c_int(_PR_SET_SECCOMP), ctypes.c_ulong(_MODE_FILTER), header, ctypes.c_ulong(0), ctypes.c_ulong(0))
+    if libc.prctl(*words) != 0:
+        failure = ctypes.get_errno()
+        raise OSError(failure, f"seccomp: {os.strerror(failure)}")
 
 
 def _lines(machine: _Machine) -> list[_Line]:

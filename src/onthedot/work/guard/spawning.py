@@ -19,8 +19,12 @@ from datetime import timedelta
 from functools import cache
 from typing import NamedTuple, NoReturn
 
-from onthedot.task import Bounds
-from onthedot.work.guard import levels, trees
+from onthedot.task import Bounds, Level
+from onthedot.work.guard import levels, namespaces, seccomp, trees
+from onthedot.work.guard.users import User
+
+APART: tuple[Level, ...] = ("user", "sandbox")
+"""The levels that keep a program apart from its worker."""
 
 NOT_FOR_US = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Who stops a service, or a terminal, signals all of its processes; the guard ends when its worker does."""
@@ -44,9 +48,9 @@ class Spawned(NamedTuple):
 class Rights(NamedTuple):
     """As whom it runs, and how bounded."""
 
-    uid: int | None = None  # None: as the guard
+    user: User | None = None  # None: as the guard
     workspace: str = ""  # becomes that user's
-    no_new_privileges: bool = False
+    level: Level = "none"
     doors: Sequence[str] = ()  # of cgroups
     limits: Sequence[tuple[int, int]] = ()
     files: Sequence[bytes] = ()  # what it finds in its descriptors 3, 4, …
@@ -54,7 +58,12 @@ class Rights(NamedTuple):
     @property
     def needs_fork(self) -> bool:
         """Whether there is something that can be set only from inside."""
-        return self.uid is not None or self.no_new_privileges or bool(self.doors)
+        return self.apart or bool(self.doors)
+
+    @property
+    def apart(self) -> bool:
+        """Whether it is kept apart from the guard."""
+        return self.level in APART
 
 
 def limits_of(bounds: Bounds, *, own_user: bool) -> list[tuple[int, int]]:
@@ -161,13 +170,18 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
         for door in rights.doors:
             with open(door, "w") as file:
                 file.write("0")
-        if rights.uid is not None:
-            levels.hand_over(rights.workspace, rights.uid)  # here, because it may take long
+        if rights.user is not None:
+            uid = rights.user.uid
+            rights.user.own(rights.workspace)  # here, because it may take long
+            if rights.level == "user":
+                namespaces.keep_private(rights.workspace)
             os.setgroups([])
-            os.setresgid(rights.uid, rights.uid, rights.uid)
-            os.setresuid(rights.uid, rights.uid, rights.uid)
-        if rights.no_new_privileges:
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+        if rights.apart:
             trees.forbid_new_privileges()
+        if rights.level == "user":
+            seccomp.load()  # in a sandbox, bubblewrap does it
         trees.die_with_parent()
         os.chdir(directory)
         first = 3 + len(rights.files)
