@@ -14,7 +14,7 @@ import pytest
 import onthedot as otd
 from onthedot.job import Job
 from onthedot.settings import Settings
-from onthedot.task import Command
+from onthedot.task import Command, Level
 from onthedot.work.guard.users import STATE_VARIABLE, take_user
 from onthedot.work.workspace import spool_of, sweep
 
@@ -35,7 +35,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("level", ["user", "sandbox"])
-async def test_it_runs_jobs_out_of_the_box_and_takes_their_workspaces_back(state: Path, level: str):
+async def test_it_runs_jobs_out_of_the_box_and_takes_their_workspaces_back(state: Path, level: Level):
     sched = otd.Scheduler("memory:")
     script = "cat note 2>/dev/null || echo $(id -u) > note; touch x; chmod 6777 x; exit 3"
     sched.add(Job(name="it", task=Command(script=script), isolation=level))

@@ -11,13 +11,13 @@ from onthedot.work.guard.users import USERS, NoneFree, NotPossible, take_back, t
 
 
 @pytest.fixture(autouse=True)
-def locks(tmp_path, monkeypatch) -> Path:
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(users.STATE_VARIABLE, str(tmp_path / "state"))
     return tmp_path / "state" / "users"
 
 
 @pytest.fixture
-def work(tmp_path) -> Path:
+def work(tmp_path: Path) -> Path:
     (tmp_path / "work").mkdir()
     return tmp_path / "work"
 
