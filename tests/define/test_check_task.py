@@ -69,6 +69,27 @@ def test_what_is_fine(task):
         (Steps(steps=(OK,), source=Source(git="ext::sh -c id")), "expected a URL by https, ssh or file"),
         (Steps(steps=(OK,), source=Source(git="--upload-pack=id")), "expected a URL"),
         (Steps(steps=(OK,), source=Source(git="a@b:-x")), "expected a URL"),
+        *(
+            (Steps(steps=(OK,), source=Source(git=url)), "source.git: expected")
+            for url in (
+                "ssh://-oProxyCommand=id/x",
+                "ssh://%2doProxyCommand=id/x",
+                "ssh://-oProxyCommand=id@host/x",
+                "ssh://-l@host/x",
+                "git@-oProxyCommand=id:x",
+                "git@-x:y",
+                "https://-x/y",
+                "https://a@b@c/d",
+                "https://example.org\\@127.0.0.1/x",
+                "https://0x7f.1/x",
+                "https://example.org/x#@y",
+                "ssh:///x",
+                "https://example.org:0/x",
+                "http://example.org/x",
+                "git@host://x",
+            )
+        ),
+        (Steps(steps=(OK,), source=Source(git="https://x/y", key="ghp_token")), "source.key: expected the name of a"),
         (Steps(steps=(OK,), source=Source(git="https://me:pw@example.org/x")), "without a password"),
         (Steps(steps=(OK,), source=Source(git="https://x/y", ref="--help")), "source.ref"),
         (Steps(steps=(OK,), source=Source(git="https://x/y", ref="a..b")), "source.ref"),

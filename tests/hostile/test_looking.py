@@ -71,6 +71,7 @@ async def test_a_sandbox_does_not_see_files_that_everybody_may_read(yard: Yard):
 async def test_a_sandbox_has_no_network(yard: Yard, port: str):
     assert (await yard.run(PYTHON, "-c", CONNECTS, port)).code == 0
     assert (await yard.run(PYTHON, "-c", CONNECTS, port, level="sandbox")).code != 0
+    assert (await yard.run(PYTHON, "-c", CONNECTS, port, level="sandbox", network=True)).code == 0  # that of git
 
 
 @APART

@@ -1,5 +1,6 @@
 """A worker that is root, with nothing set: it runs jobs of every level, and leaves nothing of them to other users."""
 
+import asyncio
 import os
 import shutil
 import signal
@@ -7,16 +8,20 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 
 import onthedot as otd
+from onthedot.addresses import Address
 from onthedot.job import Job
 from onthedot.settings import Settings
-from onthedot.task import Command, Level
+from onthedot.task import Command, Level, Source, Step, Steps
+from onthedot.work import source as source_module
 from onthedot.work.guard.users import STATE_VARIABLE, take_user
 from onthedot.work.workspace import spool_of, sweep
+from tests.work.test_steps import listening
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("root", "sandbox")]
 
@@ -53,6 +58,28 @@ async def test_it_runs_jobs_out_of_the_box_and_takes_their_workspaces_back(state
         with pytest.raises(otd.RunFailed, match="exit code 3"):
             await again.result(timeout="30s")
         assert uid in "".join(record.text for record in await sched.logs(again))
+
+
+@pytest.mark.parametrize("level", ["user", "sandbox"])
+@pytest.mark.parametrize(("scheme", "said"), [("https", b"\x16\x03"), ("ssh", b"SSH-2.0-")])
+async def test_git_of_a_job_that_is_kept_apart_gets_to_its_source(
+    state: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, said: bytes, level: Level
+):
+    async def resolve(host: str, port: int) -> list[Address]:
+        return [ip_address("127.0.0.1")]
+
+    monkeypatch.setattr(source_module, "resolve", resolve)
+    server, port, first = await listening()
+    task = Steps(
+        steps=(Step(name="see", script="true"),), source=Source(git=f"{scheme}://git@shop.example.invalid:{port}/x")
+    )
+    sched = otd.Scheduler("memory:", settings=Settings(http_allow=("127.0.0.0/8",)))
+    sched.add(Job(name="it", task=task, isolation=level))
+    async with server, sched:
+        run = await sched.submit("it")
+        with pytest.raises(otd.RunFailed, match="step 'source': exit code 128"):
+            await run.result(timeout="30s")
+        assert (await asyncio.wait_for(first, 20)).startswith(said)
 
 
 def test_what_a_killed_worker_has_left_is_taken_back(state: Path):

@@ -50,6 +50,14 @@ def test_no_sandbox_and_no_git(fake: Fake):
 
 
 @pytest.mark.slow
+def test_a_git_that_is_too_old(fake: Fake):
+    fake("git", "echo git version 2.30.2")
+    assert probes.git() == Probe("broken", "git version 2.30.2; expected 2.37 or later")
+    fake("git", "echo git version 2.37.0")
+    assert probes.git() == Probe("ok", "git version 2.37.0")
+
+
+@pytest.mark.slow
 def test_a_program_that_says_nothing_and_fails(fake: Fake):
     fake("git", "exit 7")
     assert probes.git() == Probe("broken", "git has ended with code 7")

@@ -64,7 +64,7 @@ def look_at_machine(settings: Settings, wants: Wants) -> Iterator[Finding]:
         "git",
         probes.git(),
         costs="no job with 'source: git' can check its files out",
-        remedy="install git",
+        remedy="install git 2.37 or later",
         wanted=wants.git,
     )
 

@@ -6,6 +6,7 @@ For the guard, which offers what works, and for `onthedot doctor`, which tells w
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,6 +21,8 @@ from onthedot.work.runners import engines
 
 PATIENCE = 0.9
 """Seconds for one probe."""
+
+_OLDEST_GIT = (2, 37)
 
 State = Literal["ok", "missing", "broken"]
 
@@ -87,8 +90,12 @@ def bubblewrap() -> Probe:
 
 
 def git() -> Probe:
-    """Whether sources can be checked out."""
-    return try_program(["git", "--version"])
+    """Whether sources can be checked out. An older one cannot be told which address a name has."""
+    found = try_program(["git", "--version"])
+    version = tuple(map(int, re.findall(r"\d+", found.found)[:2]))
+    if found.state == "ok" and version < _OLDEST_GIT:
+        return Probe("broken", f"{found.found}; expected 2.37 or later")
+    return found
 
 
 def user_level(uid: int | None = None) -> Probe:

@@ -26,6 +26,7 @@ class Program(NamedTuple):
     label: str = ""  # the step, for the record
     stdin: bytes = b""
     level: Level = "none"
+    network: bool = False  # whether a sandbox shares the machine's network; other levels always do
     bounds: Bounds = Bounds()
     timeout: Micros = 0  # 0: none
     grace: Micros = 5_000_000  # from SIGTERM to SIGKILL

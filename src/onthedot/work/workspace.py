@@ -16,7 +16,7 @@ import fnmatch
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -166,6 +166,20 @@ class Place:
     def read_checkpoint(self, limit: int) -> str | None:
         """What the program has saved; None: nothing, or more than the limit."""
         return _read_inside(self.workspace, (OTD, "checkpoint"), limit)
+
+    def write_private(self, files: Mapping[str, str]) -> Path:
+        """A folder with these files, for git, in place of an earlier one. No program of the job runs meanwhile."""
+        self._own_folder()
+        folder = self.workspace / OTD / "git"
+        _remove_file(folder)
+        if files:
+            folder.mkdir(mode=0o700)
+        for name, text in files.items():
+            with open(
+                os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+            ) as file:
+                file.write(text)
+        return folder
 
     def clear_outputs(self) -> None:
         """What an earlier step has handed on is not the next one's."""

@@ -47,12 +47,15 @@ def sandbox_files(env: Mapping[str, str], uid: int, home: str) -> list[bytes]:
     return [options, os.fsencode(users), groups.encode(), *([] if seccomp_filter is None else [seccomp_filter])]
 
 
-def bubblewrap(directory: str, workspace: str, *, handed: Sequence[int] = ()) -> list[str]:
-    """The words before a program's own that put it into a sandbox. `handed` are the descriptors of `sandbox_files`."""
+def bubblewrap(directory: str, workspace: str, *, handed: Sequence[int] = (), network: bool = False) -> list[str]:
+    """The words before a program's own that put it into a sandbox. `handed` are the descriptors of `sandbox_files`.
+    `network`: it has the machine's, without names: for programs that were told addresses."""
     program = next(filter(os.path.exists, _BUBBLEWRAPS), "bwrap")
     words = [program, "--die-with-parent", "--unshare-all", "--cap-drop", "ALL", "--hostname", "sandbox"]
     if can_disable_namespaces(program):
         words += ["--unshare-user", "--disable-userns"]
+    if network:
+        words.append("--share-net")
     words += ["--ro-bind", "/usr", "/usr"]
     for name in _TOP:
         top = Path("/", name)

@@ -69,7 +69,10 @@ class Running:
             uid = self.user.uid if self.user else os.geteuid()
             files = levels.sandbox_files(program.env, uid, program.workspace)
             handed = range(3, 3 + len(files))
-            argv = [*levels.bubblewrap(program.directory, program.workspace, handed=handed), *argv]
+            argv = [
+                *levels.bubblewrap(program.directory, program.workspace, handed=handed, network=program.network),
+                *argv,
+            ]
             env = {trees.MARK: mark}  # bubblewrap's own; the program inherits it
         rights = Rights(
             user=self.user,
