@@ -97,8 +97,16 @@ def _is_gone(pid: int) -> bool:
 
 
 def test_only_root_can_give_users():
-    assert probes.user_level(0) == Probe("ok", "root")
     assert probes.user_level(1000) == Probe("missing", "user id 1000, which is not root")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("root")
+def test_what_a_user_of_its_own_comes_with_is_tried(monkeypatch: pytest.MonkeyPatch):
+    state, found = probes.user_level()
+    assert (state, found.startswith("root; a user, /tmp and ipc for each program; system calls ")) == ("ok", True)
+    monkeypatch.setattr(probes.probing, "user_trial", lambda: ["sh", "-c", "echo mount /tmp: not allowed >&2; exit 1"])
+    assert probes.user_level() == Probe("broken", "mount /tmp: not allowed")
 
 
 def groups(tmp_path: Path, own: str, files: dict[str, str]) -> Cgroups:

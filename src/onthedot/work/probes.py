@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from onthedot.work.guard import levels
+from onthedot.work.guard import levels, probing
 from onthedot.work.runners import engines
 
 PATIENCE = 0.9
@@ -99,9 +99,13 @@ def git() -> Probe:
 
 
 def user_level(uid: int | None = None) -> Probe:
-    """Whether programs can be given a user of their own: only root can do that."""
+    """Whether programs can be given a user and temporary folders of their own: only root can do that."""
     uid = os.geteuid() if uid is None else uid
-    return Probe("ok", "root") if uid == 0 else Probe("missing", f"user id {uid}, which is not root")
+    if uid != 0:
+        return Probe("missing", f"user id {uid}, which is not root")
+    tried = try_program(probing.user_trial())
+    calls = levels.calls_in_words()
+    return Probe("ok", f"root; a user, /tmp and ipc for each program; {calls}") if tried.state == "ok" else tried
 
 
 def cgroups(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> Cgroups:

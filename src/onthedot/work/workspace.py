@@ -120,7 +120,8 @@ class Place:
             return False
         os.makedirs(self.run, mode=0o700, exist_ok=True)
         with suppress(OSError):  # there is none; somebody else was quicker, or it was swept away
-            take_back(str(theirs / "work"))  # before it has a name by which nobody knows whose it is
+            if not take_back(str(theirs / "work")):  # before it has a name by which nobody knows whose it is
+                return False
             (theirs / "work").rename(self.workspace)
             return True
         return False

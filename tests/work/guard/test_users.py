@@ -1,5 +1,6 @@
 """User ids are given to one program at a time, and never while they own another's workspace."""
 
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -105,7 +106,6 @@ def test_what_is_taken_back_is_closed_and_gives_no_rights(work):
     assert not take_back(str(work))  # a program runs in it
     user.give_back()
     assert take_back(str(work))
-    assert not take_back(str(work))
     assert (work.stat().st_uid, stat.S_IMODE(work.stat().st_mode)) == (0, 0o700)
     about = (work / "folder" / "file").stat()
     assert (about.st_uid, about.st_gid, about.st_mode & 0o6000) == (0, 0, 0)
@@ -127,6 +127,23 @@ def test_files_with_two_names_go_along_if_both_are_inside(work, tmp_path):
 
 
 def test_what_was_never_given_away_stays_as_it_is(work):
+    work.chmod(0o755)
+    assert take_back(str(work))
+    assert take_back(str(work / "nowhere"))
+    assert (work.stat().st_uid, stat.S_IMODE(work.stat().st_mode)) == (os.geteuid(), 0o755)
+
+
+@pytest.mark.usefixtures("root")
+def test_a_workspace_that_another_program_is_given_is_not_taken_back(work):
+    first = take_user(str(work))
+    first.own(str(work))
+    second = take_user(str(work))
+    first.give_back()
+    folder = os.open(work, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)  # so far it has come
     assert not take_back(str(work))
-    assert not take_back(str(work / "nowhere"))
-    assert work.stat().st_uid == os.geteuid()
+    os.close(folder)
+    second.own(str(work))
+    assert not take_back(str(work))
+    second.give_back()
+    assert take_back(str(work))

@@ -97,9 +97,13 @@ def in_descriptors(files: Sequence[bytes]) -> Iterator[list[int]]:
 def sandbox_in_words() -> str:
     """What a sandbox of this machine adds to its namespaces, for people."""
     program = next(filter(os.path.exists, _BUBBLEWRAPS), "bwrap")
-    inner = "none can be made inside" if can_disable_namespaces(program) else "none by the filter alone"
-    calls = "filtered" if seccomp.program_for() else f"not filtered on {os.uname().machine}"
-    return f"system calls {calls}; user namespaces: {inner}"
+    inner = "" if can_disable_namespaces(program) else "; user namespaces inside: only the filter forbids them"
+    return f"{calls_in_words()}{inner}"
+
+
+def calls_in_words() -> str:
+    """Whether system calls are filtered on this machine, for people."""
+    return "system calls filtered" if seccomp.program_for() else f"system calls not filtered on {os.uname().machine}"
 
 
 @cache

@@ -74,4 +74,7 @@ def main(uid: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    try:
+        main(int(sys.argv[1]))
+    except OSError as refused:
+        sys.exit(refused.strerror)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from onthedot.work.guard.levels import bubblewrap, in_descriptors, sandbox_files
 from onthedot.work.guard.users import USERS
 
 _PATIENCE = 10  # seconds for a program that does nothing
-_NONE: Mapping[str, str] = {}
 
 
 def probe() -> frozenset[Level]:
@@ -23,7 +22,7 @@ def probe() -> frozenset[Level]:
         return frozenset()
     levels: set[Level] = {"none", "process"}
     uid = USERS[-1] if os.geteuid() == 0 else None
-    if uid is not None and user_works():
+    if uid is not None and _works(user_trial(), None):
         levels.add("user")
     with in_descriptors(sandbox_files({}, 0, "/")) as handed:
         # what it may write to does not matter here
@@ -32,17 +31,18 @@ def probe() -> frozenset[Level]:
     return frozenset(levels)
 
 
-def user_works() -> bool:
-    """Whether a program can be given a user and folders of its own; in a process of its own, which becomes one."""
-    words = [sys.executable, "-S", "-P", "-m", "onthedot.work.guard.namespaces", str(USERS[-1])]
-    return _works(words, None, env={"PYTHONPATH": str(Path(__file__).parents[3])})
+def user_trial() -> list[str]:
+    """The program that tries out whether another can be given a user and folders of its own, by becoming one."""
+    found_at = f"PYTHONPATH={Path(__file__).parents[3]}"
+    words = ["-S", "-P", "-m", "onthedot.work.guard.namespaces", str(USERS[-1])]
+    return ["/usr/bin/env", "-i", found_at, sys.executable, *words]
 
 
-def _works(words: list[str], uid: int | None, handed: Sequence[int] = (), env: Mapping[str, str] = _NONE) -> bool:
+def _works(words: list[str], uid: int | None, handed: Sequence[int] = ()) -> bool:
     rights = {} if uid is None else {"user": uid, "group": uid, "extra_groups": ()}
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(  # noqa: S603 - words of our own
-            words, cwd="/", env={"PATH": os.defpath, **env}, stdin=subprocess.DEVNULL, capture_output=True,
+            words, cwd="/", env={"PATH": os.defpath}, stdin=subprocess.DEVNULL, capture_output=True,
             timeout=_PATIENCE, check=False, pass_fds=handed, **rights,  # type: ignore[call-overload]
         )  # fmt: skip
         return bool(done.returncode == 0)

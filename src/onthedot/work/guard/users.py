@@ -13,7 +13,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,7 +44,8 @@ class User(NamedTuple):
         """Give the workspace to this user, and to nobody else. The lock says so first, and for good."""
         if _bound_to(self.lock) != workspace:
             _bind(self.lock, workspace)
-        _give(workspace, self.uid)
+        with _alone(workspace, wait=True):
+            _give(workspace, self.uid)
 
     def give_back(self) -> None:
         """Others may have it, if it owns nothing."""
@@ -88,22 +89,25 @@ def take_user(workspace: str) -> User:
 
 
 def take_back(workspace: str, *, kill: bool = False) -> bool:
-    """The attempt has ended: the workspace is root's again, and closed. False if a program runs in it, or it was never
-    given away. `kill`: end what an earlier guard has left running as its user."""
+    """The attempt has ended: make the workspace root's again, and close it. Whether it is: False if a program runs in
+    it, or begins to. `kill`: end what an earlier guard has left running as its user."""
     try:
         owner = os.lstat(workspace).st_uid
     except FileNotFoundError:
-        return False
+        return True
     if owner not in USERS:
-        return False
+        return True
     lock = _lock(_locks(), owner)
     if lock is None:
         return False
     user = User(owner, lock)
     try:
-        if kill:
-            trees.kill_found(lambda: (one for one in trees.everybody() if trees.user_of(one.pid) == owner))
-        _give(workspace, os.geteuid())
+        with _alone(workspace, wait=False) as is_alone:
+            if not is_alone or os.lstat(workspace).st_uid != owner:  # another program has got it meanwhile
+                return False
+            if kill:
+                trees.kill_found(lambda: (one for one in trees.everybody() if trees.user_of(one.pid) == owner))
+            _give(workspace, os.geteuid())
     finally:
         user.give_back()
     return True
@@ -171,20 +175,39 @@ def _owns_another(uid: int, bound: str, workspace: str) -> bool:
 # ── owners of files ──────────────────────────────────────────────────────────────────────────────────────────
 
 
+@contextmanager
+def _alone(workspace: str, *, wait: bool) -> Iterator[bool]:
+    """While nobody else changes who owns the workspace; False if somebody does, and we do not wait."""
+    folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        is_alone = True
+    except BlockingIOError:
+        is_alone = False
+    try:
+        yield is_alone
+    finally:
+        os.close(folder)
+
+
 def _give(workspace: str, uid: int) -> None:
     """Give the workspace and all in it to that user, and to nobody else; its folder last. No program runs in it.
 
     The kernel takes away set-user-id bits and capabilities of files that change their owner.
     """
-    names: dict[tuple[int, int], int] = {}
-    for _, _, found in _entries(workspace):
-        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
-            names[found.st_dev, found.st_ino] = names.get((found.st_dev, found.st_ino), 0) + 1
+    linked: dict[tuple[int, int], int] = {}
     for folder, name, found in _entries(workspace):
-        inside = stat.S_ISDIR(found.st_mode) or names.get((found.st_dev, found.st_ino), 1) == found.st_nlink
-        # a file with a name elsewhere may be somebody else's, linked into the workspace to be given away
-        if found.st_uid != uid and inside:
+        if found.st_uid == uid:
+            continue
+        if stat.S_ISDIR(found.st_mode) or found.st_nlink == 1:
             os.chown(name, uid, uid, dir_fd=folder, follow_symlinks=False)
+        else:
+            linked[found.st_dev, found.st_ino] = linked.get((found.st_dev, found.st_ino), 0) + 1
+    if linked:
+        # a file with a name elsewhere may be somebody else's, linked into the workspace to be given away
+        for folder, name, found in _entries(workspace):
+            if found.st_uid != uid and linked.get((found.st_dev, found.st_ino)) == found.st_nlink:
+                os.chown(name, uid, uid, dir_fd=folder, follow_symlinks=False)
     os.chown(workspace, uid, uid, follow_symlinks=False)
     os.chmod(workspace, 0o700)
 
