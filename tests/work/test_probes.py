@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from onthedot.work import probes
+from onthedot.work.guard import probing
 from onthedot.work.probes import Cgroups, Probe
 
 Fake = Callable[[str, str], None]
@@ -105,7 +106,7 @@ def test_only_root_can_give_users():
 def test_what_a_user_of_its_own_comes_with_is_tried(monkeypatch: pytest.MonkeyPatch):
     state, found = probes.user_level()
     assert (state, found.startswith("root; a user, /tmp and ipc for each program; system calls ")) == ("ok", True)
-    monkeypatch.setattr(probes.probing, "user_trial", lambda: ["sh", "-c", "echo mount /tmp: not allowed >&2; exit 1"])
+    monkeypatch.setattr(probing, "user_trial", lambda: ["sh", "-c", "echo mount /tmp: not allowed >&2; exit 1"])
     assert probes.user_level() == Probe("broken", "mount /tmp: not allowed")
 
 
