@@ -158,7 +158,7 @@ def read_git(text: str) -> GitTarget | None:
         return None
     short = _SHORT_GIT.fullmatch(text)
     if short is not None:
-        return GitTarget("ssh", read_host(short["host"]), _GIT_PORTS["ssh"])
+        return GitTarget("ssh", _plain_host(short["host"]), _GIT_PORTS["ssh"])
     try:
         parts = urlsplit(text)
         port, host = parts.port, parts.hostname
@@ -172,7 +172,15 @@ def read_git(text: str) -> GitTarget | None:
         )
     if port == 0 or not _GIT_USER.fullmatch(parts.username or "git"):
         raise AddressRefused(f"expected a plain user name and a port from 1 to 65535, got {_shown(text)!r}")
-    return GitTarget(parts.scheme, read_host(host), port or _GIT_PORTS[parts.scheme])
+    return GitTarget(parts.scheme, _plain_host(host), port or _GIT_PORTS[parts.scheme])
+
+
+def _plain_host(text: str) -> str:
+    """A host that is written in its one spelling: git is told the address of that, and would look up any other."""
+    host = read_host(text)
+    if host != text.lower():
+        raise AddressRefused(f"expected a host in its plain form, {host!r}, got {text!r}")
+    return host
 
 
 def read_redirect(origin: Target, location: str) -> Target:

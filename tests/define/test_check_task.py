@@ -87,6 +87,10 @@ def test_what_is_fine(task):
                 "https://example.org:0/x",
                 "http://example.org/x",
                 "git@host://x",
+                "https://example.org./x",
+                "git@example.org.:x",
+                "https://bücher.example/x",
+                "https://[0:0::1]/x",
             )
         ),
         (Steps(steps=(OK,), source=Source(git="https://x/y", key="ghp_token")), "source.key: expected the name of a"),
