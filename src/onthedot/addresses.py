@@ -23,6 +23,9 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _UNFIT = re.compile(r"[\x00-\x20\x7f\\]")  # what two readers of one URL may read in two ways
 _CREDENTIALS = re.compile(r"//.*@", re.DOTALL)
 _PORTS = {"http": 80, "https": 443}
+_GIT_PORTS = {"https": 443, "ssh": 22}
+_GIT_USER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,99}")
+_SHORT_GIT = re.compile(rf"{_GIT_USER.pattern}@(?P<host>[A-Za-z0-9.-]+):(?!-|//).+")
 _AS_IT_IS = "/?:@!$&'()*+,;=-._~%[]"  # in paths and queries: not quoted once more
 
 _SPECIAL_V4: tuple[tuple[IPv4Network, str], ...] = tuple(
@@ -130,6 +133,54 @@ def read_url(text: str) -> Target:
         raise AddressRefused(f"expected a port from 1 to 65535, got {_shown(text)!r}")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(parts.scheme, read_host(host), port or _PORTS[parts.scheme], quote(path, safe=_AS_IT_IS))
+
+
+class GitTarget(NamedTuple):
+    """Where git connects to for a source; `scheme` is https or ssh."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+def read_git(text: str) -> GitTarget | None:
+    """Where a git repository is: https, ssh, or `user@host:path`, which is ssh; None for a path of this machine (file).
+
+    `AddressRefused` for all else, for passwords, and for what git or ssh could take for an option or read in two ways.
+
+    >>> read_git("git@example.org:shop.git"), read_git("ssh://git@example.org:2222/shop.git").port
+    (GitTarget(scheme='ssh', host='example.org', port=22), 2222)
+    """
+    expected = "expected a URL by https, ssh or file, or user@host:path"
+    if _UNFIT.search(text) or text.startswith("-"):
+        raise AddressRefused(f"{expected}, got {_shown(text)!r}")
+    if text.startswith("file://"):
+        return None
+    short = _SHORT_GIT.fullmatch(text)
+    if short is not None:
+        return GitTarget("ssh", _plain_host(short["host"]), _GIT_PORTS["ssh"])
+    try:
+        parts = urlsplit(text)
+        port, host = parts.port, parts.hostname
+    except ValueError as error:
+        raise AddressRefused(f"{expected}, got {_shown(text)!r} ({error})") from None
+    if parts.scheme not in _GIT_PORTS or not host or "?" in text or "#" in text:
+        raise AddressRefused(f"{expected}, got {_shown(text)!r}")
+    if parts.password is not None:
+        raise AddressRefused(
+            "expected a URL without a password; put it into a secret, and name that: key: ${{ secrets.NAME }}"
+        )
+    if port == 0 or not _GIT_USER.fullmatch(parts.username or "git"):
+        raise AddressRefused(f"expected a plain user name and a port from 1 to 65535, got {_shown(text)!r}")
+    return GitTarget(parts.scheme, _plain_host(host), port or _GIT_PORTS[parts.scheme])
+
+
+def _plain_host(text: str) -> str:
+    """A host that is written in its one spelling: git is told the address of that, and would look up any other."""
+    host = read_host(text)
+    if host != text.lower():
+        raise AddressRefused(f"expected a host in its plain form, {host!r}, got {text!r}")
+    return host
 
 
 def read_redirect(origin: Target, location: str) -> Target:

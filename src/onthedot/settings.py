@@ -48,7 +48,8 @@ class Settings:
     run's own workspace."""
     spool: str = ""
     """Where attempts have their workspaces, and their output waits until it is kept; empty: below
-    `$XDG_STATE_HOME/onthedot/spool`, or that in `~/.local/state`."""
+    `$XDG_STATE_HOME/onthedot/spool`, or that in `~/.local/state`. Without either, root's workspaces are in
+    `/var/lib/onthedot/spool` (`OTD_STATE_DIR`)."""
     spool_bytes: int = 10 << 30
     """How much output waits in the spool at most while the output store is away; then what waits longest is lost."""
     cgroups: tuple[str, ...] = ()
@@ -100,7 +101,8 @@ class Settings:
     """How often gates are counted anew: a net under a promise that should never need it."""
 
     http_allow: tuple[str, ...] = ()
-    """What HTTP jobs may reach beside the public internet: hosts such as `localhost`, networks such as `10.0.0.0/8`."""
+    """What HTTP jobs and git sources may reach beside the public internet: hosts such as `localhost`, networks such as
+    `10.0.0.0/8`."""
     container_engine: str = ""
     """Where the API of Docker or Podman is, such as `unix:///run/podman/podman.sock`; empty: where `DOCKER_HOST` says,
     or at one of the usual places."""

@@ -89,7 +89,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What is checked out into the workspace before the first step. Without `ref`: the default branch.
+    """What is checked out into the workspace before the first step. Without `ref`: the default branch. `key` names the
+    secret that opens it, `${{ secrets.NAME }}`: a private key for ssh, a token or `user:password` for https.
 
     >>> Source(git="https://example.org/shop.git", ref="v2").ref
     'v2'
@@ -97,6 +98,7 @@ class Source:
 
     git: str
     ref: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,8 @@ def steps(draw: st.DrawFn) -> Steps:
         )
         for name in named
     )
-    source = Source(git="https://example.org/x.git", ref=draw(st.sampled_from(["", "main", "v1.10"])))
+    ref, key = draw(st.sampled_from(["", "main", "v1.10"])), draw(st.sampled_from(["", "${{ secrets.KEY }}"]))
+    source = Source(git="https://example.org/x.git", ref=ref, key=key)
     artifacts = draw(st.lists(st.sampled_from(["dist/*.whl", "a b", "*"]), max_size=2).map(tuple))
     return Steps(steps=made, env=draw(envs), source=draw(st.none() | st.just(source)), artifacts=artifacts)
 

@@ -25,8 +25,13 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"```{kind}\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
+def homes(folder: Path) -> dict[str, str]:
+    """Where a new user's programs keep what they have, and root's: not on this machine."""
+    return {"HOME": str(folder), "OTD_STATE_DIR": str(folder / "state")}
+
+
 def run(script: str, folder: Path) -> str:
-    environment = {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(folder)}
+    environment = {"PATH": f"{BIN}:{os.environ['PATH']}", **homes(folder)}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=150, check=False,
@@ -56,7 +61,7 @@ def test_by_the_library(tmp_path: Path):
     [program] = blocks("python")
     (tmp_path / "start.py").write_text(program)
     done = subprocess.run(
-        [sys.executable, "start.py"], cwd=tmp_path, env={"HOME": str(tmp_path)}, capture_output=True, text=True,
+        [sys.executable, "start.py"], cwd=tmp_path, env=homes(tmp_path), capture_output=True, text=True,
         timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

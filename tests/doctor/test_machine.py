@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import tempfile
 from pathlib import Path
 from zoneinfo import ZoneInfoNotFoundError
 
@@ -84,6 +85,16 @@ def test_room_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(machine, "LEAST_DISK", 1 << 62)
     assert machine.spool(tmp_path, wanted=True).is_fault
     assert not machine.spool(tmp_path, wanted=False).is_fault
+
+
+def test_a_spool_that_programs_users_cannot_reach():
+    with tempfile.TemporaryDirectory() as home:
+        spool = Path(home, "spool")
+        found = machine.spool(spool, wanted=True, passed=True)
+        assert (found.state, found.remedy) == ("broken", f"chmod o+x {home}")
+        assert machine.spool(spool, wanted=True).state == "ok"
+        Path(home).chmod(0o711)
+        assert machine.spool(spool, wanted=True, passed=True).state == "ok"
 
 
 def test_a_spool_that_may_not_be_written_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from onthedot.work import probes
+from onthedot.work.guard import probing
 from onthedot.work.probes import Cgroups, Probe
 
 Fake = Callable[[str, str], None]
@@ -33,7 +34,9 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
 @pytest.mark.slow
 def test_a_sandbox_that_works(fake: Fake):
     fake("bwrap", 'if [ "$1" = --version ]; then echo bubblewrap 0.8.0; else exit 0; fi')
-    assert probes.bubblewrap() == Probe("ok", "bubblewrap 0.8.0")
+    state, found = probes.bubblewrap()
+    assert state == "ok"
+    assert found.startswith("bubblewrap 0.8.0; system calls ")
 
 
 @pytest.mark.slow
@@ -45,6 +48,14 @@ def test_a_sandbox_that_is_there_and_may_not(fake: Fake):
 def test_no_sandbox_and_no_git(fake: Fake):
     assert probes.bubblewrap() == Probe("missing", "bwrap is not installed")
     assert probes.git() == Probe("missing", "git is not installed")
+
+
+@pytest.mark.slow
+def test_a_git_that_is_too_old(fake: Fake):
+    fake("git", "echo git version 2.30.2")
+    assert probes.git() == Probe("broken", "git version 2.30.2; expected 2.37 or later")
+    fake("git", "echo git version 2.37.0")
+    assert probes.git() == Probe("ok", "git version 2.37.0")
 
 
 @pytest.mark.slow
@@ -87,8 +98,16 @@ def _is_gone(pid: int) -> bool:
 
 
 def test_only_root_can_give_users():
-    assert probes.user_level(0) == Probe("ok", "root")
     assert probes.user_level(1000) == Probe("missing", "user id 1000, which is not root")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("root")
+def test_what_a_user_of_its_own_comes_with_is_tried(monkeypatch: pytest.MonkeyPatch):
+    state, found = probes.user_level()
+    assert (state, found.startswith("root; a user, /tmp and ipc for each program; system calls ")) == ("ok", True)
+    monkeypatch.setattr(probing, "user_trial", lambda: ["sh", "-c", "echo mount /tmp: not allowed >&2; exit 1"])
+    assert probes.user_level() == Probe("broken", "mount /tmp: not allowed")
 
 
 def groups(tmp_path: Path, own: str, files: dict[str, str]) -> Cgroups:

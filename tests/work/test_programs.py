@@ -22,7 +22,7 @@ from onthedot.output.records import decode
 from onthedot.run import Lease
 from onthedot.task import Command, Step, Steps, Task
 from onthedot.tasks.params import Filled
-from onthedot.work import guarding
+from onthedot.work import guarding, performing
 from onthedot.work.programs import ProgramEnd
 from tests.work.plain_guard import PlainGuard, guard
 
@@ -344,3 +344,26 @@ async def test_a_run_says_that_nobody_can_do_it(tmp_path, guard):
 
         found = await sched._running().on_store(why)
     assert any("command@sandbox" in reason for reason in found), found
+
+
+async def test_without_a_free_user_id_a_run_waits_and_is_given_back(tmp_path, guard, monkeypatch):
+    monkeypatch.setattr(performing, "_TRY_EVERY", 0.001)
+    refusals = performing._MOST_TRIES + 3  # so the first attempt is given back, and the second one waits
+    guard.instead = lambda _: ProgramEnd("no_room", error="none free") if len(guard.programs) <= refusals else None
+    sched = scheduler(tmp_path, sh("exit 0"))
+    async with sched:
+        run = await sched.submit("it")
+        await run.result(timeout="20s")
+        attempts = await sched.history(run.id)
+    assert [str(one.outcome) for one in attempts] == ["released", "succeeded"]
+    assert len(guard.programs) == refusals + 1
+
+
+async def test_a_later_step_waits_for_a_user_id_until_the_time_is_up(tmp_path, guard, monkeypatch):
+    monkeypatch.setattr(performing, "_TRY_EVERY", 0.001)
+    guard.instead = lambda program: ProgramEnd("no_room", error="none free") if program.label == "two" else None
+    steps = Steps(steps=(Step(name="one", script="exit 0"), Step(name="two", script="exit 0")))
+    record, _ = await run_it(scheduler(tmp_path, steps, timeout=timedelta(seconds=2)))
+    assert record.state == "dead"
+    assert "time-out" in record.error
+    assert sum(program.label == "one" for program in guard.programs) == 1

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
+from base64 import b64encode
 from datetime import timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import onthedot as otd
+from onthedot.addresses import Address
 from onthedot.clock import SECOND
 from onthedot.job import Job
 from onthedot.task import Source, Step, Steps
-from onthedot.work.programs import ProgramEnd
+from onthedot.work import source as source_module
+from onthedot.work.programs import Program, ProgramEnd
 from tests.work.plain_guard import guard
 from tests.work.test_programs import run_it, said, scheduler
 
@@ -225,18 +230,132 @@ async def test_a_source_that_cannot_be_had_fails_the_attempt(tmp_path, guard):
     assert "never" not in log
 
 
-@pytest.mark.parametrize(("least", "level"), [("none", "none"), ("user", "user"), ("sandbox", "user")])
-async def test_git_is_kept_apart_as_far_as_the_operator_wants_and_the_network_allows(tmp_path, guard, least, level):
-    guard.levels = frozenset({"none", "user", "sandbox"})
+@pytest.fixture
+def leads_to(monkeypatch):
+    """Where names lead to."""
+
+    def lead(*addresses: str) -> list[str]:
+        asked: list[str] = []
+
+        async def resolve(host: str, port: int) -> list[Address]:
+            asked.append(f"{host}:{port}")
+            return [ip_address(address) for address in addresses]
+
+        monkeypatch.setattr(source_module, "resolve", resolve)
+        return asked
+
+    return lead
+
+
+@pytest.mark.parametrize(
+    ("isolation", "offered", "level"),
+    [
+        ("sandbox", "sandbox", "sandbox"),
+        ("user", "sandbox", "sandbox"),
+        ("user", "user", "user"),
+        ("none", "user", "none"),
+    ],
+)
+async def test_git_is_kept_apart_as_its_job_is_and_has_the_network(
+    tmp_path, guard, leads_to, isolation, offered, level
+):
+    leads_to("93.184.216.34")
+    guard.levels = frozenset({"none", "user", offered})
     guard.instead = lambda _: ProgramEnd("exited", code=0)
     task = Steps(steps=(step("see", "true"),), source=Source(git="https://example.org/shop.git"))
-    await run_it(scheduler(tmp_path, task, isolation="sandbox", settings={"least_isolation": least}))
-    assert [program.level for program in guard.programs] == [level, level, level, "sandbox"]
+    await run_it(scheduler(tmp_path, task, isolation=isolation))
+    assert [program.level for program in guard.programs] == [level, level, level, isolation]
+    assert [program.network for program in guard.programs] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://127.0.0.1/x", "ssh://git@10.0.0.1/x", "git@internal.example.org:x", "https://[::1]/x",
+        "ssh://git@internal.example.org:2222/x",
+    ],
+)  # fmt: skip
+async def test_git_goes_nowhere_where_an_http_job_may_not_go(tmp_path, guard, leads_to, url):
+    leads_to("93.184.216.34", "192.168.1.1")
+    task = Steps(steps=(step("see", "true"),), source=Source(git=url))
+    record, _ = await run_it(scheduler(tmp_path, task))
+    assert record.error.startswith("step 'source': refused: ")
+    assert "expected a public address" in record.error
+    assert guard.programs == []
+
+
+async def listening() -> tuple[asyncio.Server, int, asyncio.Future[bytes]]:
+    """A server on loopback, and the first bytes that somebody says to it."""
+    first: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        data = await reader.read(1000)
+        if not first.done():
+            first.set_result(data)
+        writer.close()
+
+    server = await asyncio.start_server(hear, "127.0.0.1", 0)
+    return server, server.sockets[0].getsockname()[1], first
+
+
+@pytest.mark.parametrize(("scheme", "said"), [("https", b"\x16\x03"), ("ssh", b"SSH-2.0-")])
+async def test_git_connects_to_the_address_that_was_judged(tmp_path, guard, leads_to, scheme, said):
+    """The name leads nowhere: only who was told its address comes there."""
+    server, port, first = await listening()
+    asked = leads_to("127.0.0.1")
+    task = Steps(steps=(step("see", "true"),), source=Source(git=f"{scheme}://git@shop.example.invalid:{port}/x"))
+    async with server:
+        record, _ = await run_it(scheduler(tmp_path, task, settings={"http_allow": ("127.0.0.0/8",)}))
+        assert (await asyncio.wait_for(first, 20)).startswith(said)
+    assert record.error == "step 'source': exit code 128"
+    assert asked == [f"shop.example.invalid:{port}"]
+
+
+async def test_ssh_has_no_key_but_the_one_that_the_job_names(tmp_path, guard, leads_to, monkeypatch):
+    leads_to("93.184.216.34")
+    seen: list[tuple[str, dict[str, str]]] = []
+
+    def look(program: Program) -> ProgramEnd:
+        folder = Path(program.workspace, ".otd", "git")
+        found = {path.name: path.read_text() for path in folder.iterdir()} if folder.exists() else {}
+        seen.append((program.env.get("GIT_SSH_COMMAND", ""), found))
+        return ProgramEnd("exited", code=0)
+
+    guard.instead = look
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "known_hosts").write_text("example.org ssh-ed25519 AAAA\n")
+    monkeypatch.setenv("OTD_SECRET_DEPLOY", "-----BEGIN KEY-----\nabcd\n-----END KEY-----")
+    for key in ("", "${{ secrets.DEPLOY }}"):
+        source = Source(git="git@example.org:shop.git", key=key)
+        await run_it(scheduler(tmp_path, Steps(steps=(step("see", "true"),), source=source)))
+    without, given = seen[0], seen[4]
+    assert "-oIdentityFile=none" in without[0]
+    assert "-oPubkeyAuthentication=no" in without[0]
+    assert "-oIdentityAgent=none" in without[0]
+    assert without[1] == {"known_hosts": "example.org ssh-ed25519 AAAA\n"}
+    assert "-oPubkeyAuthentication=yes" in given[0]
+    assert given[1]["key"] == "-----BEGIN KEY-----\nabcd\n-----END KEY-----\n"
+    assert seen[3] == seen[7] == ("", {})  # it is gone before the first step
+
+
+async def test_a_token_is_in_no_argument_and_in_no_step(tmp_path, guard, leads_to, monkeypatch):
+    leads_to("93.184.216.34")
+    guard.instead = lambda _: ProgramEnd("exited", code=0)
+    monkeypatch.setenv("OTD_SECRET_DEPLOY", "tok-4711")
+    source = Source(git="https://example.org/shop.git", key="${{ secrets.DEPLOY }}")
+    await run_it(scheduler(tmp_path, Steps(steps=(step("see", "true"),), source=source)))
+    header = b64encode(b"x-access-token:tok-4711").decode()
+    *gits, steps = guard.programs
+    assert all(program.env["GIT_CONFIG_VALUE_0"] == f"Authorization: Basic {header}" for program in gits)
+    assert not any(word.count(header) or "tok-4711" in word for program in gits for word in program.argv)
+    assert "GIT_CONFIG_VALUE_0" not in steps.env
+    assert "tok-4711" in gits[0].secrets
 
 
 @pytest.mark.parametrize("url", ["ext::sh -c touch%20PWNED", "git://localhost/x", "--upload-pack=touch PWNED"])
 async def test_only_some_ways_to_a_source_are_taken(tmp_path, guard, url):
-    """Whatever a definition brought along: git itself refuses."""
+    """Whatever a definition brought along."""
     from onthedot.work.source import checkout
 
     source = Source(git=url)
@@ -245,7 +364,8 @@ async def test_only_some_ways_to_a_source_are_taken(tmp_path, guard, url):
     sched = scheduler(tmp_path, Steps(steps=task.steps))
     object.__setattr__(sched.jobs["it"], "task", task)  # past the checks of a definition
     record, _ = await run_it(sched)
-    assert record.error == "step 'source': exit code 128"
+    assert record.error.startswith("step 'source': refused: expected a URL by https, ssh or file")
+    assert guard.programs == []
     assert list(tmp_path.rglob("PWNED")) == []
 
 

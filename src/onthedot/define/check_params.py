@@ -16,6 +16,7 @@ _MOST = 100
 _INSTEAD: dict[What, str] = {
     "argument": "put a secret into env, which other users of the machine cannot read",
     "environment": "",
+    "key": "name one secret",
     "header": "write what is no secret into the definition",
     "program": "name the program in the definition",
     "code": 'put it into env, and write "$NAME" in the code',

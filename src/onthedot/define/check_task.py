@@ -10,6 +10,7 @@ from dataclasses import fields
 from datetime import timedelta
 from typing import get_args
 
+from onthedot.addresses import AddressRefused, read_git
 from onthedot.duration import LONGEST
 from onthedot.job import Job
 from onthedot.policy.steps import variable
@@ -24,8 +25,7 @@ MOST_TRIES = 100
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 REF = re.compile(r"(?!-)[A-Za-z0-9_./@+-]{1,200}")
-_URL = re.compile(r"(https|ssh|file)://[^\s\0]+|[A-Za-z0-9_.]+@[A-Za-z0-9.-]+:(?!-)[^\s\0]+")
-_PASSWORD = re.compile(r"[a-z]+://[^/@]*:[^/@]*@")
+KEY = re.compile(r"\$\{\{\s*secrets\.[A-Za-z_][A-Za-z0-9_]{0,99}\s*\}\}")
 _PARAM = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _KINDS: dict[str, tuple[type, ...]] = {"text": (str,), "number": (int, float), "whole": (int,), "yes_or_no": (bool,)}
 
@@ -147,12 +147,17 @@ def _pattern_problems(patterns: object) -> Iterator[str]:
 
 def _source_problems(source: Source, *, apart: bool) -> Iterator[str]:
     url = source.git
-    if not _is_text(url) or not _URL.fullmatch(url) or len(url) > 2_000:
+    if not _is_text(url) or len(url) > 2_000:
         yield f"source.git: expected a URL by https, ssh or file, or user@host:path, got {url!r}"
-    elif _PASSWORD.match(url):
-        yield "source.git: expected a URL without a password in it; let git's own credentials of the worker know it"
-    elif apart and url.startswith("file:"):
-        yield f"source.git: expected https or ssh for a job that is kept apart, got {url!r}"
+    else:
+        try:
+            read_git(url)
+        except AddressRefused as error:
+            yield f"source.git: {error}"
+        if apart and url.startswith("file:"):
+            yield f"source.git: expected https or ssh for a job that is kept apart, got {url!r}"
+    if source.key and (not _is_text(source.key) or not KEY.fullmatch(source.key)):
+        yield "source.key: expected the name of a secret, ${{ secrets.NAME }}, and never a key itself"
     ref = source.ref
     if ref and (not _is_text(ref) or not REF.fullmatch(ref) or ".." in ref):
         yield f"source.ref: expected a branch, a tag or a commit, got {ref!r}"

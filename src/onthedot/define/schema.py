@@ -12,7 +12,7 @@ from typing import Any, get_args
 from onthedot.after import On
 from onthedot.define.check import LABEL, MOST_LABELS, MOST_PARENTS, MOST_SCHEDULES, NAME
 from onthedot.define.check_calls import HEADER, IMAGE, METHODS, MOST_HEADERS, NETWORK, USER
-from onthedot.define.check_task import MOST_PATTERNS, MOST_STEPS, MOST_TEXT, MOST_TRIES, MOST_WORDS, REF, VARIABLE
+from onthedot.define.check_task import KEY, MOST_PATTERNS, MOST_STEPS, MOST_TEXT, MOST_TRIES, MOST_WORDS, REF, VARIABLE
 from onthedot.define.schema_parts import DELAY, DURATION, FORMS, LENGTH, LOCAL, SCHEDULE_LINE, SIZE, Schema, whole
 from onthedot.define.text_tasks import CONTAINER, HTTP
 from onthedot.define.yaml_file import FORMATS
@@ -224,7 +224,7 @@ class _Definitions:
     def _tasks(self) -> dict[str, Schema]:
         text = self._text
         git = {"type": "string", "maxLength": 2_000, "pattern": "^((https|ssh|file)://|[A-Za-z0-9_.]+@)[^\\s]+$"}
-        source = _object({"git": git, "ref": whole(REF.pattern)}, required=("git",))
+        source = _object({"git": git, "ref": whole(REF.pattern), "key": whole(KEY.pattern)}, required=("git",))
         usual = _list(_choice(*dict.fromkeys(word for words in FORMATS.values() for word in words)), least=1)
         return {
             **self._command(),

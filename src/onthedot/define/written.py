@@ -164,7 +164,8 @@ def _step(step: Step) -> Written:
 def _source(source: Source | None) -> Json:
     if source is None:
         return None
-    return {"git": source.git, "ref": source.ref} if source.ref else source.git
+    more = {name: text for name, text in (("ref", source.ref), ("key", source.key)) if text}
+    return {"git": source.git, **more} if more else source.git
 
 
 def _http(task: Http) -> Json:

@@ -284,10 +284,10 @@ class Found:
             return None
         if source.text is not None:
             return Source(git=source.text)
-        if not self._is_mapping(source, "source: a mapping with git and ref"):
+        if not self._is_mapping(source, "source: a mapping with git, ref and key"):
             return None
-        self._known(source, ("git", "ref"))
-        return Source(git=self._text(source, "git"), ref=self._text(source, "ref"))
+        self._known(source, ("git", "ref", "key"))
+        return Source(git=self._text(source, "git"), ref=self._text(source, "ref"), key=self._text(source, "key"))
 
     def _env(self, node: Node) -> dict[str, str]:
         """Values as they are written: `1.10` is no number here."""

@@ -6,6 +6,7 @@ import os
 import platform
 import resource
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -37,7 +38,8 @@ def look_at_machine(settings: Settings, wants: Wants) -> Iterator[Finding]:
     yield Finding("python", "ok", f"{platform.python_implementation()} {platform.python_version()}", wanted=True)
     yield zones()
     yield open_files(settings)
-    yield spool(spool_of(settings), wanted=wants.programs)
+    passed = os.geteuid() == 0 and (wants.user or wants.sandbox)
+    yield spool(spool_of(settings), wanted=wants.programs, passed=passed)
     yield finding(
         "bubblewrap",
         probes.bubblewrap(),
@@ -49,7 +51,7 @@ def look_at_machine(settings: Settings, wants: Wants) -> Iterator[Finding]:
         "user",
         probes.user_level(),
         costs="no isolation 'user': programs run as this user, and can do what it can",
-        remedy="start the worker as root, which gives each program a user of its own",
+        remedy="start the worker as root, on Linux 5.12 or later, and let it make mount namespaces",
         wanted=wants.user,
     )
     yield control_groups(probes.cgroups())
@@ -64,7 +66,7 @@ def look_at_machine(settings: Settings, wants: Wants) -> Iterator[Finding]:
         "git",
         probes.git(),
         costs="no job with 'source: git' can check its files out",
-        remedy="install git",
+        remedy="install git 2.37 or later",
         wanted=wants.git,
     )
 
@@ -95,8 +97,8 @@ def open_files(settings: Settings) -> Finding:
     return Finding("open files", "broken", str(soft), costs, f"ulimit -n {max(needed, min(hard, 65_536))}", wanted=True)
 
 
-def spool(folder: Path, *, wanted: bool) -> Finding:
-    """Room for workspaces and records, and whether we may use it."""
+def spool(folder: Path, *, wanted: bool, passed: bool = False) -> Finding:
+    """Room for workspaces and records, and whether we may use it. `passed`: so must programs' users."""
     costs, remedy = "commands and steps have no room to work", "make room, or name another folder as the spool"
     there = next((place for place in (folder, *folder.parents) if place.exists()), Path("/"))
     try:
@@ -106,6 +108,10 @@ def spool(folder: Path, *, wanted: bool) -> Finding:
     said = f"{folder}: {free / (1 << 30):.1f} GiB free"
     if not os.access(there, os.W_OK | os.X_OK):
         return Finding("spool", "broken", f"{folder}: may not be written to", costs, remedy, wanted)
+    closed = [above for above in folder.parents if above.exists() and not above.stat().st_mode & stat.S_IXOTH]
+    if passed and closed:
+        costs = "programs with users of their own cannot reach their workspaces, and are refused"
+        return Finding("spool", "broken", f"{folder}: {closed[0]} is closed", costs, f"chmod o+x {closed[0]}", wanted)
     if free < LEAST_DISK:
         return Finding("spool", "broken", said, costs, remedy, wanted)
     return Finding("spool", "ok", said, wanted=wanted)

@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from onthedot.clock import Micros, to_micros
 from onthedot.errors import OutputUnavailable
@@ -63,6 +64,9 @@ class Name(NamedTuple):
         return f"runs/{int(self.run_id) // GROUP:013d}/{int(self.run_id)}/{int(self.attempt)}/{self.lease_id}"
 
 
+_NO_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """One thing that is kept. `name` is what it is called by its attempt, `stored` by the output store."""
@@ -79,6 +83,22 @@ class Index:
 
     log: Kept
     artifacts: tuple[Kept, ...] = ()
+
+    def by_name(self) -> dict[str, Kept]:
+        """The artifacts by names that fit into a line and a URL: control characters, and bytes that are no text, are
+        shown as `%0A`. If another file has that name, a `~` is added.
+
+        >>> list(Index(Kept("log", "log", 0, ""), (Kept("a\\nb", "artifact-0", 0, ""),)).by_name())
+        ['a%0Ab']
+        """
+        taken = {kept.name for kept in self.artifacts}
+        names: dict[str, Kept] = {}
+        for kept in self.artifacts:
+            name = _NO_TEXT.sub(_escaped, kept.name)
+            while name != kept.name and (name in taken or name in names):
+                name += "~"
+            names[name] = kept
+        return names
 
 
 class Found(NamedTuple):
@@ -323,6 +343,11 @@ def _pack(log: Path) -> Path:
         with open(handle, "wb") as target, gzip.GzipFile("", "wb", 6, target, mtime=0) as file:
             shutil.copyfileobj(source, file, 1 << 20)
     return Path(packed)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    is_byte = "\udc80" <= found[0] <= "\udcff"  # so Python reads what is no UTF-8 in the name of a file
+    return quote(found[0], errors="surrogateescape" if is_byte else "surrogatepass")
 
 
 def _measure(path: Path) -> tuple[int, str]:

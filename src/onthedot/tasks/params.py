@@ -176,7 +176,10 @@ class _Filling:
                 return replace(task, argv=self._argv(task.argv), env=self._mapping("env", "environment", task.env))
             case Steps():
                 env = self._mapping("env", "environment", task.env)
-                return replace(task, env=env, steps=tuple(self._step(step) for step in task.steps))
+                source = task.source
+                if source is not None:
+                    source = replace(source, key=self._text("source.key", "key", source.key))
+                return replace(task, env=env, source=source, steps=tuple(self._step(step) for step in task.steps))
             case Container():
                 return replace(task, argv=self._argv(task.argv), env=self._mapping("env", "environment", task.env))
             case Http():
@@ -213,7 +216,7 @@ class _Filling:
             value = self._secret(reference.name)
         else:
             value = self._argument(name, reference.name)
-        if "\0" in value or (what != "argument" and _BREAK.search(value)):
+        if "\0" in value or (what not in ("argument", "key") and _BREAK.search(value)):
             came = "a value with a line break or a zero character"
             raise ArgumentsError(f"{name}: expected one line for {reference.written!r}, got {came}")
         return value

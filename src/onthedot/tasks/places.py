@@ -13,12 +13,13 @@ from typing import Any, Literal, NamedTuple
 from onthedot.task import Command, Container, Http, Step, Steps, Task
 
 Source = Literal["params", "secrets"]
-What = Literal["argument", "environment", "header", "program", "code", "plain"]
+What = Literal["argument", "environment", "header", "key", "program", "code", "plain"]
 
 TAKES: dict[What, frozenset[Source]] = {
     "argument": frozenset({"params"}),
     "environment": frozenset({"params", "secrets"}),
     "header": frozenset({"secrets"}),
+    "key": frozenset({"secrets"}),
     "program": frozenset(),
     "code": frozenset(),
     "plain": frozenset(),
@@ -106,6 +107,7 @@ def places(task: Task) -> Iterator[Place]:
             if task.source is not None:
                 yield Place("source.git", "plain", task.source.git)
                 yield Place("source.ref", "plain", task.source.ref)
+                yield Place("source.key", "key", task.source.key)
             yield from (Place("artifacts", "plain", pattern) for pattern in task.artifacts)
         case Http():
             yield from (Place("url", "plain", task.url), Place("method", "plain", task.method))

@@ -11,27 +11,31 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from onthedot.addresses import AddressRefused, Allowed
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.duration import micros
 from onthedot.errors import ArgumentsError, LeaseLost
+from onthedot.job import Guarantee
 from onthedot.output.records import Record, append
 from onthedot.policy import steps as policy
 from onthedot.policy.steps import Failed, Progress
 from onthedot.settings import Settings
-from onthedot.task import Command, Level, Step, Steps
+from onthedot.task import Command, Level, Source, Step, Steps
 from onthedot.tasks.context import Context
 from onthedot.verdict import Outcome, OutcomeKind
-from onthedot.work.attempt import Attempt, succeeded
+from onthedot.work.attempt import Attempt, succeeded, type_names
 from onthedot.work.guarding import Neighbours
 from onthedot.work.program_ends import failure_of, stopped_of
 from onthedot.work.programs import Program, ProgramEnd
-from onthedot.work.source import checkout, git_environment, git_level
+from onthedot.work.source import checkout, find_way, git_environment, git_level, ssh_files
 from onthedot.work.workspace import Place, environment, place_name
 
 _LOOK_EVERY = 1.0  # seconds between two looks at what a program has saved
 _LAST_WORDS = 1.0  # seconds for saving it once more when the attempt is stopped
 _LAST_GRACE: Micros = 1 * SECOND  # of what runs always, when its own time is over, too
 _TOUCH_EVERY = 60  # looks between two signs that the workspace is in use
+_TRY_EVERY = 0.5  # seconds, while no user id is free
+_MOST_TRIES = 10
 _LINE = 8_000  # characters of a line that are shown before it has ended
 GIT_TIMEOUT: Micros = 600 * SECOND
 
@@ -71,6 +75,7 @@ class Performing:
         self._grace = settings.kill_after
         self._begun = 0  # steps that were begun, or are done
         self._progress = Progress()
+        self._has_run = False  # any program of it
         self._prepared: Path | None = None  # where the first step begins, if that is prepared
 
     async def perform(self) -> Outcome:
@@ -143,16 +148,29 @@ class Performing:
             at = policy.next_step(self._steps, progress)
             where = "the end" if at is None else f"step {at + 1} of {len(self._steps)}, {self._steps[at].name!r}"
             self.say(f"resumed at {where}{anew}")
-        if not found and source is not None:
-            await asyncio.to_thread(self.place.empty)
-            level = git_level(self._job.isolation, self._settings.least_isolation)
-            for argv in checkout(source):
-                more = git_environment(self._job.isolation)
-                end = await self._run(argv, "source", more, self.place.workspace, GIT_TIMEOUT, level=level)
+        return None if found or source is None else await self._check_out(source)
+
+    async def _check_out(self, source: Source) -> Failed | None:
+        """Fetch the source into an empty workspace; how that failed, or None."""
+        try:
+            way = await find_way(source, Allowed.of(self._settings.http_allow))
+        except AddressRefused as error:
+            return Failed(0, f"step 'source': refused: {error}", ("onthedot.Refused",))
+        except ConnectionError as error:
+            return Failed(0, f"step 'source': {error}", ("onthedot.SourceTrouble", *type_names(ConnectionError)))
+        await asyncio.to_thread(self.place.empty)
+        level = git_level(self._job.isolation, self._neighbours.guard.levels)
+        folder = await asyncio.to_thread(lambda: self.place.write_private(ssh_files(way, source.key)))
+        env = git_environment(self._job.isolation, way, key=source.key, folder=str(folder))
+        try:
+            for argv in checkout(source, way):
+                end = await self._run(argv, "source", env, self.place.workspace, GIT_TIMEOUT, git_at=level)
                 failed = failure_of(end, step=0, name="source")
                 if failed is not None:
                     return failed
-            await asyncio.to_thread(self.place.ready)
+        finally:
+            await asyncio.to_thread(self.place.write_private, {})
+        await asyncio.to_thread(self.place.ready)
         return None
 
     def _open(self, progress: Progress, *, complete: bool) -> bool:
@@ -261,10 +279,11 @@ class Performing:
         directory: os.PathLike[str],
         timeout: Micros,
         *,
-        level: Level | None = None,
+        git_at: Level | None = None,
         saved: _Saved | None = None,
     ) -> ProgramEnd:
-        """Run one program to its end. `saved` is how far the run is, if the program may save more."""
+        """Run one program to its end: git, at this level and with the network, or the job's own. `saved` is how far the
+        run is, if the program may save more."""
         left = None if self._deadline is None else max(1, self._deadline - self._clock.steady())
         mine = left is not None and (not timeout or left <= timeout)
         task = self._task
@@ -276,7 +295,8 @@ class Performing:
             log=str(self._log),
             label=label,
             stdin=task.stdin.encode() if isinstance(task, Command) else b"",
-            level=self._job.isolation if level is None else level,
+            level=self._job.isolation if git_at is None else git_at,
+            network=git_at is not None,
             bounds=self._job.bounds,
             timeout=left or 0 if mine else timeout,
             grace=self._grace,
@@ -284,7 +304,7 @@ class Performing:
         )
         live = _Live(self._context)
         try:
-            end = await self._watched(program, live, saved)
+            end = await self._when_there_is_room(program, live, saved)
         finally:
             live.flush()
         if end.kind == "stopped":
@@ -298,6 +318,23 @@ class Performing:
     def _record(self, label: str, text: str) -> None:
         """A remark of ours, beside what programs say."""
         append(self._log, Record(self._clock.now(), "otd", label, f"onthedot: {text}\n"))
+
+    async def _when_there_is_room(self, program: Program, live: _Live, saved: _Saved | None) -> ProgramEnd:
+        """Run it, and wait for that while the machine has no user id free. Before the first program not for long: then
+        the run is given back, and another worker may have it."""
+        tried = 0
+        while True:
+            end = await self._watched(program, live, saved)
+            if end.kind != "no_room":
+                self._has_run = True
+                return end
+            tried += 1
+            at_most_once = self._job.guarantee is Guarantee.AT_MOST_ONCE  # what is given back is lost then
+            if tried >= _MOST_TRIES and not self._has_run and not at_most_once:
+                raise Over(Outcome(OutcomeKind.RELEASED, end.error))
+            if self._deadline is not None and self._clock.steady() >= self._deadline:
+                raise TimeIsUp
+            await asyncio.sleep(_TRY_EVERY)
 
     async def _watched(self, program: Program, live: _Live, saved: _Saved | None) -> ProgramEnd:
         """Run it, and save what it writes to `$OTD_CHECKPOINT` meanwhile. A lost lease ends it."""

@@ -6,6 +6,7 @@ For the guard, which offers what works, and for `onthedot doctor`, which tells w
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -15,11 +16,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from onthedot.work.guard import levels
+from onthedot.work.guard import levels, probing
 from onthedot.work.runners import engines
 
 PATIENCE = 0.9
 """Seconds for one probe."""
+
+_OLDEST_GIT = (2, 37)
 
 State = Literal["ok", "missing", "broken"]
 
@@ -40,7 +43,7 @@ class Cgroups(NamedTuple):
     folder: str = ""  # our own group's
 
 
-def try_program(words: Sequence[str], *, patience: float = PATIENCE) -> Probe:
+def try_program(words: Sequence[str], *, patience: float = PATIENCE, handed: Sequence[int] = ()) -> Probe:
     """Run a small program to its end: its first line, or what is wrong with it. Whatever it started ends with it.
 
     >>> try_program(["sh", "-c", "echo one; echo two"])
@@ -52,8 +55,9 @@ def try_program(words: Sequence[str], *, patience: float = PATIENCE) -> Probe:
         return Probe("missing", f"{words[0]} is not installed")
     try:
         process = subprocess.Popen(  # noqa: S603 - words of our own
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            pass_fds=handed,
+        )  # fmt: skip
     except OSError as error:
         return Probe("broken", f"{words[0]} cannot be started: {error.strerror}")
     try:
@@ -78,20 +82,30 @@ def _first_line(output: bytes) -> str:
 
 def bubblewrap() -> Probe:
     """Whether a sandbox can be made: bubblewrap may be there, and the kernel may not let it."""
-    _, *words = levels.bubblewrap("/usr", "/usr")  # the very sandbox that the guard makes
-    tried = try_program(["bwrap", *words, "true"])
-    return try_program(["bwrap", "--version"]) if tried.state == "ok" else tried
+    with levels.in_descriptors(levels.sandbox_files({}, 0, "/")) as handed:
+        _, *words = levels.bubblewrap("/usr", "/usr", handed=handed)  # the very sandbox that the guard makes
+        tried = try_program(["bwrap", *words, "true"], handed=handed)
+    version = try_program(["bwrap", "--version"]) if tried.state == "ok" else tried
+    return version._replace(found=f"{version.found}; {levels.sandbox_in_words()}") if version.state == "ok" else version
 
 
 def git() -> Probe:
-    """Whether sources can be checked out."""
-    return try_program(["git", "--version"])
+    """Whether sources can be checked out. An older one cannot be told which address a name has."""
+    found = try_program(["git", "--version"])
+    version = tuple(map(int, re.findall(r"\d+", found.found)[:2]))
+    if found.state == "ok" and version < _OLDEST_GIT:
+        return Probe("broken", f"{found.found}; expected 2.37 or later")
+    return found
 
 
 def user_level(uid: int | None = None) -> Probe:
-    """Whether programs can be given a user of their own: only root can do that."""
+    """Whether programs can be given a user and temporary folders of their own: only root can do that."""
     uid = os.geteuid() if uid is None else uid
-    return Probe("ok", "root") if uid == 0 else Probe("missing", f"user id {uid}, which is not root")
+    if uid != 0:
+        return Probe("missing", f"user id {uid}, which is not root")
+    tried = try_program(probing.user_trial())
+    calls = levels.calls_in_words()
+    return Probe("ok", f"root; a user, /tmp and ipc for each program; {calls}") if tried.state == "ok" else tried
 
 
 def cgroups(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> Cgroups:

@@ -37,7 +37,7 @@ def _types(end: ProgramEnd) -> tuple[str, ...]:
             return "onthedot.StepTimedOut", "builtins.TimeoutError"
         case "out_of_memory":
             return "onthedot.OutOfMemory", "builtins.MemoryError"
-        case "refused":
+        case "refused" | "no_room":
             return ("onthedot.Refused",)
         case "stopped":
             return ("onthedot.Stopped",)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 from onthedot.clock import Micros
 from onthedot.task import Bounds, Level
 
-Kind = Literal["exited", "signalled", "timed_out", "out_of_memory", "stopped", "refused"]
+Kind = Literal["exited", "signalled", "timed_out", "out_of_memory", "stopped", "refused", "no_room"]
 
 
 class Program(NamedTuple):
@@ -26,6 +26,7 @@ class Program(NamedTuple):
     label: str = ""  # the step, for the record
     stdin: bytes = b""
     level: Level = "none"
+    network: bool = False  # whether a sandbox shares the machine's network; other levels always do
     bounds: Bounds = Bounds()
     timeout: Micros = 0  # 0: none
     grace: Micros = 5_000_000  # from SIGTERM to SIGKILL
@@ -38,7 +39,7 @@ class ProgramEnd(NamedTuple):
     kind: Kind
     code: int | None = None  # of `exited`
     signal: int | None = None  # of `signalled`
-    error: str = ""  # of `refused`: why it could not be started, and what to do
+    error: str = ""  # of `refused` and `no_room`: why it could not be started (now), and what to do
     cpu: Micros = 0
     memory: int = 0  # the most it had, in bytes
     stragglers: int = 0  # processes of its tree that had to be killed when its main process had ended
@@ -60,7 +61,7 @@ class ProgramEnd(NamedTuple):
                 return "took longer than its time-out"
             case "stopped":
                 return "stopped"
-            case "refused":
+            case "refused" | "no_room":
                 return self.error
 
 

@@ -16,7 +16,7 @@ import fnmatch
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from onthedot.clock import Micros, to_datetime
 from onthedot.output.places import state_folder
 from onthedot.run import Lease
 from onthedot.settings import Settings
+from onthedot.work.guard.users import make_system_folder, system_folder, take_back
 from onthedot.work.spares import INSIDE, Spares, remove_empty
 
 OTD = ".otd"
@@ -36,10 +37,12 @@ _OUTPUT_BYTES = 256 * 1024
 
 
 def spool_of(settings: Settings) -> Path:
-    """The folder of all runs' places: as the settings say, or where this user's programs keep their state."""
+    """The folder of all runs' places: as the settings say, or where this user's programs keep their state. That of root
+    is the system's own, because programs that have a user of their own cannot pass through root's home."""
     if settings.spool:
         return Path(settings.spool).expanduser().absolute()
-    return state_folder() / "spool"
+    is_given = os.environ.get("XDG_STATE_HOME", "").startswith("/")
+    return (system_folder() if os.geteuid() == 0 and not is_given else state_folder()) / "spool"
 
 
 def place_name(run_id: int, created_at: Micros) -> str:
@@ -97,6 +100,8 @@ class Place:
         except FileExistsError:
             return False
         except FileNotFoundError:  # the spool itself is not there yet
+            if self.spool.parent == system_folder():
+                make_system_folder()
             os.makedirs(self.spool, mode=0o700, exist_ok=True)
             return self._make_run()
         return True
@@ -115,6 +120,8 @@ class Place:
             return False
         os.makedirs(self.run, mode=0o700, exist_ok=True)
         with suppress(OSError):  # there is none; somebody else was quicker, or it was swept away
+            if not take_back(str(theirs / "work")):  # before it has a name by which nobody knows whose it is
+                return False
             (theirs / "work").rename(self.workspace)
             return True
         return False
@@ -161,6 +168,20 @@ class Place:
         """What the program has saved; None: nothing, or more than the limit."""
         return _read_inside(self.workspace, (OTD, "checkpoint"), limit)
 
+    def write_private(self, files: Mapping[str, str]) -> Path:
+        """A folder with these files, for git, in place of an earlier one. No program of the job runs meanwhile."""
+        self._own_folder()
+        folder = self.workspace / OTD / "git"
+        _remove_file(folder)
+        if files:
+            folder.mkdir(mode=0o700)
+        for name, text in files.items():
+            with open(
+                os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+            ) as file:
+                file.write(text)
+        return folder
+
     def clear_outputs(self) -> None:
         """What an earlier step has handed on is not the next one's."""
         self._own_folder()
@@ -179,6 +200,11 @@ class Place:
         """Go, if no program has left anything here, what it hands on and has saved included; whether it has gone."""
         return remove_empty(self.run) if self._spares is None else self._spares.give(self.run)
 
+    def give_back(self) -> None:
+        """The attempt has ended, and its workspace is kept: closed for every user that programs may have."""
+        if self._apart:
+            take_back(str(self.workspace))
+
     def discard(self) -> None:
         """The run has succeeded: its workspace is of no use. A record that nobody has taken stays until it is swept."""
         _remove(self.workspace)
@@ -187,7 +213,8 @@ class Place:
 
 
 def sweep(spool: Path, *, now: Micros, keep: Micros, in_use: Iterable[str]) -> int:
-    """Remove the places that nobody has used for so long; how many there were."""
+    """Remove the places that nobody has used for so long; how many there were. A workspace that a killed worker left to
+    its program's user is taken back, and what still runs as that user is ended."""
     used, count = set(in_use), 0
     try:
         found = list(os.scandir(spool))
@@ -196,7 +223,10 @@ def sweep(spool: Path, *, now: Micros, keep: Micros, in_use: Iterable[str]) -> i
     for entry in found:
         with suppress(OSError):
             age = now - entry.stat(follow_symlinks=False).st_mtime_ns // 1_000
-            if entry.is_dir(follow_symlinks=False) and entry.name not in used and _is_place(entry.name) and age > keep:
+            if not entry.is_dir(follow_symlinks=False) or entry.name in used or not _is_place(entry.name):
+                continue
+            take_back(f"{entry.path}/work", kill=True)
+            if age > keep:
                 _remove(Path(entry.path))
                 count += 1
     return count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from urllib.parse import quote
 
 import pytest
 
@@ -48,6 +49,22 @@ async def test_a_file_comes_as_it_was_left(
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["content-disposition"].startswith("attachment; filename=")
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+ODD = ["a\nb.txt", "a\rb.txt", "a%0Ab.txt", "bad-\udcff.bin", "tab\t\x1b[31m", "d/" + "long/" * 600 + "x", "ü%/?#"]
+
+
+async def test_whatever_is_listed_can_be_fetched_by_that_name(server: Served, viewer: dict[str, str], worker: Worker):
+    run_id = int(await server.there.verbs().submit("mail"))
+    lease = await worker.take_one()
+    await worker.keep(lease, [], [(name, name.encode(errors="surrogateescape")) for name in ODD])
+    await worker.end(lease)
+    listed = (await server.client.get(artifacts(run_id), headers=viewer)).json()
+    assert len({one["name"] for one in listed}) == len(ODD)
+    for name, one in zip(ODD, listed, strict=True):
+        assert one["name"].encode().decode().isprintable()
+        answer = await server.client.get(artifacts(run_id, f"/1/{quote(one['name'], safe='')}"), headers=viewer)
+        assert (answer.status_code, answer.content) == (200, name.encode(errors="surrogateescape"))
 
 
 @pytest.mark.parametrize(

@@ -167,9 +167,8 @@ async def test_bounds_are_in_force(yard: Yard):
     bounds = Bounds(files=64, file_bytes=1 << 20, memory=1 << 29)
     expected = f"64 0 {(1 << 29) // 1024} {(1 << 20) // 512}"
     shown = 'echo "$(ulimit -Hn) $(ulimit -Hc) $(ulimit -Hd) $(ulimit -Hf)"'
-    # They come a moment after its start: it is asked until they are there, and at last tells what is.
     waits = f'n=0; while [ "$({shown})" != "{expected}" ] && [ $n -lt 200 ]; do sleep 0.05; n=$((n + 1)); done'
-    await yard.run("sh", "-c", f"{waits}; {shown}", bounds=bounds)
+    await yard.run("sh", "-c", f"{waits}; {shown}", bounds=bounds)  # hard limits come a moment after its start
     assert yard.output() == f"{expected}\n"
 
 

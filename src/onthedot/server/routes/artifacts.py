@@ -26,11 +26,16 @@ PIECE = 256 * 1024
 """Read and sent at once, in bytes."""
 
 
+_LONGEST = 3 * 4_096  # characters of a name: a path, all of it escaped
+
+
 class ArtifactOut(BaseModel):
     """One file that an attempt has left."""
 
     attempt: int = Field(examples=[1])
-    name: str = Field(description="As the job calls it.", examples=["report.csv"])
+    name: str = Field(
+        description="As the job calls it; what is no text in it is escaped, as %0A.", examples=["report.csv"]
+    )
     size: int = Field(description="In bytes.")
     sha256: str
 
@@ -41,8 +46,8 @@ async def list_artifacts(there: There, who: Who, run_id: RunId) -> Response:
     await seen_run(there.store, who, run_id)
     return json_answer(
         [
-            {"attempt": name.attempt, "name": kept.name, "size": kept.size, "sha256": kept.sha256}
-            for name, kept in await _artifacts(there, run_id)
+            {"attempt": name.attempt, "name": called, "size": kept.size, "sha256": kept.sha256}
+            for name, called, kept in await _artifacts(there, run_id)
         ]
     )
 
@@ -61,30 +66,30 @@ async def get_artifact(
     who: Who,
     run_id: RunId,
     attempt: Annotated[int, Path(ge=1, le=1_000_000)],
-    name: Annotated[str, Path(max_length=500, pattern=NO_NUL, description="One of those that are listed.")],
+    name: Annotated[str, Path(max_length=_LONGEST, pattern=NO_NUL, description="One of those that are listed.")],
 ) -> Response:
     """One of these files. Its name is looked for among those that are listed, and is part of no path."""
     await seen_run(there.store, who, run_id)
     outputs = there.outputs
-    found = [one for one in await _artifacts(there, run_id, attempt) if one[1].name == name]
+    found = [one for one in await _artifacts(there, run_id, attempt) if one[1] == name]
     if outputs is None or not found:
         raise Problem(404, "unknown", f"there is no artifact {name!r} of attempt {attempt}; list those of the run")
-    of, kept = found[-1]
+    of, called, kept = found[-1]
     pieces = _pieces(outputs, of, kept)
     first = await anext(pieces, b"")  # what cannot be read at all is a problem, not half an answer
-    headers = {**attachment(kept.name), "Content-Length": str(kept.size)}
+    headers = {**attachment(called), "Content-Length": str(kept.size)}
     return StreamingResponse(_from(first, pieces), headers=headers, media_type="application/octet-stream")
 
 
-async def _artifacts(there: OpenStore, run_id: int, attempt: int | None = None) -> list[tuple[Name, Kept]]:
+async def _artifacts(there: OpenStore, run_id: int, attempt: int | None = None) -> list[tuple[Name, str, Kept]]:
     if there.outputs is None:
         return []
-    found: list[tuple[Name, Kept]] = []
+    found: list[tuple[Name, str, Kept]] = []
     for one in await there.store.list_attempts(run_id):
         if attempt in (None, one.attempt):
             name = Name(run_id, one.attempt, one.lease_id)
             index = await there.outputs.index(name)
-            found += [(name, kept) for kept in (index.artifacts if index else ())]
+            found += [(name, called, kept) for called, kept in (index.by_name() if index else {}).items()]
     return found
 
 

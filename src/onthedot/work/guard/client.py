@@ -32,6 +32,7 @@ from onthedot.work.guard.messages import (
     program_to_json,
 )
 from onthedot.work.guard.probing import probe
+from onthedot.work.guard.users import STATE_VARIABLE
 from onthedot.work.programs import Program, ProgramEnd
 
 Said = Callable[[str], None]
@@ -157,6 +158,7 @@ class _GuardProcess:
         command = [sys.executable, "-S", "-P", "-m", "onthedot.work.guard.main", str(theirs.fileno()), token, *cgroups]
         found_at = str(Path(__file__).parents[3])
         env = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": found_at}
+        env |= {name: os.environ[name] for name in (STATE_VARIABLE,) if name in os.environ}
         try:
             self._process = subprocess.Popen(  # noqa: S603 - words of our own
                 command, env=env, cwd="/", pass_fds=(theirs.fileno(),), start_new_session=True,

@@ -1,87 +1,62 @@
-"""How far programs are kept apart: what has to be done for it before a start.
+"""The sandbox of a program: bubblewrap, and what it reads.
 
-`user` needs root: the program gets a user id that no other program on this machine has meanwhile. `sandbox` is
-bubblewrap, as such a user where we are root, and as the worker's own user elsewhere.
+Where the worker is root, it runs as a user of its own (`users.py`); elsewhere as the worker's user.
 """
 
 from __future__ import annotations
 
 import os
-import socket
-import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
-USERS = range(60_706, 61_184)
-"""User ids that Debian gives to nobody by itself, and systemd leaves alone."""
+from onthedot.work.guard import seccomp
 
 _TEMPORARY_BYTES = 256 << 20
+_MOST_OPTIONS = 8_400  # words that bubblewrap reads: it takes 9,000 in all
+_READS = ("--args", "--ro-bind-data", "--ro-bind-data", "--seccomp")
+_READ_AS = ("", "/etc/passwd", "/etc/group", "")
 _BUBBLEWRAPS = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap")
 _TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = (
-    "alternatives", "ca-certificates", "ca-certificates.conf", "group", "hosts", "ld.so.cache", "ld.so.conf",
-    "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "passwd", "protocols", "services", "ssl", "timezone",
+    "alternatives", "ca-certificates", "ca-certificates.conf", "hosts", "ld.so.cache", "ld.so.conf",
+    "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "protocols", "services", "ssl", "timezone",
 )  # fmt: skip
 
 
-class NotPossible(Exception):
-    """The level cannot be given to this program: why, and what to do."""
+def sandbox_files(env: Mapping[str, str], uid: int, home: str) -> list[bytes]:
+    """What bubblewrap reads from descriptors, in the order of `bubblewrap`'s `handed`.
+
+    The job's environment is one of them: what bubblewrap itself had in its environment would change how it is loaded
+    (`LD_PRELOAD`), outside of the sandbox, and what it had as arguments every user of the machine could read.
+    ValueError for names and values that cannot be in an environment: a NUL would begin another option.
+    """
+    words: list[str] = []
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise ValueError(f"environment: expected a name without '=' and a value without NUL, got {name!r}")
+        words += ["--setenv", name, value]
+    if len(words) > _MOST_OPTIONS:
+        raise ValueError(f"environment: expected at most {_MOST_OPTIONS // 3} variables in a sandbox, got {len(env)}")
+    options = b"".join(os.fsencode(word) + b"\0" for word in words)
+    home = home if home.isprintable() and ":" not in home else "/"
+    users = f"root:x:0:0::/:/bin/false\nnobody:x:65534:65534::/:/bin/false\njob:x:{uid}:{uid}::{home}:/bin/sh\n"
+    groups = f"root:x:0:\nnogroup:x:65534:\njob:x:{uid}:\n"
+    seccomp_filter = seccomp.program_for()
+    return [options, os.fsencode(users), groups.encode(), *([] if seccomp_filter is None else [seccomp_filter])]
 
 
-class User:
-    """A user id that is ours alone until it is given back."""
-
-    def __init__(self, uid: int, lock: socket.socket) -> None:
-        self.uid = uid
-        self._lock = lock
-
-    def give_back(self) -> None:
-        """Others may have it."""
-        self._lock.close()
-
-
-def take_user(workspace: str) -> User:
-    """One that no guard of this machine has given out: the workspace's own if possible, which saves changing it."""
-    owner = os.stat(workspace).st_uid
-    for uid in [owner, *USERS] if owner in USERS else USERS:
-        lock = socket.socket(socket.AF_UNIX)
-        try:
-            lock.bind(f"\0onthedot-user-{uid}")  # a name that goes with its process
-        except OSError:
-            lock.close()
-            continue
-        return User(uid, lock)
-    raise NotPossible(
-        f"expected a free user id of {USERS.start} to {USERS.stop - 1}, got none; run fewer programs at once"
-    )
-
-
-def check_reachable(workspace: str) -> None:
-    """The program's user has to be able to get there."""
-    for above in Path(workspace).parents:
-        mode = stat.S_IMODE(above.stat().st_mode)
-        if not mode & stat.S_IXOTH:
-            raise NotPossible(
-                f"{above}: expected a directory that every user may pass through, because the program's user has to "
-                f"reach {workspace}; got mode {mode:o}; do: chmod o+x {above}"
-            )
-
-
-def hand_over(workspace: str, uid: int) -> None:
-    """Give the workspace and all in it to that user, and to nobody else."""
-    for _, folders, files, folder in os.fwalk(workspace):
-        for name in (*folders, *files):
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            # a file with a second name may be somebody else's, linked into the workspace to be given away
-            if found.st_uid != uid and (found.st_nlink == 1 or stat.S_ISDIR(found.st_mode)):
-                os.chown(name, uid, uid, dir_fd=folder, follow_symlinks=False)
-    os.chown(workspace, uid, uid)
-    os.chmod(workspace, 0o700)
-
-
-def bubblewrap(directory: str, workspace: str) -> list[str]:
-    """The words before a program's own that put it into a sandbox."""
-    words = [next(filter(os.path.exists, _BUBBLEWRAPS), "bwrap"), "--die-with-parent"]
-    words += ["--unshare-all", "--cap-drop", "ALL", "--hostname", "sandbox", "--ro-bind", "/usr", "/usr"]
+def bubblewrap(directory: str, workspace: str, *, handed: Sequence[int] = (), network: bool = False) -> list[str]:
+    """The words before a program's own that put it into a sandbox. `handed` are the descriptors of `sandbox_files`.
+    `network`: it has the machine's, without names: for programs that were told addresses."""
+    program = next(filter(os.path.exists, _BUBBLEWRAPS), "bwrap")
+    words = [program, "--die-with-parent", "--unshare-all", "--cap-drop", "ALL", "--hostname", "sandbox"]
+    if can_disable_namespaces(program):
+        words += ["--unshare-user", "--disable-userns"]
+    if network:
+        words.append("--share-net")
+    words += ["--ro-bind", "/usr", "/usr"]
     for name in _TOP:
         top = Path("/", name)
         if top.is_symlink():
@@ -91,5 +66,50 @@ def bubblewrap(directory: str, workspace: str) -> list[str]:
     for name in _ETC:
         words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     words += ["--proc", "/proc", "--dev", "/dev", "--size", str(_TEMPORARY_BYTES), "--tmpfs", "/tmp"]  # noqa: S108
-    words += ["--bind", workspace, workspace, "--remount-ro", "/", "--chdir", directory, "--"]
+    words += ["--bind", workspace, workspace]
+    for option, descriptor, *place in zip(_READS, map(str, handed), _READ_AS, strict=False):
+        words += [option, descriptor, *filter(None, place)]
+    words += ["--remount-ro", "/", "--chdir", directory, "--"]
     return words
+
+
+def in_memory(content: bytes) -> int:
+    """A descriptor from which that can be read; no file is made."""
+    file = os.memfd_create("onthedot")
+    written = 0
+    while written < len(content):
+        written += os.write(file, content[written:])
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
+
+
+@contextmanager
+def in_descriptors(files: Sequence[bytes]) -> Iterator[list[int]]:
+    """Each of them in a descriptor, for as long as the block takes."""
+    opened = [in_memory(content) for content in files]
+    try:
+        yield opened
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def sandbox_in_words() -> str:
+    """What a sandbox of this machine adds to its namespaces, for people."""
+    program = next(filter(os.path.exists, _BUBBLEWRAPS), "bwrap")
+    inner = "" if can_disable_namespaces(program) else "; user namespaces inside: only the filter forbids them"
+    return f"{calls_in_words()}{inner}"
+
+
+def calls_in_words() -> str:
+    """Whether system calls are filtered on this machine, for people."""
+    return "system calls filtered" if seccomp.program_for() else f"system calls not filtered on {os.uname().machine}"
+
+
+@cache
+def can_disable_namespaces(program: str) -> bool:
+    """Whether this bubblewrap knows `--disable-userns` (0.8 and later). Its file says so without being started."""
+    try:
+        return b"--disable-userns" in Path(program).read_bytes()
+    except OSError:
+        return False

@@ -19,11 +19,11 @@ from contextlib import suppress
 
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Micros, SystemClock
 from onthedot.work.guard import cgroups, trees
-from onthedot.work.guard.levels import NotPossible
 from onthedot.work.guard.messages import MOST_TO_GUARD, BadFrame, Inbox, Message, frame, program_from_json
 from onthedot.work.guard.running import Running
 from onthedot.work.guard.spawning import NOT_FOR_US
 from onthedot.work.guard.sweeping import Sweeper
+from onthedot.work.guard.users import NoneFree, NotPossible
 from onthedot.work.programs import Kind, ProgramEnd
 
 _CHUNK = 1 << 18
@@ -138,6 +138,9 @@ class GuardLoop:
             if self._clock.steady() >= self._lease:
                 raise NotPossible(_LEASE_ENDED)
             running = Running(number, program, f"{self._token}.{number}", self._groups, self._clock)
+        except NoneFree as error:
+            self._send({"ended": number, "end": ProgramEnd("no_room", error=str(error))})
+            return
         except (OSError, NotPossible, ValueError) as error:
             self._send({"ended": number, "end": ProgramEnd("refused", error=f"could not be started: {error}")})
             return

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from onthedot.task import Level
-from onthedot.work.guard.levels import USERS, bubblewrap
+from onthedot.work.guard.levels import bubblewrap, in_descriptors, sandbox_files
+from onthedot.work.guard.users import USERS
 
 _PATIENCE = 10  # seconds for a program that does nothing
 
@@ -19,19 +22,28 @@ def probe() -> frozenset[Level]:
         return frozenset()
     levels: set[Level] = {"none", "process"}
     uid = USERS[-1] if os.geteuid() == 0 else None
-    if uid is not None and _works(["true"], uid):
+    if uid is not None and _works(user_trial(), None):
         levels.add("user")
-    if _works([*bubblewrap("/usr", "/usr"), "true"], uid):  # what it may write to does not matter here
-        levels.add("sandbox")
+    with in_descriptors(sandbox_files({}, 0, "/")) as handed:
+        # what it may write to does not matter here
+        if _works([*bubblewrap("/usr", "/usr", handed=handed), "true"], uid, handed):
+            levels.add("sandbox")
     return frozenset(levels)
 
 
-def _works(words: list[str], uid: int | None) -> bool:
+def user_trial() -> list[str]:
+    """The program that tries out whether another can be given a user and folders of its own, by becoming one."""
+    found_at = f"PYTHONPATH={Path(__file__).parents[3]}"
+    words = ["-S", "-P", "-m", "onthedot.work.guard.namespaces", str(USERS[-1])]
+    return ["/usr/bin/env", "-i", found_at, sys.executable, *words]
+
+
+def _works(words: list[str], uid: int | None, handed: Sequence[int] = ()) -> bool:
     rights = {} if uid is None else {"user": uid, "group": uid, "extra_groups": ()}
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(  # noqa: S603 - words of our own
             words, cwd="/", env={"PATH": os.defpath}, stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=_PATIENCE, check=False, **rights,  # type: ignore[call-overload]
+            timeout=_PATIENCE, check=False, pass_fds=handed, **rights,  # type: ignore[call-overload]
         )  # fmt: skip
         return bool(done.returncode == 0)
     return False

@@ -10,10 +10,10 @@ from pathlib import Path
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
 from onthedot.output.capture import Capture
 from onthedot.output.records import Stream
-from onthedot.work.guard import levels, spawning, trees
+from onthedot.work.guard import levels, spawning, trees, users
 from onthedot.work.guard.cgroups import Group
-from onthedot.work.guard.levels import NotPossible, User
-from onthedot.work.guard.spawning import Rights
+from onthedot.work.guard.spawning import APART, Rights
+from onthedot.work.guard.users import NotPossible, User
 from onthedot.work.programs import Kind, Program, ProgramEnd
 
 READ_MOST = 1 << 16
@@ -57,26 +57,32 @@ class Running:
 
     def _start(self, mark: str, cgroups: list[str]) -> None:
         program = self.program
-        apart = program.level in ("user", "sandbox")
-        if apart and os.geteuid() == 0:
-            self.user = levels.take_user(program.workspace)
-            levels.check_reachable(program.workspace)
+        if program.level in APART and os.geteuid() == 0:
+            self.user = users.take_user(program.workspace)
+            users.check_reachable(program.workspace)
         elif program.level == "user":
             raise NotPossible("isolation 'user': expected a worker that runs as root, got one that does not")
         if cgroups:
             self.group = Group(cgroups, mark, program.bounds)
+        argv, env, files = [*program.argv], {**program.env, trees.MARK: mark}, []
+        if program.level == "sandbox":
+            uid = self.user.uid if self.user else os.geteuid()
+            files = levels.sandbox_files(program.env, uid, program.workspace)
+            handed = range(3, 3 + len(files))
+            argv = [
+                *levels.bubblewrap(program.directory, program.workspace, handed=handed, network=program.network),
+                *argv,
+            ]
+            env = {trees.MARK: mark}  # bubblewrap's own; the program inherits it
         rights = Rights(
-            uid=self.user.uid if self.user else None,
+            user=self.user,
             workspace=program.workspace,
-            no_new_privileges=apart,
+            level=program.level,
             doors=self.group.doors if self.group else (),
             limits=spawning.limits_of(program.bounds, own_user=self.user is not None),
+            files=files,
         )
-        before = levels.bubblewrap(program.directory, program.workspace) if program.level == "sandbox" else []
-        self.spawned = spawning.spawn(
-            [*before, *program.argv], {**program.env, trees.MARK: mark}, program.directory,
-            reads=bool(program.stdin), rights=rights,
-        )  # fmt: skip
+        self.spawned = spawning.spawn(argv, env, program.directory, reads=bool(program.stdin), rights=rights)
 
     # ── pipes ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,31 +1,37 @@
 """Start one program, in one of two ways.
 
-Whatever is kept apart or is in cgroups is a fork of the guard that sets everything before it becomes the program: no
-instruction of it runs without its bounds. What is not kept apart is spawned (`posix_spawn`), which takes half as long,
-and gets its limits from outside right after, while its libraries are being loaded: they are there against mistakes, and
-who wants to get past them at that level is the worker's own user anyway.
+Whatever is kept apart or is in cgroups is a fork of the guard that sets everything before it becomes the program. What
+is not kept apart is spawned (`posix_spawn`), which takes half as long: the guard lowers its own soft limits for that
+moment, and the program inherits them. Hard limits it gets from outside right after; who raises its soft ones before
+that is the worker's own user anyway. No instruction of either runs without its bounds.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import signal
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
 from typing import NamedTuple, NoReturn
 
-from onthedot.task import Bounds
-from onthedot.work.guard import levels, trees
+from onthedot.task import Bounds, Level
+from onthedot.work.guard import levels, namespaces, seccomp, trees
+from onthedot.work.guard.users import User
+
+APART: tuple[Level, ...] = ("user", "sandbox")
+"""The levels that keep a program apart from its worker."""
 
 NOT_FOR_US = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Who stops a service, or a terminal, signals all of its processes; the guard ends when its worker does."""
 
 _NOT_STARTED = 127
 _MOST_WORDS = 4_096
+_TO_SPAWN = 16 << 20  # bytes that the guard may need while its own memory is bounded
 _LAST = 1 << 20  # more descriptors than anybody may have
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, *NOT_FOR_US)  # by Python, and by the guard; that would be inherited
 
@@ -43,16 +49,22 @@ class Spawned(NamedTuple):
 class Rights(NamedTuple):
     """As whom it runs, and how bounded."""
 
-    uid: int | None = None  # None: as the guard
+    user: User | None = None  # None: as the guard
     workspace: str = ""  # becomes that user's
-    no_new_privileges: bool = False
+    level: Level = "none"
     doors: Sequence[str] = ()  # of cgroups
     limits: Sequence[tuple[int, int]] = ()
+    files: Sequence[bytes] = ()  # what it finds in its descriptors 3, 4, …
 
     @property
     def needs_fork(self) -> bool:
         """Whether there is something that can be set only from inside."""
-        return self.uid is not None or self.no_new_privileges or bool(self.doors)
+        return self.apart or bool(self.doors)
+
+    @property
+    def apart(self) -> bool:
+        """Whether it is kept apart from the guard."""
+        return self.level in APART
 
 
 def limits_of(bounds: Bounds, *, own_user: bool) -> list[tuple[int, int]]:
@@ -83,11 +95,10 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, *, reads:
             ours.append(write_end)
         else:
             theirs.append(os.open(os.devnull, os.O_RDONLY))
-        for _ in range(3 if rights.needs_fork else 2):
-            read_end, write_end = os.pipe()
-            theirs.append(write_end)
-            ours.append(read_end)
-        if rights.needs_fork:
+        _add_pipe(ours, theirs)
+        _add_pipe(ours, theirs)
+        if rights.needs_fork or _is_less_than_we_have(rights.limits, max(theirs)):
+            _add_pipe(ours, theirs)
             pid = os.fork()
             if pid == 0:
                 _become(argv, env, directory, theirs, rights)
@@ -105,11 +116,18 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, *, reads:
     return Spawned(pid, *([] if reads else [-1]), *ours)
 
 
+def _add_pipe(ours: list[int], theirs: list[int]) -> None:
+    read_end, write_end = os.pipe()
+    theirs.append(write_end)
+    ours.append(read_end)
+
+
 def _spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, standard: list[int], rights: Rights) -> int:
     actions = [(os.POSIX_SPAWN_DUP2, end, number) for number, end in enumerate(standard)]
     os.chdir(directory)
     try:
-        pid = _find_and_spawn(argv, env, actions)
+        with _lowered(rights.limits):
+            pid = _find_and_spawn(argv, env, actions)
     finally:
         os.chdir("/")
     with suppress(
@@ -118,6 +136,34 @@ def _spawn(argv: Sequence[str], env: Mapping[str, str], directory: str, standard
         for number, value in rights.limits:
             resource.prlimit(pid, number, _within(_most(number), number, value))
     return pid
+
+
+@contextmanager
+def _lowered(limits: Sequence[tuple[int, int]]) -> Iterator[None]:
+    """Our own soft limits, so that who is spawned meanwhile begins with them. Not that of processor time: the guard has
+    used more than that already, and nobody uses a second of it before it is set from outside."""
+    before = [(number, resource.getrlimit(number)) for number, _ in limits if number != resource.RLIMIT_CPU]
+    try:
+        for number, value in limits:
+            if number != resource.RLIMIT_CPU:
+                resource.setrlimit(number, (_within(_most(number), number, value)[0], _most(number)))
+        yield
+    finally:
+        for number, limit in before:
+            resource.setrlimit(number, limit)
+
+
+def _is_less_than_we_have(limits: Sequence[tuple[int, int]], highest: int) -> bool:
+    """Whether the guard itself takes about as much as the program may have, in memory or in descriptors (`highest` is
+    to be handed on): then it cannot lower its own limits."""
+    most = dict(limits)
+    if most.get(resource.RLIMIT_NOFILE, highest + 1) <= highest:
+        return True
+    if resource.RLIMIT_DATA not in most:
+        return False
+    with open("/proc/self/statm", encoding="ascii") as file:
+        ours = int(file.read().split()[5]) * resource.getpagesize()
+    return most[resource.RLIMIT_DATA] < ours + _TO_SPAWN
 
 
 @cache
@@ -159,16 +205,26 @@ def _become(argv: Sequence[str], env: Mapping[str, str], directory: str, pipes: 
         for door in rights.doors:
             with open(door, "w") as file:
                 file.write("0")
-        if rights.uid is not None:
-            levels.hand_over(rights.workspace, rights.uid)  # here, because it may take long
+        if rights.user is not None:
+            uid = rights.user.uid
+            rights.user.own(rights.workspace)  # here, because it may take long
+            if rights.level == "user":
+                namespaces.keep_private(rights.workspace)
             os.setgroups([])
-            os.setresgid(rights.uid, rights.uid, rights.uid)
-            os.setresuid(rights.uid, rights.uid, rights.uid)
-        if rights.no_new_privileges:
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+        if rights.apart:
             trees.forbid_new_privileges()
+        if rights.level == "user":
+            seccomp.load()  # in a sandbox, bubblewrap does it
         trees.die_with_parent()
         os.chdir(directory)
-        os.closerange(3, trouble)
+        first = 3 + len(rights.files)
+        trouble = fcntl.fcntl(trouble, fcntl.F_DUPFD_CLOEXEC, first)
+        files = [fcntl.fcntl(levels.in_memory(content), fcntl.F_DUPFD, first) for content in rights.files]
+        for number, end in enumerate(files, start=3):
+            os.dup2(end, number)
+        os.closerange(first, trouble)
         os.closerange(trouble + 1, _LAST)
         # last, because they are the program's and not for what we do here
         for number, value in rights.limits:

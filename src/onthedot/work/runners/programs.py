@@ -162,9 +162,13 @@ class ProgramRunner:
         """In a thread: what is to be said about it."""
         left_out: list[str] = []
         keeper, task = self._neighbours.keeper, lease.record.job.task
-        if keeper is not None:
-            artifacts, left_out = place.artifacts(task.artifacts if isinstance(task, Steps) else ())
-            keeper.hand_in(lease, sorted(artifacts.items()))
+        try:
+            if keeper is not None:
+                artifacts, left_out = place.artifacts(task.artifacts if isinstance(task, Steps) else ())
+                keeper.hand_in(lease, sorted(artifacts.items()))
+        finally:
+            if not discard:
+                place.give_back()
         if discard:
             place.discard()
         return left_out[:_MOST_REMARKS]

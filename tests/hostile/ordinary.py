@@ -1,0 +1,59 @@
+"""A worker that is not root, with one sandboxed job: `python -m tests.hostile.ordinary` prints what the job reached.
+
+It prints JSON: the traces that bubblewrap's loader left, and the output of the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+
+from tests.work.guard.yard import PYTHON, Yard
+
+REACHES = """
+import json, os, socket, sys
+store, other, guard, name = sys.argv[1:]
+def reached(what):
+    try:
+        what()
+    except OSError as error:
+        return False
+    return True
+print(json.dumps({
+    "uid": os.getuid(),
+    "environment": sorted(os.environ),
+    "store": reached(lambda: open(store)),
+    "workspaces": reached(lambda: os.listdir(other)),
+    "tmp": len(os.listdir("/tmp")),  # the way to its workspace
+    "processes": len([entry for entry in os.listdir("/proc") if entry.isdigit()]),
+    "guard": reached(lambda: os.kill(int(guard), 0)),
+    "sockets": reached(lambda: socket.socket(socket.AF_UNIX).connect(chr(0) + name)),
+    "filter": next(line.split()[1] for line in open("/proc/self/status") if line.startswith("Seccomp:")),
+}))
+"""
+
+
+async def main() -> None:
+    yard = Yard()
+    try:
+        drop, other = yard.workspace("drop"), yard.workspace("other")
+        (yard.root / "store.db").write_text("everything")
+        (other / "note").write_text("private")
+        await yard.run("true")
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(f"\0onthedot-{yard.root.name}")
+            listening.listen()
+            end = await yard.run(
+                PYTHON, "-c", REACHES, str(yard.root / "store.db"), str(other), str(yard.guard.pid),
+                f"onthedot-{yard.root.name}", level="sandbox",
+                env={"PATH": "/usr/bin:/bin", "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{drop}/trace"},
+            )  # fmt: skip
+        print(json.dumps({"end": end, "traces": os.listdir(drop), "said": yard.output()}))
+    finally:
+        await yard.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,110 @@
+"""A worker that is root, with nothing set: it runs jobs of every level, and leaves nothing of them to other users."""
+
+import asyncio
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+
+import onthedot as otd
+from onthedot.addresses import Address
+from onthedot.job import Job
+from onthedot.settings import Settings
+from onthedot.task import Command, Level, Source, Step, Steps
+from onthedot.work import source as source_module
+from onthedot.work.guard.users import STATE_VARIABLE, take_user
+from onthedot.work.workspace import spool_of, sweep
+from tests.work.test_steps import listening
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("root", "sandbox")]
+
+
+@pytest.fixture
+def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """In place of the system's folder: it is not there yet."""
+    above = Path(tempfile.mkdtemp(prefix="onthedot-root-"))
+    above.chmod(0o711)
+    monkeypatch.setenv(STATE_VARIABLE, str(above / "onthedot"))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    before = os.umask(0o077)
+    yield above / "onthedot"
+    os.umask(before)
+    shutil.rmtree(above)
+
+
+@pytest.mark.parametrize("level", ["user", "sandbox"])
+async def test_it_runs_jobs_out_of_the_box_and_takes_their_workspaces_back(state: Path, level: Level):
+    sched = otd.Scheduler("memory:")
+    script = "cat note 2>/dev/null || echo $(id -u) > note; touch x; chmod 6777 x; exit 3"
+    sched.add(Job(name="it", task=Command(script=script), isolation=level))
+    async with sched:
+        run = await sched.submit("it")
+        with pytest.raises(otd.RunFailed, match="exit code 3"):
+            await run.result(timeout="30s")
+        [work] = state.glob("spool/*/work")  # noqa: ASYNC240
+        uid = (work / "note").read_text()
+        found = {path: path.stat() for path in (work, *work.iterdir())}
+        assert {about.st_uid for about in found.values()} == {0}
+        assert stat.S_IMODE(found[work].st_mode) == 0o700
+        assert not found[work / "x"].st_mode & 0o6000
+        again = await sched.retry_run(run)
+        with pytest.raises(otd.RunFailed, match="exit code 3"):
+            await again.result(timeout="30s")
+        assert uid in "".join(record.text for record in await sched.logs(again))
+
+
+@pytest.mark.parametrize("level", ["user", "sandbox"])
+@pytest.mark.parametrize(("scheme", "said"), [("https", b"\x16\x03"), ("ssh", b"SSH-2.0-")])
+async def test_git_of_a_job_that_is_kept_apart_gets_to_its_source(
+    state: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, said: bytes, level: Level
+):
+    async def resolve(host: str, port: int) -> list[Address]:
+        return [ip_address("127.0.0.1")]
+
+    monkeypatch.setattr(source_module, "resolve", resolve)
+    server, port, first = await listening()
+    task = Steps(
+        steps=(Step(name="see", script="true"),), source=Source(git=f"{scheme}://git@shop.example.invalid:{port}/x")
+    )
+    sched = otd.Scheduler("memory:", settings=Settings(http_allow=("127.0.0.0/8",)))
+    sched.add(Job(name="it", task=task, isolation=level))
+    async with server, sched:
+        run = await sched.submit("it")
+        with pytest.raises(otd.RunFailed, match="step 'source': exit code 128"):
+            await run.result(timeout="30s")
+        assert (await asyncio.wait_for(first, 20)).startswith(said)
+
+
+def test_what_a_killed_worker_has_left_is_taken_back(state: Path):
+    work = state / "spool" / "1-ff" / "work"
+    work.mkdir(parents=True)
+    state.chmod(0o711)
+    user = take_user(str(work))
+    user.own(str(work))
+    left = subprocess.Popen(["sleep", "300"], user=user.uid, group=user.uid, extra_groups=())
+    try:
+        assert sweep(state / "spool", now=0, keep=0, in_use=[]) == 0
+        assert work.stat().st_uid == user.uid  # a program of another guard runs in it
+        user.give_back()
+        assert sweep(state / "spool", now=0, keep=0, in_use=[]) == 0
+        assert work.stat().st_uid == 0
+        assert left.wait(20) == -signal.SIGKILL
+    finally:
+        left.kill()
+        left.wait()
+
+
+def test_the_spool_of_root_is_the_systems(state: Path, monkeypatch: pytest.MonkeyPatch):
+    assert spool_of(Settings()) == state / "spool"
+    assert spool_of(Settings(spool="/srv/spool")) == Path("/srv/spool")
+    monkeypatch.delenv(STATE_VARIABLE)
+    assert spool_of(Settings()) == Path("/var/lib/onthedot/spool")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert spool_of(Settings()) == Path.home() / ".local/state/onthedot/spool"
