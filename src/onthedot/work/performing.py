@@ -127,7 +127,10 @@ class Performing:
         if origin is None:
             return None
         run_id, at = origin
-        saved, created_at = await self._neighbours.checkpoint_of(run_id)
+        earlier = await self._neighbours.earlier_run(run_id, self._lease.record.id)
+        if earlier is None:
+            return None
+        saved, created_at = earlier
         progress = policy.from_step(policy.progress_of(saved, self._steps), at)
         self.say(f"goes on from run {run_id}")
         await asyncio.to_thread(self.place.adopt, place_name(run_id, created_at))
