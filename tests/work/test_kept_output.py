@@ -166,7 +166,7 @@ async def test_no_persisted_byte_of_a_run_holds_a_secret(tmp_path, monkeypatch, 
         await asyncio.to_thread(look_until_kept, tmp_path / "spool")
     assert record is not None
     if ends == "exit 0":
-        assert json.loads(record.result)["sing"] == {"plain": "kept", **{f"form{n}": "<***>" for n in range(5)}}
+        assert json.loads(record.result or "")["sing"] == {"plain": "kept", **{f"form{n}": "<***>" for n in range(5)}}
     assert "later: kept <***>" in log.text
     assert "onthedot: a secret was taken out of what the step hands on" in log.text
     store = await open_store(f"sqlite:///{tmp_path / 'it.db'}", read_only=True)
