@@ -7,6 +7,7 @@ import time
 import pytest
 
 import onthedot as otd
+from onthedot.clock import Clock
 from onthedot.events import (
     AttemptEnded,
     AttemptStarted,
@@ -462,3 +463,15 @@ async def test_a_key_is_asked_for_once_and_an_expired_run_is_skipped(url):
 def test_a_schedule_in_the_place_of_the_function_is_told(given):
     with pytest.raises(otd.DefinitionError, match=r"options by their names as in @sched.job\(schedule=.*got"):
         otd.Scheduler("memory:").job(given)
+
+
+async def test_a_store_that_is_reached_in_plain_text_is_told_at_start(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    async def open_here(url: str, *, clock: Clock | None = None) -> MemoryStore:
+        return MemoryStore(clock)
+
+    monkeypatch.setattr("onthedot.engine_thread.open_store", open_here)
+    async with otd.Scheduler("redis://me:secret@db/0?tls=off"):
+        pass
+    assert "the connection to redis://me:***@db/0 is not encrypted: whoever is between can read it" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from onthedot.job import Job
 from onthedot.observe.delivery import Delivery, deliver_rest
 from onthedot.output.leaving import Leaving, open_leaving
 from onthedot.settings import Settings
+from onthedot.stores.addresses import exposed, shown_url
 from onthedot.stores.base import Store
 from onthedot.stores.opening import open_store
 from onthedot.tasks.registry import Registry
@@ -95,6 +97,8 @@ class EngineThread:
             return
         store = await open_store(self._given, clock=self._clock) if isinstance(self._given, str) else self._given
         url = self._given if isinstance(self._given, str) else None
+        if url is not None and (trouble := exposed(url)):
+            logging.getLogger("onthedot").warning("the connection to %s is %s", shown_url(url), trouble)
         leaving: Leaving | None = None
         try:
             leaving = await open_leaving(self._settings, url, store, self._ids)

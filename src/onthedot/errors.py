@@ -372,4 +372,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:
         return f", did you mean {near[0]!r}?"
-    return f"; known: {', '.join(names)}" if names else ""
+    return f"; known: {', '.join(map(_in_one_line, names))}" if names else ""
+
+
+def _in_one_line(name: str) -> str:
+    return name if name.isprintable() else repr(name)[1:-1]

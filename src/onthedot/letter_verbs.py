@@ -71,7 +71,8 @@ class LetterVerbs(Protocol):
         """Ask for a dead run again, now, with its own arguments, for its own instant. Asked twice, it is one run.
 
         The new run's trigger is `rerun:<run id>`; the old one stays in history, dead, and is no dead letter any more.
-        `StateError` for a run that is not dead, or was discarded.
+        `StateError` for a run that is not dead, or was discarded. `UnknownJob` if its job was deleted, also when
+        another job has that name now.
 
         >>> from contextlib import suppress
         >>> @sched.job

@@ -15,7 +15,7 @@ A slot run in the future that was never armed may also be *withdrawn* (its row d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal, NamedTuple
@@ -323,6 +323,7 @@ class RunRecord:
     owner: str = ""  # of its job, as it is now
     node: str = ""  # that holds it, or had it last; nobody
     revision: int = 0  # of its job, that it is held under or was tried with last; 0: none yet
+    job_id: int = field(default=0, compare=False)  # names can pass to another job, ids cannot; 0: a server told it
 
     @property
     def origin(self) -> int | None:

@@ -201,8 +201,12 @@ class Bounds:
 class Param:
     """An argument that runs of a job may bring, declared: nothing else is taken.
 
+    `choices` and `pattern` bound what an operator can pass. A pattern is for text, and matches the whole value.
+
     >>> Param(name="region", kind="text", default="eu", choices=("eu", "us")).required
     False
+    >>> Param(name="version", pattern="v[0-9]+[.][0-9]+").choices
+    ()
     """
 
     name: str
@@ -210,3 +214,4 @@ class Param:
     default: Json = None
     choices: tuple[Json, ...] = ()
     required: bool = False
+    pattern: str = ""

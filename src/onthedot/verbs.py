@@ -247,7 +247,8 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         the one that `from_step` names, in the workspace of the earlier run where that is still there.
 
         What earlier steps have handed on is there as well. A run that succeeded begins anew, unless a step is named.
-        A dead letter is settled by it, as by `replay`. `StateError` while the run has not ended.
+        A dead letter is settled by it, as by `replay`. `StateError` while the run has not ended. `UnknownJob` if its
+        job was deleted, also when another job has that name now.
 
         >>> build = sched.steps("build", [otd.Step(name="make", script="exit 3")])
         >>> async with sched:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,7 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from onthedot.cli.main import cli
+from onthedot.client.values import job_record
 from onthedot.define.schema import file_schema
+from onthedot.job import Job
+from onthedot.open_verbs import opened
+from onthedot.plan.controls import put_job
+from onthedot.server.routes.jobs import job_fields
+from onthedot.task import Command, Param
 from tests.cli.conftest import Call, Stand
 
 GOOD = "jobs:\n  - {name: a, schedule: '@daily', run: x}\n  - {name: b, after: [a], call: report}\n"
@@ -112,9 +119,51 @@ def test_an_odd_file(call: Call, files: Path):
     assert "a: */7 * * * *" in call("lint", "odd.yaml").output
 
 
+@pytest.fixture
+def doubtful(files: Path) -> str:
+    """A store with a job that an earlier version took, and this one would not."""
+    job = Job(name="far", task=Command(argv=("ssh", "host", "${{ params.x }}")), params=(Param(name="x"),))
+
+    async def fill() -> None:
+        async with opened(f"sqlite:///{files}/otd.db") as there:
+            await put_job(there.store, job, clock=there.clock, settings=there.settings)
+            await there.verbs().put(Job(name="near", task=Command(argv=("ls", "${{ params.x }}")), params=job.params))
+
+    asyncio.run(fill())
+    return f"{files}/otd.db"
+
+
+def test_stored_parameters_that_may_be_read_as_code(call: Call, doubtful: str):
+    told = call("lint", "--db", doubtful)
+    assert told.output.startswith("far: argv[2]: expected no parameter where it may be read as code")
+    assert "near" not in told.output
+    result = call("lint", "--db", doubtful, "--json", "--exit-code")
+    assert result.exit_code == 3
+    assert [one["job"] for one in json.loads(result.output)["parameters"]] == ["far"]
+
+
+def test_a_stored_job_with_them_is_exported_and_read_by_clients(call: Call, doubtful: str):
+    exported = call("export", "--db", doubtful)
+    assert "name: far" in exported.output
+    assert "cannot" not in exported.output
+    assert "name: far" in call("export", "far", "--db", doubtful).output
+    refused = CliRunner().invoke(cli, ["check", "-"], input=exported.output)
+    assert refused.exit_code == 2
+
+    async def told() -> Job:
+        async with opened(f"sqlite:///{doubtful}") as there:
+            record = await there.verbs().get_job("far")
+            assert record is not None
+            return job_record(job_fields(record)).job
+
+    assert asyncio.run(told()).name == "far"
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
+        (["@daily", "--db", "otd.db"], "expected EXPR or FILE, or a store, got both"),
+        (["--db", "otd.db", "--tz", "UTC"], "--tz: expected with EXPR only"),
         (["0 0 31 2 *"], "which never comes"),
         (["*", "*"], "expected one EXPR or FILE, got 2 words"),
         (["bad.yaml"], "bad.yaml:4:5: unknown key 'rn'"),

@@ -57,7 +57,7 @@ Call = Callable[..., Result]
         ),
         (["jobs", "--store", "redis://ann:secret@db:port/0"], "expected 'host' or 'host:port' with a port up to 65535"),
         (["jobs", "--store", "postgresql://db:port/shop"], "expected 'host' or 'host:port' with a port up to 65535"),
-        (["jobs", "--store", "redis://db/0?unknown=1"], "expected options that the library for Redis knows"),
+        (["jobs", "--store", "rediss://db/0?unknown=1"], "expected options that the library for Redis knows"),
         (["jobs", "--db", "empty.db"], "expected a database at 'empty.db', found none"),
         (["jobs", "--db", "text.db"], "the file is not an SQLite database"),
         (["runs", "--db", "folder"], "expected a file, got a folder"),

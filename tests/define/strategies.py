@@ -141,7 +141,9 @@ def params(draw: st.DrawFn) -> tuple[Param, ...]:
         choices = draw(st.lists(_OF_KIND[kind], max_size=2).map(tuple))
         default = draw(st.none() | (st.sampled_from(choices) if choices else _OF_KIND[kind]))
         required = default is None and draw(st.booleans())
-        made.append(Param(name=name, kind=kind, default=default, choices=choices, required=required))
+        bounded = kind == "text" and default is None and not choices and draw(st.booleans())
+        pattern = draw(st.sampled_from(("", "[a-z]+", r"v\d{1,3}", "a|b"))) if bounded else ""
+        made.append(Param(name=name, kind=kind, default=default, choices=choices, required=required, pattern=pattern))
     return tuple(made)
 
 

@@ -9,7 +9,7 @@ import pytest
 import onthedot as otd
 from onthedot.clock import SECOND, SystemClock
 from onthedot.doctor.findings import Finding
-from onthedot.doctor.store import _clock, look_at_store
+from onthedot.doctor.store import _clock, _way, look_at_store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.redis import RedisStore
@@ -66,6 +66,24 @@ async def test_redis(valkey_url: str):
     assert ": Valkey " in found["store"].found
     assert "a crash of the server's machine may lose" in found["kept"].found
     assert found["clock"].state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("url", "state", "words"),
+    [
+        ("postgresql://db/shop?sslmode=disable", "missing", "not encrypted"),
+        ("postgresql://db/shop?sslmode=require", "missing", "encrypted, but another server can pretend to be it"),
+        ("postgresql://db/shop", "ok", "encrypted, and the server's certificate is checked"),
+        ("redis://db/0?tls=off", "missing", "not encrypted"),
+        ("rediss://db/0", "ok", "encrypted"),
+    ],
+)
+def test_the_way_to_another_machine(url: str, state: str, words: str):
+    [found] = _way(url)
+    assert (found.name, found.state, found.is_fault) == ("connection", state, False)
+    assert found.found.startswith(words)
+    assert bool(found.remedy) == (state != "ok")
+    assert _way("postgresql://localhost/shop") == _way("redis://127.0.0.1/0") == _way("sqlite:///jobs.db") == []
 
 
 async def test_a_server_that_is_not_there():

@@ -209,10 +209,11 @@ def test_letters_of_a_job_that_is_gone_stay_and_are_counted(opened: OpenStore):
         answer = await orders.sched.replay_many()
         assert str(answer) == "1 dead letter: 0 new runs, 1 is of a job that is gone"
         assert [run.id for run in await orders.sched.dead_runs()] == [dead]
-        with pytest.raises(otd.UnknownJob, match="no job 'charge' is stored"):
+        with pytest.raises(otd.UnknownJob, match=f"run {dead}: its job 'charge' was deleted"):
             await orders.sched.replay(dead)
-        await orders.sched.put(orders.sched.jobs["charge"])  # there is one of that name again
-        assert (await orders.sched.replay(dead)).created
+        await orders.sched.put(orders.sched.jobs["charge"])  # another job with that name
+        with pytest.raises(otd.UnknownJob, match=f"run {dead}: its job 'charge' was deleted; another job has that"):
+            await orders.sched.replay(dead)
 
     play(opened, scenario)
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from onthedot.clock import SystemClock
-from onthedot.plan.letters import discard, replay
+from onthedot.errors import UnknownJob
+from onthedot.events import Events
+from onthedot.plan.letters import Box, discard, replay, replay_many
 from onthedot.plan.rerunning import rerun
 from onthedot.stores.base import Store
 from onthedot.stores.opening import open_store
@@ -77,3 +79,49 @@ async def test_what_is_no_letter_is_not_settled(store: Store):
     done = await ended(store, SUCCESS)
     await rerun(store, done, None, token="a", now=LATER)
     assert await settled(store, done) == ""
+
+
+# ── the name belongs to another job by now ───────────────────────────────────────────────────────────────────
+
+
+async def renamed(store: Store) -> int:
+    """A dead run of a deleted job, whose name another owner's job has."""
+    dead = await ended(store)
+    run = await store.get_run(dead)
+    assert run is not None
+    await store.delete_job(run.job_id)
+    again = await Workbench(store).define(task=Command(argv=("false",)), owner="bob")
+    assert again.id != run.job_id
+    return dead
+
+
+async def test_a_retry_does_not_run_the_job_that_has_the_name_now(store: Store):
+    dead = await renamed(store)
+    with pytest.raises(UnknownJob, match=f"run {dead}: its job 'job' was deleted; another job has that name now"):
+        await rerun(store, dead, None, token="a", now=LATER)
+    assert [run.id for run in await store.list_dead()] == [dead]
+    assert await store.get_run(dead + 1) is None
+
+
+async def test_a_replay_does_not_run_the_job_that_has_the_name_now(store: Store):
+    dead = await renamed(store)
+    with pytest.raises(UnknownJob, match=f"run {dead}: its job 'job' was deleted; another job has that name now"):
+        await replay(store, dead, clock=SystemClock())
+    answer = await replay_many(store, Box(), rate=None, dry_run=False, clock=SystemClock(), events=Events())
+    assert (answer.letters, answer.without_job, answer.run_ids) == (1, 1, ())
+    assert [run.id for run in await store.list_dead()] == [dead]
+
+
+async def test_nothing_is_run_again_for_who_does_not_see_the_job(store: Store):
+    dead = await ended(store)
+
+    def sees(namespace: str, owner: str) -> bool:
+        return owner == "bob"
+
+    with pytest.raises(UnknownJob):
+        await rerun(store, dead, None, token="a", now=LATER, sees=sees)
+    with pytest.raises(UnknownJob):
+        await replay(store, dead, clock=SystemClock(), sees=sees)
+    answer = await replay_many(store, Box(), rate=None, dry_run=False, clock=SystemClock(), events=Events(), sees=sees)
+    assert (answer.letters, answer.without_job) == (1, 1)
+    assert [run.id for run in await store.list_dead()] == [dead]

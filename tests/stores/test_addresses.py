@@ -105,14 +105,15 @@ def test_who_did_not_encode_a_password_is_told_how(read, password: str):
 
 @pytest.mark.parametrize("read", [read_postgres, read_redis])
 def test_an_address_that_is_printed_whole_has_no_password(read):
-    assert "secret" not in repr(read("redis://ann:secret@db/0?password=secret&listen_url=postgresql://a:secret@db"))
+    assert "secret" not in repr(read("rediss://ann:secret@db/0?password=secret&listen_url=postgresql://a:secret@db"))
 
 
 @pytest.mark.parametrize(
     "url",
     ["postgresq://ann:secret@db/shop", "ann:secret@db", "sqlite://ann:secret@db/shop", "memory://ann:secret@db",
      "redis://ann:secret@/0", "redis://ann:secret@db1,db2/0", "redis://ann:secret@db:port/0",
-     "redis://ann:secret@db/0?socket_timeout=secret", "redis://ann:secret@db/0?secrets=1&unknown=secret",
+     "rediss://ann:secret@db/0?socket_timeout=secret", "rediss://ann:secret@db/0?secrets=1&unknown=secret",
+     "redis://ann:secret@db/0",
      "postgresql://ann:secret@db:port/shop", "postgresql://ann:secret@/shop?host=db&port=port",
      "postgresql://ann:secret@db/shop?listen_url=postgresql://a:secret@b:port"],
 )  # fmt: skip

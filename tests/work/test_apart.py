@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from onthedot.output.capture import Capture
+from onthedot.output.forms import forms_of
 from onthedot.output.records import Stream, decode
 from onthedot.run import Lease
 from onthedot.task import Noop
 from onthedot.tasks.params import Filled
 from onthedot.verdict import SUCCEEDED, Outcome, OutcomeKind
-from onthedot.work.attempt import Attempt
+from onthedot.work.attempt import Attempt, failed, without_secrets
 from onthedot.work.runners import apart
 from onthedot.work.runners.apart import Said
 from tests.work.attempts import Passing, lease_of, said
@@ -148,3 +149,11 @@ async def test_a_runner_that_was_never_used_has_no_thread():
     passing = Passing(Saying())
     passing.runner.close()
     assert "onthedot Saying" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize("before", range(3_985, 4_002))
+async def test_an_error_that_is_cut_tells_no_part_of_a_secret(before: int):
+    error = failed(RuntimeError("." * (before - len("RuntimeError: ")) + "Hunter2-and-a-half" + "." * 99))
+    told = without_secrets(error, forms_of(["Hunter2-and-a-half"])).error
+    assert told is not None
+    assert set(told.removeprefix("RuntimeError: ")) <= set(".*")

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gzip
+import json
 import shutil
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -97,3 +102,101 @@ async def test_no_kept_byte_has_the_secret(tmp_path, monkeypatch):
     for path in files:
         content = path.read_bytes()
         assert not any(form in content for form in forms), path
+
+
+# ── secrets ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+CANARY = 'kAn4ry/"bird"&cage=+é'
+SINGING = """
+import base64, json, os, sys
+from urllib.parse import quote
+secret = os.environ["TOKEN"]
+raw = secret.encode()
+forms = [secret, base64.b64encode(raw).decode(), quote(secret, safe=""), json.dumps(secret)[1:-1], raw.hex()]
+with open(os.environ["OTD_OUTPUT"], "w") as file:
+    for number, form in enumerate(forms):
+        print(f"form{number}=<{form}>", file=file)
+    print("plain=kept", file=file)
+    print(f"{raw.hex()}=name", file=file)
+with open(os.environ["OTD_CHECKPOINT"], "w") as file:
+    print(*forms, file=file)
+os.mkdir("out")
+for form in forms[1], forms[1] + ".txt", forms[4]:
+    open(f"out/{form}", "w").close()
+os.symlink("nowhere", f"out/link-{forms[4]}")
+print(*forms)
+print(*forms, file=sys.stderr)
+"""
+
+
+def telltales() -> list[bytes]:
+    """Pieces that would give the secret away."""
+    raw = CANARY.encode()
+    encoded = [base64.b64encode(raw)[4:12], quote(CANARY, safe="").encode()[:8], raw.hex().encode()[:12]]
+    return [raw[:6], raw[-8:], *encoded]
+
+
+def persisted(*folders: Path) -> bytes:
+    """All bytes of all files, and what they are called."""
+    found = b""
+    for path in (path for folder in folders for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
+        data = path.read_bytes()
+        found += gzip.decompress(data) if path.suffix == ".gz" else data
+        found += str(path).encode()
+    return found
+
+
+@pytest.mark.parametrize("ends", ["exit 0", "exit 3"])
+async def test_no_persisted_byte_of_a_run_holds_a_secret(tmp_path, monkeypatch, ends: str):
+    monkeypatch.setenv("OTD_SECRET_T", CANARY)
+    env = {"TOKEN": "${{ secrets.T }}"}
+    steps = (
+        Step(name="sing", argv=(sys.executable, "-c", SINGING), env=env),
+        Step(name="echo", script=f'echo "later: $OTD_OUTPUT_SING_PLAIN $OTD_OUTPUT_SING_FORM0"; {ends}', env=env),
+    )
+    sched = node(tmp_path, str(tmp_path / "kept"), "spool")
+    sched.add(otd.Job(name="it", task=Steps(steps=steps, artifacts=("out/**",))))
+    async with sched:
+        run = await sched.submit("it")
+        with suppress(otd.RunFailed):
+            await run.result(timeout="30s")
+        record = await sched.get_run(run)
+        [log] = await sched.logs(run)
+        [attempt] = await sched.history(run)
+        await asyncio.to_thread(look_until_kept, tmp_path / "spool")
+    assert record is not None
+    if ends == "exit 0":
+        assert json.loads(record.result or "")["sing"] == {"plain": "kept", **{f"form{n}": "<***>" for n in range(5)}}
+    assert "later: kept <***>" in log.text
+    assert "onthedot: a secret was taken out of what the step hands on" in log.text
+    store = await open_store(f"sqlite:///{tmp_path / 'it.db'}", read_only=True)
+    outputs = Outputs((await find_owner(store)).place(str(tmp_path / "kept"), None))
+    await store.close()
+    index = await outputs.index(Name(run.id, attempt.attempt, attempt.lease_id))
+    assert index is not None
+    assert sorted(one.name for one in index.artifacts) == ["out/***", "out/*** (2)", "out/***.txt"]
+    shutil.rmtree(tmp_path / "spool" / "work", ignore_errors=True)
+    for folder in (tmp_path / "spool").glob("*/work"):  # what the program itself wrote, on this machine only
+        shutil.rmtree(folder)
+    everything = persisted(tmp_path) + repr((record, log, attempt)).encode()
+    assert b"***" in everything
+    assert [part for part in telltales() if part in everything] == []
+
+
+async def test_no_checkpoint_holds_a_secret(tmp_path, monkeypatch):
+    monkeypatch.setenv("OTD_SECRET_T", CANARY)
+    save = 'cat $OTD_CHECKPOINT 2>/dev/null || true; printf "at 7, %s" "$TOKEN" > $OTD_CHECKPOINT; exit 3'
+    sched = node(tmp_path, str(tmp_path / "kept"), "spool")
+    task = Command(script=save, env={"TOKEN": "${{ secrets.T }}"})
+    sched.add(otd.Job(name="it", task=task, retry=otd.Retry(2, delay="1ms")))
+    async with sched:
+        run = await sched.submit("it")
+        with suppress(otd.RunFailed):
+            await run.result(timeout="30s")
+        saved = await sched._on_store(lambda store: store.get_checkpoint(int(run)))
+        text = "".join(log.text for log in await sched.logs(run))
+    assert saved is not None
+    assert "at 7, ***" in saved.value
+    assert "at 7, ***" in text  # the second attempt is given what is stored
+    assert "onthedot: a secret was taken out of what the program has saved" in text
+    assert [part for part in telltales() if part in (saved.value + text).encode()] == []

@@ -14,8 +14,9 @@ import pytest
 
 import onthedot as otd
 from onthedot.addresses import Address
-from onthedot.clock import SECOND
+from onthedot.clock import SECOND, SystemClock
 from onthedot.job import Job
+from onthedot.run import NewRun
 from onthedot.task import Source, Step, Steps
 from onthedot.work import source as source_module
 from onthedot.work.programs import Program, ProgramEnd
@@ -167,6 +168,23 @@ async def test_a_run_can_be_had_again_from_the_step_that_failed_in_its_workspace
         with pytest.raises(otd.RunFailed):  # its id is 3
             await whole.result(timeout="20s")
         assert lines((await sched.logs(whole))[0].text)[0] == "builds"
+
+
+async def test_the_workspace_of_another_job_is_never_taken_over(tmp_path, guard):
+    sched = scheduler(tmp_path, Steps(steps=(step("keep", "echo mine > kept"), step("fail", "exit 1"))))
+    async with sched:
+        run = await sched.submit("it")
+        with pytest.raises(otd.RunFailed):
+            await run.result(timeout="20s")
+        stored = await sched.put(Job(name="other", task=Steps(steps=(step("keep", "ls"), step("fail", "ls")))))
+        # Earlier versions stored such runs, and some may still wait.
+        new = NewRun(stored.record.id, f"rerun:{run.id}:1:t", SystemClock().now())
+        [made] = await sched._on_store(lambda store: store.submit([new]))
+        await sched.result(made, timeout="20s")
+        [log] = await sched.logs(made)
+        assert lines(log.text) == []
+        assert "step 1 of 2: keep" in log.text
+        assert "goes on from" not in log.text
 
 
 async def test_what_cannot_be_had_again_is_refused(tmp_path, guard):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MOST = 100_000
 COLUMNS = ("name", "namespace", "owner", "schedule", "task", "state", "next")
 """Of CSV."""
+_MOST_CELL = 32_000  # characters; spreadsheets take 32,767
 
 
 @click.command(cls=Command, short_help="Write stored jobs as YAML, JSON or CSV.")
@@ -29,7 +30,8 @@ def command(names: tuple[str, ...], form: str, namespace: str | None, store: str
     """Write all stored jobs, or those that are named, in the form that 'onthedot check' and 'onthedot up' read.
 
     What a file cannot say (a pause, a function that decides retries) stands beside a job as a comment; with JSON it is
-    told on standard error. CSV is a table for people: a row for each job, with its next instant.
+    told on standard error. CSV is a table for people: a row for each job, with its next instant. What a spreadsheet
+    would take for a formula has a ' before it there.
 
     \b
     Examples:
@@ -73,10 +75,16 @@ def _echo(shown: list[Shown], form: str) -> None:
     if form == "yaml":
         click.echo(yaml_file(jobs), nl=False)
         return
-    click.echo(json.dumps({"jobs": [job.data for job in jobs if job.data is not None]}, indent=2, ensure_ascii=False))
+    click.echo(_safe_json({"jobs": [job.data for job in jobs if job.data is not None]}))
     for job in jobs:
         for note in job.notes:
             click.echo(plain(f"{job.name}: {note}", most=2_000), err=True)
+
+
+def _safe_json(data: object) -> str:
+    """JSON for people and machines: letters of all languages as they are, what a terminal might obey escaped."""
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 def _csv(shown: list[Shown]) -> str:
@@ -86,13 +94,21 @@ def _csv(shown: list[Shown]) -> str:
     text = io.StringIO()
     table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     table.writeheader()
-    table.writerows(_row(one) for one in shown)
+    table.writerows({name: _cell(value) for name, value in _row(one).items()} for one in shown)
     return text.getvalue()
 
 
-def _row(one: Shown) -> dict[str, Any]:
+def _cell(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula, and no terminal for a command."""
+    from onthedot.observe.text import plain
+
+    shown = plain(text, most=_MOST_CELL)
+    return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
+
+
+def _row(one: Shown) -> dict[str, str]:
     from onthedot.cli.words import task_in_words
-    from onthedot.observe.json_lines import optional_iso
+    from onthedot.observe.text import iso
     from onthedot.schedules import to_text
 
     job = one.record.job
@@ -104,5 +120,5 @@ def _row(one: Shown) -> dict[str, Any]:
         "schedule": "; ".join(to_text(schedule) for schedule in job.schedules) or str(job.after or ""),
         "task": task_in_words(job),
         "state": str(one.record.state),
-        "next": optional_iso(min(coming)) if coming else "",
+        "next": iso(min(coming)) if coming else "",
     }

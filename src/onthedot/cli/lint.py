@@ -1,4 +1,4 @@
-"""`onthedot lint`: what is odd about a schedule, or about those of a file."""
+"""`onthedot lint`: what is odd about a schedule, about those of a file, or about the stored jobs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import with_debug, with_json
+from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
-    from onthedot.job import Schedule
+    from onthedot.job import Job, Schedule
     from onthedot.schedules.lint import Odd
 
 SOMETHING_ODD = 3
@@ -26,38 +26,70 @@ class Looked(NamedTuple):
     odd: list[Odd]
 
 
-@click.command(cls=Command, short_help="Tell what is odd about a schedule, or those of a file.")
-@click.argument("words", nargs=-1, required=True, metavar="EXPR|FILE")
+MOST = 100_000
+
+
+@click.command(cls=Command, short_help="Tell what is odd about a schedule, a file, or the stored jobs.")
+@click.argument("words", nargs=-1, metavar="[EXPR|FILE]")
 @click.option("--tz", metavar="ZONE", help="The time zone of EXPR.  [default: UTC]")
 @click.option("--exit-code", is_flag=True, help="Exit with 3 if something is odd.")
+@with_server
 @with_json("one JSON object")
 @with_debug
-def command(words: tuple[str, ...], tz: str | None, exit_code: bool, as_json: bool) -> None:
+def command(
+    words: tuple[str, ...], tz: str | None, exit_code: bool, store: str | None, db: str | None, as_json: bool
+) -> None:
     """Tell what may not be meant as it is written: steps that do not divide an hour, both day fields at once, days that
     few months have, times that the clocks skip or show twice, four fields, what never comes or comes only once.
 
-    EXPR is a schedule as for 'onthedot next'. FILE is a file of jobs (jobs.yaml).
+    EXPR is a schedule as for 'onthedot next'. FILE is a file of jobs (jobs.yaml). With neither, it looks at the jobs of
+    the store, and also tells which of their parameters a shell or another interpreter could read as code. Such jobs run
+    on, but cannot be defined any more.
 
     \b
-    --json writes: schedules [{job, expression, reading, odd [{kind, text, advice}]}]
+    --json writes: schedules [{job, expression, reading, odd [{kind, text, advice}]}], and of a store also
+    parameters [{job, problem}]
 
     \b
     Examples:
       onthedot lint "*/7 * * * *"
       onthedot lint "30 2 * * *" --tz Europe/Berlin
       onthedot lint jobs.yaml --exit-code
+      onthedot lint --db onthedot.db
     """
     from onthedot.clock import SystemClock
     from onthedot.schedules.lint import lint
 
+    stored = [] if words else _stored(store_url(store, db), tz)
+    if words and (store, db) != (None, None):
+        raise click.UsageError("expected EXPR or FILE, or a store, got both; leave one out")
+    given = _schedules(words, tz) if words else [(job.name, one) for job in stored for one in job.schedules]
     now = SystemClock().now()
-    looked = [Looked(job, schedule, lint(schedule, now)) for job, schedule in _schedules(words, tz)]
+    looked = [Looked(job, schedule, lint(schedule, now)) for job, schedule in given]
+    doubtful = [(job.name, problem) for job in stored for problem in _doubts(job)]
     if as_json:
-        click.echo(json.dumps({"schedules": [_as_json(one) for one in looked]}, indent=2))
+        told: dict[str, Any] = {"schedules": [_as_json(one) for one in looked]}
+        if not words:
+            told["parameters"] = [{"job": job, "problem": problem} for job, problem in doubtful]
+        click.echo(json.dumps(told, indent=2))
     else:
-        _echo(looked)
-    if exit_code and any(one.odd for one in looked):
+        _echo(looked, doubtful)
+    if exit_code and (doubtful or any(one.odd for one in looked)):
         raise click.exceptions.Exit(SOMETHING_ODD)
+
+
+def _stored(url: str, tz: str | None) -> list[Job]:
+    from onthedot.cli.asking import look
+
+    if tz is not None:
+        raise click.UsageError("--tz: expected with EXPR only, got it without; stored jobs say their own")
+    return [record.job for record in look(url, lambda verbs: verbs.list_jobs(limit=MOST))]
+
+
+def _doubts(job: Job) -> list[str]:
+    from onthedot.tasks.interpreters import doubts
+
+    return [str(doubt) for doubt in doubts(job.task, job.params)]
 
 
 def _schedules(words: tuple[str, ...], tz: str | None) -> list[tuple[str, Schedule]]:
@@ -76,7 +108,7 @@ def _schedules(words: tuple[str, ...], tz: str | None) -> list[tuple[str, Schedu
     return [(job.name, schedule) for job in read_file(Path(words[0])) for schedule in job.schedules]
 
 
-def _echo(looked: list[Looked]) -> None:
+def _echo(looked: list[Looked], doubtful: list[tuple[str, str]]) -> None:
     from onthedot.observe.text import plain
     from onthedot.schedules import describe, to_text
 
@@ -87,7 +119,9 @@ def _echo(looked: list[Looked]) -> None:
         click.echo(f"{head}{to_text(one.schedule)}   ({describe(one.schedule)})")
         for odd in one.odd:
             click.echo(f"  {odd.text}\n    {odd.advice}")
-    if not any(one.odd for one in looked):
+    for job, problem in doubtful:
+        click.echo(plain(f"{job}: {problem}", most=2_000))
+    if not doubtful and not any(one.odd for one in looked):
         click.echo("nothing is odd")
 
 

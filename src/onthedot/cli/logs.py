@@ -84,6 +84,7 @@ async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: boo
     """The same of a server: all at once, or as it comes."""
     from onthedot.cli.telling import PASSED_OVER
     from onthedot.client import looking
+    from onthedot.observe.text import plain
 
     run = await client.get_run(run_id) or _refuse(run_id)
     _check_attempt(run, telling, follow)
@@ -97,7 +98,7 @@ async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: boo
         elif event.kind == "left_out":
             telling.tell_record(event.data["attempt"], None, PASSED_OVER)
         elif event.kind == "trouble":
-            click.echo(f"attempt {event.data['attempt']}: {event.data['detail']}", err=True)
+            click.echo(plain(f"attempt {event.data['attempt']}: {event.data['detail']}", most=2_000), err=True)
     return _end(await client.get_run(run_id) or run, telling)
 
 

@@ -38,8 +38,10 @@ class Telling:
     def tell(self, said: Said) -> None:
         """An attempt as it is now."""
         if said.trouble and not self.trouble:
+            from onthedot.observe.text import plain
+
             of = f"attempt {said.attempt}: " if said.attempt else ""  # a server has said so
-            click.echo(f"{of}{said.trouble}", err=True)
+            click.echo(plain(f"{of}{said.trouble}", most=2_000), err=True)
             self.trouble = said.trouble
         if self.attempt not in (None, said.attempt) or said.attempt in self._complete:
             return

@@ -339,7 +339,9 @@ async def _unless_asked(start: Coroutine[Any, Any, None], stopping: Stopping) ->
 
 
 def _names(jobs: Iterable[str]) -> str:
-    names = ", ".join(sorted(set(jobs)))
+    from onthedot.observe.text import plain
+
+    names = ", ".join(map(plain, sorted(set(jobs))))
     return f" ({names})" if names else ""
 
 

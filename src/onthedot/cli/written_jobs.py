@@ -57,7 +57,7 @@ def data_of(job: Job) -> dict[str, Any]:
     """A stored job as data that can be changed; `BadInput` for one that a file cannot say."""
     data = dict(written(job))
     try:
-        same = read_job(data) == job
+        same = read_job(data, stored=True) == job
     except WrongText:
         same = False
     if not same:

@@ -64,7 +64,7 @@ def job_record(told: Told) -> JobRecord:
     return JobRecord(
         id=told["id"],
         revision=told["revision"],
-        job=read_job(told["definition"]),
+        job=read_job(told["definition"], stored=True),
         state=JobState(told["state"]),
         created_at=instant(told["created_at"]),
         updated_at=instant(told["updated_at"]),

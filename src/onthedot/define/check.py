@@ -33,8 +33,9 @@ def is_name(text: str) -> bool:
     return NAME.fullmatch(text) is not None
 
 
-def check_job(job: Job) -> None:
-    """`DefinitionError` with every problem of the definition; nothing if there is none."""
+def check_job(job: Job, *, stored: bool = False) -> None:
+    """`DefinitionError` with every problem of the definition; nothing if there is none. With `stored` the definition is
+    one that a store has: rules for new ones only do not count."""
     problems = [
         *_name_problems(job),
         *_schedule_problems(job),
@@ -42,7 +43,7 @@ def check_job(job: Job) -> None:
         *_guarantee_problems(job),
         *_placement_problems(job),
         *_length_problems("timeout", job.timeout),
-        *_filled_task_problems(job),
+        *_filled_task_problems(job, stored=stored),
     ]
     if isinstance(job.task, Sleep) and not timedelta(0) <= job.task.duration <= LONGEST:
         problems.append(f"sleep: expected a length of time from zero up, got {job.task.duration}")
@@ -72,9 +73,9 @@ def parents_first(jobs: Iterable[Job]) -> list[Job]:
     return [known[key] for key in order if key in known]
 
 
-def _filled_task_problems(job: Job) -> list[str]:
+def _filled_task_problems(job: Job, *, stored: bool) -> list[str]:
     """Of what is to be done; and, if that has the right shape, of what is to be filled into it."""
-    return [*task_problems(job), *call_problems(job.task)] or list(params_problems(job))
+    return [*task_problems(job), *call_problems(job.task)] or list(params_problems(job, stored=stored))
 
 
 def _argument_problems(job: Job) -> list[str]:

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from onthedot.errors import did_you_mean
 from onthedot.job import Job
 from onthedot.task import Call, Param
+from onthedot.tasks.interpreters import doubts
 from onthedot.tasks.params import KINDS, check_params, names_in_environment, value_problems
+from onthedot.tasks.patterns import pattern_problem
 from onthedot.tasks.places import NAME, TAKES, Place, Reference, What, is_meant_as_one, places, references
 
 _MOST = 100
@@ -24,14 +26,17 @@ _INSTEAD: dict[What, str] = {
 }
 
 
-def params_problems(job: Job) -> list[str]:
-    """Every problem of the declarations, of the references, and of the arguments that the definition itself gives."""
+def params_problems(job: Job, *, stored: bool = False) -> list[str]:
+    """Every problem of the declarations, of the references, and of the arguments that the definition itself gives. What
+    is only in doubt is no problem of a job that is `stored` already."""
     if isinstance(job.task, Call):
         if not job.params:
             return []
         return ["params: expected none for a Python handler, whose function says what it takes; leave them out"]
     problems = [*_declaration_problems(job.params, names_in_environment(job.task)), *_reference_problems(job)]
-    if any(param.kind not in KINDS for param in job.params):
+    if not problems and not stored:  # what is code for certain is told once
+        problems += map(str, doubts(job.task, job.params))
+    if any(param.kind not in KINDS or _pattern_problem(param) for param in job.params):
         return problems  # no value can be judged by such a one
     return [*problems, *_argument_problems(job)]
 
@@ -49,13 +54,28 @@ def _declaration_problems(params: tuple[Param, ...], in_lines: frozenset[str]) -
             known = did_you_mean(str(param.kind), KINDS)
             yield f"params.{param.name}: expected a kind such as 'text', got {param.kind!r}{known}"
             continue
-        bare, one_line = Param(name=param.name, kind=param.kind), param.name in in_lines
+        problem = _pattern_problem(param)
+        if problem:
+            yield problem
+            continue
+        bare, one_line = Param(name=param.name, kind=param.kind, pattern=param.pattern), param.name in in_lines
         for choice in param.choices:
             yield from (f"params.choices of {one}" for one in value_problems(bare, choice, one_line=one_line))
         if param.default is not None:
             yield from (f"params.default of {one}" for one in value_problems(param, param.default, one_line=one_line))
             if param.required:
                 yield f"params.{param.name}: expected no default, because it is required, got {param.default!r}"
+
+
+def _pattern_problem(param: Param) -> str:
+    if not param.pattern:
+        return ""
+    if param.kind != "text":
+        return f"params.{param.name}: expected no pattern for the kind {param.kind!r}, got {param.pattern!r}"
+    problem = pattern_problem(param.pattern)
+    if not problem:
+        return ""
+    return f"params.{param.name}: expected a pattern such as 'v[0-9]+', got {param.pattern!r}: {problem}"
 
 
 def _reference_problems(job: Job) -> Iterable[str]:

@@ -27,7 +27,7 @@ def exported(record: JobRecord) -> Exported:
     job, data = record.job, written(record.job)
     name = job_name(job)
     try:
-        same = read_job(data) == job
+        same = read_job(data, stored=True) == job
     except WrongText as error:
         return Exported(name, None, [f"{name} cannot be written in a file: {problem}" for problem in error.problems])
     notes = [*_state_notes(record), *_notes(job)]

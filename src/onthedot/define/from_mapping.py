@@ -12,7 +12,7 @@ from onthedot.define.yaml_file import Found
 from onthedot.job import Job
 
 
-def read_job(data: object) -> Job:
+def read_job(data: object, *, stored: bool = False) -> Job:
     """The job that a mapping means; `WrongText` with every problem and its path.
 
     >>> read_job({"name": "clean", "schedule": "@daily", "run": "rm -rf tmp"}).task.script
@@ -21,7 +21,7 @@ def read_job(data: object) -> Job:
     Traceback (most recent call last):
     onthedot.define.places.WrongText: schedules[0].cron: schedule: minute: expected 0-59, got '61' ...
     """
-    found = Found()
+    found = Found(stored=stored)
     job = found.job(plain_nodes(data))
     if job is None or found.problems:
         raise WrongText(in_data(at, problem) for at, problem in sorted(found.problems))

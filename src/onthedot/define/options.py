@@ -47,7 +47,7 @@ OPTIONS = (
 _PLAIN = ("args", "assignment", "isolation", "max_recoveries", "namespace", "on", "owner", "priority", "queue", "share")
 
 
-def build_job(task: Task, options: Mapping[str, Any]) -> Job:
+def build_job(task: Task, options: Mapping[str, Any], *, stored: bool = False) -> Job:
     """A job from its task and options. Every problem is reported at once, and nothing is half defined."""
     name = options.get("name", "")
     problems = [f"unknown option {key!r}{did_you_mean(key, OPTIONS)}" for key in options if key not in OPTIONS]
@@ -64,7 +64,7 @@ def build_job(task: Task, options: Mapping[str, Any]) -> Job:
     if problems:
         raise DefinitionError(problems, subject=f"job {name!r}")
     job = Job(name=name, task=task, **given)
-    check_job(job)
+    check_job(job, stored=stored)
     return job
 
 

@@ -21,6 +21,7 @@ from onthedot.policies import Backoff, CatchUpMode
 from onthedot.route import PRIORITIES
 from onthedot.schedules.bounds import MOST
 from onthedot.task import LEVELS, Bounds, When
+from onthedot.tasks.patterns import MOST_PATTERN
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 AT = "#/$defs/"
@@ -212,6 +213,7 @@ class _Definitions:
         value: Schema = {"type": ["string", "number", "boolean", "null"]}
         choice: Schema = {"type": ["string", "number", "boolean"]}
         known = {"kind": _choice(*_KINDS), "default": value, "choices": _list(choice), "required": _FLAG}
+        known["pattern"] = {"type": "string", "maxLength": MOST_PATTERN}
         declared = _either(value, _object(known))
         by_name: Schema = {
             "type": "object", "maxProperties": 100, "propertyNames": {"pattern": f"^{_PARAM}$"},

@@ -191,7 +191,7 @@ def _mount(mount: Mount) -> Written:
 
 def _param(param: Param) -> Json:
     """A default alone, where that says the kind as well."""
-    more = _given(choices=list(param.choices), required=param.required or None)
+    more = _given(choices=list(param.choices), required=param.required or None, pattern=param.pattern or None)
     default, kinds = param.default, {str: "text", bool: "yes_or_no", int: "whole", float: "number"}
     says_kind = kinds.get(type(default)) == param.kind and default != ""
     if says_kind and not more and not (isinstance(default, float) and default.is_integer()):

@@ -98,9 +98,10 @@ def read_jobs(text: str, file: str = "jobs.yaml", limits: Limits = OF_FILES) -> 
 
 
 class Found:
-    """Jobs from nodes, and what has been found so far: problems, each with its place."""
+    """Jobs from nodes, and what has been found so far: problems, each with its place. `stored`: see `check_job`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stored: bool = False) -> None:
+        self._stored = stored
         self.problems: list[tuple[Place, str]] = []
 
     def problem(self, at: Place, text: str) -> None:
@@ -140,7 +141,7 @@ class Found:
         task = self._task(node)
         known = task or Command(**_SOMETHING)  # in the place of what is wrong already: so that the rest is told, too
         try:
-            job = build_job(known, {key: one for key, one in options.items() if one is not None})
+            job = build_job(known, {key: one for key, one in options.items() if one is not None}, stored=self._stored)
         except DefinitionError as error:
             for problem in (*error.problems, *task_problems(Job(name="it", task=known))):
                 self.problem(self._where(node, problem), problem)

@@ -230,10 +230,12 @@ def _param(node: Node, name: str | None) -> Param:
         if name is None:
             raise Trouble(node.at, "params: expected a mapping with name and kind")
         return Param(name=name, kind=_kind_of(node.value), default=node.value)
-    given = named_values(node, ("name", "kind", "default", "choices", "required"), ("default",))
+    given = named_values(node, ("name", "kind", "default", "choices", "required", "pattern"), ("default",))
     _flags(node, given, "required")
     if not isinstance(given.get("kind", ""), str):
         raise Trouble(node.names["kind"].at, f"kind: expected a text such as 'whole', got {given['kind']!r}")
+    if not isinstance(given.get("pattern", ""), str):
+        raise Trouble(node.names["pattern"].at, f"pattern: expected a text such as 'v[0-9]+', got {given['pattern']!r}")
     if name is not None and "name" in given:
         raise Trouble(node.names["name"].at, f"name: expected it once, got it within {name!r} again; leave it out")
     choices = given.pop("choices", [])

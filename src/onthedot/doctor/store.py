@@ -10,7 +10,7 @@ from onthedot.doctor.findings import Finding
 from onthedot.errors import DefinitionError, OnTheDotError
 from onthedot.settings import Settings
 from onthedot.stores.about import About
-from onthedot.stores.addresses import shown_url
+from onthedot.stores.addresses import exposed, hosts_of, is_local, shown_url
 from onthedot.stores.base import Store
 from onthedot.stores.opening import open_store, sqlite_path
 
@@ -34,7 +34,8 @@ async def look_at_store(url: str, settings: Settings, *, wanted: bool) -> list[F
         async with asyncio.timeout(PATIENCE):
             store = await open_store(url, read_only=True)
             try:
-                return [*_told(shown, await store.about(), settings), await _clock(store, SystemClock())]
+                about, way = await store.about(), _way(url)
+                return [*_told(shown, about, settings), *way, await _clock(store, SystemClock())]
             finally:
                 await store.close()
     except TimeoutError:
@@ -44,6 +45,17 @@ async def look_at_store(url: str, settings: Settings, *, wanted: bool) -> list[F
     except OnTheDotError as error:
         found, remedy = str(error), "do what it says"
     return [Finding("store", "broken", found, "nothing can be planned, run or looked at", remedy, wanted=True)]
+
+
+def _way(url: str) -> list[Finding]:
+    """How safe the way to a store on another machine is."""
+    trouble = exposed(url)
+    if trouble:
+        found, _, remedy = trouble.partition("; ")
+        return [Finding("connection", "missing", found, "what is stored can be read or changed on the way", remedy)]
+    if all(map(is_local, hosts_of(url))):
+        return []
+    return [Finding("connection", "ok", "encrypted, and the server's certificate is checked")]
 
 
 def _told(shown: str, about: About, settings: Settings) -> Iterator[Finding]:

@@ -12,6 +12,24 @@ from collections.abc import Sequence
 HIDDEN = b"***"
 
 
+def redacted(text: str, forms: Sequence[bytes], *, cut: bool = False) -> str:
+    """A whole text without secrets. With `cut` its end is missing: the beginning of a secret there is hidden, too.
+
+    >>> redacted("at 7, hunter2", (b"hunter2",)), redacted("at 7, hunt", (b"hunter2",), cut=True)
+    ('at 7, ***', 'at 7, ***')
+    """
+    if not forms:
+        return text
+    return redacted_bytes(text.encode(errors="surrogatepass"), forms, cut=cut).decode(errors="replace")
+
+
+def redacted_bytes(data: bytes, forms: Sequence[bytes], *, cut: bool = False) -> bytes:
+    """The same for bytes."""
+    redactor = Redactor(forms)
+    shown, rest = redactor.feed(data), redactor.close()
+    return shown + (HIDDEN if cut and rest else rest)
+
+
 class Redactor:
     """Redacts one stream. `forms` are those of `forms_of`.
 

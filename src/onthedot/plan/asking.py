@@ -3,14 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from onthedot.clock import Clock
 from onthedot.errors import UnknownJob, did_you_mean
-from onthedot.job import Call, JobRecord
-from onthedot.run import NewRun
+from onthedot.job import Call, JobRecord, JobState
+from onthedot.run import NewRun, RunRecord
 from onthedot.stores.base import Noting, Store
 from onthedot.tasks.params import require_params
+
+Sees = Callable[[str, str], bool]
+"""Whether the caller sees jobs of this namespace and owner."""
+
+
+def sees_all(*_place: str) -> bool:
+    """For callers that have the store itself."""
+    return True
+
+
+async def jobs_of(store: Store, runs: Iterable[RunRecord], *, sees: Sees = sees_all) -> dict[int, JobRecord]:
+    """The jobs of these runs by id, without those that were deleted or that the caller does not see. Never by name: a
+    name is free once its job is deleted, and the next job may be another owner's."""
+    found = await store.get_jobs_by_id(sorted({run.job_id for run in runs}))
+    return {
+        record.id: record
+        for record in found
+        if record.state is not JobState.DELETED and sees(record.job.namespace, record.job.owner)
+    }
+
+
+async def job_of(store: Store, run: RunRecord, *, sees: Sees = sees_all) -> JobRecord:
+    """The job of this run, in order to run it again; `UnknownJob` if it was deleted, or the caller does not see it."""
+    record = (await jobs_of(store, [run], sees=sees)).get(run.job_id)
+    if record is None:
+        named = await store.get_job(run.job, namespace=run.namespace)
+        other = (
+            "; another job has that name now: submit that one" if named and sees(run.namespace, named.job.owner) else ""
+        )
+        raise UnknownJob(f"run {run.id}: its job {run.job!r} was deleted{other}")
+    return record
 
 
 async def find_job(store: Store, name: str, *, namespace: str = "default", known: Iterable[str] = ()) -> JobRecord:

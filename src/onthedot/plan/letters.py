@@ -18,7 +18,7 @@ from onthedot.duration import micros
 from onthedot.errors import DefinitionError, StateError, UnknownRun
 from onthedot.events import Events, RunsReplayed
 from onthedot.job import JobRecord
-from onthedot.plan.asking import find_job
+from onthedot.plan.asking import Sees, job_of, jobs_of, sees_all
 from onthedot.policies import Rate
 from onthedot.policy import fingerprint as policy
 from onthedot.retention import Mark
@@ -182,7 +182,7 @@ def _instant(given: datetime | str, what: str) -> Micros:
 # ── replaying ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def replay(store: Store, run_id: int, *, clock: Clock) -> tuple[RunRecord, int, bool]:
+async def replay(store: Store, run_id: int, *, clock: Clock, sees: Sees = sees_all) -> tuple[RunRecord, int, bool]:
     """Ask for a dead run again: the letter, the new run's id, and whether this call has made it. Asked again: the same
     run. `StateError` if it is not dead, or was discarded; `UnknownRun`, `UnknownJob` if it or its job is gone."""
     letter = await store.get_run(run_id)
@@ -194,13 +194,20 @@ async def replay(store: Store, run_id: int, *, clock: Clock) -> tuple[RunRecord,
         return letter, int(letter.settled.removeprefix(REPLAYED)), False
     if letter.settled:
         raise StateError(f"run {run_id} was settled before ({letter.settled}); ask for a new run instead")
-    record = await find_job(store, letter.job, namespace=letter.namespace)
+    record = await job_of(store, letter, sees=sees)
     [(new_id, made)] = await _replay_batch(store, [(letter, record, clock.now())])
     return letter, new_id, made
 
 
 async def replay_many(
-    store: Store, box: Box, *, rate: Rate | None, dry_run: bool, clock: Clock, events: Events
+    store: Store,
+    box: Box,
+    *,
+    rate: Rate | None,
+    dry_run: bool,
+    clock: Clock,
+    events: Events,
+    sees: Sees = sees_all,
 ) -> Replayed:
     """A new run for each letter that is meant, the oldest first; due at once, or spread over time by the rate.
     `DefinitionError`, and nothing is written, if there are more than the limit. With `dry_run` nothing is written."""
@@ -209,8 +216,8 @@ async def replay_many(
         raise DefinitionError(
             f"limit: expected at most {box.limit} dead letters, got more; choose fewer, or raise the limit"
         )
-    records = await _records(store, letters)
-    doable = [(run, record) for run in reversed(letters) if (record := records[run.namespace, run.job]) is not None]
+    records = await jobs_of(store, letters, sees=sees)
+    doable = [(run, records[run.job_id]) for run in reversed(letters) if run.job_id in records]
     now = clock.now()
     asked = [(run, record, _due(now, number, rate)) for number, (run, record) in enumerate(doable)]
     answer = Replayed(len(letters), len(letters) - len(doable), dry_run=dry_run)
@@ -232,12 +239,6 @@ def _due(now: Micros, number: int, rate: Rate | None) -> Micros:
     [0, 333334, 666667, 1000000]
     """
     return now if rate is None else now - (-number * micros(rate.per) // rate.most)
-
-
-async def _records(store: Store, letters: Iterable[RunRecord]) -> dict[tuple[str, str], JobRecord | None]:
-    """The jobs of these letters, as they are now; None for one that is gone."""
-    names = {(run.namespace, run.job) for run in letters}
-    return {(namespace, job): await store.get_job(job, namespace=namespace) for namespace, job in names}
 
 
 async def _replay_batch(store: Store, asked: Sequence[tuple[RunRecord, JobRecord, Micros]]) -> list[tuple[int, bool]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from onthedot.clock import Micros
-from onthedot.errors import DefinitionError, StateError, UnknownJob, UnknownRun, did_you_mean
+from onthedot.errors import DefinitionError, StateError, UnknownRun, did_you_mean
+from onthedot.plan.asking import Sees, job_of, sees_all
 from onthedot.plan.letters import REPLAYED, is_letter
 from onthedot.policy.steps import Progress, before_failure, progress_of, rerun_trigger, steps_of
 from onthedot.run import TERMINAL, NewRun, RunRecord, RunState
@@ -14,19 +15,24 @@ from onthedot.task import Command, Steps
 
 
 async def rerun(
-    store: Store, run_id: int, from_step: str | None, *, token: str, now: Micros, key: str = ""
+    store: Store,
+    run_id: int,
+    from_step: str | None,
+    *,
+    token: str,
+    now: Micros,
+    key: str = "",
+    sees: Sees = sees_all,
 ) -> tuple[int, str]:
     """Submit it; the new run's id, and its job's name. Under the same key it is the same run, however often. A dead
     letter is settled by it, as by a replay: first the new run, then the settling, so that what is lost in between is
-    seen in the box, and not forgotten."""
+    seen in the box, and not forgotten. `UnknownJob` if its job was deleted, or the caller does not see it."""
     run = await store.get_run(run_id)
     if run is None:
         raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
     if run.state not in TERMINAL:
         raise StateError(f"run {run_id}: expected one that has ended, it is {run.state}; cancel it first, or wait")
-    record = await store.get_job(run.job, namespace=run.namespace)
-    if record is None:
-        raise UnknownJob(f"run {run_id}: its job {run.job!r} is not stored any more")
+    record = await job_of(store, run, sees=sees)
     task = record.job.task
     if not isinstance(task, Command | Steps):
         raise DefinitionError(f"run {run_id}: expected one of a command or of steps; submit {run.job!r} instead")

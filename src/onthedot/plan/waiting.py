@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from onthedot.clock import Micros, to_datetime
 from onthedot.job import Job, JobRecord, JobState, ability_of
+from onthedot.plan.asking import jobs_of
 from onthedot.plan.places import living_places
 from onthedot.policy.placement import Place, can_run
 from onthedot.run import TERMINAL, RunRecord, RunState
@@ -21,7 +22,7 @@ async def why_waiting(
         return []
     if run.state is RunState.RUNNING:
         return [f"its attempt is asked to stop: {standing.cancel_wanted}"] if standing.cancel_wanted else []
-    record = await store.get_job(run.job, namespace=run.namespace)
+    record = (await jobs_of(store, [run])).get(run.job_id)
     queues = {queue.name: queue for queue in await store.list_queues(now=now)}
     found = [*_stopped(record, queues.get(run.queue)), *_kept(run, standing, now, unnamed)]
     nodes = await store.list_nodes()

@@ -8,11 +8,13 @@ only as `shown_url` gives it: wherever a password stands in it, nobody reads it 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import NoReturn
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from onthedot.errors import DefinitionError
 
@@ -70,6 +72,62 @@ def split_options(url: str, ours: Sequence[str]) -> tuple[str, dict[str, str]]:
     given = parse_qsl(query, keep_blank_values=True)
     theirs = urlencode([pair for pair in given if pair[0] not in ours], quote_via=quote)
     return f"{place}?{theirs}" if theirs else place, {name: value for name, value in given if name in ours}
+
+
+def hosts_of(url: str) -> list[str]:
+    """The hosts that a URL names, without ports; none: the library's default.
+
+    >>> hosts_of("postgresql://me:x@db1:5432,[::1]/shop"), hosts_of("postgresql://%2Frun%2Fpostgresql/shop")
+    (['db1', '::1'], ['/run/postgresql'])
+    """
+    parts = urlsplit(url)
+    named = unquote(parts.netloc.rpartition("@")[2]) or dict(parse_qsl(parts.query)).get("host", "")
+    return [_without_port(host) for host in named.split(",") if host]
+
+
+def _without_port(host: str) -> str:
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+
+
+def is_local(host: str) -> bool:
+    """Whether a host is this machine: a socket's path, `localhost`, 127.0.0.0/8 or ::1.
+
+    >>> [is_local(host) for host in ("/run/postgresql", "localhost", "127.0.0.2", "::1", "10.0.0.7", "localhost.evil")]
+    [True, True, True, True, False, False]
+    """
+    if not host or host[0] in "/@" or host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def exposed(url: str) -> str:
+    """What is wrong with the way to a store on another machine, and what to do; empty if nothing is.
+
+    >>> exposed("redis://db/0?tls=off")
+    "not encrypted: whoever is between can read it, the password as well; use 'rediss://'"
+    >>> exposed("redis://127.0.0.1/0"), exposed("rediss://db/0"), exposed("sqlite:///jobs.db")
+    ('', '', '')
+    """
+    scheme = url.partition(":")[0]
+    environment = os.environ if scheme.startswith("postgres") else {}
+    hosts = hosts_of(url) or [environment.get("PGHOST", "")]
+    if scheme not in ("postgresql", "postgres", "redis", "rediss") or all(map(is_local, hosts)):
+        return ""
+    options = dict(parse_qsl(urlsplit(url).query))
+    if scheme in ("redis", "rediss"):
+        plain, unchecked = scheme == "redis", options.get("ssl_cert_reqs") in ("none", "optional")
+        unchecked |= options.get("ssl_check_hostname", "").lower() in ("false", "0", "no", "n", "f")
+        better = "use 'rediss://'" if plain else "leave out ssl_cert_reqs and ssl_check_hostname"
+    else:
+        mode = options.get("sslmode", environment.get("PGSSLMODE", "verify-full"))
+        plain, unchecked = mode in ("disable", "allow", "prefer"), mode in ("require", "verify-ca")
+        better = "use sslmode=verify-full"
+    if plain:
+        return f"not encrypted: whoever is between can read it, the password as well; {better}"
+    return f"encrypted, but another server can pretend to be it; {better}" if unchecked else ""
 
 
 def with_connections(url: str, connections: int | None) -> str:

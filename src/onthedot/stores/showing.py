@@ -1,7 +1,7 @@
 """Runs as people are shown them, from the rows of a SQL store. Its statements name the columns in this order:
 
 id, job, namespace, trigger, slot_at, due_at, state, reason, attempts, failures, recoveries, created_at, armed_at,
-started_at, ended_at, error, result, queue, priority, target, progress, args, settled, owner, node, revision
+started_at, ended_at, error, result, queue, priority, target, progress, args, settled, owner, node, revision, job_id
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Declared parameters: checked when a run is asked for, and filled into its task just before it starts. Pure.
 
 Values go into elements of an argument list and into values of the environment, each as one piece: nothing in them is
-read again, and none of them is ever part of a shell's text.
+read again here, and none of them is ever part of a shell's text. See `interpreters.py` for what programs make of them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from onthedot.errors import ArgumentsError, UnknownSecret, did_you_mean
 from onthedot.job import Job
 from onthedot.task import Call, Command, Container, Http, Json, Param, Step, Steps, Task
+from onthedot.tasks.patterns import MOST_VALUE, matches
 from onthedot.tasks.places import MARK, TAKES, What, places, read_mark, references
 
 KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
@@ -87,6 +88,9 @@ def value_problems(param: Param, value: Json, *, one_line: bool = False) -> list
         return [f"{param.name}: expected {words}, got {_shown(value)}"]
     if param.choices and not any(_is_same(value, choice) for choice in param.choices):
         return [f"{param.name}: expected one of {', '.join(map(_shown, param.choices))}, got {_shown(value)}"]
+    if param.pattern and isinstance(value, str) and not matches(param.pattern, value):
+        most = f" of at most {MOST_VALUE} characters" if len(value) > MOST_VALUE else ""
+        return [f"{param.name}: expected text{most} that matches {param.pattern!r}, got {_shown(value)}"]
     if isinstance(value, str) and "\0" in value:
         return [f"{param.name}: expected text without a zero character, got {_shown(value)}"]
     if one_line and isinstance(value, str) and _BREAK.search(value):

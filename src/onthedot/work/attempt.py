@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from onthedot.clock import Micros
+from onthedot.output.redact import redacted
 from onthedot.run import Lease
 from onthedot.tasks.context import Context, Desk
 from onthedot.tasks.notes import Notes
@@ -16,7 +17,7 @@ from onthedot.tasks.registry import Handler
 from onthedot.verdict import SUCCEEDED, Outcome, OutcomeKind
 from onthedot.work.traces import trace_of
 
-_ERROR_CHARACTERS = 4_000
+ERROR_CHARACTERS = 4_000
 
 
 @dataclass(slots=True, eq=False)
@@ -116,9 +117,16 @@ def failed(error: BaseException) -> Outcome:
         said = str(error)
     except BaseException as trouble:  # noqa: BLE001 - whatever it raises, the attempt has failed
         said = f"(its text cannot be had: {type(trouble).__name__})"
-    text = f"{type(error).__name__}: {said}"[:_ERROR_CHARACTERS]
+    text = f"{type(error).__name__}: {said}"[:ERROR_CHARACTERS]
     kept = text.encode(errors="backslashreplace").decode()  # a lone surrogate cannot be stored
     return Outcome(OutcomeKind.FAILED, kept, type_names(type(error)))
+
+
+def without_secrets(outcome: Outcome, forms: Sequence[bytes]) -> Outcome:
+    """The outcome as it may be kept and shown: an error may name what a program or the other side has said."""
+    if not forms or outcome.error is None:
+        return outcome
+    return outcome._replace(error=redacted(outcome.error, forms, cut=len(outcome.error) >= ERROR_CHARACTERS))
 
 
 def never_begun(attempt: Attempt) -> Outcome:

@@ -49,10 +49,13 @@ class Neighbours:
         self.hand = Hand()
         self._store = store
 
-    async def checkpoint_of(self, run_id: int) -> tuple[Json, Micros]:
-        """How far an earlier run has come, and when it was created (0: it is forgotten)."""
+    async def earlier_run(self, run_id: int, job_id: int) -> tuple[Json, Micros] | None:
+        """How far an earlier run of the same job has come, and when it was created; None: there is no such run. What a
+        run of another job has left belongs to somebody else."""
         run, saved = await self._store.get_run(run_id), await self._store.get_checkpoint(run_id)
-        return None if saved is None else json.loads(saved.value), 0 if run is None else run.created_at
+        if run is None or run.job_id != job_id:
+            return None
+        return None if saved is None else json.loads(saved.value), run.created_at
 
 
 class Records:

@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from onthedot.addresses import AddressRefused, Allowed
@@ -16,7 +17,9 @@ from onthedot.clock import SECOND, Clock, Micros
 from onthedot.duration import micros
 from onthedot.errors import ArgumentsError, LeaseLost
 from onthedot.job import Guarantee
+from onthedot.output.forms import forms_of
 from onthedot.output.records import Record, append
+from onthedot.output.redact import redacted
 from onthedot.policy import steps as policy
 from onthedot.policy.steps import Failed, Progress
 from onthedot.settings import Settings
@@ -72,6 +75,7 @@ class Performing:
         self._task: Command | Steps = Command()
         self._steps: Sequence[Step] = ()
         self._secrets: tuple[str, ...] = ()
+        self.forms: tuple[bytes, ...] = ()  # in which they may not be kept or shown
         self._grace = settings.kill_after
         self._begun = 0  # steps that were begun, or are done
         self._progress = Progress()
@@ -81,6 +85,7 @@ class Performing:
     async def perform(self) -> Outcome:
         """From the first step that is not done to the last one; what came of it."""
         task, self._secrets = await self._neighbours.fill(self._lease)
+        self.forms = forms_of(self._secrets)
         if not isinstance(task, Command | Steps):
             raise AssertionError(f"a task for another runner: {task!r}")
         self._task = task
@@ -132,7 +137,10 @@ class Performing:
         if origin is None:
             return None
         run_id, at = origin
-        saved, created_at = await self._neighbours.checkpoint_of(run_id)
+        earlier = await self._neighbours.earlier_run(run_id, self._lease.record.id)
+        if earlier is None:
+            return None
+        saved, created_at = earlier
         progress = policy.from_step(policy.progress_of(saved, self._steps), at)
         self.say(f"goes on from run {run_id}")
         await asyncio.to_thread(self.place.adopt, place_name(run_id, created_at))
@@ -165,7 +173,7 @@ class Performing:
         try:
             for argv in checkout(source, way):
                 end = await self._run(argv, "source", env, self.place.workspace, GIT_TIMEOUT, git_at=level)
-                failed = failure_of(end, step=0, name="source")
+                failed = self._failure(end, 0, "source")
                 if failed is not None:
                     return failed
         finally:
@@ -223,13 +231,17 @@ class Performing:
             if directory is None:
                 directory = await self._neighbours.hand.do(lambda: self._begin(step, progress))
         except NotADirectoryError as error:
-            return failure_of(ProgramEnd("refused", error=str(error)), step=at, name=step.name), progress
+            return self._failure(ProgramEnd("refused", error=str(error)), at, step.name), progress
         argv = step.argv or ("/bin/sh", "-ec", step.script)
         env = {**policy.handed_on(progress), **(self._task.env if isinstance(self._task, Steps) else {}), **step.env}
         timeout = micros(step.timeout) if step.timeout is not None else 0
         saved = _Saved(progress)
         end = await self._run(argv, step.name, env, directory, timeout, saved=saved if saves else None)
-        return failure_of(end, step=at, name=step.name), saved.progress
+        return self._failure(end, at, step.name), saved.progress
+
+    def _failure(self, end: ProgramEnd, at: int, name: str) -> Failed | None:
+        failed = failure_of(end, step=at, name=name)
+        return None if failed is None else replace(failed, error=self.hidden(failed.error))
 
     async def _outputs(self, *, leave: bool) -> dict[str, str]:
         """What the step hands on. `leave`: it was the last one, and went well; if it has left nothing at all, there is
@@ -238,7 +250,8 @@ class Performing:
             self.has_left = await self._neighbours.hand.do(self._vanish)
             if self.has_left:
                 return {}
-        return policy.read_outputs(await self._neighbours.hand.do(self.place.read_outputs))
+        text = await self._neighbours.hand.do(self.place.read_outputs)
+        return policy.read_outputs(self._without_secrets(text, "what the step hands on"))
 
     def _vanish(self) -> bool:
         if not self.place.vanish():
@@ -370,19 +383,32 @@ class Performing:
                     await asyncio.wait({running})
 
     async def _look(self, saved: _Saved) -> None:
-        text = await asyncio.to_thread(self.place.read_checkpoint, policy.TEXT_LIMIT)
-        if text is None or text == saved.progress.text:
+        raw = await asyncio.to_thread(self.place.read_checkpoint, policy.TEXT_LIMIT)
+        if raw is None or raw in (saved.raw, saved.progress.text):
             return
+        text, saved.raw = self._without_secrets(raw, "what the program has saved"), raw
         progress = policy.with_text(saved.progress, text)
         with suppress(ArgumentsError):  # too much of it in JSON: what was saved before stays
             await self._save(progress)
         saved.progress = progress
+
+    def hidden(self, text: str) -> str:
+        """A text as it may be kept and shown."""
+        return redacted(text, self.forms)
+
+    def _without_secrets(self, text: str, what: str) -> str:
+        """The same, and a remark if there was a secret in it: whoever reads it next gets something else."""
+        shown = self.hidden(text)
+        if shown != text:
+            self.say(f"a secret was taken out of {what}: '***' stands there; use a file of the workspace instead")
+        return shown
 
     async def _save(self, progress: Progress) -> None:
         await self._context.checkpoint(progress.to_json())
 
     def say(self, text: str, label: str = "") -> None:
         """A remark of ours, about this step: in the run's log at once, and in its record."""
+        text = self.hidden(text)
         self._context.log(f"onthedot: {text}")
         with suppress(OSError):  # what cannot be kept fails no job
             self._record(label, text)
@@ -393,6 +419,7 @@ class _Saved:
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
+        self.raw = ""  # what the program has written
 
 
 class _Live:

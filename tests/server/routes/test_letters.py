@@ -259,3 +259,16 @@ async def test_of_numbers_whose_job_is_gone_none_is_replayed(server: Served, ope
     assert (answer.status_code, answer.json()["error"]) == (404, "UnknownJob")
     assert await listed(server, operator) == [orphan, kept]
     assert await on_record(server) == []
+
+
+async def test_a_letter_does_not_run_the_job_of_another_that_has_the_name_now(server: Served, worker: Worker):
+    ann = server.keys.add(Role.OPERATOR, owner="ann", only_own=True)
+    [dead] = await died(server, worker, "a")
+    await server.there.verbs().remove("mail")
+    await server.there.verbs().put(otd.Job(name="mail", task=Call(handler="mail"), owner="bob"))
+    for said in ({"run_ids": [dead]}, {"run_ids": [dead], "dry_run": True}):
+        answer = await server.client.post(f"{LETTERS}/replay", json=said, headers=ann)
+        assert (answer.status_code, answer.json()["error"]) == (404, "UnknownJob")
+    everything = await replayed(server, ann)
+    assert (everything.letters, everything.without_job, everything.run_ids) == (1, 1, [])
+    assert await server.there.verbs().list_runs("mail") == [await server.there.verbs().get_run(dead)]

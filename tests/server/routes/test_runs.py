@@ -367,3 +367,14 @@ async def test_every_change_is_told_to_the_audit(server: Served, operator: dict[
     assert [entry.verb for entry in told] == ["runs.submit", "runs.trigger", "runs.cancel"]
     assert [entry.object.partition("/")[0] for entry in told] == ["job", "job", "run"]
     assert "hush" not in str(told)
+
+
+async def test_a_retry_does_not_run_the_job_of_another_that_has_the_name_now(server: Served, worker: Worker):
+    ann = server.keys.add(Role.OPERATOR, owner="ann", only_own=True)
+    run_id = await submitted(server, ann, job="greet")
+    await worker.end(await worker.take_one(), RunState.DEAD, error="exit code 1")
+    await server.there.verbs().remove("greet")
+    await server.there.verbs().put(otd.Job(name="greet", task=otd.Command(argv=("cat", "secret")), owner="bob"))
+    answer = await server.client.post(f"{RUNS}/{run_id}/retry", json={}, headers=ann)
+    assert (answer.status_code, answer.json()["error"]) == (404, "UnknownJob")
+    assert [run.id for run in await server.there.verbs().list_runs("greet")] == [run_id]

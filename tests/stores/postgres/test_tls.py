@@ -110,6 +110,27 @@ async def test_it_is_used_and_the_certificate_checked(
     assert through.handshakes == before
 
 
+async def test_a_server_on_another_machine_has_to_speak_it(
+    door: tuple[Door, int], certificate: Path, postgres: SharedPostgres, empty_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("onthedot.stores.postgres.url.is_local", lambda host: False)  # as if it were elsewhere
+    where = f"127.0.0.1:{postgres.port}/{name_of(empty_url)}"
+    with pytest.raises(StoreUnavailable) as refused:
+        await PostgresStore.open(f"postgresql://onthedot:{postgres.password}@{where}")
+    assert "rejected SSL upgrade" in str(refused.value)
+    change = f"'postgresql://onthedot:***@{where}?sslmode=disable'"
+    assert f"only in a network that you trust, do without TLS, {change}" in str(refused.value)
+    store = await PostgresStore.open(f"postgresql://onthedot:{postgres.password}@{where}?sslmode=disable")
+    await store.close()
+    through, port = door
+    url = f"postgresql://onthedot:{postgres.password}@localhost:{port}/{name_of(empty_url)}"
+    with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):  # not signed by whom this machine believes
+        await PostgresStore.open(url)
+    store = await PostgresStore.open(f"{url}?sslrootcert={certificate}")
+    await store.close()
+    assert through.handshakes
+
+
 async def test_who_asks_for_it_never_goes_without(empty_url: str):
     with pytest.raises(StoreUnavailable, match="rejected SSL upgrade"):
         await PostgresStore.open(f"{empty_url}?sslmode=require")

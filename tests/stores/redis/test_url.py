@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onthedot.errors import DefinitionError
+from onthedot.stores.addresses import exposed
 from onthedot.stores.opening import has_transactions, open_store
 from onthedot.stores.redis.connections import maker
 from onthedot.stores.redis.url import read_url
@@ -28,13 +29,37 @@ def test_a_user_and_tls_reach_the_library():
     assert type(made).__name__ == "SSLConnection"
 
 
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:6380", "127.3.2.1", "[::1]:6379"])
+def test_on_this_machine_tls_is_not_asked_for(host: str):
+    assert read_url(f"redis://{host}/0").dsn == f"redis://{host}/0"
+    assert exposed(f"redis://{host}/0") == ""
+
+
+@pytest.mark.parametrize("host", ["db", "10.0.0.7:6380", "[fe80::1]", "localhost.example.org"])
+def test_on_another_machine_plain_text_has_to_be_meant(host: str):
+    with pytest.raises(DefinitionError) as refused:
+        read_url(f"redis://me:secret@{host}/0")
+    assert str(refused.value) == (
+        f"store URL: expected TLS for a server on another machine, got 'redis://me:***@{host}/0'; write "
+        f"'rediss://me:***@{host}/0' if the server speaks TLS, or, only in a network that you trust, add '?tls=off'"
+    )
+    with pytest.raises(DefinitionError, match="add '&tls=off'"):
+        read_url(f"redis://{host}/0?prefix=shop")
+    meant = f"redis://{host}/0?prefix=shop&tls=off"
+    assert read_url(meant).dsn == f"redis://{host}/0"
+    assert exposed(meant).startswith("not encrypted")
+    assert exposed(f"rediss://{host}/0") == ""
+    assert exposed(f"rediss://{host}/0?ssl_cert_reqs=none").startswith("encrypted, but another server can pretend")
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [
         ("redis://", "expected 'redis://host:6379/0'"),
-        ("redis://host?prefix=a{b", "option prefix: expected a name of letters"),
-        ("redis://host?connections=1", "option connections: expected a number from 2"),
-        ("redis://host?timeout=soon", "option timeout: expected a number"),
+        ("redis://localhost?prefix=a{b", "option prefix: expected a name of letters"),
+        ("redis://localhost?connections=1", "option connections: expected a number from 2"),
+        ("redis://localhost?timeout=soon", "option timeout: expected a number"),
+        ("redis://db?tls=on", "option tls: expected 'off'; 'rediss://' is what speaks TLS, got 'on'"),
     ],
 )
 def test_a_bad_url_is_refused_with_a_reason(url: str, said: str):

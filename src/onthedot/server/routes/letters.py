@@ -14,7 +14,7 @@ from onthedot.errors import DefinitionError, StateError
 from onthedot.events import Events
 from onthedot.observe.text import iso
 from onthedot.open_verbs import OpenStore
-from onthedot.plan.asking import find_job
+from onthedot.plan.asking import job_of
 from onthedot.plan.letters import (
     BATCH,
     REPLAYED,
@@ -214,7 +214,9 @@ async def _replay_matching(
 ) -> Replayed:
     box = Box(asked.job, namespace, asked.fingerprint, asked.since, asked.until, asked.limit, who.only_owner)
     rate = None if asked.rate is None else Rate(asked.rate.most, asked.rate.per)
-    done = await replay_many(there.store, box, rate=rate, dry_run=asked.dry_run, clock=there.clock, events=Events())
+    done = await replay_many(
+        there.store, box, rate=rate, dry_run=asked.dry_run, clock=there.clock, events=Events(), sees=who.sees
+    )
     if done.run_ids:
         told = {"run_ids": list(done.run_ids[:100]), "runs": len(done.run_ids)}
         place = f"namespace/{namespace}"
@@ -232,13 +234,13 @@ async def _replay_these(request: Request, there: OpenStore, who: Principal, aske
         if run.state is not RunState.DEAD or not (is_letter(run) or run.settled.startswith(REPLAYED)):
             what = run.settled or str(run.state)
             raise StateError(f"run {run.id}: expected one that is dead, and not discarded, got {what}")
-    for namespace, job in sorted({(run.namespace, run.job) for run in runs if is_letter(run)}):
-        await find_job(there.store, job, namespace=namespace)
+    for run in {run.job_id: run for run in runs if is_letter(run)}.values():
+        await job_of(there.store, run, sees=who.sees)
     if asked.dry_run:
         return Replayed(len(runs), dry_run=True)
     made: list[int] = []
     for run in runs:
-        _, run_id, is_new = await replay(there.store, run.id, clock=there.clock)
+        _, run_id, is_new = await replay(there.store, run.id, clock=there.clock, sees=who.sees)
         if is_new:
             await audited(request, "letters.replay", run, after={"run_id": run_id})
         made.append(run_id)

@@ -217,7 +217,7 @@ async def retry_run(
     from_step = None if asked is None else asked.from_step
     key = run_key(who, idempotency_key, f"retry {run_id} {from_step or ''}")
     token = there.ids.token()
-    made, _ = await rerun(there.store, run_id, from_step, token=token, now=there.clock.now(), key=key)
+    made, _ = await rerun(there.store, run_id, from_step, token=token, now=there.clock.now(), key=key, sees=who.sees)
     new = await there.store.get_run(made)
     created = new is None or new.trigger.endswith(token)
     await audited(request, "runs.retry", run, after={"run_id": made})

@@ -24,7 +24,7 @@ class History(Tables):
             run.id, job.name, job.namespace, run.key.trigger, run.key.slot_at, run.due_at, run.state, run.reason,
             run.attempt, run.failures, run.recoveries, run.created_at, armed_at, queue=run.queue,
             priority=PRIORITIES[run.level], target=run.key.target, progress=self.progress_of(run.id), args=run.args,
-            owner=job.owner, node=node, revision=revision,
+            owner=job.owner, node=node, revision=revision, job_id=run.key.job_id,
         )  # fmt: skip
 
     def shown_ended(self, run: RunRecord) -> RunRecord:

@@ -322,7 +322,7 @@ class Tables:
             run.attempt, run.failures, run.recoveries, run.created_at, lease.armed_at if lease else None,
             started_at or None, ended_at, verdict.error if verdict else error, verdict.result if verdict else None,
             run.queue, PRIORITIES[run.level], run.key.target, self.progress_of(run.id), run.args,
-            owner=job.owner, node=node, revision=revision,
+            owner=job.owner, node=node, revision=revision, job_id=run.key.job_id,
         )  # fmt: skip
         self.hints.send(Hint("ends", ended_at))
         if self.delays:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 import asyncpg
 
 from onthedot.clock import Micros
@@ -71,6 +73,14 @@ def is_overrun(error: BaseException, *, after: Micros = 0, limit: Micros | None 
     return gone and limit is not None and after >= limit
 
 
+def _tls_of(shown: str) -> str:
+    """What to change in the URL of a server on another machine."""
+    return (
+        f"name the root certificate of the server, '{shown}?sslrootcert=/path/ca.pem', "
+        f"or, only in a network that you trust, do without TLS, '{shown}?sslmode=disable'"
+    )
+
+
 def translate(error: Exception, shown: str) -> Exception:
     """Our error for one of PostgreSQL's: what was expected, what came, what to do. Any other stays what it is."""
     if isinstance(error, asyncpg.PostgresError):
@@ -81,9 +91,15 @@ def translate(error: Exception, shown: str) -> Exception:
         said = " ".join(str(error).split())  # with its DETAIL and HINT it has several lines
         return kind(f"{shown}: expected a server that reads and writes, but {came} ({code}: {said}); {todo}")
     if isinstance(error, asyncpg.exceptions.ClientConfigurationError):
-        return StoreUnusable(f"{shown}: expected options that a connection can be made with, but {error}; mend the URL")
+        todo = _tls_of(shown) if "root certificate" in str(error) else "mend the URL"
+        return StoreUnusable(f"{shown}: expected options that a connection can be made with, but {error}; {todo}")
     if isinstance(error, Contended):
         return StoreUnavailable(f"{shown}: expected a lock within some seconds, others had it; ask again")
+    if isinstance(error, ssl.SSLError) or "rejected SSL upgrade" in str(error):
+        return StoreUnavailable(
+            f"{shown}: expected a server that speaks TLS, with a certificate for its name, "
+            f"got {error}; {_tls_of(shown)}"
+        )
     if isinstance(error, TimeoutError):
         return StoreUnavailable(f"{shown}: expected an answer in time, got none; look at server and network; ask again")
     if isinstance(error, LOST):

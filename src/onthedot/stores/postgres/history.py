@@ -30,7 +30,7 @@ LIVE = f"""
 SELECT r.id, j.name, j.namespace, r.trigger, r.slot_at, r.due_at, r.state, r.reason, r.attempt, r.failures,
        r.recoveries, r.created_at, r.armed_at, NULL::bigint, NULL::bigint, NULL::text, NULL::text,
        r.queue, r.priority, r.target, {_PROGRESS_OF.format(id="r.id")}, r.args, '',
-       j.owner, {LIVE_NODE}, coalesce(r.revision, a.revision, 0)
+       j.owner, {LIVE_NODE}, coalesce(r.revision, a.revision, 0), j.id
 FROM runs r JOIN jobs j ON j.id = r.job_id {_TRIED.format(id="r.id", attempt="r.attempt")}
 WHERE {{wanted}}
 """  # noqa: S608 - constants of this file
@@ -39,7 +39,7 @@ FINISHED = f"""
 SELECT h.id, j.name, j.namespace, h.trigger, h.slot_at, h.due_at, h.state, h.reason, h.attempts, h.failures,
        h.recoveries, h.created_at, h.armed_at, h.started_at, h.ended_at, h.error, h.result,
        h.queue, h.priority, h.target, {_PROGRESS_OF.format(id="h.id")}, h.args, coalesce(h.settled, ''),
-       j.owner, coalesce(a.node, ''), coalesce(a.revision, 0)
+       j.owner, coalesce(a.node, ''), coalesce(a.revision, 0), j.id
 FROM history h JOIN jobs j ON j.id = h.job_id {_TRIED.format(id="h.id", attempt="h.attempts")}
 WHERE {{wanted}}
 """  # noqa: S608

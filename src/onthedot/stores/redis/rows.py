@@ -151,15 +151,15 @@ def check_move(verdict: Verdict) -> None:
 def read_run(row: Sequence[Any]) -> RunRecord:
     """A run for people."""
     (
-        run_id, _, trigger, slot, due, state, reason, attempts, failures, recoveries, created, armed, started, ended,
-        error, result, queue, level, target, done, of, args, settled, name, namespace, owner, node,
+        run_id, job_id, trigger, slot, due, state, reason, attempts, failures, recoveries, created, armed, started,
+        ended, error, result, queue, level, target, done, of, args, settled, name, namespace, owner, node,
         revision,
     ) = row  # fmt: skip
     progress = None if done is None else Progress(float(done), None if of is None else float(of))
     return RunRecord(
         run_id, name, namespace, trigger, slot, due, RunState(state), reason or "", attempts or 0, failures or 0,
         recoveries or 0, created, armed, started, ended, error, result, queue, PRIORITIES[level], target or "",
-        progress, args, settled or "", owner, node, revision,
+        progress, args, settled or "", owner, node, revision, job_id,
     )  # fmt: skip
 
 

@@ -3,8 +3,8 @@
     redis://user:password@host:6379/0?prefix=onthedot
     rediss://user:password@host:6379/0?ssl_ca_certs=/etc/ca.pem
 
-`prefix`, `connections` and `timeout` are ours; whatever else stands behind the question mark goes to the library, the
-TLS options among it.
+`prefix`, `connections`, `timeout` and `tls` are ours; whatever else stands behind the question mark goes to the
+library, the TLS options among it. For a server on another machine `redis://` is refused without `tls=off`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,17 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from onthedot.stores.addresses import ServerAddress, read_number, refuse_option, refuse_url, shown_url, split_options
+from onthedot.stores.addresses import (
+    ServerAddress,
+    is_local,
+    read_number,
+    refuse_option,
+    refuse_url,
+    shown_url,
+    split_options,
+)
 
-OURS = ("prefix", "connections", "timeout")
+OURS = ("prefix", "connections", "timeout", "tls")
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
 
@@ -34,8 +42,8 @@ class Address(ServerAddress):
 
 def read_url(url: str) -> Address:
     """
-    >>> read_url("redis://me:secret@db:6380/1?prefix=shop").shown
-    'redis://me:***@db:6380/1'
+    >>> read_url("rediss://me:secret@db:6380/1?prefix=shop").shown
+    'rediss://me:***@db:6380/1'
     """
     dsn, own = split_options(url, OURS)
     parts = urlsplit(dsn)
@@ -43,6 +51,15 @@ def read_url(url: str) -> Address:
         refuse_url(url, f"'{parts.scheme}://host:6379/0'", todo="name the server's host")
     if "," in parts.netloc.rpartition("@")[2]:
         refuse_url(url, "one host", todo="name the primary")
+    if own.get("tls", "off") != "off":
+        refuse_option("tls", "'off'; 'rediss://' is what speaks TLS", own["tls"])
+    if parts.scheme == "redis" and not is_local(parts.hostname) and "tls" not in own:
+        secure, plain = shown_url(url).replace("redis:", "rediss:", 1), f"{'&' if '?' in url else '?'}tls=off"
+        refuse_url(
+            url,
+            "TLS for a server on another machine",
+            todo=f"write '{secure}' if the server speaks TLS, or, only in a network that you trust, add '{plain}'",
+        )
     prefix = own.get("prefix", "onthedot")
     if not _PREFIX.fullmatch(prefix):
         refuse_option("prefix", "a name of letters, digits and . _ - :", prefix)

@@ -21,7 +21,7 @@ LIVE = f"""
 SELECT r.id, j.name, j.namespace, r.trigger, r.slot_at, r.due_at, r.state, r.reason, r.attempt, r.failures,
        r.recoveries, r.created_at, r.armed_at, NULL, NULL, NULL, NULL, r.queue, r.priority, r.target,
        (SELECT n.progress FROM notes n WHERE n.run_id = r.id AND n.progress IS NOT NULL ORDER BY n.attempt DESC LIMIT 1)
-       AS progress, r.args, '', j.owner, {LIVE_NODE}, coalesce(r.revision, a.revision, 0)
+       AS progress, r.args, '', j.owner, {LIVE_NODE}, coalesce(r.revision, a.revision, 0), j.id
 FROM {{source}} LEFT JOIN attempts a ON a.run_id = r.id AND a.attempt = r.attempt
 WHERE {{wanted}}
 """  # noqa: S608 - constants of this file
@@ -31,7 +31,8 @@ SELECT h.id, j.name, j.namespace, h.trigger, h.slot_at, h.due_at, h.state, h.rea
        h.recoveries, h.created_at, h.armed_at, h.started_at, h.ended_at, h.error, h.result,
        h.queue, h.priority, h.target,
        (SELECT n.progress FROM notes n WHERE n.run_id = h.id AND n.progress IS NOT NULL ORDER BY n.attempt DESC LIMIT 1)
-       AS progress, h.args, coalesce(h.settled, ''), j.owner, coalesce(a.node, ''), coalesce(a.revision, 0)
+       AS progress, h.args, coalesce(h.settled, ''), j.owner, coalesce(a.node, ''), coalesce(a.revision, 0),
+       j.id
 FROM {source} LEFT JOIN attempts a ON a.run_id = h.id AND a.attempt = h.attempts
 WHERE {wanted}
 """

@@ -17,20 +17,20 @@ from typing import Any, Protocol, TypeVar
 from onthedot import faults
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.output.capture import Capture
+from onthedot.output.forms import forms_of
 from onthedot.output.records import Stream
 from onthedot.run import Lease
 from onthedot.tasks.context import Context
 from onthedot.tasks.filling import Fill, as_written
 from onthedot.tasks.params import Filled
 from onthedot.verdict import Outcome
-from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, timed_out
+from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, timed_out, without_secrets
 from onthedot.work.runners.deciding import Deciding
 
 T = TypeVar("T")
 
 _log = logging.getLogger("onthedot")
 
-_LONGEST_ERROR = 1 << 20  # bytes; an error is some thousands at the most
 _KEEP = 30.0  # seconds that a record gets to be kept
 _JOIN = 3.0  # seconds that attempts get to clean up when the runner is closed
 _LONGEST_LINE = 8_192  # characters that wait for the end of their line
@@ -257,20 +257,14 @@ class ApartRunner(Deciding):
         path, most = self._recording.path(lease), lease.record.job.bounds.output
         capture = Capture(path, step="", limit=most, secrets=filled.secrets, clock=self._clock.now)
         said = Said(capture, attempt.context)
+        forms = forms_of(filled.secrets)
         try:
-            return self._hidden(await self._door.perform(attempt, filled, said), filled.secrets)
+            return without_secrets(await self._door.perform(attempt, filled, said), forms)
         except Exception as error:  # noqa: BLE001 - whatever it raises is its outcome, without secrets
-            return self._hidden(failed(error), filled.secrets)
+            return without_secrets(failed(error), forms)
         finally:
             said.close()
             await self._keep(attempt.context, lease)
-
-    def _hidden(self, outcome: Outcome, secrets: tuple[str, ...]) -> Outcome:
-        """The outcome without values of secrets: the other side may have sent one back, in a redirect for example."""
-        if not secrets or outcome.error is None:
-            return outcome
-        hiding = Capture(Path(os.devnull), step="", limit=_LONGEST_ERROR, secrets=secrets, clock=self._clock.now)
-        return outcome._replace(error=hiding.feed("err", outcome.error.encode()) + hiding.close())
 
     async def _keep(self, context: Context, lease: Lease) -> None:
         """A record that cannot be kept never fails a job."""

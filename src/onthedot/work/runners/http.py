@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from onthedot.addresses import Address, AddressRefused, Allowed, check, literal
 from onthedot.clock import SECOND, Clock, Micros
+from onthedot.output.forms import forms_of
+from onthedot.output.redact import redacted, redacted_bytes
 from onthedot.task import Http
 from onthedot.tasks.params import Filled
 from onthedot.verdict import Outcome, OutcomeKind
@@ -80,7 +82,7 @@ class HttpDoor:
         if not isinstance(task, Http):
             raise AssertionError(f"a task for another runner: {task!r}")
         try:
-            return await self._ask(attempt, task, said)
+            return await self._ask(attempt, task, said, forms_of(filled.secrets))
         except AddressRefused as error:
             return Outcome(OutcomeKind.FAILED, f"refused: {error}", _REFUSED)
         except HttpTrouble as error:
@@ -95,7 +97,7 @@ class HttpDoor:
         if self._transport is not None:
             await self._transport.aclose()
 
-    async def _ask(self, attempt: Attempt, task: Http, said: Said) -> Outcome:
+    async def _ask(self, attempt: Attempt, task: Http, said: Said, forms: Sequence[bytes]) -> Outcome:
         request = first_request(task, attempt.lease)
         for _ in range(MOST_REDIRECTS + 1):
             sent_at = self._clock.steady()
@@ -103,24 +105,31 @@ class HttpDoor:
             try:
                 elsewhere = redirect_of(task, answer.status_code, answer.headers.get("location"))
                 if not elsewhere:
-                    return await self._judge(task, request, answer, said, sent_at)
+                    return await self._judge(task, request, answer, said, sent_at, forms)
             finally:
                 await answer.aclose()
-            said.remark(f"{request.method} {request.target.url} → {answer.status_code}, to {elsewhere[:_MOST_SHOWN]}")
+            to = redacted(elsewhere, forms)[:_MOST_SHOWN]  # in this order: a secret that is cut is not found
+            said.remark(f"{request.method} {request.target.url} → {answer.status_code}, to {to}")
             request = redirected(request, answer.status_code, elsewhere)
         raise AddressRefused(
             f"expected at most {MOST_REDIRECTS} redirects, got more; the last led to {request.target.url}"
         )
 
     async def _judge(
-        self, task: Http, request: Request, answer: httpx2.Response, said: Said, sent_at: Micros
+        self,
+        task: Http,
+        request: Request,
+        answer: httpx2.Response,
+        said: Said,
+        sent_at: Micros,
+        forms: Sequence[bytes],
     ) -> Outcome:
         body, cut = await _read(answer)
         took = (self._clock.steady() - sent_at) / SECOND
         size = f"more than {len(body)} bytes" if cut else f"{len(body)} bytes"
         said.remark(f"{request.method} {request.target.url} → {answer.status_code} ({size}, {took:.3f} s)")
         if body:
-            said.feed("out", body[:_MOST_KEPT])
+            said.feed("out", redacted_bytes(body, forms, cut=cut)[:_MOST_KEPT])
         if len(body) > _MOST_KEPT:
             said.remark(f"\n[… the rest of {size} left out …]")
         status = answer.status_code

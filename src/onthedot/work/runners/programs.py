@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from onthedot import faults
 from onthedot.clock import SECOND, Clock
@@ -12,7 +14,7 @@ from onthedot.run import Lease
 from onthedot.settings import Settings
 from onthedot.task import Steps
 from onthedot.verdict import Outcome, OutcomeKind
-from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, timed_out
+from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, timed_out, without_secrets
 from onthedot.work.guarding import Neighbours
 from onthedot.work.performing import Over, Performing, TimeIsUp
 from onthedot.work.spares import Spares
@@ -110,6 +112,7 @@ class ProgramRunner:
             if timer is not None:
                 timer.cancel()
         faults.point("attempt.after_call")
+        outcome = without_secrets(outcome, performing.forms)
         outcome = await self._clear_up(attempt, performing, outcome)
         attempt.handle = None
         if performing.has_left:
@@ -151,21 +154,22 @@ class ProgramRunner:
         """Have kept what the attempt leaves behind; a workspace that nobody needs any more goes."""
         useless = outcome.kind is OutcomeKind.SUCCEEDED
         try:
-            for remark in await asyncio.to_thread(self._hand_in, performing.place, attempt.lease, discard=useless):
+            for remark in await asyncio.to_thread(self._hand_in, performing, attempt.lease, discard=useless):
                 performing.say(remark)
         except Exception as error:  # noqa: BLE001 - what cannot be kept never fails a job; it stays in the spool
             performing.say(f"its output could not be kept, and stays in the spool: {error}")
         finally:
             self._places.pop(attempt, None)
 
-    def _hand_in(self, place: Place, lease: Lease, *, discard: bool) -> list[str]:
+    def _hand_in(self, performing: Performing, lease: Lease, *, discard: bool) -> list[str]:
         """In a thread: what is to be said about it."""
         left_out: list[str] = []
+        place = performing.place
         keeper, task = self._neighbours.keeper, lease.record.job.task
         try:
             if keeper is not None:
                 artifacts, left_out = place.artifacts(task.artifacts if isinstance(task, Steps) else ())
-                keeper.hand_in(lease, sorted(artifacts.items()))
+                keeper.hand_in(lease, _named(artifacts, performing.hidden))
         finally:
             if not discard:
                 place.give_back()
@@ -179,3 +183,20 @@ class ProgramRunner:
         attempt.ended_at = self._clock.now()
         self._tell_ended([attempt])
         self._fill_seats()
+
+
+def _named(artifacts: Mapping[str, Path], hidden: Callable[[str], str]) -> list[tuple[str, Path]]:
+    """Artifacts by names without secrets, each name once.
+
+    >>> [name for name, _ in _named({"a": Path(), "b": Path()}, lambda name: "***")]
+    ['***', '*** (2)']
+    """
+    named: dict[str, Path] = {}
+    for name, path in sorted(artifacts.items()):
+        shown = once = hidden(name)
+        number = 1
+        while once in named:
+            number += 1
+            once = f"{shown} ({number})"
+        named[once] = path
+    return list(named.items())
