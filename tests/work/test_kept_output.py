@@ -19,6 +19,7 @@ import onthedot as otd
 from onthedot.clock import NEVER
 from onthedot.output.keeping import Name, Outputs
 from onthedot.output.owning import find_owner
+from onthedot.output.places import spool_place
 from onthedot.output.spool import Spool
 from onthedot.stores.opening import open_store
 from onthedot.task import Command, Step, Steps
@@ -51,9 +52,12 @@ def node(tmp_path: Path, place: str, name: str) -> otd.Scheduler:
     return otd.Scheduler(f"sqlite:///{tmp_path / 'it.db'}", settings=settings)
 
 
-def look_until_kept(folder: Path) -> None:
-    """Wait until nothing is left in the spool."""
-    spool, give_up_at = Spool(folder), time.monotonic() + 60
+def look_until_kept(folder: Path, url: str) -> None:
+    """Wait until nothing is left in the spool of a node on this store."""
+    place = spool_place(str(folder), url)
+    assert place is not None
+    assert place.is_dir()
+    spool, give_up_at = Spool(place), time.monotonic() + 60
     while spool.waiting(1) or spool.left(1, before=NEVER):
         assert time.monotonic() < give_up_at
         time.sleep(0.02)
@@ -67,7 +71,7 @@ async def test_output_is_read_back_where_nothing_of_the_run_is_left(tmp_path, pl
         run = await first.submit("it")
         await run.result(timeout="30s")
         await asyncio.to_thread(
-            look_until_kept, tmp_path / "first"
+            look_until_kept, tmp_path / "first", f"sqlite:///{tmp_path / 'it.db'}"
         )  # a node that stops waits for a moment only, and the server may be slow
     shutil.rmtree(tmp_path / "first")
     async with node(tmp_path, place, "second") as second:
@@ -163,7 +167,7 @@ async def test_no_persisted_byte_of_a_run_holds_a_secret(tmp_path, monkeypatch, 
         record = await sched.get_run(run)
         [log] = await sched.logs(run)
         [attempt] = await sched.history(run)
-        await asyncio.to_thread(look_until_kept, tmp_path / "spool")
+        await asyncio.to_thread(look_until_kept, tmp_path / "spool", f"sqlite:///{tmp_path / 'it.db'}")
     assert record is not None
     if ends == "exit 0":
         assert json.loads(record.result or "")["sing"] == {"plain": "kept", **{f"form{n}": "<***>" for n in range(5)}}

@@ -11,6 +11,7 @@ from onthedot.duration import micros
 from onthedot.job import FixedDelay, Schedule
 from onthedot.run import slot_trigger
 from onthedot.schedules import schedule_id, slots
+from onthedot.stores.planned import NO_NODE
 from onthedot.testing.checker.history import Event
 from onthedot.testing.checker.model import History, Key, key_of
 
@@ -186,6 +187,8 @@ class _Books:
             if len(covered) != skip["count"]:
                 yield f"a skip of {skip['count']} slots of {name[0]}/{name[1]} covers {len(covered)}"
             ledger.ahead.update(covered if skip["reason"] in _AHEAD else ())
+            if skip["reason"] == NO_NODE:  # it may lie ahead, and holds the edge then
+                self._newest_armed[name] = max(self._newest_armed[name], skip["last"])
             for slot in covered:
                 if slot in ledger.fates:
                     yield f"slot {slot} of {name[0]}/{name[1]} is skipped, and was {ledger.fates[slot]}"
