@@ -53,7 +53,8 @@ def test_up_prints_a_link_that_lets_its_owner_in(tmp_path: Path):
 @pytest.mark.slow
 def test_a_server_is_asked_with_a_key(tmp_path: Path):
     port = free_port()
-    process = started(tmp_path, "server", "--listen", f"127.0.0.1:{port}", "--for", "50s")
+    named = ("--allow-host", "jobs.example.org", "--allow-host", "jobs")
+    process = started(tmp_path, "server", "--listen", f"127.0.0.1:{port}", "--for", "50s", *named)
     try:
         assert f"http://127.0.0.1:{port}" in line_with(process, "api")
         create = [str(ONTHEDOT), "keys", "create", "ci", "--role", "viewer", "--json"]
@@ -61,6 +62,9 @@ def test_a_server_is_asked_with_a_key(tmp_path: Path):
         text = json.loads(made.stdout)["key"]
         answer = httpx2.get(f"http://127.0.0.1:{port}/api/v1/whoami", headers={"Authorization": f"Bearer {text}"})
         assert answer.json()["role"] == "viewer"
+        asked = {"jobs.example.org": 200, "jobs:99": 200, "localhost": 200, "evil.example": 421}
+        url = f"http://127.0.0.1:{port}/api/v1/version"
+        assert {host: httpx2.get(url, headers={"Host": host}).status_code for host in asked} == asked
     finally:
         stop(process)
 
@@ -78,6 +82,7 @@ def test_nothing_listens_where_that_was_not_asked_for(call: Call, tmp_path: Path
         (["--listen", "nowhere:x"], "HOST:PORT"),
         (["--listen", "192.0.2.1:80", "--insecure"], "leave --insecure out"),
         (["--no-api", "--listen", "1"], "--no-api by itself"),
+        (["--allow-host", "http://jobs.example.org"], "allow_hosts: expected a host without scheme"),
         (["--listen", "0", "--store", "memory:"], "a store in memory"),
     ],
 )

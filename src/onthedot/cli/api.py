@@ -88,14 +88,18 @@ class Api:
 
 
 def with_api(command: F) -> F:
-    """`--listen`, `--no-api` and `--insecure`, which `api_given` takes; `--sign-on` and `--sign-on-client`, which are
-    settings."""
+    """`--listen`, `--no-api` and `--insecure`, which `api_given` takes; `--allow-host`, `--sign-on` and
+    `--sign-on-client`, which are settings."""
     what = "Where the HTTP API listens.  [default: 127.0.0.1:7411, or another port if that is taken]"
     everybody = "Let everybody in without a key: on this machine only."
+    hosts = "Answer requests for this host, too, such as jobs.example.org; more than once.  [default: where it listens]"
     issuer = "Let in who this identity provider knows (OpenID Connect), such as https://example.auth0.com/."
     client = "What the identity provider calls this server.  [with --sign-on]"
     command = click.option("--sign-on-client", metavar="ID", envvar="ONTHEDOT_SIGN_ON_CLIENT", help=client)(command)
     command = click.option("--sign-on", metavar="ISSUER", envvar="ONTHEDOT_SIGN_ON", help=issuer)(command)
+    command = click.option(
+        "--allow-host", "allow_hosts", metavar="NAME", multiple=True, envvar="ONTHEDOT_ALLOW_HOST", help=hosts
+    )(command)
     command = click.option("--insecure", is_flag=True, help=everybody)(command)
     command = click.option("--no-api", is_flag=True, help="Serve no HTTP API.")(command)
     return click.option("--listen", metavar="HOST:PORT", help=what)(command)

@@ -56,6 +56,7 @@ TITLES = {
     "unauthenticated": "Nobody is let in without a key",
     "forbidden": "This key may not do that",
     "unknown": "There is no such thing",
+    "misdirected": "This server does not answer for that host",
     "conflict": "Something else is true by now",
     "stale": "It was changed meanwhile",
     "too-slow": "That takes too long to come",

@@ -49,7 +49,9 @@ class SessionOut(BaseModel):
 
 
 @routes.post(
-    "/login", response_model=SessionOut, responses={401: {"description": "Name, password or token are not good."}}
+    "/login",
+    response_model=SessionOut,
+    responses={401: {"description": "Name, password or token are not good."}, 403: {}},
 )
 async def login(request: Request, there: There, asked: Login) -> Any:
     """Be let in for twelve hours. Five tries a minute are looked at for one name from one address, and 30 from that
