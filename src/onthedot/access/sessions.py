@@ -1,5 +1,9 @@
 """Sessions and one-time tokens: credentials that end by themselves, documents of the kinds `session` and `token`.
 
+A session is shown by a program as a key is, or by a browser in a cookie. The cookie is a credential of another kind,
+which no program can use as a key. It opens the page alone: browsers send cookies to every port of a host, so another
+server there may have read it. With a second text, which only the page's own origin has, it opens the API as well.
+
 A session is either a user's, and then worth what the user has at the moment (`users.py`), or has a grant of its own,
 from the one-time token that it was exchanged for.
 """
@@ -7,7 +11,7 @@ from the one-time token that it was exchanged for.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from onthedot.access import credentials
@@ -35,10 +39,12 @@ class Session:
     name: str
     expires_at: Micros
     text: str = field(repr=False)
+    csrf: str = field(default="", repr=False)  # of a page's session: what it sends beside its cookie
 
 
 class Stored(NamedTuple):
-    """A session or a one-time token as it is kept. `user` and `epoch` are empty if it has a grant of its own."""
+    """A session or a one-time token as it is kept. `user` and `epoch` are empty if it has a grant of its own. `csrf` is
+    the proof of what a page sends beside its cookie; empty: it is no page's."""
 
     name: str
     user: str
@@ -46,6 +52,7 @@ class Stored(NamedTuple):
     grant: Grant | None
     expires_at: Micros
     proof: str
+    csrf: str = ""
 
     def __repr__(self) -> str:
         return f"Stored({self.name!r}, expires_at={self.expires_at})"
@@ -58,17 +65,21 @@ async def open_session(
     user: str = "",
     epoch: str = "",
     grant: Grant | None = None,
+    page: bool = False,
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> Session:
-    """Let somebody in for a while: as this user, for as long as its epoch is this one, or with this grant."""
-    now = await store.tell_time() if now is None else now
-    credential = credentials.draw("session", ids or RandomIds())
-    stored = Stored(name, user, epoch, grant, now + LASTS, credential.proof)
+    """Let somebody in for a while: as this user, for as long as its epoch is this one, or with this grant. With `page`,
+    by the page's cookie."""
+    now, ids = await store.tell_time() if now is None else now, ids or RandomIds()
+    credential = credentials.draw("page" if page else "session", ids)
+    csrf = replace(credentials.draw("csrf", ids), id=credential.id) if page else None
+    csrf_proof, csrf_text = ("", "") if csrf is None else (csrf.proof, csrf.text)
+    stored = Stored(name, user, epoch, grant, now + LASTS, credential.proof, csrf_proof)
     put = await store.put_document(KIND, credential.id, _write(stored), version=0)
     if not put.accepted:
         raise crowded("session")
-    return Session(credential.id, name, stored.expires_at, credential.text)
+    return Session(credential.id, name, stored.expires_at, credential.text, csrf_text)
 
 
 async def end_session(store: Store, id: str) -> None:
@@ -136,6 +147,7 @@ def read_session(document: Document) -> Stored | None:
             grant=None if data["grant"] is None else read_grant(data["grant"]),
             expires_at=int(data["expires_at"]),
             proof=str(data["proof"]),
+            csrf=str(data.get("csrf", "")),
         )
     except UNREADABLE:
         return None

@@ -178,11 +178,13 @@ async def login(
     return await sessions.open_session(store, name, user=name, epoch=user.epoch, now=now, ids=ids)
 
 
-async def exchange(store: Store, text: str, *, now: Micros | None = None, ids: Ids | None = None) -> Session:
-    """A session for a one-time token (`sessions.issue_token`). Of all who come with the same one, on whatever server,
-    one gets it; `LoginRefused` for the others."""
+async def exchange(
+    store: Store, text: str, *, page: bool = False, now: Micros | None = None, ids: Ids | None = None
+) -> Session:
+    """A session for a one-time token (`sessions.issue_token`); with `page`, the page's. Of all who come with the same
+    one, on whatever server, one gets it; `LoginRefused` for the others."""
     used = await sessions.use_token(store, text, now=now, ids=ids)
-    return await sessions.open_session(store, used.name, grant=used.grant, now=now, ids=ids)
+    return await sessions.open_session(store, used.name, grant=used.grant, page=page, now=now, ids=ids)
 
 
 # ── how they are kept ────────────────────────────────────────────────────────────────────────────────────────
