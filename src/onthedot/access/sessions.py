@@ -44,7 +44,8 @@ class Session:
 
 class Stored(NamedTuple):
     """A session or a one-time token as it is kept. `user` and `epoch` are empty if it has a grant of its own. `csrf` is
-    the proof of what a page sends beside its cookie; empty: it is no page's."""
+    the proof of what a page sends beside its cookie; empty: it is no page's. `source` is the address it was opened
+    from."""
 
     name: str
     user: str
@@ -53,6 +54,7 @@ class Stored(NamedTuple):
     expires_at: Micros
     proof: str
     csrf: str = ""
+    source: str = ""
 
     def __repr__(self) -> str:
         return f"Stored({self.name!r}, expires_at={self.expires_at})"
@@ -66,16 +68,17 @@ async def open_session(
     epoch: str = "",
     grant: Grant | None = None,
     page: bool = False,
+    source: str = "",
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> Session:
     """Let somebody in for a while: as this user, for as long as its epoch is this one, or with this grant. With `page`,
-    by the page's cookie."""
+    by the page's cookie. `source` is the address that it comes from."""
     now, ids = await store.tell_time() if now is None else now, ids or RandomIds()
     credential = credentials.draw("page" if page else "session", ids)
     csrf = replace(credentials.draw("csrf", ids), id=credential.id) if page else None
     csrf_proof, csrf_text = ("", "") if csrf is None else (csrf.proof, csrf.text)
-    stored = Stored(name, user, epoch, grant, now + LASTS, credential.proof, csrf_proof)
+    stored = Stored(name, user, epoch, grant, now + LASTS, credential.proof, csrf_proof, source)
     put = await store.put_document(KIND, credential.id, _write(stored), version=0)
     if not put.accepted:
         raise crowded("session")
@@ -131,6 +134,16 @@ async def use_token(store: Store, text: str, *, now: Micros | None = None, ids: 
     return stored
 
 
+def token_named(text: str) -> str:
+    """A one-time token as the audit names it, good or not.
+
+    >>> token_named("ott_0123456789abcde." + "f" * 64), token_named("x")
+    ('token/0123456789abcde', 'token/unreadable')
+    """
+    credential = credentials.read(text)
+    return f"token/{'unreadable' if credential is None else credential.id}"
+
+
 def is_good(stored: Stored, credential: Credential, now: Micros) -> bool:
     """Whether the credential is the one that was kept, and has not ended."""
     return credential.proves(stored.proof) and now < stored.expires_at
@@ -148,6 +161,7 @@ def read_session(document: Document) -> Stored | None:
             expires_at=int(data["expires_at"]),
             proof=str(data["proof"]),
             csrf=str(data.get("csrf", "")),
+            source=str(data.get("source", "")),
         )
     except UNREADABLE:
         return None
@@ -160,5 +174,5 @@ def _write(stored: Stored) -> str:
 def _refused() -> LoginRefused:
     return LoginRefused(
         "token: expected one that was not used yet and has not ended, got another; "
-        "'onthedot up' prints a new link, or use a key ('onthedot keys create')"
+        "'onthedot sessions link' makes a new link, or use a key ('onthedot keys create')"
     )

@@ -77,6 +77,7 @@ _OF_ERRORS: list[tuple[type[errors.OnTheDotError], int, str]] = [
     (errors.AccessDenied, 403, "forbidden"),
     (errors.UnknownKey, 404, "unknown"),
     (errors.UnknownUser, 404, "unknown"),
+    (errors.UnknownSession, 404, "unknown"),
     (errors.DefinitionError, 422, "invalid"),
     (errors.UnknownHandler, 422, "invalid"),
     (errors.UnknownSecret, 422, "invalid"),
