@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -13,6 +15,8 @@ import httpx2
 import pytest
 from click.testing import Result
 
+from onthedot.access import audit
+from onthedot.cli.reading import read_store
 from tests.servers.running import free_port
 
 ONTHEDOT = Path(sys.executable).parent / "onthedot"
@@ -37,17 +41,54 @@ def line_with(process: subprocess.Popen[str], word: str) -> str:
     raise AssertionError(f"no line with {word!r}")
 
 
+def lets_in(link: str) -> None:
+    """As a browser opens it: once, by a cookie."""
+    page = link.partition("?")[0]
+    with httpx2.Client(follow_redirects=True) as client:
+        assert "heartbeat" in client.get(link).text
+        assert ", admin" in client.get(page).text
+    assert httpx2.get(link).status_code == httpx2.get(page).status_code == 401
+
+
 @pytest.mark.slow
-def test_up_prints_a_link_that_lets_its_owner_in(tmp_path: Path):
-    process = started(tmp_path, "up", "--for", "50s")
+def test_up_prints_a_link_on_a_terminal(tmp_path: Path):
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([ONTHEDOT, "up", "--plain", "--for", "50s"], cwd=tmp_path, stdout=theirs, text=True)
+    os.close(theirs)
+    said = ""
     try:
-        [link] = re.findall(r"http://\S+token=\S+", line_with(process, "api"))
-        with httpx2.Client(follow_redirects=True) as client:
-            assert "heartbeat" in client.get(link).text
-            assert "up, admin" in client.get(link.partition("?")[0]).text
-        assert httpx2.get(link.partition("?")[0] + "api/v1/jobs").status_code == 401
+        while "token=" not in said or not said.endswith("\n"):
+            said += os.read(ours, 4096).decode()
+        [link] = re.findall(r"http://\S+token=\S+", said)
+        lets_in(link)
+    finally:
+        process.terminate()
+        while True:  # until the other end is closed: it must not wait for us
+            try:
+                os.read(ours, 4096)
+            except OSError:
+                break
+        os.close(ours)
+        assert process.wait(20) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [[], ["--json"]])
+def test_elsewhere_up_prints_how_to_make_a_link(tmp_path: Path, shape: list[str]):
+    """What is written to a file or a journal is read by others."""
+    process = started(tmp_path, "up", "--for", "50s", *shape)
+    try:
+        assert process.stdout is not None
+        line = next(line for line in process.stdout if "onthedot sessions link" in line)
+        assert "token=" not in line
+        [words] = re.findall(r"'onthedot (sessions link http://\S+)'", line)
+        made = subprocess.run([ONTHEDOT, *words.split()], cwd=tmp_path, capture_output=True, check=True, text=True)
+        lets_in(made.stdout.strip())
     finally:
         stop(process)
+    store = f"sqlite:///{tmp_path / 'onthedot.db'}"
+    entries = read_store(store, lambda opened: audit.read(opened))
+    assert [entry.verb for entry in entries] == ["sessions.link", "login", "login.refused"]
 
 
 @pytest.mark.slow

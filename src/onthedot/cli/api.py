@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -25,7 +26,8 @@ class ApiGiven(NamedTuple):
     listen: str | None = None
     off: bool = False
     insecure: bool = False
-    link: bool = False  # whether a link with a one-time token is made
+    link: bool = False  # whether its owner signs in by a link with a one-time token
+    terminal: bool = False  # whether a person reads what is told: only then the link is made and told
 
 
 class Api:
@@ -74,6 +76,8 @@ class Api:
             return f"{serving.url} (lets everybody on this machine in)"
         if not self._given.link:
             return f"{serving.url} ('onthedot keys create' makes keys)"
+        if not self._given.terminal:  # what is kept or read by others must not let them in
+            return f"{serving.url} ('onthedot sessions link {serving.url}' makes a link to sign in with)"
         from onthedot.access.grants import Grant
         from onthedot.access.permissions import Role
         from onthedot.access.sessions import issue_token
@@ -110,4 +114,5 @@ def api_given(options: dict[str, Any], *, link: bool) -> ApiGiven:
     listen, off, insecure = options.pop("listen"), options.pop("no_api"), options.pop("insecure")
     if off and (listen is not None or insecure):
         raise click.UsageError("expected --no-api by itself, got --listen or --insecure beside it; leave one out")
-    return ApiGiven(listen, off, insecure, link)
+    terminal = sys.stdout.isatty() and not options.get("as_json")
+    return ApiGiven(listen, off, insecure, link, terminal)
