@@ -125,6 +125,20 @@ async def test_a_page_of_another_origin_changes_nothing(there: Served, headers: 
     assert (await there.client.get("/api/v1/jobs", headers={**admin, **headers})).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "kind", [{}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"}]
+)
+async def test_no_route_reads_a_body_of_a_type_that_any_page_can_send(there: Served, kind: dict[str, str]):
+    """Such bodies need no preflight: browsers send them without asking the server."""
+    headers = {**there.keys.add(Role.ADMIN), **kind}
+    bodies = {"/api/v1/jobs": b'{"name": "x", "noop": true}', "/jobs": b'{"name": "x", "noop": true}'}
+    bodies |= {"/api/v1/runs": b'{"job": "x"}', "/api/v1/submit_job": FILE.encode(), "/api/v1/login": b'{"token": "x"}'}
+    for path, body in bodies.items():
+        answer = await there.client.post(path, content=body, headers=headers)
+        assert answer.status_code in (415, 422), (path, answer.text)
+    assert await there.there.verbs().list_jobs() == []
+
+
 OWN = [
     {},
     {"Origin": "http://server"},
