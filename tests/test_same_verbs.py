@@ -15,6 +15,7 @@ import pytest
 import onthedot as otd
 from onthedot.errors import RevisionConflict
 from onthedot.job import JobState
+from onthedot.listening import Listen
 from onthedot.open_verbs import opened
 from onthedot.policies import Rate
 from onthedot.run import RunState
@@ -65,7 +66,8 @@ async def by(kind: str, url: str) -> AsyncGenerator[Doors]:
         elif kind == "open":
             yield Doors(there.verbs(), sched, kind)
         else:
-            transport = httpx2.ASGITransport(app=make_app(there, None, rate=10_000.0, burst=10_000))
+            app = make_app(there, None, rate=10_000.0, burst=10_000, listen=Listen("server"))
+            transport = httpx2.ASGITransport(app=app)
             async with otd.Client("http://server", transport=transport) as client:
                 yield Doors(client, sched, kind)
 

@@ -182,7 +182,7 @@ class Engine:
         if not self.outside:
             return []
         sealing = Sealing(self.store, self._leadership, self._settings, self.events)
-        return [sealing, Forgetting(self.store, self._leadership, self._settings)]
+        return [sealing, Forgetting(self.store, self._leadership, self._settings, self.events)]
 
     def output_is_there(self) -> None:
         """An attempt's output was handed in (`output/spool.py`): keep it now."""

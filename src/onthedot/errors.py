@@ -13,6 +13,7 @@
     ├── UnknownSecret          a secret that a run needs is nowhere, or cannot be read
     ├── UnknownKey             no API key of that id
     ├── UnknownUser            no user of that name
+    ├── UnknownSession         no session of that id
     ├── AccessDenied           whoever asks may not do this, or would give away more than they have
     ├── KeyRefused             a server does not know whoever asks: no key, or one that does not count
     ├── LoginRefused           name and password, or a one-time token, that are not right
@@ -180,6 +181,10 @@ class UnknownKey(OnTheDotError, LookupError):
 
 class UnknownUser(OnTheDotError, LookupError):
     """No user of that name is stored, or none that whoever asks can see."""
+
+
+class UnknownSession(OnTheDotError, LookupError):
+    """No session of that id is open, or none that whoever asks can see."""
 
 
 class AccessDenied(OnTheDotError):

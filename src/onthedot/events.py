@@ -272,6 +272,15 @@ class AuditSealed(NamedTuple):
     hash: str
 
 
+class KeyExpires(NamedTuple):
+    """An API key will not be good any more in two weeks or less: make another one before. Told once by each node that
+    leads meanwhile."""
+
+    key_id: str
+    name: str
+    expires_at: Micros
+
+
 class ZombieHandler(NamedTuple):
     """A handler still runs although its attempt is over: it timed out, was cancelled, or lost its lease. Nobody listens
     to it any more; its seat stays taken until it ends. `zombies` such seats are taken on this node now."""
@@ -361,6 +370,7 @@ Event = (
     | OutputsLost
     | OutputsPruned
     | AuditSealed
+    | KeyExpires
     | ZombieHandler
     | CommittedBefore
     | HookFailed

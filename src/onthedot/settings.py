@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from onthedot.addresses import AddressRefused, Allowed, is_issuer, read_networks
+from onthedot.addresses import AddressRefused, Allowed, is_issuer, read_host, read_networks
 from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.errors import DefinitionError
 from onthedot.retention import Retention
@@ -136,6 +136,9 @@ class Settings:
     """How many connections to the store the HTTP server has at most, beside those of planning and execution; None: as
     many as the store's URL says for each event loop. Stores that count none have none of these."""
 
+    allow_hosts: tuple[str, ...] = ()
+    """The names that the HTTP server answers for beside those of the address that it listens on, such as
+    `jobs.example.org`: requests for other hosts are refused (421)."""
     tls_cert: str = ""
     """A file with the certificate chain of the HTTP server, in PEM: it then speaks HTTPS only. Empty: plain HTTP."""
     tls_key: str = ""
@@ -189,6 +192,11 @@ class Settings:
             read_networks(self.trusted_proxies)
         except AddressRefused as error:
             problems.append(f"trusted_proxies: {error}")
+        for name in self.allow_hosts:
+            try:
+                read_host(name)
+            except AddressRefused:
+                problems.append(f"allow_hosts: expected a host without scheme and port, got {name!r}")
         if self.queues is not None and not self.queues:
             problems.append("queues: expected at least one queue, got none")
         if self.term_ttl < 3 * self.renew_every:

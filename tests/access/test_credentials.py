@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from onthedot.access.credentials import Credential, Kind, draw, hidden, is_id, read
 from onthedot.ids import RandomIds
 
-KINDS: list[Kind] = ["key", "session", "token"]
+KINDS: list[Kind] = ["key", "session", "token", "page", "csrf"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -38,7 +38,7 @@ def test_other_texts_are_read_as_nothing(kind: Kind, text: str):
         assert read(wrong) is None
 
 
-@given(st.integers(0, 83), st.sampled_from("0123456789abcdef.otsd_ G\n\0é"))
+@given(st.integers(0, 83), st.sampled_from("0123456789abcdef.otspd_ G\n\0é"))
 def test_one_other_character_proves_nothing(place: int, character: str):
     good = draw("key", RandomIds())
     changed = read(good.text[:place] + character + good.text[place + 1 :])

@@ -269,3 +269,18 @@ async def test_a_user_that_was_disabled_by_hand_has_no_sessions(clock: Turned):
     body = json.dumps(json.loads(found.body) | {"disabled": True})
     await store.put_document(users.KIND, "ann", body, version=found.version)
     assert await Keyring(store, clock).check(text) is None
+
+
+async def test_the_pages_cookie_is_of_its_own_kind_and_ends(stores: tuple[Store, Store], clock: Turned):
+    session = await sessions.open_session(stores[0], "up", grant=EDITOR, page=True, now=START)
+    keyring = Keyring(stores[1], clock)
+    who = EDITOR.principal("session", session.id, "up")
+    assert await keyring.check_page(session.text, None) == who
+    assert await keyring.check_page(session.text, session.csrf) == who
+    for cookie, csrf in ((session.text, ""), (session.text, session.text), (session.csrf, None), ("", session.csrf)):
+        assert await keyring.check_page(cookie, csrf) is None
+    assert await keyring.check(session.text) is None
+    assert await keyring.check(session.csrf) is None
+    clock.turn(sessions.LASTS / SECOND)
+    assert await keyring.check_page(session.text, session.csrf) is None
+    await keyring.close()

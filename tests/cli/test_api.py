@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import httpx2
 import pytest
 from click.testing import Result
 
+from onthedot.access import audit
+from onthedot.cli.reading import read_store
 from tests.server.test_tls import write
 from tests.servers.running import free_port
 
@@ -39,23 +42,61 @@ def line_with(process: subprocess.Popen[str], word: str) -> str:
     raise AssertionError(f"no line with {word!r}")
 
 
+def lets_in(link: str) -> None:
+    """As a browser opens it: once, by a cookie."""
+    page = link.partition("?")[0]
+    with httpx2.Client(follow_redirects=True) as client:
+        assert "heartbeat" in client.get(link).text
+        assert ", admin" in client.get(page).text
+    assert httpx2.get(link).status_code == httpx2.get(page).status_code == 401
+
+
 @pytest.mark.slow
-def test_up_prints_a_link_that_lets_its_owner_in(tmp_path: Path):
-    process = started(tmp_path, "up", "--for", "50s")
+def test_up_prints_a_link_on_a_terminal(tmp_path: Path):
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([ONTHEDOT, "up", "--plain", "--for", "50s"], cwd=tmp_path, stdout=theirs, text=True)
+    os.close(theirs)
+    said = ""
     try:
-        [link] = re.findall(r"http://\S+token=\S+", line_with(process, "api"))
-        with httpx2.Client(follow_redirects=True) as client:
-            assert "heartbeat" in client.get(link).text
-            assert client.get(link.partition("?")[0] + "api/v1/whoami").json()["role"] == "admin"
-        assert httpx2.get(link.partition("?")[0] + "api/v1/jobs").status_code == 401
+        while "token=" not in said or not said.endswith("\n"):
+            said += os.read(ours, 4096).decode()
+        [link] = re.findall(r"http://\S+token=\S+", said)
+        lets_in(link)
+    finally:
+        process.terminate()
+        while True:  # until the other end is closed: it must not wait for us
+            try:
+                os.read(ours, 4096)
+            except OSError:
+                break
+        os.close(ours)
+        assert process.wait(20) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [[], ["--json"]])
+def test_elsewhere_up_prints_how_to_make_a_link(tmp_path: Path, shape: list[str]):
+    """What is written to a file or a journal is read by others."""
+    process = started(tmp_path, "up", "--for", "50s", *shape)
+    try:
+        assert process.stdout is not None
+        line = next(line for line in process.stdout if "onthedot sessions link" in line)
+        assert "token=" not in line
+        [words] = re.findall(r"'onthedot (sessions link http://\S+)'", line)
+        made = subprocess.run([ONTHEDOT, *words.split()], cwd=tmp_path, capture_output=True, check=True, text=True)
+        lets_in(made.stdout.strip())
     finally:
         stop(process)
+    store = f"sqlite:///{tmp_path / 'onthedot.db'}"
+    entries = read_store(store, lambda opened: audit.read(opened))
+    assert [entry.verb for entry in entries] == ["sessions.link", "login", "login.refused"]
 
 
 @pytest.mark.slow
 def test_a_server_is_asked_with_a_key(tmp_path: Path):
     port = free_port()
-    process = started(tmp_path, "server", "--listen", f"127.0.0.1:{port}", "--for", "50s")
+    named = ("--allow-host", "jobs.example.org", "--allow-host", "jobs")
+    process = started(tmp_path, "server", "--listen", f"127.0.0.1:{port}", "--for", "50s", *named)
     try:
         assert f"http://127.0.0.1:{port}" in line_with(process, "api")
         create = [str(ONTHEDOT), "keys", "create", "ci", "--role", "viewer", "--json"]
@@ -63,6 +104,9 @@ def test_a_server_is_asked_with_a_key(tmp_path: Path):
         text = json.loads(made.stdout)["key"]
         answer = httpx2.get(f"http://127.0.0.1:{port}/api/v1/whoami", headers={"Authorization": f"Bearer {text}"})
         assert answer.json()["role"] == "viewer"
+        asked = {"jobs.example.org": 200, "jobs:99": 200, "localhost": 200, "evil.example": 421}
+        url = f"http://127.0.0.1:{port}/api/v1/version"
+        assert {host: httpx2.get(url, headers={"Host": host}).status_code for host in asked} == asked
     finally:
         stop(process)
 
@@ -109,6 +153,7 @@ def test_nothing_listens_where_that_was_not_asked_for(call: Call, tmp_path: Path
         (["--tls-key", "key.pem"], "tls_key: expected a certificate for it"),
         (["--tls-cert", "none.pem"], "none.pem: No such file"),
         (["--trusted-proxy", "proxy.example.org"], "trusted_proxies: expected an address such as"),
+        (["--allow-host", "http://jobs.example.org"], "allow_hosts: expected a host without scheme"),
         (["--listen", "0", "--store", "memory:"], "a store in memory"),
     ],
 )

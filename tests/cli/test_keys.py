@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def test_a_new_key_is_shown_once_and_lets_in(db: Path):
     assert result.exit_code == 0
     [text] = TEXT.findall(result.stdout)
     assert result.stdout == f"{text}\n"
-    assert "(ci) is made: operator, in all namespaces; it never expires" in result.stderr
+    assert "(ci) is made: operator, in all namespaces; it expires " in result.stderr
     assert "keep it now, it is not shown again" in result.stderr
     principal = whose(db, text)
     assert principal is not None
@@ -74,6 +75,21 @@ def test_a_new_key_is_shown_once_and_lets_in(db: Path):
         assert secret not in keys(db, *arguments).output
     assert secret not in str(audited(db))
     assert not any(secret.encode() in path.read_bytes() for path in db.parent.iterdir())
+
+
+@pytest.mark.parametrize(("said", "days"), [([], 90), (["--expires", "30d"], 30), (["--expires", "never"], None)])
+def test_a_key_ends_after_ninety_days_unless_asked_otherwise(db: Path, said: list[str], days: int | None):
+    found = made(db, "ci", *said)
+    made_at, ends = (
+        None if at is None else datetime.fromisoformat(at) for at in (found["made_at"], found["expires_at"])
+    )
+    assert made_at is not None
+    assert (None if ends is None else ends - made_at) == (None if days is None else timedelta(days=days))
+
+
+def test_an_end_that_is_none_is_told(db: Path):
+    result = keys(db, "create", "ci", "--expires", "soon")
+    assert (result.exit_code, "or 'never'" in result.output) == (2, True)
 
 
 def test_what_was_said_is_what_it_may(db: Path):
@@ -96,7 +112,7 @@ def test_what_was_said_is_what_it_may(db: Path):
 def test_a_list_tells_all_but_the_secret(db: Path):
     assert keys(db, "list").output == "there are no keys; make one with 'onthedot keys create NAME'\n"
     assert json.loads(keys(db, "list", "--json").output) == []
-    first, second = made(db, "one"), made(db, "two", "--role", "admin")
+    first, second = made(db, "one", "--expires", "never"), made(db, "two", "--role", "admin", "--expires", "never")
     write_store(f"sqlite:///{db}", lambda store: note_use(store, second["id"], 1_800_000_000 * SECOND))
     head, *rows = [re.split(r" {2,}", line) for line in keys(db, "list").output.splitlines()]
     assert head == ["KEY", "NAME", "STATE", "MAY", "EXPIRES", "LAST USED"]

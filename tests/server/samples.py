@@ -14,6 +14,7 @@ class Sample(NamedTuple):
     body: Any = None
     about: bool = False
     placed: bool = False  # it names a namespace, and nothing that is somebody's: 404 for who cannot see that namespace
+    managed: bool = False  # it is about somebody else, and there for those who manage keys: 404 for all others
     gives: bool = False  # it is about everybody, or gives more than one who sees only a part has: 403 for those
     shared: bool = False  # it tells what belongs to all namespaces: to everybody alike
     changes: bool = True  # what was done is on record; of a GET, nothing is
@@ -36,6 +37,8 @@ SAMPLES: dict[str, Sample] = {
     # ── who is let in ────────────────────────────────────────────────────────────────────────────────────────
     "POST /api/v1/login": Sample(body={"username": "ann", "password": PASSWORD}),
     "POST /api/v1/logout": Sample(changes=False),  # a key stays: only a session ends
+    "GET /api/v1/sessions": Sample(),
+    "DELETE /api/v1/sessions/{session}": Sample("/api/v1/sessions/{session}", about=True, managed=True),
     "GET /api/v1/keys": Sample(),
     "POST /api/v1/keys": Sample(body={"name": "ci", "role": "viewer"}, gives=True),
     "DELETE /api/v1/keys/{key}": Sample("/api/v1/keys/{key}", about=True),

@@ -84,7 +84,7 @@ async def reading(app: ASGIApp, path: str, headers: dict[str, str]) -> AsyncGene
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
         "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",
-        "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+        "headers": [(name.lower().encode(), value.encode()) for name, value in {"Host": "server", **headers}.items()],
         "client": ("127.0.0.1", 1), "server": ("server", 80), "state": {},
     }  # fmt: skip
     reader = Reader()

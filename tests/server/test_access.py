@@ -10,6 +10,7 @@ import pytest
 from onthedot.access import keys, sessions, users
 from onthedot.access.grants import Grant
 from onthedot.access.permissions import Role
+from onthedot.retention import DAY
 from tests.server.kit import Served, served
 
 PASSWORD = "a good long password"
@@ -49,6 +50,18 @@ async def test_a_key_is_made_used_and_revoked(there: Served):
     assert stored.revoked_at is not None
 
 
+@pytest.mark.parametrize(("said", "days"), [({}, 90), ({"expires_in": "30d"}, 30), ({"expires_in": "never"}, None)])
+async def test_a_key_ends_after_ninety_days_unless_asked_otherwise(
+    there: Served, said: dict[str, str], days: int | None
+):
+    asked = {"name": "ci", "role": "viewer", **said}
+    made = await there.client.post("/api/v1/keys", json=asked, headers=await admin(there))
+    key = await keys.get_key(there.there.store, made.json()["key"]["id"])
+    lasts = None if key.expires_at is None else round((key.expires_at - key.made_at) / DAY, 3)
+    assert lasts == days
+    assert (made.json()["key"]["expires_at"] is None) == (days is None)
+
+
 async def test_nobody_gives_more_than_they_have(there: Served):
     some = await admin(there, namespaces=("night",))
     refused = await there.client.post("/api/v1/keys", json={"name": "all", "role": "viewer"}, headers=some)
@@ -63,6 +76,7 @@ async def test_nobody_gives_more_than_they_have(there: Served):
         ({"name": "x", "role": "king"}, "role"),
         ({"name": "x", "role": "viewer", "scopes": ["jobs:raed"]}, "scope"),
         ({"name": "x", "role": "viewer", "expires_in": "soon"}, "expires_in"),
+        ({"name": "x", "role": "viewer", "expires_in": None}, "expires_in"),
         ({"role": "viewer"}, "name"),
         ({"name": 3, "role": "viewer"}, "name"),
     ],

@@ -212,7 +212,8 @@ async def test_a_sender_that_goes_away_leaves_what_was_stored(server: Served):
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
         "path": "/api/v1/runs", "raw_path": b"/api/v1/runs", "query_string": b"", "root_path": "",
-        "headers": scope_headers, "client": ("127.0.0.1", 1), "server": ("server", 80), "state": {},
+        "headers": [(b"host", b"server"), *scope_headers], "state": {},
+        "client": ("127.0.0.1", 1), "server": ("server", 80),
     }  # fmt: skip
     await server.app(scope, receive, send)
     assert len(await server.there.verbs().list_runs(limit=2000)) == BATCH

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from onthedot.access import audit
-from onthedot.access.permissions import ROLES, Role
+from onthedot.access.permissions import ROLES, Permission, Role
 from onthedot.job import JobRecord
 from onthedot.server.table import EVERYBODY, TABLE
 from onthedot.stores.finding import RunFilter
@@ -92,6 +92,8 @@ def expected(line: str, who: str) -> str:
     role = Role(who) if who in set(Role) else Role.ADMIN
     if permission not in ROLES[role]:
         return "403"
+    if sample.managed and Permission.KEYS_MANAGE not in ROLES[role]:
+        return "404"
     if who.startswith("another") and sample.gives:
         return "403"
     if who == "another namespace" and sample.placed:

@@ -20,7 +20,8 @@ from onthedot.settings import Settings
 pytestmark = pytest.mark.slow
 
 POST = (
-    b"POST /api/v1/schedules/describe HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 27\r\n"
+    b"POST /api/v1/schedules/describe HTTP/1.1\r\nHost: [::1]\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 27\r\n"
 )
 BODY = b'{"expression": "0 9 * * *"}'
 
@@ -66,7 +67,7 @@ def test_the_headers_of_a_second_request_that_do_not_come(serving: Serving, monk
 @pytest.mark.parametrize("kind", [b"application/json", b"application/x-ndjson"])
 def test_a_body_that_does_not_come(serving: Serving, monkeypatch: pytest.MonkeyPatch, kind: bytes):
     monkeypatch.setattr(patience, "BODY", 0.2)
-    head = b"POST /api/v1/runs HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\nContent-Type: %b\r\n\r\n{"
+    head = b"POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\nContent-Type: %b\r\n\r\n{"
     with connected(serving) as connection:
         connection.sendall(head % kind)
         answer = rest(connection)
@@ -93,7 +94,7 @@ def test_who_follows_may_be_silent(serving: Serving, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(patience, "BODY", 0.5)
     monkeypatch.setattr(patience, "HEADERS", 0.5)
     with connected(serving) as connection:
-        connection.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
+        connection.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         read = b""
         while b": still here" not in read:
             piece = connection.recv(65_536)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import onthedot as otd
-from onthedot.access import keys, users
+from onthedot.access import keys, sessions, users
 from onthedot.access.grants import Grant
 from onthedot.access.passwords import Passwords
 from onthedot.access.permissions import Role
@@ -30,7 +30,8 @@ async def fill(there: OpenStore, folder: Path) -> dict[str, int | str]:
     for job in (NAP, ASLEEP, MAIL, GREET):
         await verbs.put(job)
     await verbs.pause("asleep")
-    await users.create(there.store, "ann", PASSWORD, Grant(role=Role.VIEWER), passwords=CHEAP)
+    ann = await users.create(there.store, "ann", PASSWORD, Grant(role=Role.VIEWER), passwords=CHEAP)
+    session = await sessions.open_session(there.store, "ann", user="ann", epoch=ann.epoch)
     issued = await keys.issue(there.store, "old", Grant(role=Role.VIEWER))
     worker = Worker(there, folder)
     dead = await verbs.submit("greet")
@@ -43,6 +44,6 @@ async def fill(there: OpenStore, folder: Path) -> dict[str, int | str]:
     await worker.take_one()
     numbers = {record.job.name: record.id for record in await verbs.list_jobs()}
     return {
-        "key": issued.key.id, "job_id": numbers["mail"],
+        "key": issued.key.id, "session": session.id, "job_id": numbers["mail"],
         "dead": int(dead), "ended": int(ended), "running": int(running),
     }  # fmt: skip

@@ -12,6 +12,7 @@ from onthedot.access.permissions import Role
 from onthedot.access.signing_on import USED, sign_on
 from onthedot.clock import SECOND, Micros
 from onthedot.cluster.leadership import Leadership
+from onthedot.events import Event, Events, KeyExpires
 from onthedot.retention import DAY, HOUR
 from onthedot.stores.base import Store, Term
 from onthedot.stores.memory import MemoryStore
@@ -38,7 +39,10 @@ async def store(request, tmp_path):
 
 
 async def one_round(store: Store, at: Micros) -> int:
-    service = Forgetting(store, Led(at), SETTINGS)
+    return await whole_round(Forgetting(store, Led(at), SETTINGS, Events()))
+
+
+async def whole_round(service: Forgetting) -> int:
     for ticks in range(1, 100):
         if await service.tick(0) == FORGET_EVERY:
             return ticks
@@ -107,5 +111,31 @@ async def test_many_are_removed_page_by_page():
 
 async def test_who_does_not_lead_removes_nothing(store: Store):
     await sessions.open_session(store, "ann", grant=VIEWER, now=START)
-    assert await Forgetting(store, Led(None), SETTINGS).tick(START + 365 * DAY) == SETTINGS.renew_every
+    assert await Forgetting(store, Led(None), SETTINGS, Events()).tick(START + 365 * DAY) == SETTINGS.renew_every
     assert await count(store, sessions.KIND) == 1
+
+
+async def test_keys_that_end_in_two_weeks_are_told_of_once(store: Store):
+    ends = START + 90 * DAY
+    key = (await keys.issue(store, "ci", VIEWER, expires_at=ends, now=START)).key
+    await keys.issue(store, "for-ever", VIEWER, now=START)
+    await keys.issue(store, "short", VIEWER, expires_at=ends, now=ends - keys.WARNED)
+    revoked = await keys.issue(store, "revoked", VIEWER, expires_at=ends, now=START)
+    await keys.revoke(store, revoked.key.id, now=START)
+    told: list[Event] = []
+    led = Led(ends - keys.WARNED - 1)
+    service = Forgetting(store, led, SETTINGS, Events([told.append]))
+    await whole_round(service)
+    assert told == []
+    for at in (ends - keys.WARNED, ends - DAY):
+        led.terms = Led(at).terms
+        await whole_round(service)
+        assert told == [KeyExpires(key.id, "ci", ends)]
+    led.terms = {}
+    await service.tick(0)
+    led.terms = Led(ends - 1).terms  # it leads again, and others have led meanwhile
+    await whole_round(service)
+    assert told == [KeyExpires(key.id, "ci", ends)] * 2
+    led.terms = Led(ends).terms
+    await whole_round(Forgetting(store, led, SETTINGS, Events([told.append])))
+    assert len(told) == 2

@@ -3,6 +3,8 @@
     otd_<id>.<secret>    a key          60 random bits of id, 256 of secret, both in hexadecimal digits
     ots_<id>.<secret>    a session
     ott_<id>.<secret>    a one-time token
+    otp_<id>.<secret>    the page's cookie: good in a cookie, and nowhere else
+    otc_<id>.<secret>    what the page sends beside its cookie (`X-CSRF-Token`), with the id of the cookie
 
 The store has a *proof*: the SHA-256 of the secret together with kind and id, so that one credential's proof is no
 other's. The secret is random, so a slow hash would protect nothing. No secret is in any `repr`.
@@ -18,17 +20,17 @@ from typing import Literal
 
 from onthedot.ids import Ids
 
-Kind = Literal["key", "session", "token"]
+Kind = Literal["key", "session", "token", "page", "csrf"]
 
-_PREFIXES: dict[Kind, str] = {"key": "otd", "session": "ots", "token": "ott"}
+_PREFIXES: dict[Kind, str] = {"key": "otd", "session": "ots", "token": "ott", "page": "otp", "csrf": "otc"}
 _KINDS: dict[str, Kind] = {prefix: kind for kind, prefix in _PREFIXES.items()}
 _ID = re.compile(r"[0-9a-f]{15}")
-_FORM = re.compile(rf"(ot[dst])_({_ID.pattern})\.([0-9a-f]{{64}})")
+_FORM = re.compile(rf"(ot[cdpst])_({_ID.pattern})\.([0-9a-f]{{64}})")
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A key, a session or a one-time token, as its bearer has it."""
+    """A key, a session, a one-time token or a part of the page's, as its bearer has it."""
 
     kind: Kind
     id: str

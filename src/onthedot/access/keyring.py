@@ -41,7 +41,7 @@ class Keyring:
         """Who has this text; None: nobody, or not any more. `StoreUnavailable` if that cannot be known just now: then
         nobody may be let in."""
         credential = credentials.read(text)
-        if credential is None or credential.kind == "token":  # which is no key, but can be exchanged for one
+        if credential is None or credential.kind not in ("key", "session"):
             return None
         document = await self._read(credential.kind, credential.id)
         if document is None:
@@ -54,9 +54,23 @@ class Keyring:
         self._note(credential.id)
         return stored.key.grant.principal("key", credential.id, stored.key.name)
 
-    async def _session(self, credential: Credential, document: Document) -> Principal | None:
+    async def check_page(self, cookie: str, csrf: str | None) -> Principal | None:
+        """Who has the page's cookie, and what the page sends beside it; None for `csrf`: whoever has the cookie. Errors
+        as of `check`."""
+        credential = credentials.read(cookie)
+        beside = None if csrf is None else credentials.read(csrf)
+        if credential is None or credential.kind != "page" or (csrf is not None and beside is None):
+            return None
+        document = await self._read(sessions.KIND, credential.id)
+        return None if document is None else await self._session(credential, document, beside)
+
+    async def _session(
+        self, credential: Credential, document: Document, beside: Credential | None = None
+    ) -> Principal | None:
         stored = sessions.read_session(document)
         if stored is None or not sessions.is_good(stored, credential, self._clock.now()):
+            return None
+        if beside is not None and not beside.proves(stored.csrf):
             return None
         grant = stored.grant
         if grant is None:

@@ -15,13 +15,21 @@ from onthedot.access import credentials
 from onthedot.access.grants import Grant, check_given, check_name, read_grant
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.clock import SECOND, Micros
+from onthedot.duration import micros, parse_duration
 from onthedot.errors import DefinitionError, OnTheDotError, UnknownKey
 from onthedot.ids import Ids, RandomIds
+from onthedot.retention import DAY
 from onthedot.stores.base import Document, Store
 
 KIND, USED = "key", "key.used"
 USED_EVERY: Micros = 60 * SECOND
 """When a key was last used is written at most so often."""
+
+LASTS = "90d"
+"""How long a new key is good, unless its maker asks for another length or for `NEVER`."""
+NEVER = "never"
+WARNED: Micros = 14 * DAY
+"""How long before its end a key is told of."""
 
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError)
 """What a document that is none of ours raises when it is read."""
@@ -48,6 +56,13 @@ class Key:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= now else "active"
 
+    def ends_soon(self, now: Micros) -> bool:
+        """Whether its maker should be told: it is good, and ends in two weeks. One that was made for no longer than
+        that ends as its maker has asked."""
+        if self.expires_at is None or self.state(now) != "active":
+            return False
+        return self.expires_at - WARNED <= now and self.expires_at - self.made_at > WARNED
+
 
 @dataclass(frozen=True, slots=True)
 class Issued:
@@ -65,6 +80,15 @@ class Stored(NamedTuple):
 
     def __repr__(self) -> str:
         return f"Stored({self.key!r})"
+
+
+def read_lasts(text: str, *, what: str) -> Micros | None:
+    """How long a key is to be good, as people write it; None: for ever. `DefinitionError` for other text.
+
+    >>> read_lasts("90d", what="expires_in") == 90 * DAY, read_lasts("never", what="expires_in")
+    (True, None)
+    """
+    return None if text == NEVER else micros(parse_duration(text, what=what))
 
 
 async def issue(

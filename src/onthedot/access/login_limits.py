@@ -18,6 +18,8 @@ FOR_NAME = 5
 """So many logins in so long a time are looked at for one name from one address, by one server."""
 FROM_ADDRESS = 30
 """So many from one address, for whatever names."""
+REFUSED_FROM_ADDRESS, REFUSED = 30, 300
+"""So many refused logins are audited in so long a time, from one address and in all, by one server."""
 MOST = 10_000
 """How many of each are kept in mind: strangers choose them."""
 _OF_ONE = 64  # the bits of an IPv6 address that its owner was given; the rest is its own to choose
@@ -48,6 +50,28 @@ class LoginLimits:
                 )
         self._places.count(place, now)
         self._names.count((name, place), now)
+
+
+class Refusals:
+    """Which refused logins are audited. Strangers make them, and the audit only grows: beyond a number in a minute they
+    are counted, and the next one that is audited says how many were left out."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._places = _Tries(REFUSED_FROM_ADDRESS)
+        self._all = _Tries(REFUSED)
+        self._left_out = 0
+
+    def take(self, source: str) -> int | None:
+        """None: leave this one out. Else audit it: so many were left out before it."""
+        now, place = self._clock.steady(), place_of(source)
+        if self._places.again_in(place, now) or self._all.again_in("", now):
+            self._left_out += 1
+            return None
+        self._places.count(place, now)
+        self._all.count("", now)
+        left_out, self._left_out = self._left_out, 0
+        return left_out
 
 
 class _Tries:

@@ -1,5 +1,9 @@
 """Sessions and one-time tokens: credentials that end by themselves, documents of the kinds `session` and `token`.
 
+A session is shown by a program as a key is, or by a browser in a cookie. The cookie is a credential of another kind,
+which no program can use as a key. It opens the page alone: browsers send cookies to every port of a host, so another
+server there may have read it. With a second text, which only the page's own origin has, it opens the API as well.
+
 A session is either a user's, and then worth what the user has at the moment (`users.py`), or has a grant of its own,
 from the one-time token that it was exchanged for.
 """
@@ -7,7 +11,7 @@ from the one-time token that it was exchanged for.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from onthedot.access import credentials
@@ -35,10 +39,13 @@ class Session:
     name: str
     expires_at: Micros
     text: str = field(repr=False)
+    csrf: str = field(default="", repr=False)  # of a page's session: what it sends beside its cookie
 
 
 class Stored(NamedTuple):
-    """A session or a one-time token as it is kept. `user` and `epoch` are empty if it has a grant of its own."""
+    """A session or a one-time token as it is kept. `user` and `epoch` are empty if it has a grant of its own. `csrf` is
+    the proof of what a page sends beside its cookie; empty: it is no page's. `source` is the address it was opened
+    from."""
 
     name: str
     user: str
@@ -46,6 +53,8 @@ class Stored(NamedTuple):
     grant: Grant | None
     expires_at: Micros
     proof: str
+    csrf: str = ""
+    source: str = ""
 
     def __repr__(self) -> str:
         return f"Stored({self.name!r}, expires_at={self.expires_at})"
@@ -58,17 +67,22 @@ async def open_session(
     user: str = "",
     epoch: str = "",
     grant: Grant | None = None,
+    page: bool = False,
+    source: str = "",
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> Session:
-    """Let somebody in for a while: as this user, for as long as its epoch is this one, or with this grant."""
-    now = await store.tell_time() if now is None else now
-    credential = credentials.draw("session", ids or RandomIds())
-    stored = Stored(name, user, epoch, grant, now + LASTS, credential.proof)
+    """Let somebody in for a while: as this user, for as long as its epoch is this one, or with this grant. With `page`,
+    by the page's cookie. `source` is the address that it comes from."""
+    now, ids = await store.tell_time() if now is None else now, ids or RandomIds()
+    credential = credentials.draw("page" if page else "session", ids)
+    csrf = replace(credentials.draw("csrf", ids), id=credential.id) if page else None
+    csrf_proof, csrf_text = ("", "") if csrf is None else (csrf.proof, csrf.text)
+    stored = Stored(name, user, epoch, grant, now + LASTS, credential.proof, csrf_proof, source)
     put = await store.put_document(KIND, credential.id, _write(stored), version=0)
     if not put.accepted:
         raise crowded("session")
-    return Session(credential.id, name, stored.expires_at, credential.text)
+    return Session(credential.id, name, stored.expires_at, credential.text, csrf_text)
 
 
 async def end_session(store: Store, id: str) -> None:
@@ -120,6 +134,16 @@ async def use_token(store: Store, text: str, *, now: Micros | None = None, ids: 
     return stored
 
 
+def token_named(text: str) -> str:
+    """A one-time token as the audit names it, good or not.
+
+    >>> token_named("ott_0123456789abcde." + "f" * 64), token_named("x")
+    ('token/0123456789abcde', 'token/unreadable')
+    """
+    credential = credentials.read(text)
+    return f"token/{'unreadable' if credential is None else credential.id}"
+
+
 def is_good(stored: Stored, credential: Credential, now: Micros) -> bool:
     """Whether the credential is the one that was kept, and has not ended."""
     return credential.proves(stored.proof) and now < stored.expires_at
@@ -136,6 +160,8 @@ def read_session(document: Document) -> Stored | None:
             grant=None if data["grant"] is None else read_grant(data["grant"]),
             expires_at=int(data["expires_at"]),
             proof=str(data["proof"]),
+            csrf=str(data.get("csrf", "")),
+            source=str(data.get("source", "")),
         )
     except UNREADABLE:
         return None
@@ -148,5 +174,5 @@ def _write(stored: Stored) -> str:
 def _refused() -> LoginRefused:
     return LoginRefused(
         "token: expected one that was not used yet and has not ended, got another; "
-        "'onthedot up' prints a new link, or use a key ('onthedot keys create')"
+        "'onthedot sessions link' makes a new link, or use a key ('onthedot keys create')"
     )

@@ -26,7 +26,14 @@ _TRIES = 10
 
 
 async def sign_on(
-    store: Store, text: str, person: Person, issuer: str, *, now: Micros | None = None, ids: Ids | None = None
+    store: Store,
+    text: str,
+    person: Person,
+    issuer: str,
+    *,
+    source: str = "",
+    now: Micros | None = None,
+    ids: Ids | None = None,
 ) -> Session:
     """A session for who came with this token, which speaks of this person. `LoginRefused` if there is no such user, if
     it is another's, or if the token was used before."""
@@ -37,7 +44,9 @@ async def sign_on(
     if not (await store.put_document(USED, digest, mark, version=0)).accepted:
         raise LoginRefused("id_token: expected one that was not used yet, got one that was; sign on again")
     user = await _bound(store, person, issuer, write=True)
-    return await sessions.open_session(store, user.name, user=user.name, epoch=user.epoch, now=now, ids=ids)
+    return await sessions.open_session(
+        store, user.name, user=user.name, epoch=user.epoch, source=source, now=now, ids=ids
+    )
 
 
 async def _bound(store: Store, person: Person, issuer: str, *, write: bool) -> users.User:

@@ -13,14 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from onthedot.access import sessions
+from onthedot.access.credentials import hidden, is_id
 from onthedot.access.grants import NAME, Grant, check_given, check_name, read_grant
 from onthedot.access.keys import UNREADABLE, crowded
-from onthedot.access.login_limits import LoginLimits
+from onthedot.access.login_limits import LoginLimits, Refusals
 from onthedot.access.passwords import MOST, PASSWORDS, Passwords
+from onthedot.access.permissions import Permission
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.access.sessions import Session
 from onthedot.clock import Clock, Micros
-from onthedot.errors import DefinitionError, DuplicateUser, LoginRefused, UnknownUser, did_you_mean
+from onthedot.errors import DefinitionError, DuplicateUser, LoginRefused, UnknownSession, UnknownUser, did_you_mean
 from onthedot.ids import Ids, RandomIds
 from onthedot.stores.base import Document, Store
 
@@ -146,6 +148,7 @@ class Logins:
 
     def __init__(self, clock: Clock) -> None:
         self.limits = LoginLimits(clock)
+        self.refusals = Refusals(clock)
         self.room = asyncio.Semaphore(_AT_ONCE)
         self.nobodys = ""  # compared with where there is no user, and made before anybody can tell the difference
 
@@ -175,14 +178,110 @@ async def login(
         matches = await passwords.matches(password, kept)
     if user is None or user.disabled or not matches:
         raise _refused()
-    return await sessions.open_session(store, name, user=name, epoch=user.epoch, now=now, ids=ids)
+    return await sessions.open_session(store, name, user=name, epoch=user.epoch, source=source, now=now, ids=ids)
 
 
-async def exchange(store: Store, text: str, *, now: Micros | None = None, ids: Ids | None = None) -> Session:
-    """A session for a one-time token (`sessions.issue_token`). Of all who come with the same one, on whatever server,
-    one gets it; `LoginRefused` for the others."""
+async def exchange(
+    store: Store,
+    text: str,
+    *,
+    page: bool = False,
+    source: str = "",
+    now: Micros | None = None,
+    ids: Ids | None = None,
+) -> Session:
+    """A session for a one-time token (`sessions.issue_token`); with `page`, the page's. Of all who come with the same
+    one, on whatever server, one gets it; `LoginRefused` for the others."""
     used = await sessions.use_token(store, text, now=now, ids=ids)
-    return await sessions.open_session(store, used.name, grant=used.grant, now=now, ids=ids)
+    return await sessions.open_session(store, used.name, grant=used.grant, page=page, source=source, now=now, ids=ids)
+
+
+# ── sessions that are open ───────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSession:
+    """What can be told of a session."""
+
+    id: str
+    name: str
+    user: str  # empty: it has a grant of its own, from a one-time token
+    page: bool  # a browser has it, in the page's cookie
+    source: str
+    grant: Grant
+    made_at: Micros
+    expires_at: Micros
+
+
+async def list_sessions(
+    store: Store, *, by: Principal = LOCAL, after: str = "", limit: int = 100, now: Micros | None = None
+) -> list[OpenSession]:
+    """The open sessions that `by` may end, with an id after this one, in the order of their ids: its own, which are all
+    of its user; with `keys:manage` those of everybody it could have let in."""
+    now = await store.tell_time() if now is None else now
+    seen = _Seen(store, by, now)
+    found: list[OpenSession] = []
+    while len(found) < limit and (page := await store.list_documents(sessions.KIND, after=after, limit=limit)):
+        after = page[-1].id
+        found += [session for document in page if (session := await seen.read(document)) is not None]
+    return found[:limit]
+
+
+async def end_session(store: Store, id: str, *, by: Principal = LOCAL, now: Micros | None = None) -> OpenSession:
+    """End one of those: no server lets it in 5 seconds from now. `UnknownSession` for others."""
+    now = await store.tell_time() if now is None else now
+    document = await store.get_document(sessions.KIND, id) if is_id(id) else None
+    session = None if document is None else await _Seen(store, by, now).read(document)
+    if session is None:
+        told = f"session {hidden(id)!r}: expected the id of one that is open, found none"
+        raise UnknownSession(f"{told}; 'onthedot sessions list' has them")
+    await sessions.end_session(store, id)
+    return session
+
+
+class _Seen:
+    """Reads sessions for one who asks; users are read once."""
+
+    def __init__(self, store: Store, by: Principal, now: Micros) -> None:
+        self._store, self._by, self._now = store, by, now
+        self._users: dict[str, User | None] = {}
+        self._own: str | None = None
+
+    async def read(self, document: Document) -> OpenSession | None:
+        """What can be told of it; None if it is not open, or not for this one to see."""
+        stored = sessions.read_session(document)
+        if stored is None or stored.expires_at <= self._now:
+            return None
+        grant = stored.grant
+        if grant is None:
+            user = await self._user(stored.user)
+            if user is None or user.disabled or user.epoch != stored.epoch:
+                return None
+            grant = user.grant
+        if not (self._manages(grant) or await self._is_own(document.id, stored.user)):
+            return None
+        return OpenSession(
+            id=document.id, name=stored.name, user=stored.user, page=bool(stored.csrf), source=stored.source,
+            grant=grant, made_at=document.written_at, expires_at=stored.expires_at,
+        )  # fmt: skip
+
+    def _manages(self, grant: Grant) -> bool:
+        return self._by.may(Permission.KEYS_MANAGE) and grant.is_within(self._by)
+
+    async def _is_own(self, id: str, user: str) -> bool:
+        if self._by.kind != "session":
+            return False
+        if self._own is None:
+            found = await self._store.get_document(sessions.KIND, self._by.id)
+            stored = None if found is None else sessions.read_session(found)
+            self._own = "" if stored is None else stored.user
+        return id == self._by.id or (user != "" and user == self._own)
+
+    async def _user(self, name: str) -> User | None:
+        if name not in self._users:
+            found = await self._store.get_document(KIND, name)
+            self._users[name] = None if found is None else read_user(found)
+        return self._users[name]
 
 
 # ── how they are kept ────────────────────────────────────────────────────────────────────────────────────────

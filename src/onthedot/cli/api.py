@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -25,7 +26,8 @@ class ApiGiven(NamedTuple):
     listen: str | None = None
     off: bool = False
     insecure: bool = False
-    link: bool = False  # whether a link with a one-time token is made
+    link: bool = False  # whether its owner signs in by a link with a one-time token
+    terminal: bool = False  # whether a person reads what is told: only then the link is made and told
 
 
 class Api:
@@ -74,6 +76,8 @@ class Api:
             return f"{serving.url} (lets everybody on this machine in)"
         if not self._given.link:
             return f"{serving.url} ('onthedot keys create' makes keys)"
+        if not self._given.terminal:  # what is kept or read by others must not let them in
+            return f"{serving.url} ('onthedot sessions link {serving.url}' makes a link to sign in with)"
         from onthedot.access.grants import Grant
         from onthedot.access.permissions import Role
         from onthedot.access.sessions import issue_token
@@ -104,6 +108,7 @@ def with_api(command: F) -> F:
     everybody = "Let everybody in without a key: on this machine only."
     chain = "Serve HTTPS with the certificate chain in this file (PEM).  [default: plain HTTP]"
     private = "Its private key.  [default: in the same file]"
+    hosts = "Answer requests for this host, too, such as jobs.example.org; more than once.  [default: where it listens]"
     issuer = "Let in who this identity provider knows (OpenID Connect), such as https://example.auth0.com/."
     client = "What the identity provider calls this server.  [with --sign-on]"
     proxy = "An address or network of a proxy whose X-Forwarded-For counts; may be given again.  [default: none]"
@@ -115,6 +120,9 @@ def with_api(command: F) -> F:
     command = click.option("--sign-on", metavar="ISSUER", envvar="ONTHEDOT_SIGN_ON", help=issuer)(command)
     command = click.option("--tls-key", metavar="FILE", envvar="ONTHEDOT_TLS_KEY", help=private)(command)
     command = click.option("--tls-cert", metavar="FILE", envvar="ONTHEDOT_TLS_CERT", help=chain)(command)
+    command = click.option(
+        "--allow-host", "allow_hosts", metavar="NAME", multiple=True, envvar="ONTHEDOT_ALLOW_HOST", help=hosts
+    )(command)
     command = click.option("--insecure", is_flag=True, help=everybody)(command)
     command = click.option("--no-api", is_flag=True, help="Serve no HTTP API.")(command)
     return click.option("--listen", metavar="HOST:PORT", help=what)(command)
@@ -125,4 +133,5 @@ def api_given(options: dict[str, Any], *, link: bool) -> ApiGiven:
     listen, off, insecure = options.pop("listen"), options.pop("no_api"), options.pop("insecure")
     if off and (listen is not None or insecure):
         raise click.UsageError("expected --no-api by itself, got --listen or --insecure beside it; leave one out")
-    return ApiGiven(listen, off, insecure, link)
+    terminal = sys.stdout.isatty() and not options.get("as_json")
+    return ApiGiven(listen, off, insecure, link, terminal)

@@ -14,13 +14,16 @@ from onthedot.errors import (
     UnknownJob,
     UnknownKey,
     UnknownSecret,
+    UnknownSession,
     UnknownUser,
 )
 from onthedot.observe.text import plain
 
 BROKEN, BAD_INPUT, CUT_SHORT = 1, 2, 130
 
-_BAD_INPUT = (DefinitionError, UnknownJob, UnknownHandler, UnknownSecret, UnknownKey, UnknownUser, StoreUnusable)
+_BAD_INPUT = (
+    DefinitionError, UnknownJob, UnknownHandler, UnknownSecret, UnknownKey, UnknownUser, UnknownSession, StoreUnusable,
+)  # fmt: skip
 _DEBUG = "onthedot.debug"
 
 

@@ -10,12 +10,22 @@ import click
 from onthedot.cli.errors import Command
 from onthedot.cli.granting import audit, grant_of, in_words, with_grant
 from onthedot.cli.groups import Group
-from onthedot.cli.options import read_length, store_url, with_debug, with_json, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_store
 
 if TYPE_CHECKING:
     from onthedot.access.keys import Issued, Key
     from onthedot.clock import Micros
     from onthedot.stores.base import Store
+
+
+def _read_expires(ctx: click.Context, param: click.Parameter, value: str) -> int | None:
+    from onthedot.access.keys import read_lasts
+    from onthedot.errors import DefinitionError
+
+    try:
+        return read_lasts(value, what="length of time")
+    except DefinitionError as error:
+        raise click.BadParameter(f"{error}; or 'never'", ctx, param) from None
 
 
 @click.group(cls=Group, short_help="Create, list, show or revoke API keys.")
@@ -27,7 +37,7 @@ def command() -> None:
 
     \b
     Examples:
-      onthedot keys create ci --role operator --expires 90d
+      onthedot keys create ci --role operator --expires 30d
       onthedot keys list
       onthedot keys revoke 3f0c9a1b2d4e5f6
     """
@@ -36,7 +46,10 @@ def command() -> None:
 @command.command(cls=Command, short_help="Make a key, and show it once.")
 @click.argument("name")
 @with_grant
-@click.option("--expires", metavar="LENGTH", callback=read_length, help="When it ends, such as 90d.  [default: never]")
+@click.option(
+    "--expires", metavar="LENGTH", default="90d", show_default=True, callback=_read_expires,
+    help="How long it is good, such as 30d; 'never': it does not end.",
+)  # fmt: skip
 @with_store
 @with_json("one JSON object; the key is its 'key'")
 @with_debug
@@ -53,12 +66,13 @@ def create(
     db: str | None,
     as_json: bool,
 ) -> None:
-    """Make a key called NAME, and show it: this once, and never again.
+    """Make a key called NAME, and show it: this once, and never again. Two weeks before it expires, the node that leads
+    tells so.
 
     \b
     Examples:
       onthedot keys create ci
-      onthedot keys create deploy --role editor --code --namespace shop --expires 90d
+      onthedot keys create deploy --role editor --code --namespace shop --expires never
       onthedot keys create probe --scope runs:read --json | jq -r .key
     """
     from onthedot.access.grants import check_name

@@ -31,7 +31,7 @@ COMMANDS = (
     ),  # look
     *("create", "edit", "rm"),
     *("trigger", "retry", "cancel", "pause", "resume", "backfill", "node", "queue", "secret"),  # change
-    *("keys", "users", "whoami"),  # allow
+    *("keys", "users", "sessions", "whoami"),  # allow
 )
 """Each is `command` in the file of its name (`import` in `import_.py`), in the order of `--help`."""
 

@@ -41,6 +41,7 @@ class Given:
     labels: tuple[str, ...] | None = None
     output: str | None = None
     metrics: Listen | None = None
+    allow_hosts: tuple[str, ...] = ()
     sign_on: str | None = None
     sign_on_client: str | None = None
     trusted_proxies: tuple[str, ...] = ()

@@ -74,7 +74,8 @@ def command(program: str | None, plain: bool, **options: Any) -> None:
     several), a module (shop.jobs), or a YAML file with jobs that are commands and steps (jobs.yaml); what is said here
     goes before its own settings.
 
-    It serves the HTTP API on this machine, and prints a link with a one-time token that lets you in.
+    It serves the HTTP API on this machine. On a terminal it prints a link with a one-time token that signs you in;
+    elsewhere it says how to make one ('onthedot sessions link').
 
     It tells what it plans, starts (and how late) and finishes; on a terminal with a live view below. Ctrl-C or SIGTERM
     drains: no new work is taken, attempts end, and the node hands over; a second one stops now. After a crash start it

@@ -28,7 +28,7 @@ from onthedot.observe.text import iso
 from onthedot.run import Lease, RunRecord
 from onthedot.verdict import Finish, Verdict
 
-_INSTANTS = ("registered_at", "first", "last")
+_INSTANTS = ("registered_at", "expires_at", "first", "last")
 
 
 def json_line(event: Event, at: Micros) -> str:

@@ -31,6 +31,7 @@ from onthedot.events import (
     HookFailed,
     JobPut,
     JobResumed,
+    KeyExpires,
     LeaseLost,
     NodeBack,
     NodeCutOff,
@@ -288,6 +289,9 @@ class Lines:
             case AuditSealed():
                 text = f"{count(event.entries, 'change')} in the audit; head {event.seal}:{event.hash}"
                 return Line(at, "sealed", text, "quiet")
+            case KeyExpires():
+                text = f"{plain(event.key_id)} ({plain(event.name)}) expires {self._moment(event.expires_at, at)}"
+                return Line(at, "key", f"{text}; 'onthedot keys create' makes another", "warning")
             case _:
                 raise AssertionError(f"no words for {event!r}")
 

@@ -10,8 +10,10 @@ from starlette.exceptions import HTTPException
 
 from onthedot.access.id_tokens import Provider
 from onthedot.errors import OnTheDotError
+from onthedot.listening import Listen
 from onthedot.observe.counters import Counters
 from onthedot.open_verbs import OpenStore
+from onthedot.server.browsers import Browsers, Hosts
 from onthedot.server.bulk import NDJSON
 from onthedot.server.definitions import components
 from onthedot.server.door import Door, Keys
@@ -62,9 +64,11 @@ def make_app(
     rate: float | None = None,
     burst: int | None = None,
     counters: Counters | None = None,
+    listen: Listen | None = None,
 ) -> FastAPI:
     """The API on an open store. `keys` knows who is who; None lets everybody do everything. `counters` are those of the
-    node in this process, if there is one."""
+    node in this process, if there is one. `listen` is where it listens (None: on loopback): it answers for hosts that
+    belong there, and for `Settings.allow_hosts`."""
     app = FastAPI(
         title="onthedot",
         version=version("onthedot"),
@@ -83,6 +87,7 @@ def make_app(
     include(app, [module.routes for module in ROUTES])
     for kind in (RequestValidationError, HTTPException, Problem, OnTheDotError):
         app.add_exception_handler(kind, handle)
+    app.add_middleware(Browsers, hosts=Hosts(listen or Listen(), settings.allow_hosts))
     if settings.trusted_proxies:
         proxies = Proxies(settings.trusted_proxies)
         app.add_middleware(Forwarded, proxies=proxies, most=settings.api_clients_per_address)

@@ -6,7 +6,13 @@ from typing import Any
 
 from fastapi import Request
 
+from onthedot.access import users
 from onthedot.access.audit import Entry
+from onthedot.access.grants import NAME
+from onthedot.access.permissions import Role
+from onthedot.access.principal import ANONYMOUS, Principal
+from onthedot.access.sessions import Session
+from onthedot.errors import LoginLimited
 from onthedot.job import Job, job_name
 from onthedot.run import RunRecord
 from onthedot.server.door import door_of
@@ -15,6 +21,34 @@ from onthedot.server.door import door_of
 async def audited(request: Request, verb: str, what: Job | RunRecord | str, **said: Any) -> None:
     """Put a change on record: the `entry_of` it."""
     await door_of(request).gathered.entries.one(entry_of(request, verb, what, **said))
+
+
+async def audited_login(request: Request, session: Session, way: str) -> None:
+    """Put on record that somebody was let in, and by which `way`: it is they who did it."""
+    request.state.who = Principal(
+        kind="session", id=session.id, name=session.name, role=Role.VIEWER, scopes=frozenset()
+    )
+    await audited(request, "login", f"session/{session.id}", after={"name": session.name, "by": way})
+
+
+async def audited_refusal(request: Request, what: str, way: str, error: Exception, *, name: str = "") -> None:
+    """Put on record that somebody was not let in; of very many, some are only counted. A `name` that was given is
+    recorded if it is a user's: people type passwords where a name is asked for."""
+    left_out = door_of(request).logins.refusals.take(source_of(request))
+    if left_out is None:
+        return
+    if name:
+        store = door_of(request).there.store
+        known = NAME.fullmatch(name) and await store.get_document(users.KIND, name) is not None
+        what = f"user/{name if known else '?'}"
+    request.state.who = ANONYMOUS
+    told = {"by": way, "why": "too many tries" if isinstance(error, LoginLimited) else "refused"}
+    await audited(request, "login.refused", what, after=told | ({"left_out": left_out} if left_out else {}))
+
+
+def source_of(request: Request) -> str:
+    """The address that a request came from."""
+    return request.client.host if request.client else ""
 
 
 def entry_of(
@@ -44,5 +78,5 @@ def entry_of(
         namespace=namespace,
         owner=owner,
         request_id=str(request.scope.get("request_id", "")),
-        source=request.client.host if request.client else "",
+        source=source_of(request),
     )

@@ -10,11 +10,16 @@ from onthedot.access.permissions import Permission
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.access.users import Logins
 from onthedot.open_verbs import OpenStore, OpenVerbs
+from onthedot.server.browsers import PORTS, READS, place_of
 from onthedot.server.gathered import Gathered
 from onthedot.server.limits import Limits
 from onthedot.server.problems import Problem
 
-COOKIE = "onthedot_session"
+CSRF = "X-CSRF-Token"
+"""The header with what the page sends beside its cookie."""
+_BEARER = 'Bearer realm="onthedot"'
+_PAGE = "/"
+"""The path that the page's cookie opens by itself."""
 
 
 class Keys(Protocol):
@@ -22,6 +27,10 @@ class Keys(Protocol):
 
     async def check(self, text: str) -> Principal | None:
         """Whose key this is; None: nobody's, or not any more."""
+        ...
+
+    async def check_page(self, cookie: str, csrf: str | None) -> Principal | None:
+        """Whose cookie of the page this is, with what the page sends beside it; None as above."""
         ...
 
     async def close(self) -> None:
@@ -45,12 +54,7 @@ class Door:
         self.limits.take(_bucket(request, who))
         if permission is not None:
             if who is None:
-                raise Problem(
-                    401,
-                    "unauthenticated",
-                    "expected a key: send 'Authorization: Bearer otd_…'; 'onthedot keys create' makes one",
-                    headers={"WWW-Authenticate": 'Bearer realm="onthedot"'},
-                )
+                raise Problem(401, "unauthenticated", _wanted(request), headers={"WWW-Authenticate": _BEARER})
             if not who.may(permission):
                 raise Problem(403, "forbidden", f"{who.name} ({who.role}) may not do this: expected {permission}")
         request.state.who = who
@@ -65,9 +69,33 @@ class Door:
         if self._keys is None:
             return LOCAL
         kind, _, text = request.headers.get("authorization", "").partition(" ")
-        if not kind and request.method in ("GET", "HEAD"):  # a cookie is sent along by every site: it only reads
-            kind, text = "bearer", request.cookies.get(COOKIE, "")
-        return await self._keys.check(text.strip()) if kind.lower() == "bearer" and text else None
+        if kind:
+            return await self._keys.check(text.strip()) if kind.lower() == "bearer" and text else None
+        cookie = request.cookies.get(cookie_of(request), "") if "cookie" in request.headers else ""
+        if not cookie:
+            return None
+        if request.url.path == _PAGE and request.method in READS:
+            return await self._keys.check_page(cookie, None)
+        csrf = request.headers.get(CSRF, "")
+        if request.method not in READS and "origin" not in request.headers:  # `Browsers` has compared it if it is there
+            return None
+        return await self._keys.check_page(cookie, csrf) if csrf else None
+
+
+def cookie_of(request: Request) -> str:
+    """The name of the page's cookie. It has the port, since browsers keep one set of cookies for all ports of a host;
+    and where TLS is used a prefix, so that only this host can have set it."""
+    scheme = request.scope["scheme"]
+    place = place_of(request.scope)
+    port = (place.port if place is not None else None) or PORTS.get(scheme, 0)
+    return f"{'__Host-' if scheme == 'https' else ''}onthedot-{port}"
+
+
+def _wanted(request: Request) -> str:
+    """What somebody has to send who was not let in."""
+    if "authorization" not in request.headers and cookie_of(request) in request.cookies:
+        return f"expected {CSRF} beside the page's cookie (and Origin for a change): the cookie opens the page alone"
+    return "expected a key: send 'Authorization: Bearer otd_…'; 'onthedot keys create' makes one"
 
 
 def _bucket(request: Request, who: Principal | None) -> str:

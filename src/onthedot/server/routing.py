@@ -36,11 +36,12 @@ class ProblemOut(BaseModel):
 
 _CONTENT = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}}
 _ALWAYS = {
-    408: "The body did not come in time.", 413: "The body is too large.", 422: "It cannot be understood.",
-    429: "Too many requests.", 503: "Ask again.",
+    408: "The body did not come in time.", 413: "The body is too large.", 421: "It is for another host.",
+    422: "It cannot be understood.", 429: "Too many requests.", 503: "Ask again.",
 }  # fmt: skip
 _KNOWN = {401: "No key, or one that does not count.", 403: "The key may not do this."}
 _MORE = {
+    403: "A page of another origin may not do this.",
     404: "There is no such thing, or not for this key.", 409: "Something else is true by now.",
     412: "It was changed meanwhile.", 415: "That is not what can be read here.",
 }  # fmt: skip

@@ -105,7 +105,7 @@ class Serving:
         async with opened(self._store, self._settings) as there:
             self._there, self._loop = there, asyncio.get_running_loop()
             keys = None if self._knows is None else self._knows(there)
-            app = make_app(there, keys, counters=self._counters)
+            app = make_app(there, keys, counters=self._counters, listen=self._listen)
             config = uvicorn.Config(
                 app, log_config=None, access_log=False, lifespan="off", http=Protocol, ws="none",
                 server_header=False, proxy_headers=False, timeout_graceful_shutdown=_PATIENCE,

@@ -20,6 +20,8 @@ TABLE: dict[str, Permission | None] = {
     # ── who is let in ────────────────────────────────────────────────────────────────────────────────────────
     "POST /api/v1/login": EVERYBODY,
     "POST /api/v1/logout": Permission.KEYS_OWN,
+    "GET /api/v1/sessions": Permission.KEYS_OWN,
+    "DELETE /api/v1/sessions/{session}": Permission.KEYS_OWN,
     "GET /api/v1/keys": Permission.KEYS_MANAGE,
     "POST /api/v1/keys": Permission.KEYS_MANAGE,
     "DELETE /api/v1/keys/{key}": Permission.KEYS_MANAGE,

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
+import httpx2
 import pytest
 
 import onthedot as otd
 from onthedot.access import sessions
 from onthedot.access.grants import Grant
+from onthedot.access.keyring import Keyring
 from onthedot.access.permissions import Role
+from onthedot.listening import Listen
+from onthedot.server.serving import Serving
+from onthedot.settings import Settings
 from onthedot.task import Noop
 from tests.server.kit import Served, served
 
@@ -23,15 +29,18 @@ async def there() -> AsyncGenerator[Served]:
         yield server
 
 
-async def sign_in(there: Served, **more: object) -> None:
+async def sign_in(there: Served, **more: object) -> str:
+    """Open the link, as a browser does; what the page's scripts can send beside the cookie."""
     grant = Grant(role=Role.ADMIN, **more)  # type: ignore[arg-type]
     token = await sessions.issue_token(there.there.store, "up", grant)
     answer = await there.client.get("/", params={"token": token})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    path, _, csrf = answer.headers["location"].partition("#csrf=")
+    assert (answer.status_code, path) == (303, "/")
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=lax" in cookie
     assert (await there.client.get("/", params={"token": token})).status_code == 401
+    return csrf
 
 
 async def test_a_stranger_is_told_how_to_come_in(there: Served):
@@ -59,12 +68,116 @@ async def test_what_is_not_theirs_is_not_shown(there: Served):
     assert "mine" not in (await there.client.get("/")).text
 
 
-async def test_a_cookie_reads_and_changes_nothing(there: Served):
-    """Every other site can have it sent along."""
+# ── the cookie ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+PAUSE = "/api/v1/jobs/mine/pause"
+OWN = {"Origin": "http://server"}
+
+
+async def test_a_cookie_opens_the_page_and_nothing_else(there: Served):
+    """Servers at other ports of the host are sent it, too: they must not get further with it than this."""
     await sign_in(there)
-    assert (await there.client.get("/api/v1/jobs/mine")).status_code == 200
-    assert (await there.client.post("/api/v1/jobs/mine/pause", json={})).status_code == 401
-    assert (await there.client.delete("/api/v1/jobs/mine")).status_code == 401
+    assert (await there.client.get("/")).status_code == 200
+    for path in ("/api/v1/jobs/mine", "/api/v1/whoami", "/api/v1/audit", "/api/v1/keys", "/jobs", "/metrics"):
+        answer = await there.client.get(path, headers={"Sec-Fetch-Site": "same-origin"})
+        assert (answer.status_code, "X-CSRF-Token" in answer.json()["detail"]) == (401, True), path
+    assert (await there.client.post(PAUSE, json={}, headers=OWN)).status_code == 401
+    assert (await there.client.delete("/api/v1/jobs/mine", headers=OWN)).status_code == 401
+    assert (await there.client.get("/api/v1/version")).status_code == 200
+
+
+async def test_what_a_cookie_holds_is_no_key(there: Served):
+    csrf = await sign_in(there)
+    [cookie] = there.client.cookies.jar
+    assert cookie.value is not None
+    there.client.cookies.clear()
+    for text in (cookie.value, cookie.value.replace("otp_", "ots_"), csrf, csrf.replace("otc_", "ots_")):
+        answer = await there.client.get("/api/v1/whoami", headers={"Authorization": f"Bearer {text}"})
+        assert answer.status_code == 401
+        assert (await there.client.post("/api/v1/login", json={"token": text})).status_code == 401
+
+
+async def test_a_session_of_a_program_is_no_cookie(there: Served):
+    token = await sessions.issue_token(there.there.store, "up", Grant(role=Role.ADMIN))
+    session = (await there.client.post("/api/v1/login", json={"token": token})).json()["token"]
+    for text in (session, session.replace("ots_", "otp_")):
+        assert (await there.client.get("/", headers={"Cookie": f"onthedot-80={text}"})).status_code == 401
+
+
+async def test_the_page_reads_and_writes_with_its_second_text(there: Served):
+    csrf = {"X-CSRF-Token": await sign_in(there)}
+    assert (await there.client.get("/api/v1/whoami", headers=csrf)).json()["role"] == "admin"
+    assert (await there.client.post(PAUSE, json={}, headers={**csrf, **OWN})).status_code == 200
+    assert (await there.client.post("/api/v1/logout", headers={**csrf, **OWN})).status_code == 204
+    assert await there.there.store.list_documents("session") == []
+
+
+async def test_a_write_of_the_page_says_where_it_comes_from(there: Served):
+    csrf = {"X-CSRF-Token": await sign_in(there)}
+    assert (await there.client.post(PAUSE, json={}, headers=csrf)).status_code == 401
+    for origin in ("http://server:81", "http://evil.example", "null"):
+        answer = await there.client.post(PAUSE, json={}, headers={**csrf, "Origin": origin})
+        assert answer.status_code == 403
+    record = await there.there.verbs().get_job("mine")
+    assert record is not None
+    assert record.state == "active"
+
+
+async def test_the_second_text_is_good_with_its_own_cookie_only(there: Served):
+    first = await sign_in(there)
+    second = await sign_in(there)  # another session, in the cookie's place
+    [cookie] = there.client.cookies.jar
+    wrong = ["", "x", first, second[:-1], f"{second[:-1]}{'0' if second[-1] != '0' else '1'}", cookie.value or ""]
+    for text in wrong:
+        answer = await there.client.get("/api/v1/whoami", headers={"X-CSRF-Token": text})
+        assert answer.status_code == 401
+    assert (await there.client.get("/api/v1/whoami", headers={"X-CSRF-Token": second})).status_code == 200
+    there.client.cookies.clear()
+    assert (await there.client.get("/api/v1/whoami", headers={"X-CSRF-Token": second})).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("http://server", "onthedot-80"),
+        ("http://server:7411", "onthedot-7411"),
+        ("https://server", "__Host-onthedot-443"),
+        ("https://server:8443", "__Host-onthedot-8443"),
+    ],
+)
+async def test_the_name_of_the_cookie_has_the_port(there: Served, url: str, name: str):
+    """Browsers keep one set of cookies for all ports of a host: two servers must not take each other's place."""
+    token = await sessions.issue_token(there.there.store, "up", Grant(role=Role.ADMIN))
+    answer = await there.client.get(f"{url}/", params={"token": token})
+    said, *attributes = answer.headers["set-cookie"].split("; ")
+    assert said.startswith(f"{name}=otp_")
+    assert "Path=/" in attributes
+    assert ("Secure" in attributes) == url.startswith("https")
+    assert not [one for one in attributes if one.startswith("Domain")]
+    assert (await there.client.get(f"{url}/")).status_code == 200
+
+
+def test_servers_at_two_ports_share_a_jar_and_nothing_else(tmp_path: Path):
+    """Real servers, and a jar that sends cookies to every port, as browsers do."""
+    servers = []
+    for number in range(2):
+        url = f"sqlite:///{tmp_path / f'{number}.db'}"
+        servers.append(Serving(url, Settings(), Listen(port=0), lambda there: Keyring(there.store, there.clock)))
+    try:
+        with httpx2.Client(follow_redirects=True) as browser:
+            for server in servers:
+                server.start()
+                once = server.ask(lambda there: sessions.issue_token(there.store, "up", Grant(role=Role.ADMIN)))
+                assert browser.get(f"{server.url}/?token={once}").status_code == 200
+            assert [browser.get(server.url).status_code for server in servers] == [200, 200]
+            sent = browser.get(servers[0].url).request.headers["cookie"]
+            assert sent.count("otp_") == 2, "this jar is shared between ports, or the test shows nothing"
+            for server in servers:
+                for path in ("/api/v1/whoami", "/api/v1/jobs"):
+                    assert browser.get(server.url + path).status_code == 401
+    finally:
+        for server in servers:
+            server.stop()
 
 
 async def test_text_is_text(there: Served):

@@ -52,7 +52,7 @@ from onthedot.stores.finding import JobFilter, RunFilter
 
 routes = Routes(prefix="", tags=["documents"])
 
-YAML = ("application/yaml", "application/x-yaml", "text/yaml", "text/plain")
+YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 MOST_JOBS = 1_000
 MOST_LOG = 256 * 1024
 """How many characters of logs are answered: the last ones. `/api/v1/runs/{run}/logs` has them all."""
@@ -332,11 +332,10 @@ async def _seen(there: OpenStore, who: Principal, job_id: int) -> JobRecord:
 
 
 async def _text_of(request: Request) -> str:
-    kind = request.headers.get("content-type", YAML[0]).partition(";")[0].strip().lower()
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in YAML:
-        raise Problem(
-            415, "media-type", f"Content-Type: expected a YAML file as one of {', '.join(YAML)}, got {kind[:80]!r}"
-        )
+        told = f"expected a YAML file as one of {', '.join(YAML)}, got {kind[:80] or 'none'!r}"
+        raise Problem(415, "media-type", f"Content-Type: {told}")
     try:
         return (await request.body()).decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field, model_validator
 from onthedot.access import keys, users
 from onthedot.access.grants import Grant, grant_in_words
 from onthedot.clock import Micros
-from onthedot.duration import micros, parse_duration
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
 from onthedot.server.auditing import audited
@@ -48,7 +47,9 @@ class KeyIn(GrantIn):
     """A key that is to be made."""
 
     name: str = Field(max_length=200, examples=["ci"])
-    expires_in: str | None = Field(None, max_length=50, examples=["90d"])
+    expires_in: str = Field(
+        keys.LASTS, max_length=50, description="How long it is good; `never`: it does not end.", examples=["90d"]
+    )
 
 
 class UserIn(GrantIn):
@@ -163,8 +164,9 @@ async def list_keys(there: There, who: Who, limit: Limit = 100, after: After = "
 
 @routes.post("/keys", response_model=Issued, status_code=201)
 async def create_key(request: Request, there: There, who: Who, asked: KeyIn) -> Any:
-    """Make a key that may no more than you. Its text is in the answer, and never shown again."""
-    lasts = None if asked.expires_in is None else micros(parse_duration(asked.expires_in, what="expires_in"))
+    """Make a key that may no more than you. Its text is in the answer, and never shown again. It is good for 90 days,
+    unless `expires_in` says otherwise."""
+    lasts = keys.read_lasts(asked.expires_in, what="expires_in")
     now = there.clock.now()
     expires_at = None if lasts is None else now + lasts
     issued = await keys.issue(there.store, asked.name, asked.grant(), expires_at=expires_at, by=who)

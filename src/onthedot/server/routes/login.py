@@ -1,19 +1,21 @@
-"""To be let in for a while: by name and password, by a one-time token, or by what an identity provider says."""
+"""To be let in for a while: by name and password, by a one-time token, or by what an identity provider says. And the
+sessions that come of it: listed, and ended."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request, Response
+from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, Field, model_validator
 
 from onthedot.access import sessions, users
 from onthedot.access.id_tokens import MOST
-from onthedot.access.principal import ANONYMOUS
+from onthedot.access.principal import Principal
 from onthedot.access.signing_on import sign_on
-from onthedot.errors import DefinitionError
+from onthedot.errors import DefinitionError, LoginLimited, LoginRefused
 from onthedot.observe.text import iso
-from onthedot.server.auditing import audited
+from onthedot.server.asked import NO_NUL
+from onthedot.server.auditing import audited, audited_login, audited_refusal, source_of
 from onthedot.server.door import There, Who, door_of
 from onthedot.server.provider_keys import ProviderKeys
 from onthedot.server.routing import Routes
@@ -49,23 +51,32 @@ class SessionOut(BaseModel):
 
 
 @routes.post(
-    "/login", response_model=SessionOut, responses={401: {"description": "Name, password or token are not good."}}
+    "/login",
+    response_model=SessionOut,
+    responses={401: {"description": "Name, password or token are not good."}, 403: {}},
 )
 async def login(request: Request, there: There, asked: Login) -> Any:
     """Be let in for twelve hours. Five tries a minute are looked at for one name from one address, and 30 from that
     address for all names; then it is 429 with the time to wait. An ID token is taken once, an hour old at the most,
     for the user who is called by its e-mail address."""
-    if asked.token:
-        session = await users.exchange(there.store, asked.token)
-    elif asked.id_token:
-        provider = _provider(request)
-        person = await provider.read(asked.id_token)
-        session = await sign_on(there.store, asked.id_token, person, provider.provider.issuer)
-    else:
-        logins, source = door_of(request).logins, request.client.host if request.client else ""
-        session = await users.login(there.store, asked.username, asked.password, logins=logins, source=source)
-    request.state.who = ANONYMOUS
-    await audited(request, "login", f"session/{session.id}", after={"name": session.name})
+    source = source_of(request)
+    way = "token" if asked.token else "id_token" if asked.id_token else "password"
+    what = sessions.token_named(asked.token) if asked.token else "id_token"
+    try:
+        if asked.token:
+            session = await users.exchange(there.store, asked.token, source=source)
+        elif asked.id_token:
+            provider = _provider(request)
+            person = await provider.read(asked.id_token)
+            what = f"user/{person.email}"
+            session = await sign_on(there.store, asked.id_token, person, provider.provider.issuer, source=source)
+        else:
+            logins = door_of(request).logins
+            session = await users.login(there.store, asked.username, asked.password, logins=logins, source=source)
+    except (LoginRefused, LoginLimited) as error:
+        await audited_refusal(request, what, way, error, name=asked.username)
+        raise
+    await audited_login(request, session, way)
     return {"token": session.text, "token_type": "Bearer", "name": session.name, "expires_at": iso(session.expires_at)}
 
 
@@ -83,3 +94,68 @@ async def logout(request: Request, there: There, who: Who) -> Response:
         await sessions.end_session(there.store, who.id)
         await audited(request, "logout", f"session/{who.id}")
     return Response(status_code=204)
+
+
+# ── sessions ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class OpenSession(BaseModel):
+    """A session that is open, without what proves it."""
+
+    id: str
+    name: str
+    user: str = Field(description="Empty: it came from a one-time token, and is no user's.")
+    role: str
+    page: bool = Field(description="Whether a browser has it, in the page's cookie.")
+    source: str = Field(description="The address that it was opened from.", examples=["192.0.2.7"])
+    made_at: str
+    expires_at: str
+    current: bool = Field(description="Whether this very request is sent with it.")
+
+
+class SessionList(BaseModel):
+    """Some sessions, and where the next ones begin."""
+
+    items: list[OpenSession]
+    next: str | None
+
+
+def session_fields(session: users.OpenSession, who: Principal) -> dict[str, Any]:
+    """A session as it is answered."""
+    return {
+        "id": session.id,
+        "name": session.name,
+        "user": session.user,
+        "role": str(session.grant.role),
+        "page": session.page,
+        "source": session.source,
+        "made_at": iso(session.made_at),
+        "expires_at": iso(session.expires_at),
+        "current": who.kind == "session" and who.id == session.id,
+    }
+
+
+@routes.get("/sessions", response_model=SessionList)
+async def list_sessions(
+    there: There,
+    who: Who,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    after: Annotated[str, Query(max_length=200, pattern=NO_NUL, description="The `next` of the page before.")] = "",
+) -> Any:
+    """Your own sessions: those of your user. With `keys:manage`, those of everybody you could have let in."""
+    found = await users.list_sessions(there.store, by=who, after=after, limit=limit)
+    following = found[-1].id if len(found) == limit else None
+    return {"items": [session_fields(session, who) for session in found], "next": following}
+
+
+@routes.delete("/sessions/{session}", response_model=OpenSession, responses={404: {}})
+async def end_session(
+    request: Request,
+    there: There,
+    who: Who,
+    session: Annotated[str, Path(max_length=100, description="The session's id.")],
+) -> Any:
+    """End one of those: no server lets it in five seconds from now."""
+    ended = session_fields(await users.end_session(there.store, session, by=who), who)
+    await audited(request, "sessions.end", f"session/{session}", before=ended)
+    return ended

@@ -1,5 +1,9 @@
 """A page for people: the jobs and the latest runs, plain and without a script. A one-time token in its address is
-exchanged for a session, which a cookie keeps: good for reading only, so no other site can do anything with it."""
+exchanged for a session, which a cookie keeps.
+
+The cookie opens this page and nothing else. What opens the API beside it (`X-CSRF-Token`) comes once, after the `#` of
+the address: scripts of this origin can read it there, and nobody else, not even servers at other ports of this host.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from onthedot.access import users
 from onthedot.access.permissions import Permission
 from onthedot.access.principal import Principal
-from onthedot.access.sessions import LASTS
+from onthedot.access.sessions import LASTS, token_named
 from onthedot.clock import SECOND, Micros
 from onthedot.errors import LoginRefused
 from onthedot.job import JobRecord
@@ -21,7 +25,8 @@ from onthedot.observe.text import doing, length, moment
 from onthedot.open_verbs import OpenStore
 from onthedot.run import RunRecord
 from onthedot.schedules import describe
-from onthedot.server.door import COOKIE, There
+from onthedot.server.auditing import audited_login, audited_refusal, source_of
+from onthedot.server.door import There, cookie_of
 from onthedot.server.finding import find_jobs, find_runs
 from onthedot.server.routing import Routes
 from onthedot.stores.finding import JobFilter, RunFilter
@@ -65,12 +70,14 @@ async def style() -> Response:
 async def _signed_in(request: Request, there: OpenStore, token: str) -> Response:
     """Exchange the token, and go on without it in the address: that is kept by browsers, and told to others."""
     try:
-        session = await users.exchange(there.store, token)
-    except LoginRefused:
+        session = await users.exchange(there.store, token, page=True, source=source_of(request))
+    except LoginRefused as error:
+        await audited_refusal(request, token_named(token), "link", error)
         return _html(_stranger("This link was used before, or is too old."), status=401)
-    answer = RedirectResponse("/", 303)
+    await audited_login(request, session, "link")
+    answer = RedirectResponse(f"/#csrf={session.csrf}", 303)
     answer.set_cookie(
-        COOKIE, session.text, max_age=LASTS // SECOND, httponly=True, samesite="lax",
+        cookie_of(request), session.text, max_age=LASTS // SECOND, httponly=True, samesite="lax",
         secure=request.url.scheme == "https",
     )  # fmt: skip
     return answer
@@ -90,8 +97,8 @@ def _html(body: str, status: int = 200) -> HTMLResponse:
 
 def _stranger(why: str = "") -> str:
     return (
-        f"<h1>onthedot</h1><p>{escape(why)}</p><p>Nobody is let in without a key. Open the link that "
-        "<code>onthedot up</code> prints, or use the API under <code>/api/v1</code> with a key of "
+        f"<h1>onthedot</h1><p>{escape(why)}</p><p>Sign in to see this page: open the link that "
+        "<code>onthedot sessions link</code> makes, or use the API under <code>/api/v1</code> with a key of "
         "<code>onthedot keys create</code>.</p>"
     )
 

@@ -1,0 +1,149 @@
+"""Refuses requests that a web page of somebody else makes a browser send.
+
+Two checks stand before every route. `Host` must be a name or address of this server (421): a page whose own name leads
+to this machine (DNS rebinding) reads nothing. A write must not come from another origin (403): `Origin` and
+`Sec-Fetch-Site` are set by browsers and no page can change them. Programs that are no browsers send neither.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from onthedot.addresses import AddressRefused, is_loopback, literal, read_host
+from onthedot.listening import Listen
+from onthedot.server.problems import Problem, answer
+
+EXEMPT = frozenset({"/api/v1/health", "/api/v1/ready", "/metrics"})
+"""Paths that answer under any host: probes and scrapers use whatever address they find."""
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
+PORTS = {"http": 80, "https": 443}
+_OURS = frozenset({"same-origin", "none"})
+
+
+class Place(NamedTuple):
+    """A host and a port, as a browser names a server. Port None: the usual one of the scheme."""
+
+    host: str
+    port: int | None
+
+
+class Hosts:
+    """The hosts that a server answers for.
+
+    A server on loopback answers for `localhost` and loopback addresses. Any other answers for the host it listens on,
+    for the name of its machine, and for every address: only names can be made to lead elsewhere. `allowed` adds names.
+
+    >>> hosts = Hosts(Listen("127.0.0.1"), allowed=["jobs.example.org"])
+    >>> [hosts.has(name) for name in ("localhost", "127.0.0.1", "jobs.example.org", "evil.example", "192.0.2.1")]
+    [True, True, True, False, False]
+    """
+
+    def __init__(self, listen: Listen, allowed: Iterable[str] = ()) -> None:
+        self._only_loopback = listen.is_loopback
+        own = () if self._only_loopback else (listen.host, socket.gethostname())
+        self._names = frozenset(filter(None, map(_host_or_none, (*own, *allowed))))
+
+    def has(self, host: str) -> bool:
+        """Whether this server answers for it."""
+        if is_loopback(host) or host in self._names:
+            return True
+        return not self._only_loopback and literal(host) is not None
+
+
+class Browsers:
+    """The two checks, as plain ASGI around the application."""
+
+    def __init__(self, app: ASGIApp, *, hosts: Hosts) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = self._problem(scope) if scope["type"] == "http" else None
+        if problem is None:
+            await self._app(scope, receive, send)
+        else:
+            await answer(problem, str(scope.get("request_id", "")))(scope, receive, send)
+
+    def _problem(self, scope: Scope) -> Problem | None:
+        if scope["path"] not in EXEMPT:
+            place = place_of(scope)
+            if place is None:
+                return Problem(400, "invalid", "Host: expected this header once, with a name or an address, got other")
+            if not self._hosts.has(place.host):
+                return _misdirected(place)
+        if scope["method"] not in READS:
+            return _foreign(scope)
+        return None
+
+
+def place_of(scope: Scope) -> Place | None:
+    """What a request says in `Host`; None if that is not said exactly once, or cannot be read."""
+    found = _headers(scope, b"host")
+    return read_place(found[0]) if len(found) == 1 else None
+
+
+@lru_cache(maxsize=1000)  # what is asked with every request
+def read_place(text: str) -> Place | None:
+    """A host with or without a port, as in `Host`.
+
+    >>> read_place("LocalHost:7411"), read_place("[::1]:80"), read_place("example.org."), read_place("a@b:x")
+    (Place(host='localhost', port=7411), Place(host='::1', port=80), Place(host='example.org', port=None), None)
+    """
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if not host or parts.netloc != text or "@" in text or not text.isascii() or not text.isprintable():
+        return None
+    name = _host_or_none(host)
+    return None if name is None else Place(name, port)
+
+
+def is_own(origin: str, scope: Scope) -> bool:
+    """Whether `Origin` names the server that the request was sent to. If TLS ends before this server, `https` is as
+    good as `http`; if it ends here, only `https` is."""
+    scheme, mark, rest = origin.partition("://")
+    said, place = read_place(rest) if mark else None, place_of(scope)
+    if said is None or place is None or scheme not in PORTS or (scope["scheme"] == "https" and scheme != "https"):
+        return False
+    usual = PORTS[scheme]
+    return said.host == place.host and (said.port or usual) == (place.port or usual)
+
+
+def _foreign(scope: Scope) -> Problem | None:
+    for site in _headers(scope, b"sec-fetch-site"):
+        if site not in _OURS:
+            return _refused("Sec-Fetch-Site", "'same-origin'", site)
+    for origin in _headers(scope, b"origin"):
+        if not is_own(origin, scope):
+            return _refused("Origin", "the address of this server", origin)
+    return None
+
+
+def _refused(header: str, expected: str, got: str) -> Problem:
+    told = f"{header}: expected {expected} for a change, got {got[:100]!r}: pages of other origins change nothing here"
+    return Problem(403, "forbidden", f"{told}; a proxy in front of this server must pass 'Host' on as it came")
+
+
+def _misdirected(place: Place) -> Problem:
+    host = place.host[:100]
+    told = f"Host: expected a host that this server answers for, got {host!r}"
+    return Problem(421, "misdirected", f"{told}; if it is the server's own, start it with --allow-host {host}")
+
+
+def _headers(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for found, value in scope["headers"] if found == name]
+
+
+def _host_or_none(text: str) -> str | None:
+    try:
+        return read_host(text)
+    except AddressRefused:
+        return None
