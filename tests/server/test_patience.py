@@ -49,7 +49,7 @@ def rest(connection: socket.socket) -> bytes:
     return read
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /api", b"GET /api/v1/health HTTP/1.1\r\nHost: x\r\n"])
+@pytest.mark.parametrize("sent", [b"", b"GET /api", b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n"])
 def test_headers_that_do_not_come(serving: Serving, monkeypatch: pytest.MonkeyPatch, sent: bytes):
     monkeypatch.setattr(patience, "HEADERS", 0.2)
     with connected(serving) as connection:
@@ -60,7 +60,7 @@ def test_headers_that_do_not_come(serving: Serving, monkeypatch: pytest.MonkeyPa
 def test_the_headers_of_a_second_request_that_do_not_come(serving: Serving, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(patience, "HEADERS", 1.0)  # time enough for the first one, on any machine
     with connected(serving) as connection:
-        connection.sendall(b"GET /api/v1/health HTTP/1.1\r\nHost: x\r\n\r\nGET /api/v1/h")
+        connection.sendall(b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /api/v1/h")
         assert rest(connection).count(b"HTTP/1.1") == 1
 
 
@@ -114,7 +114,7 @@ def test_headers_without_end(serving: Serving, monkeypatch: pytest.MonkeyPatch):
     assert b"application/problem+json" in answer
 
 
-GET = b"GET /api/v1/health HTTP/1.1\r\nHost: x\r\n\r\n"
+GET = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def ended(connection: socket.socket, sent: bytes, *, within: float = 20.0) -> bool:
@@ -161,7 +161,7 @@ def test_whoever_got_an_answer_and_does_not_ask_again(serving: Serving, monkeypa
 
 def test_a_body_that_goes_on_after_its_refusal(serving: Serving, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(patience, "HEADERS", 1.0)
-    head = b"POST /api/v1/login HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n"
+    head = b"POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n"
     with connected(serving) as connection:
         assert answered(connection, head).startswith(b"HTTP/1.1 413 ")
         assert ended(connection, b"x")
@@ -184,14 +184,14 @@ def test_headers_of_one_piece_are_counted(serving: Serving, size: int, status: b
 
 @pytest.mark.parametrize("trailer", [b"a: b\r\n" * 1_000, b"x" * 6_000], ids=["many", "one without end"])
 def test_what_follows_a_body_is_counted_with_the_headers(serving: Serving, trailer: bytes):
-    head = b"POST /api/v1/login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\nA: "
+    head = b"POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\nA: "
     with connected(serving) as connection:
         connection.sendall(head)
         assert ended(connection, trailer, within=10)
 
 
 def test_small_pieces_of_a_large_body_are_not_counted_as_headers(serving: Serving):
-    head = b"POST /api/v1/schedules/describe HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    head = b"POST /api/v1/schedules/describe HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     head += b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     blanks = b"1\r\n \r\n" * 30_000
     with connected(serving) as connection:
@@ -207,7 +207,7 @@ def test_answers_that_nobody_reads(serving: Serving, monkeypatch: pytest.MonkeyP
         answered(connection, GET)
         [theirs] = serving._server.server_state.connections
         theirs.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
-        connection.sendall(b"GET /style.css HTTP/1.1\r\nHost: x\r\n\r\n" * 90)
+        connection.sendall(b"GET /style.css HTTP/1.1\r\nHost: localhost\r\n\r\n" * 90)
         assert let_go(serving)
 
 
@@ -222,7 +222,7 @@ def test_requests_that_do_not_wait_for_answers(serving: Serving):
 def test_who_is_gone_follows_no_longer_whatever_else_was_asked(serving: Serving):
     assert serving._server is not None
     with connected(serving) as connection:
-        answered(connection, b"GET /api/v1/events HTTP/1.1\r\nHost: x\r\n\r\n" + GET)
+        answered(connection, b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n" + GET)
         assert len(serving._server.server_state.tasks) == 1
     assert let_go(serving)
 

@@ -152,30 +152,29 @@ class ProgramRunner:
 
     async def _leave(self, attempt: Attempt, performing: Performing, outcome: Outcome) -> None:
         """Have kept what the attempt leaves behind; a workspace that nobody needs any more goes."""
-        useless = outcome.kind is OutcomeKind.SUCCEEDED
+        place, useless = performing.place, outcome.kind is OutcomeKind.SUCCEEDED
         try:
-            for remark in await asyncio.to_thread(self._hand_in, performing, attempt.lease, discard=useless):
-                performing.say(remark)
+            try:
+                await self._hand_in(performing, attempt.lease)
+            except BaseException:
+                await asyncio.to_thread(place.give_back)
+                raise
+            await asyncio.to_thread(place.discard if useless else place.give_back)
         except Exception as error:  # noqa: BLE001 - what cannot be kept never fails a job; it stays in the spool
             performing.say(f"its output could not be kept, and stays in the spool: {error}")
         finally:
             self._places.pop(attempt, None)
 
-    def _hand_in(self, performing: Performing, lease: Lease, *, discard: bool) -> list[str]:
-        """In a thread: what is to be said about it."""
-        left_out: list[str] = []
-        place = performing.place
+    async def _hand_in(self, performing: Performing, lease: Lease) -> None:
+        """Remarks on artifacts come first: the record of the attempt ends when it is handed in."""
         keeper, task = self._neighbours.keeper, lease.record.job.task
-        try:
-            if keeper is not None:
-                artifacts, left_out = place.artifacts(task.artifacts if isinstance(task, Steps) else ())
-                keeper.hand_in(lease, _named(artifacts, performing.hidden))
-        finally:
-            if not discard:
-                place.give_back()
-        if discard:
-            place.discard()
-        return left_out[:_MOST_REMARKS]
+        if keeper is None:
+            return
+        wanted = task.artifacts if isinstance(task, Steps) else ()
+        artifacts, left_out = await asyncio.to_thread(performing.place.artifacts, wanted)
+        for remark in left_out[:_MOST_REMARKS]:
+            performing.say(remark)
+        await asyncio.to_thread(keeper.hand_in, lease, _named(artifacts, performing.hidden))
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         self._running.discard(attempt)
