@@ -126,6 +126,14 @@ class Settings:
     """How many connections to the store the HTTP server has at most, beside those of planning and execution; None: as
     many as the store's URL says for each event loop. Stores that count none have none of these."""
 
+    quota_jobs: int | None = None
+    """How many jobs one owner may have; None: any number. Quotas hold for what is asked of the HTTP server, but not for
+    admins."""
+    quota_runs: int | None = None
+    """How many runs of one owner's jobs may wait or run when more of them are asked for; None: any number."""
+    quota_submits: int | None = None
+    """How many runs one owner may ask for in a minute, at each HTTP server; None: any number."""
+
     sign_on: str = ""
     """The issuer of the identity provider whose ID tokens `POST /api/v1/login` takes, exactly as it names itself, such
     as `https://example.eu.auth0.com/`; empty: none."""

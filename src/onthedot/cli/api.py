@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_QUOTAS = {
+    "submits": "How many runs one owner may ask for in a minute.  [default: any number]",
+    "runs": "How many runs of one owner's jobs may wait or run.  [default: any number]",
+    "jobs": "How many jobs one owner may have.  [default: any number]",
+}
+
+
 class ApiGiven(NamedTuple):
     """What was said about it. Without `listen`: at the usual port, or another free one; with `off`, nowhere."""
 
@@ -88,12 +95,16 @@ class Api:
 
 
 def with_api(command: F) -> F:
-    """`--listen`, `--no-api` and `--insecure`, which `api_given` takes; `--sign-on` and `--sign-on-client`, which are
-    settings."""
+    """`--listen`, `--no-api` and `--insecure`, which `api_given` takes; `--sign-on`, `--sign-on-client` and quotas,
+    which are settings."""
     what = "Where the HTTP API listens.  [default: 127.0.0.1:7411, or another port if that is taken]"
     everybody = "Let everybody in without a key: on this machine only."
     issuer = "Let in who this identity provider knows (OpenID Connect), such as https://example.auth0.com/."
     client = "What the identity provider calls this server.  [with --sign-on]"
+    for name, quota in _QUOTAS.items():
+        variable = f"ONTHEDOT_QUOTA_{name.upper()}"
+        option = click.option(f"--quota-{name}", metavar="N", type=click.IntRange(1), envvar=variable, help=quota)
+        command = option(command)
     command = click.option("--sign-on-client", metavar="ID", envvar="ONTHEDOT_SIGN_ON_CLIENT", help=client)(command)
     command = click.option("--sign-on", metavar="ISSUER", envvar="ONTHEDOT_SIGN_ON", help=issuer)(command)
     command = click.option("--insecure", is_flag=True, help=everybody)(command)

@@ -43,6 +43,9 @@ class Given:
     metrics: Listen | None = None
     sign_on: str | None = None
     sign_on_client: str | None = None
+    quota_jobs: int | None = None
+    quota_runs: int | None = None
+    quota_submits: int | None = None
 
     def settings(self, own: Settings) -> Settings:
         """The program's own settings, and what was said here."""
