@@ -18,6 +18,7 @@
     ├── KeyRefused             a server does not know whoever asks: no key, or one that does not count
     ├── LoginRefused           name and password, or a one-time token, that are not right
     │   └── LoginLimited       … or not looked at: too many were tried
+    ├── QuotaExceeded          a server takes no more jobs or runs of this owner for now
     ├── KeyConflict            the key was used before, with other arguments
     ├── RevisionConflict       the job was edited by someone else in the meantime
     ├── UnknownSlot            the schedule has no slot at that instant
@@ -219,6 +220,10 @@ class LoginLimited(LoginRefused):
 
 class ProviderUnavailable(OnTheDotError):
     """The identity provider cannot be asked for its keys. Nobody is let in by what it says until it can."""
+
+
+class QuotaExceeded(OnTheDotError):
+    """A server takes no more jobs or runs of this owner for now. The message says which quota, and what to do."""
 
 
 class KeyConflict(OnTheDotError):

@@ -53,7 +53,7 @@ class Overlap:
 @dataclass(frozen=True, slots=True, init=False)
 class Limit:
     """How many runs execute at once across the cluster: `Limit(10)` of the job, `Limit(10, key="tenant")` for each
-    value of that argument, `Limit(10, name="mail-api")` of all jobs that share the name.
+    value of that argument, `Limit(10, name="mail-api")` of all jobs of the namespace that share the name.
 
     >>> Limit(10, key="tenant").most
     10
@@ -74,7 +74,8 @@ class Limit:
 @dataclass(frozen=True, slots=True, init=False)
 class Rate:
     """How often runs start across the cluster, evenly spaced: `Rate(100)` in a minute of the job, `Rate(5, "1s",
-    key="tenant")` for each value of that argument, `Rate(5, "1s", name="mail-api")` of all jobs that share the name.
+    key="tenant")` for each value of that argument, `Rate(5, "1s", name="mail-api")` of all jobs of the namespace that
+    share the name.
 
     Up to `burst` may start at once. A run that comes too early is given an instant and starts then; none is skipped.
     Each attempt counts: a retry takes its turn like any other. It counts when it may begin, at the later of `armed_at`

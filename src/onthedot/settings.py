@@ -146,6 +146,13 @@ class Settings:
     trusted_proxies: tuple[str, ...] = ()
     """The proxies in front of the HTTP server: addresses and networks, such as `127.0.0.1` or `10.0.0.0/8`. Limits and
     the audit use the address that these forward for; from all others, forwarded headers are ignored."""
+    quota_jobs: int | None = None
+    """How many jobs one owner may have; None: any number. Quotas hold for what is asked of the HTTP server, but not for
+    admins."""
+    quota_runs: int | None = None
+    """How many runs of one owner's jobs may wait or run when more of them are asked for; None: any number."""
+    quota_submits: int | None = None
+    """How many runs one owner may ask for in a minute, at each HTTP server; None: any number."""
 
     sign_on: str = ""
     """The issuer of the identity provider whose ID tokens `POST /api/v1/login` takes, exactly as it names itself, such

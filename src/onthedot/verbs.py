@@ -312,7 +312,8 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         the most. They were skipped before there was a run of them; a run that was skipped is among the runs.
 
         >>> from datetime import timedelta
-        >>> poll = otd.Job(name="poll", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.gap("1h"),))
+        >>> nap = otd.Sleep(duration=timedelta(0))
+        >>> poll = otd.Job(name="poll", task=nap, schedules=(otd.gap("1h"),), labels=frozenset({"gpu"}))
         >>> async with sched:
         ...     _ = await sched.put(poll), await sched.pause("poll"), await sched.skip_next("poll")
         ...     print([(skip.count, skip.reason) for skip in await sched.list_skips("poll")])

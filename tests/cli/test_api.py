@@ -16,7 +16,9 @@ import pytest
 from click.testing import Result
 
 from onthedot.access import audit
+from onthedot.cli.node_options import Given
 from onthedot.cli.reading import read_store
+from onthedot.settings import Settings
 from tests.server.test_tls import write
 from tests.servers.running import free_port
 
@@ -162,3 +164,16 @@ def test_what_cannot_be_listened_at_is_told(call: Call, tmp_path: Path, options:
     result = call("up", "--for", "10ms", *place, *options)
     assert result.exit_code == 2, result.output
     assert told in result.output
+
+
+@pytest.mark.parametrize(("command", "module"), [("up", "node_options"), ("server", "server")])
+def test_quotas_are_settings(monkeypatch: pytest.MonkeyPatch, call: Call, command: str, module: str):
+    given: list[Given] = []
+    monkeypatch.setattr(f"onthedot.cli.{module}.run", lambda program, said, **more: given.append(said))
+    monkeypatch.setenv("ONTHEDOT_QUOTA_SUBMITS", "60")
+    said = call(command, "--quota-jobs", "10", "--quota-runs", "1000")
+    assert said.exit_code == 0, said.output
+    settings = given[0].settings(Settings())
+    assert (settings.quota_jobs, settings.quota_runs, settings.quota_submits) == (10, 1000, 60)
+    assert call(command, "--quota-runs", "0").exit_code == 2
+    assert len(given) == 1

@@ -164,7 +164,7 @@ def test_a_database_of_another_version_is_left_as_it_is(call: Call, database: Pa
     before = database.read_bytes()
     result = call(*arguments, "--db", database)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "expected schema 2, got 0" in result.stderr
+    assert "expected schema 3, got 0" in result.stderr
     assert database.read_bytes() == before
 
 

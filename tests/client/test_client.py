@@ -16,7 +16,7 @@ from onthedot.access import keys
 from onthedot.access.grants import Grant
 from onthedot.access.permissions import Role
 from onthedot.client import server as transport
-from onthedot.errors import AccessDenied, KeyRefused, StoreError
+from onthedot.errors import AccessDenied, KeyRefused, QuotaExceeded, StoreError
 from onthedot.listening import Listen
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings
@@ -104,6 +104,20 @@ async def test_many_runs_whose_answer_was_lost_are_made_once(there: Served, wire
     again = await client.submit_many(["nap"] * 3, delay="1h")
     assert (len(set(again)), await count(there)) == (3, 703)
     assert all(run.created for run in again)
+
+
+async def test_a_quota_that_is_used_up_is_told_at_once():
+    """It would not be long enough to ask again a few times. What was stored of many stays."""
+    async with served(real=True, settings=Settings(quota_runs=3)) as there:
+        await there.there.verbs().put(NAP)
+        wire = Wire(there.app)
+        operator = otd.Client("https://server", key=await key_of(there, Role.OPERATOR), transport=wire)
+        for submit in (operator.submit_many(["nap"] * 5, delay="1h"), operator.submit("nap")):
+            with pytest.raises(QuotaExceeded, match="quota_runs: expected at most 3 runs of owner 'ann'"):
+                await submit
+        assert [request.method for request in wire.sent] == ["GET", "POST", "POST"]  # the job, and each once
+        assert await count(there) == 3
+        await operator.close()
 
 
 @pytest.mark.parametrize("trouble", [httpx2.ConnectError("refused"), httpx2.ConnectTimeout("slow")], ids=str)

@@ -50,7 +50,7 @@ async def test_a_file_that_is_no_store(tmp_path: Path):
 
 async def test_postgresql(postgres_url: str):
     broken = (await seen(postgres_url))["store"]
-    assert "expected version 2, got 0" in broken.found
+    assert "expected version 3, got 0" in broken.found
     await (await PostgresStore.open(postgres_url)).close()
     found = await seen(f"{postgres_url}?connections=7")
     assert ": PostgreSQL 1" in found["store"].found

@@ -1,7 +1,9 @@
 """Overlap and concurrency, with real engines in virtual time: the exact fate of every slot."""
 
 import asyncio
+from collections import Counter
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -163,3 +165,34 @@ def test_a_batch_that_finds_its_gates_closed_keeps_nobody_waiting():
     run = run_virtual(main())
     assert run.state == "succeeded"
     assert run.started_at - run.due_at < SECOND // 10
+
+
+def test_namespaces_do_not_share_a_limit_of_the_same_name(open_store):
+    """Two jobs share it in each of two namespaces: one run at a time in each, and both at once."""
+    running: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+
+    async def work(ctx: otd.Context) -> None:
+        namespace = ctx.job.partition("-")[2]
+        running[namespace] += 1
+        running["all"] += 1
+        most.update({name: running[name] - most[name] for name in running if running[name] > most[name]})
+        await asyncio.sleep(10)
+        running[namespace] -= 1
+        running["all"] -= 1
+
+    sched = otd.Scheduler("memory:", settings=otd.Settings(poll_every=30 * SECOND))
+    for namespace in ("default", "qa"):
+        for name in (f"load-{namespace}", f"clean-{namespace}"):
+            options: Any = {"schedule": otd.every("1m"), "concurrency": otd.Limit(1, name="db")}
+            sched.job(name=name, namespace=namespace, **options)(work)
+
+    async def main() -> None:
+        harness = Harness(START, store=open_store)
+        await harness.start(sched)
+        await harness.advance("4m")
+        await harness.stop()
+        await harness.store.close()
+
+    run_virtual(main())
+    assert most == {"default": 1, "qa": 1, "all": 2}

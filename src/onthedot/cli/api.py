@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_QUOTAS = {
+    "submits": "How many runs one owner may ask for in a minute.  [default: any number]",
+    "runs": "How many runs of one owner's jobs may wait or run.  [default: any number]",
+    "jobs": "How many jobs one owner may have.  [default: any number]",
+}
+
+
 class ApiGiven(NamedTuple):
     """What was said about it. Without `listen`: at the usual port, or another free one; with `off`, nowhere."""
 
@@ -116,6 +123,10 @@ def with_api(command: F) -> F:
         "--trusted-proxy", "trusted_proxies", metavar="ADDRESS", multiple=True, envvar="ONTHEDOT_TRUSTED_PROXY",
         help=proxy,
     )(command)  # fmt: skip
+    for name, quota in _QUOTAS.items():
+        variable = f"ONTHEDOT_QUOTA_{name.upper()}"
+        option = click.option(f"--quota-{name}", metavar="N", type=click.IntRange(1), envvar=variable, help=quota)
+        command = option(command)
     command = click.option("--sign-on-client", metavar="ID", envvar="ONTHEDOT_SIGN_ON_CLIENT", help=client)(command)
     command = click.option("--sign-on", metavar="ISSUER", envvar="ONTHEDOT_SIGN_ON", help=issuer)(command)
     command = click.option("--tls-key", metavar="FILE", envvar="ONTHEDOT_TLS_KEY", help=private)(command)

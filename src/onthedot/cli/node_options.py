@@ -47,6 +47,9 @@ class Given:
     trusted_proxies: tuple[str, ...] = ()
     tls_cert: str | None = None
     tls_key: str | None = None
+    quota_jobs: int | None = None
+    quota_runs: int | None = None
+    quota_submits: int | None = None
 
     def settings(self, own: Settings) -> Settings:
         """The program's own settings, and what was said here."""

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from onthedot.addresses import is_loopback
 from onthedot.client.refusals import error_of
 from onthedot.clock import SECOND, SystemClock
-from onthedot.errors import DefinitionError, StoreError, StoreUnavailable
+from onthedot.errors import DefinitionError, QuotaExceeded, StoreError, StoreUnavailable
 from onthedot.ids import Ids, RandomIds
 
 if TYPE_CHECKING:
@@ -142,14 +142,16 @@ class Server:
             raise _NotNow(self._unreached(error), untouched=True) from error
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             raise _NotNow(self._unreached(error), untouched=False) from error
-        if answer.status_code in _LATER:
-            trouble = _NotNow(self._refusal(answer), untouched=answer.status_code == _UNTOUCHED)
+        if answer.status_code < 300:
+            return answer
+        refusal = self._refusal(answer)
+        if answer.status_code in _LATER and not isinstance(refusal, QuotaExceeded):  # which moments do not help
+            trouble = _NotNow(refusal, untouched=answer.status_code == _UNTOUCHED)
             trouble.after = _seconds(answer.headers.get("retry-after"))
             raise trouble
-        # A refusal of many runs is told line by line: whoever sent them reads it.
-        if answer.status_code >= 300 and not answer.headers.get("content-type", "").startswith("application/x-ndjson"):
-            raise self._refusal(answer)
-        return answer
+        if _is_line_by_line(answer):  # whoever sent many runs reads what became of each
+            return answer
+        raise refusal
 
     @asynccontextmanager
     async def stream(self, path: str, *, headers: Mapping[str, str]) -> AsyncGenerator[httpx2.Response]:
@@ -194,8 +196,8 @@ class Server:
 
     def _refusal(self, answer: httpx2.Response) -> Exception:
         try:
-            told = answer.json()
-        except ValueError:
+            told = json.loads(answer.text.splitlines()[-1])["problem"] if _is_line_by_line(answer) else answer.json()
+        except (ValueError, LookupError, TypeError):
             told = None
         return error_of(answer.status_code, told, server=self.url)
 
@@ -259,6 +261,10 @@ def _stays_here(url: str) -> bool:
 
 def _said(query: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (query or {}).items() if value is not None}
+
+
+def _is_line_by_line(answer: httpx2.Response) -> bool:
+    return answer.headers.get("content-type", "").startswith("application/x-ndjson")
 
 
 def _seconds(text: str | None) -> float | None:

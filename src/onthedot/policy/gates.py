@@ -44,8 +44,11 @@ def rate_of(record: JobRecord, *, arguments: Mapping[str, Any]) -> RateGate | No
 
 
 def _scope(policy: Limit | Rate, record: JobRecord, arguments: Mapping[str, Any]) -> str:
-    """Who counts together: the runs of a job or of all jobs that share a name, for each value of the key."""
+    """Which runs count together: those of a job, or of all jobs of a namespace that share a name; for each value of
+    the key. A namespace holds no colon. The default one is not named: its keys are those of earlier versions."""
     scope = f"name:{policy.name}" if policy.name else f"job:{record.id}"
+    if policy.name and record.job.namespace != "default":
+        scope = f"in:{record.job.namespace}:{scope}"
     value = json.dumps(arguments.get(policy.key), sort_keys=True) if policy.key else ""
     return f"{scope}:{value}"
 

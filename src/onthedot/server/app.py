@@ -23,6 +23,7 @@ from onthedot.server.live import Live
 from onthedot.server.problems import Problem, handle
 from onthedot.server.provider_keys import ProviderKeys
 from onthedot.server.proxies import Forwarded, Proxies
+from onthedot.server.quotas import make_quotas
 from onthedot.server.routes import (
     artifacts,
     attempts,
@@ -80,6 +81,7 @@ def make_app(
     settings = there.settings
     limits = Limits(there.clock, rate=rate or settings.api_rate, burst=burst or settings.api_burst)
     app.state.door = Door(there, keys, limits)
+    app.state.quotas = make_quotas(there.store, there.clock, settings)
     app.state.live = Live(there)
     app.state.counters = counters
     believed = Provider(settings.sign_on, settings.sign_on_client)

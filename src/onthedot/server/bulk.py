@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 
@@ -25,6 +26,7 @@ from onthedot.server.answering import as_json
 from onthedot.server.asked import own_key
 from onthedot.server.lines import MOST_BYTES, BadLine, Line, lines_of, read_line
 from onthedot.server.problems import Problem, problem_of, shown
+from onthedot.server.quotas import Share
 from onthedot.server.submitting import Asked, new_run
 
 NDJSON = "application/x-ndjson"
@@ -40,15 +42,17 @@ Find = Callable[[str], Awaitable[JobRecord]]
 class Bulk:
     """Runs that come line by line. `stored` has the id of each, below zero if it was there before."""
 
-    def __init__(self, there: OpenStore, find: Find) -> None:
+    def __init__(self, there: OpenStore, find: Find, share: Share | None = None) -> None:
         self.stored = array("q")
         self.numbers = array("l")  # of their lines
         self.bad: BadLine | None = None
         self._there = there
         self._find = find
+        self._share = share  # of the quotas, if there are any
         self._token = there.ids.token()  # one for all: with the number of its line it is each one's own
         self._runs: list[NewRun] = []  # the batch
         self._numbers: list[int] = []
+        self._owners: list[str] = []  # whose jobs they are
         self._bytes = 0
         self._next = 1  # the line that comes next
         self._jobs: dict[str, JobRecord] = {}
@@ -60,6 +64,9 @@ class Bulk:
         except BadLine as bad:
             self.bad = bad
             await self._read_rest(pieces)
+        finally:
+            if self._share is not None:
+                self._share.land(Counter())  # half a batch is not stored
 
     async def _read_rest(self, pieces: AsyncIterator[bytes]) -> None:
         left = MOST_BYTES
@@ -92,9 +99,23 @@ class Bulk:
             self._next = number + 1
             asked = read_line(number, line)
             record = self._jobs.get(asked.job) or await self._look(number, asked.job)
-            self._runs.append(self._new_run(number, record, asked, now))
+            run = self._new_run(number, record, asked, now)
+            if self._share is not None:
+                await self._book(self._share, number, record.job.owner)
+            self._runs.append(run)
             self._numbers.append(number)
+            self._owners.append(record.job.owner)
             self._bytes += len(line)
+
+    async def _book(self, share: Share, number: int, owner: str) -> None:
+        try:
+            await share.book(owner)
+        except Problem:
+            await self._flush()  # runs that were there before give their room back
+            try:
+                await share.book(owner)
+            except Problem as problem:
+                raise BadLine(number, problem) from None
 
     async def _look(self, number: int, job: str) -> JobRecord:
         try:
@@ -112,9 +133,10 @@ class Bulk:
             raise BadLine(number, problem_of(error)) from None
 
     async def _flush(self) -> None:
-        runs, numbers = self._runs, self._numbers
-        self._runs, self._numbers, self._bytes = [], [], 0
+        runs, numbers, owners = self._runs, self._numbers, self._owners
+        self._runs, self._numbers, self._owners, self._bytes = [], [], [], 0
         self._jobs = {}  # the next batch goes by what is stored then
+        first = len(self.stored)
         try:
             await self._insert(runs, numbers)
         except (KeyConflict, UnknownJob):  # nothing of it is stored: one by one tells which line it was
@@ -122,6 +144,10 @@ class Bulk:
                 await self._insert_one(run, number)
         except OnTheDotError as error:
             raise BadLine(numbers[0], problem_of(error)) from None
+        finally:
+            if self._share is not None:
+                made = zip(owners, self.stored[first:], strict=False)
+                self._share.land(Counter(owner for owner, run_id in made if run_id > 0))
 
     async def _insert_one(self, run: NewRun, number: int) -> None:
         try:

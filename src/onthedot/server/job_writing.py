@@ -20,6 +20,7 @@ from onthedot.server.definitions import definition_of
 from onthedot.server.door import verbs_for
 from onthedot.server.preconditions import check_match
 from onthedot.server.problems import Problem
+from onthedot.server.quotas import room_for_job
 from onthedot.stores.base import PutJob
 
 _TRIES = 10
@@ -99,7 +100,8 @@ async def write_job(
         if before is None or before.job != job:
             check_read(job, before, revision)
         try:
-            put = await verbs.put(job, revision=0 if before is None else before.revision)
+            async with room_for_job(request, job, before):
+                put = await verbs.put(job, revision=0 if before is None else before.revision)
         except RevisionConflict:
             continue
         if put.change != "unchanged":

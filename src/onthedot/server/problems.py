@@ -64,6 +64,7 @@ TITLES = {
     "media-type": "That is not what can be read here",
     "invalid": "That cannot be understood",
     "too-many": "Too many requests",
+    "quota": "A quota is used up",
     "method": "That cannot be done with it",
     "unavailable": "The store does not answer",
     "away": "The identity provider does not answer",

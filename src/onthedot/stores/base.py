@@ -50,6 +50,7 @@ from onthedot.stores.shards import Layout as Layout
 from onthedot.stores.shards import Replanned as Replanned
 from onthedot.stores.shards import ShardsSlice
 from onthedot.stores.standing import Held as Held
+from onthedot.stores.standing import Owned as Owned
 from onthedot.stores.standing import Standing as Standing
 from onthedot.stores.standing import StandingSlice
 from onthedot.stores.transactions import Transaction as Transaction

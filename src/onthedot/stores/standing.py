@@ -15,6 +15,13 @@ class Held(NamedTuple):
     running: int = 0
 
 
+class Owned(NamedTuple):
+    """How many jobs an owner has, and how many runs of these jobs have not ended."""
+
+    jobs: int = 0
+    runs: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What keeps a live run where it is, beside what its `RunRecord` tells. What does not apply is empty."""
@@ -34,10 +41,14 @@ class Standing:
 
 
 class StandingSlice(Protocol):
-    """How things stand. For people: nothing is decided by these answers."""
+    """How things stand. For people and quotas: no store decides anything by these answers."""
 
     async def count_held(self) -> dict[str, Held]:
         """What each incarnation holds, if it is anything."""
+        ...
+
+    async def count_owned(self, owner: str) -> Owned:
+        """What an owner has now; deleted jobs and their runs do not count."""
         ...
 
     async def standing(self, run_id: int) -> Standing | None:

@@ -65,7 +65,7 @@ async def test_the_next_step_is_applied_once_and_kept_whole(postgres_url: str, m
     assert do(postgres_url, "SELECT a FROM onthedot.more") == [(1,)]
     assert do(postgres_url, "SELECT to_regclass('onthedot.most')") == [(None,)]
     monkeypatch.undo()
-    with pytest.raises(StoreUnusable, match="expected version 2 or older, got 3: a newer onthedot wrote it"):
+    with pytest.raises(StoreUnusable, match="expected version 3 or older, got 4: a newer onthedot wrote it"):
         await PostgresStore.open(postgres_url)
 
 
@@ -76,7 +76,7 @@ async def test_what_is_another_programs_is_left_alone(postgres_url: str):
 
 
 async def test_for_reading_only_it_must_be_there(postgres_url: str):
-    with pytest.raises(StoreUnusable, match="expected version 2, got 0; 'onthedot up' brings it up to date"):
+    with pytest.raises(StoreUnusable, match="expected version 3, got 0; 'onthedot up' brings it up to date"):
         await PostgresStore.open(postgres_url, read_only=True)
     assert do(postgres_url, "SELECT to_regnamespace('onthedot')") == [(None,)]
     await (await PostgresStore.open(postgres_url)).close()

@@ -75,7 +75,7 @@ UNUSABLE: list[tuple[Callable[[Path], Path], str]] = [
     (not_a_database, "is not an SQLite database.*name another file"),
     (another_programs_database, "got one of another program.*name another file"),
     (marked_by_another_program, "another program .application id 0x4d"),
-    (newer_schema, "expected schema 2 or older, got 99.*upgrade"),
+    (newer_schema, "expected schema 3 or older, got 99.*upgrade"),
     (damaged, "is damaged.*restore a backup"),
     (a_folder, "expected a file, got a folder"),
     (no_such_folder, "expected its folder to exist.*create it first"),

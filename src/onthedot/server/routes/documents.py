@@ -44,6 +44,7 @@ from onthedot.server.job_writing import (
     write_job,
 )
 from onthedot.server.problems import Problem
+from onthedot.server.quotas import quotas_for
 from onthedot.server.routes.jobs import After, Limit, Word
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import fields
@@ -262,9 +263,15 @@ async def document_submit_file(request: Request, there: There, who: Who) -> Any:
     cannot be read, nothing is stored."""
     jobs = await computed(_read_file, await _text_of(request))
     asked = [(Place(job.namespace, job.name), *_putting(who, job)) for job in parents_first(jobs)]
+    new = 0
     for place, look, make in asked:
         verbs_for(there, who, place.namespace)
-        checked(who, await there.store.get_job(place.name, namespace=place.namespace), look, make)
+        before = await there.store.get_job(place.name, namespace=place.namespace)
+        checked(who, before, look, make)
+        new += before is None
+    quotas = quotas_for(request)
+    if quotas is not None:
+        await quotas.check_jobs(who.owner, new)
     stored = {place: (await write_job(request, there, who, place, look, make)).put for place, look, make in asked}
     made = [_submitted(stored[Place(job.namespace, job.name)]) for job in jobs]
     return {"job_id": made[0]["job_id"], "jobs": made}

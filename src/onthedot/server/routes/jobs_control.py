@@ -16,6 +16,7 @@ from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
 from onthedot.open_verbs import OpenStore
 from onthedot.plan.backfill import Asked as Range
+from onthedot.plan.backfill import Backfill as Filled
 from onthedot.plan.backfill import backfill
 from onthedot.plan.coming import HORIZON
 from onthedot.plan.controls import resume_job as resume_job_of
@@ -25,6 +26,7 @@ from onthedot.schedules.instants import read_instant
 from onthedot.server.auditing import audited
 from onthedot.server.computing import computed
 from onthedot.server.door import There, Who
+from onthedot.server.quotas import quotas_for, room_for_runs
 from onthedot.server.routes.jobs import Name, Namespace, job_fields, seen_job
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import Body, JobOut, Line, fields
@@ -213,9 +215,12 @@ async def backfill_job(
         raise DefinitionError(f"start: expected an instant within the last hundred years, got {asked.start!r}")
     end = to_datetime(now) if asked.end is None else asked.end
     wanted = Range(asked.start, end, asked.schedule, asked.limit)
-    done = await backfill(
-        there.store, record, wanted, dry_run=asked.dry_run, clock=there.clock, events=Events(), compute=computed
-    )
+    owner, count = record.job.owner, 0
+    if not asked.dry_run and quotas_for(request) is not None:
+        count = (await _backfill(there, record, wanted, dry_run=True)).created
+    async with room_for_runs(request, {owner: count}) as made:
+        done = await _backfill(there, record, wanted, dry_run=asked.dry_run)
+        made[owner] += min(count, done.created)
     if not asked.dry_run:
         await audited(request, "jobs.backfill", record.job)
     return fields(
@@ -230,6 +235,12 @@ async def backfill_job(
         existing=done.existing,
         succeeded=done.succeeded,
         run_ids=list(done.run_ids),
+    )
+
+
+async def _backfill(there: OpenStore, record: JobRecord, wanted: Range, *, dry_run: bool) -> Filled:
+    return await backfill(
+        there.store, record, wanted, dry_run=dry_run, clock=there.clock, events=Events(), compute=computed
     )
 
 

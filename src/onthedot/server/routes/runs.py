@@ -29,6 +29,7 @@ from onthedot.server.door import There, Who, door_of, verbs_for
 from onthedot.server.finding import find_runs, seen_run, seen_standing
 from onthedot.server.gathered import RUN, Wanted
 from onthedot.server.problems import Problem
+from onthedot.server.quotas import Share, quotas_for, room_for_runs
 from onthedot.server.routes.jobs import Name, Namespace, seen, seen_job
 from onthedot.server.routing import Routes, problems
 from onthedot.server.shapes import AttemptOut, Body, RunOut, RunsOut, attempt_out, run_out, schema_of
@@ -99,7 +100,7 @@ _REFUSED = {NDJSON: {"schema": {"type": "string"}, "example": '{"line":1,"proble
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {**told, "content": {**told["content"], **_REFUSED}}
     for status, told in problems(404, 409).items()
-    if status in (404, 409, 413, 422, 503)
+    if status in (404, 409, 413, 422, 429, 503)
 }
 
 
@@ -157,7 +158,13 @@ async def _submit(
 
 async def _insert(request: Request, new: NewRun, verb: str, record: JobRecord) -> Response:
     entry = entry_of(request, f"runs.{verb}", record.job, after={"run_id": RUN})
-    run_id, created = await door_of(request).gathered.runs.one(Wanted(new, entry))
+    runs = door_of(request).gathered.runs
+    if quotas_for(request) is None:
+        run_id, created = await runs.one(Wanted(new, entry))
+    else:
+        async with room_for_runs(request, {record.job.owner: 1}) as made:
+            run_id, created = await runs.one(Wanted(new, entry))
+            made[record.job.owner] += created
     return json_answer({"run_id": run_id, "created": created}, 201 if created else 200)
 
 
@@ -167,7 +174,8 @@ async def _submit_many(request: Request, there: OpenStore, who: Principal, names
     async def find(job: str) -> JobRecord:
         return (await seen_job(there, who, job, namespace))[1]
 
-    bulk = Bulk(there, find)
+    quotas = quotas_for(request)
+    bulk = Bulk(there, find, None if quotas is None else Share(quotas, who))
     await bulk.take(request.stream())
     await audited(
         request, "runs.submit", f"namespace/{namespace}", after={"runs": len(bulk.stored)}, namespace=namespace
@@ -217,9 +225,13 @@ async def retry_run(
     from_step = None if asked is None else asked.from_step
     key = run_key(who, idempotency_key, f"retry {run_id} {from_step or ''}")
     token = there.ids.token()
-    made, _ = await rerun(there.store, run_id, from_step, token=token, now=there.clock.now(), key=key, sees=who.sees)
-    new = await there.store.get_run(made)
-    created = new is None or new.trigger.endswith(token)
+    async with room_for_runs(request, {run.owner: 1}) as new_runs:
+        made, _ = await rerun(
+            there.store, run_id, from_step, token=token, now=there.clock.now(), key=key, sees=who.sees
+        )
+        new = await there.store.get_run(made)
+        created = new is None or new.trigger.endswith(token)
+        new_runs[run.owner] += created
     await audited(request, "runs.retry", run, after={"run_id": made})
     return json_answer({"run_id": made, "created": created}, 201 if created else 200)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 from fastapi import Path, Request, Response
@@ -21,6 +22,7 @@ from onthedot.server.computing import computed
 from onthedot.server.definitions import EXAMPLE, definition_of
 from onthedot.server.door import There, Who, verbs_for
 from onthedot.server.job_writing import check_may_write, check_seen, owned
+from onthedot.server.quotas import Quotas, quotas_for
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import Body, fields
 
@@ -73,10 +75,13 @@ class AppliedOut(BaseModel):
 class _Reviewed(Review):
     """What is applied for somebody, who may not do everything; put on record as it is done."""
 
-    def __init__(self, request: Request, who: Principal, said: frozenset[tuple[str, str]]) -> None:
+    def __init__(
+        self, request: Request, who: Principal, said: frozenset[tuple[str, str]], quotas: Quotas | None
+    ) -> None:
         self._request = request
         self._who = who
         self._said = said
+        self._quotas = quotas
 
     def sees(self, record: JobRecord) -> bool:
         return self._who.sees(record.job.namespace, record.job.owner)
@@ -93,6 +98,9 @@ class _Reviewed(Review):
         check_may_write(self._who, record.job)
 
     async def compare(self, old: Mapping[str, Job], new: Mapping[str, Job], now: Micros) -> list[Difference]:
+        if self._quotas is not None:
+            removed = [job for name, job in old.items() if name not in new and job.owner == self._who.owner]
+            await self._quotas.check_jobs(self._who.owner, len(new.keys() - old.keys()) - len(removed))
         return await computed(compare, old, new, now=now)
 
     async def done(self, before: JobRecord | None, after: JobRecord | None) -> None:
@@ -112,16 +120,18 @@ async def apply_source(request: Request, there: There, who: Who, source: SourceN
     for namespace in {job.namespace for job in jobs}:
         verbs_for(there, who, namespace)
     said = frozenset((job.namespace, job.name) for job in jobs if job.owner)
-    applied = await apply_jobs(
-        there.store,
-        jobs,
-        source=source,
-        prune=asked.prune,
-        dry_run=asked.dry_run,
-        clock=there.clock,
-        settings=there.settings,
-        review=_Reviewed(request, who, said),
-    )
+    quotas = None if asked.dry_run else quotas_for(request)
+    async with nullcontext() if quotas is None else quotas.creating(who.owner):
+        applied = await apply_jobs(
+            there.store,
+            jobs,
+            source=source,
+            prune=asked.prune,
+            dry_run=asked.dry_run,
+            clock=there.clock,
+            settings=there.settings,
+            review=_Reviewed(request, who, said, quotas),
+        )
     told = fields(
         AppliedOut,
         source=applied.source,

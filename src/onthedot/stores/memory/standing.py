@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+from onthedot.job import JobState
 from onthedot.route import placed_incarnation, waits_for_leader
 from onthedot.run import RunState
-from onthedot.stores.base import Held, Standing
+from onthedot.stores.base import Held, Owned, Standing
 from onthedot.stores.memory.tables import Tables
 
 
@@ -19,6 +20,10 @@ class Standings(Tables):
             incarnation: Held(counts[incarnation, RunState.RESERVED], counts[incarnation, RunState.RUNNING])
             for incarnation, _ in counts
         }
+
+    async def count_owned(self, owner: str) -> Owned:
+        jobs = [one.id for one in self.jobs.values() if one.job.owner == owner and one.state is not JobState.DELETED]
+        return Owned(len(jobs), sum(len(self.of_job.get(job_id, ())) for job_id in jobs))
 
     async def standing(self, run_id: int) -> Standing | None:
         run = self.runs.get(run_id)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from onthedot.route import placed_incarnation, waits_for_leader
-from onthedot.stores.base import Held, Standing
+from onthedot.stores.base import Held, Owned, Standing
 from onthedot.stores.postgres.tables import Tables
 from onthedot.stores.postgres.transaction import Transaction
 
 COUNT_HELD_APART = """
 SELECT incarnation, count(*) FILTER (WHERE state = 'reserved'), count(*) FILTER (WHERE state = 'running')
 FROM runs WHERE incarnation IS NOT NULL GROUP BY incarnation
+"""
+
+COUNT_OWNED = """
+SELECT (SELECT count(*) FROM jobs WHERE owner = $1 AND state <> 'deleted'),
+       (SELECT count(*) FROM jobs j JOIN runs r ON r.job_id = j.id WHERE j.owner = $1 AND j.state <> 'deleted')
 """
 
 FIND_STANDING = """
@@ -27,6 +32,9 @@ class Standings(Tables):
     async def count_held(self) -> dict[str, Held]:
         rows = await self.show(lambda tx: tx.rows(COUNT_HELD_APART))
         return {incarnation: Held(reserved, running) for incarnation, reserved, running in rows}
+
+    async def count_owned(self, owner: str) -> Owned:
+        return Owned(*await self.show(lambda tx: tx.row(COUNT_OWNED, owner)))
 
     async def standing(self, run_id: int) -> Standing | None:
         async def work(tx: Transaction) -> Standing | None:

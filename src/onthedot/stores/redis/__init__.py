@@ -25,6 +25,7 @@ from onthedot.stores.redis.finding import Finding
 from onthedot.stores.redis.letters import Letters
 from onthedot.stores.redis.nodes import Nodes
 from onthedot.stores.redis.plan import Plan
+from onthedot.stores.redis.sweeps import STEP
 from onthedot.stores.redis.upkeep import Upkeep
 from onthedot.stores.redis.url import read_url
 
@@ -45,10 +46,28 @@ class RedisStore(Control, Plan, Checkpoints, Nodes, Upkeep, Finding, Letters, Do
         store.most_finished = most_finished
         try:
             await store.connect()
+            if not read_only:
+                await store.namespace_gates()
         except OnTheDotError:
             await store.close()
             raise
         return store
+
+    async def namespace_gates(self) -> None:
+        """Bring a store of an earlier version up to date. Nobody who comes by here goes on before it is done."""
+        if await self.ask("namespace_gates") == "0":
+            return
+        jobs = await self.list_jobs(limit=10**9)
+        rates = {(one.job.namespace, one.job.rate.name) for one in jobs if one.job.rate is not None}
+        names = sorted((namespace, name) for namespace, name in rates if name and namespace != "default")
+        for what in ("rates", "runs"):
+            cursor = await self._page_of_gates(what, "0", names)
+            while cursor != "0":
+                cursor = await self._page_of_gates(what, cursor, names)
+
+    async def _page_of_gates(self, what: str, cursor: str, names: list[tuple[str, str]]) -> str:
+        said = await self.ask("namespace_gates", what=what, cursor=cursor, rows=STEP, names=names)
+        return str(said)
 
     async def about(self) -> About:
         info = await self.server_info()

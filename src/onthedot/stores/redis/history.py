@@ -9,9 +9,11 @@ from typing import Any
 from onthedot.clock import Micros
 from onthedot.route import placed_incarnation, waits_for_leader
 from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
-from onthedot.stores.base import Standing
+from onthedot.stores.base import Owned, Standing
 from onthedot.stores.redis.queues import Queues
 from onthedot.stores.redis.rows import read_run
+
+_ROWS = 1000  # jobs that one script looks at
 
 
 class History(Queues):
@@ -54,6 +56,14 @@ class History(Queues):
         for state, count in zip(ended[::2], ended[1::2], strict=True):
             counts[RunState(state)] += count
         return {state: counts[state] for state in RunState if counts[state]}
+
+    async def count_owned(self, owner: str) -> Owned:
+        jobs = runs = 0
+        after: str | None = ""
+        while after is not None:
+            some, live, after = await self.look("count_owned", owner=owner, after=after, rows=_ROWS)
+            jobs, runs = jobs + some, runs + live
+        return Owned(jobs, runs)
 
     async def standing(self, run_id: int) -> Standing | None:
         found = await self.look("standing", run_id=run_id)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from onthedot.route import placed_incarnation, waits_for_leader
-from onthedot.stores.base import Held, Standing
+from onthedot.stores.base import Held, Owned, Standing
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables
 
 COUNT_HELD_APART = """
 SELECT incarnation, sum(state = 'reserved'), sum(state = 'running')
 FROM runs INDEXED BY runs_held WHERE incarnation IS NOT NULL GROUP BY incarnation
+"""
+
+COUNT_OWNED = """
+SELECT (SELECT count(*) FROM jobs INDEXED BY jobs_owner WHERE owner = :owner AND state <> 'deleted'),
+       (SELECT count(*) FROM jobs j INDEXED BY jobs_owner CROSS JOIN runs r INDEXED BY runs_key ON r.job_id = j.id
+        WHERE j.owner = :owner AND j.state <> 'deleted')
 """
 
 FIND_STANDING = """
@@ -27,6 +33,9 @@ class Standings(Tables):
     async def count_held(self) -> dict[str, Held]:
         rows = await self.read(lambda tx: tx.db.execute(COUNT_HELD_APART).fetchall())
         return {incarnation: Held(reserved, running) for incarnation, reserved, running in rows}
+
+    async def count_owned(self, owner: str) -> Owned:
+        return Owned(*await self.read(lambda tx: tx.db.execute(COUNT_OWNED, {"owner": owner}).fetchone()))
 
     async def standing(self, run_id: int) -> Standing | None:
         def work(tx: Transaction) -> Standing | None:

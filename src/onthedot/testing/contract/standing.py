@@ -7,7 +7,7 @@ from dataclasses import replace
 from onthedot.clock import SECOND
 from onthedot.rate import RateGate
 from onthedot.run import ArmAnswer, Blocked, Delayed, Gate, GateAsk, Lease, OnBusy
-from onthedot.stores.base import Held, Node, Placement, Standing
+from onthedot.stores.base import Held, Node, Owned, Placement, Standing
 from onthedot.testing.contract.register import check
 from onthedot.testing.contract.workbench import Workbench, at, retry
 
@@ -65,6 +65,28 @@ async def check_what_incarnations_hold_is_counted(bench: Workbench) -> None:
     assert await bench.store.count_held() == {one: Held(0, 1), two: Held(2, 0)}
     assert await bench.finish(lease)
     assert await bench.store.count_held() == {two: Held(2, 0)}
+
+
+@check
+async def check_what_an_owner_has_is_counted(bench: Workbench) -> None:
+    """Jobs in any namespace that are not deleted, and their runs that wait or run."""
+    mail, post = await bench.define("mail", owner="ann"), await bench.define("post", owner="ann", namespace="qa")
+    await bench.define("other", owner="bob")
+    unowned = await bench.define("unowned")
+    node = await bench.node()
+    for record in (mail, mail, post, unowned):
+        await bench.submit(record)
+    await bench.submit(mail, due=50)
+    assert await bench.store.count_owned("ann") == Owned(2, 4)
+    assert await bench.store.count_owned("bob") == Owned(1, 0)
+    assert await bench.store.count_owned("") == Owned(1, 1)
+    assert await bench.store.count_owned("nobody") == Owned(0, 0)
+    leases = await bench.take(node, seats=4)
+    assert await bench.store.count_owned("ann") == Owned(2, 4)
+    assert await bench.finish(next(lease for lease in leases if lease.record.id == mail.id))
+    assert await bench.store.count_owned("ann") == Owned(2, 3)
+    await bench.store.delete_job(mail.id, now=bench.now)
+    assert await bench.store.count_owned("ann") == Owned(1, 1)
 
 
 @check

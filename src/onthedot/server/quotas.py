@@ -1,0 +1,276 @@
+"""Quotas of owners: how many jobs and unfinished runs each may have, and how many runs one may ask for in a minute.
+
+A store is the truth, and is asked rarely. Between two looks, what this server stores is added to what was counted:
+
+    book ──▶ counted + booked since  ──▶ within the quota: go on
+                                     └─▶ beyond it: count again, then refuse with 429
+
+Nothing is awaited between the last look at a number and the booking, so a burst of requests on one server cannot
+exceed a quota. Servers do not know of each other: each sees what the others stored once it counts again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Hashable, Mapping
+from contextlib import asynccontextmanager
+
+from fastapi import Request
+
+from onthedot.access.permissions import Role
+from onthedot.access.principal import Principal
+from onthedot.clock import SECOND, Clock, Micros
+from onthedot.job import Job, JobRecord
+from onthedot.server.problems import Problem, Wrong
+from onthedot.settings import Settings
+from onthedot.stores.base import Store
+
+KEPT = 5 * SECOND
+"""After this time the runs of an owner are counted again: other servers and schedules add some, too."""
+_PACE = 20
+"""Counting takes at most one part in so many of the time, however often an owner asks."""
+_MINUTE = 61  # seconds: what was booked in the first of them may be a second younger than it seems
+_RUNS_AGAIN, _JOBS_AGAIN = 5, 60  # seconds until it is worth to ask again: nobody knows when there will be room
+_MOST_KEPT = 10_000  # owners and callers that are kept in mind
+
+
+class _Runs:
+    """The runs of an owner that have not ended, as far as this server knows."""
+
+    def __init__(self) -> None:
+        self.total = 0  # counted, and booked since
+        self.booked = 0  # ever
+        self.flying = 0  # booked, and not stored yet
+        self.counted_at: Micros | None = None
+        self.took: Micros = 0
+        self.lock = asyncio.Lock()
+
+
+class _Minute:
+    """How many runs a caller has asked for, by the second."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._seconds: deque[list[int]] = deque()  # second, count
+
+    def look(self, now: Micros) -> None:
+        """Forget what is more than a minute ago."""
+        while self._seconds and self._seconds[0][0] <= now // SECOND - _MINUTE:
+            self.total -= self._seconds.popleft()[1]
+
+    def add(self, count: int, now: Micros) -> None:
+        if not self._seconds or self._seconds[-1][0] != now // SECOND:
+            self._seconds.append([now // SECOND, 0])
+        self._seconds[-1][1] += count
+        self.total += count
+
+    def take_back(self, count: int) -> None:
+        """The newest first."""
+        for second in reversed(self._seconds):
+            some = min(count, second[1])
+            second[1] -= some
+            self.total -= some
+            count -= some
+
+    def again_at(self, beyond: int) -> Micros:
+        """When so many are more than a minute ago."""
+        for second, count in self._seconds:
+            beyond -= count
+            if beyond <= 0:
+                return (second + _MINUTE) * SECOND
+        return (self._seconds[-1][0] + _MINUTE) * SECOND if self._seconds else 0
+
+
+class Quotas:
+    """Of one server."""
+
+    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+        self._store = store
+        self._clock = clock
+        self._jobs = settings.quota_jobs
+        self._most_runs = settings.quota_runs
+        self._submits = settings.quota_submits
+        self._runs: dict[str, _Runs] = {}
+        self._minutes: dict[Hashable, _Minute] = {}
+        self._creating: dict[str, asyncio.Lock] = {}
+
+    # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def book(self, who: Principal, owner: str, count: int = 1) -> None:
+        """Take room for runs that are about to be stored; `land` when they are, or will not be."""
+        if self._most_runs is not None:
+            await self._book_runs(self._most_runs, owner, count)
+        if self._submits is not None:
+            try:
+                self._book_submits(self._submits, who, count)
+            except Problem:
+                self._land_runs(owner, count, 0)
+                raise
+
+    def land(self, who: Principal, owner: str, count: int, *, made: int) -> None:
+        """Runs that were booked are stored: so many are new, and the others take no room."""
+        self._land_runs(owner, count, made)
+        minute = self._minutes.get(_caller(who))
+        if minute is not None:
+            minute.take_back(count - made)
+
+    async def _book_runs(self, most: int, owner: str, count: int) -> None:
+        if len(self._runs) >= _MOST_KEPT:
+            self._runs = {name: runs for name, runs in self._runs.items() if runs.flying or runs.lock.locked()}
+        runs = self._runs.setdefault(owner, _Runs())
+        is_old = runs.counted_at is None or self._clock.steady() - runs.counted_at > KEPT
+        if is_old or runs.total + count > most:
+            await self._count(runs, most, owner, count)
+        if runs.total + count > most:
+            raise _refusal(
+                "quota_runs",
+                f"expected at most {most} runs of owner {owner!r} that have not ended, "
+                f"got {runs.total} and {count} more; ask again in {_RUNS_AGAIN} s, when some have ended",
+                _RUNS_AGAIN,
+            )
+        runs.total += count
+        runs.booked += count
+        runs.flying += count
+
+    def _land_runs(self, owner: str, count: int, made: int) -> None:
+        if self._most_runs is None:
+            return
+        runs = self._runs[owner]
+        runs.flying -= count
+        runs.total -= count - made
+
+    async def _count(self, runs: _Runs, most: int, owner: str, count: int) -> None:
+        """Ask the store, unless somebody else just did."""
+        async with runs.lock:
+            began = self._clock.steady()
+            if runs.counted_at is not None:
+                age = began - runs.counted_at
+                if age <= _PACE * runs.took or (age <= KEPT and runs.total + count <= most):
+                    return
+            flying, booked = runs.flying, runs.booked
+            owned = await self._store.count_owned(owner)
+            runs.counted_at = self._clock.steady()
+            runs.took = runs.counted_at - began
+            # What was under way may be counted twice, until the next look; never not at all.
+            runs.total = owned.runs + flying + runs.booked - booked
+
+    def _book_submits(self, most: int, who: Principal, count: int) -> None:
+        now, caller = self._clock.steady(), _caller(who)
+        if len(self._minutes) >= _MOST_KEPT:
+            for minute in self._minutes.values():
+                minute.look(now)
+            self._minutes = {name: minute for name, minute in self._minutes.items() if minute.total}
+        minute = self._minutes.setdefault(caller, _Minute())
+        minute.look(now)
+        if minute.total + count > most:
+            told = f"expected at most {most} runs in a minute, got {minute.total} and {count} more"
+            if count > most:
+                raise _refusal("quota_submits", f"{told}; ask for fewer at once", 60)
+            seconds = max(1, math.ceil((minute.again_at(minute.total + count - most) - now) / SECOND))
+            raise _refusal("quota_submits", f"{told}; ask again in {seconds} s", seconds)
+        minute.add(count, now)
+
+    # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @asynccontextmanager
+    async def creating(self, owner: str) -> AsyncIterator[None]:
+        """Nobody else creates jobs of this owner on this server meanwhile."""
+        if len(self._creating) >= _MOST_KEPT:
+            self._creating = {name: lock for name, lock in self._creating.items() if lock.locked()}
+        async with self._creating.setdefault(owner, asyncio.Lock()):
+            yield
+
+    async def check_jobs(self, owner: str, count: int) -> None:
+        """429 if the owner has no room for so many more jobs. Asked inside of `creating`."""
+        if self._jobs is None or count <= 0:
+            return
+        has = (await self._store.count_owned(owner)).jobs
+        if has + count > self._jobs:
+            raise _refusal(
+                "quota_jobs",
+                f"expected at most {self._jobs} jobs of owner {owner!r}, got {has} and {count} more; "
+                "delete some that are not needed",
+                _JOBS_AGAIN,
+            )
+
+
+class Share:
+    """The quotas that bind one request for runs."""
+
+    def __init__(self, quotas: Quotas, who: Principal) -> None:
+        self._quotas = quotas
+        self._who = who
+        self._booked: Counter[str] = Counter()  # by owner, and not stored yet
+
+    async def book(self, owner: str, count: int = 1) -> None:
+        """So many more runs of this owner's jobs; 429 if that is too many."""
+        await self._quotas.book(self._who, owner, count)
+        self._booked[owner] += count
+
+    def land(self, made: Counter[str]) -> None:
+        """All that were booked are stored, or will not be; so many of each owner's are new."""
+        booked, self._booked = self._booked, Counter()
+        for owner, count in booked.items():
+            self._quotas.land(self._who, owner, count, made=made[owner])
+
+
+def make_quotas(store: Store, clock: Clock, settings: Settings) -> Quotas | None:
+    """What these settings ask for; None: no quota at all."""
+    asked = (settings.quota_jobs, settings.quota_runs, settings.quota_submits)
+    return None if asked == (None, None, None) else Quotas(store, clock, settings)
+
+
+def quotas_for(request: Request) -> Quotas | None:
+    """The quotas that bind whoever asks; None: there are none, or it is an admin, who sets them."""
+    quotas: Quotas | None = request.app.state.quotas
+    return None if quotas is None or request.state.who.role is Role.ADMIN else quotas
+
+
+@asynccontextmanager
+async def room_for_runs(request: Request, wanted: Mapping[str, int]) -> AsyncIterator[Counter[str]]:
+    """Store so many runs of each owner's jobs inside of it, and count those that were new. 429 if it is too many."""
+    made: Counter[str] = Counter()
+    quotas = quotas_for(request)
+    if quotas is None:
+        yield made
+        return
+    share = Share(quotas, request.state.who)
+    try:
+        for owner, count in wanted.items():
+            if count:
+                await share.book(owner, count)
+        yield made
+    finally:
+        share.land(made)
+
+
+@asynccontextmanager
+async def room_for_job(request: Request, job: Job, before: JobRecord | None) -> AsyncIterator[None]:
+    """Store the job inside of it; 429 if it is one too many of its owner's."""
+    quotas = quotas_for(request)
+    if quotas is None or before is not None:
+        yield
+        return
+    async with quotas.creating(job.owner):
+        await quotas.check_jobs(job.owner, 1)
+        yield
+
+
+def _caller(who: Principal) -> Hashable:
+    """Who shares a minute: all keys and users of an owner; without one, those of one key, or of one user."""
+    if who.owner:
+        return "owner", who.owner
+    return who.kind, who.name if who.kind == "session" else who.id
+
+
+def _refusal(quota: str, told: str, seconds: int) -> Problem:
+    return Problem(
+        429,
+        "quota",
+        f"{quota}: {told}",
+        [Wrong(quota, told)],
+        headers={"Retry-After": str(seconds)},
+        error="QuotaExceeded",
+    )
