@@ -46,6 +46,9 @@ def test_up_prints_a_link_that_lets_its_owner_in(tmp_path: Path):
             assert "heartbeat" in client.get(link).text
             assert client.get(link.partition("?")[0] + "api/v1/whoami").json()["role"] == "admin"
         assert httpx2.get(link.partition("?")[0] + "api/v1/jobs").status_code == 401
+        told = subprocess.run([str(ONTHEDOT), "audit", "--json"], cwd=tmp_path, capture_output=True, check=True)
+        made = {(entry["verb"], entry["object"]) for entry in json.loads(told.stdout)}
+        assert made >= {("jobs.create", "job/default/heartbeat"), ("tokens.create", "token/up")}
     finally:
         stop(process)
 

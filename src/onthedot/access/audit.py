@@ -18,6 +18,8 @@ from onthedot.access.credentials import hidden
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.clock import Micros
 from onthedot.ids import RandomIds
+from onthedot.job import Job, job_name
+from onthedot.run import RunRecord
 from onthedot.stores import base
 from onthedot.stores.base import Noting, Store
 
@@ -90,6 +92,24 @@ async def record_all(store: Store, entries: Sequence[Entry], *, now: Micros | No
 def noting(entries: Sequence[Entry], mark: str) -> Noting:
     """Entries about runs, to be written with them. What says `mark` will say the id of its run."""
     return Noting(KIND, [_body(entry) for entry in entries], [entry.id for entry in entries], json.dumps(mark))
+
+
+def noting_together(entries: Sequence[Entry]) -> Noting:
+    """Entries about all runs of one write, to be written with them: any number, and none says the id of a run."""
+    return Noting(KIND, [_body(entry) for entry in entries], [entry.id for entry in entries], "")
+
+
+def object_of(what: Job | RunRecord | str) -> tuple[str, str, str]:
+    """How an entry names a thing, and its namespace and owner: a job's or a run's own; of other things none.
+
+    >>> object_of("queue/mail")
+    ('queue/mail', '', '')
+    """
+    if isinstance(what, Job):
+        return f"job/{job_name(what)}", what.namespace, what.owner
+    if isinstance(what, RunRecord):
+        return f"run/{what.namespace}/{what.job}/{what.id}", what.namespace, what.owner
+    return what, "", ""
 
 
 def _body(entry: Entry) -> str:

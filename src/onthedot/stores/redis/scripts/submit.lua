@@ -67,7 +67,9 @@ if first then
 end
 if ask.noting then
   for place, entry in ipairs(ask.noting.entries) do
-    entry.body = string.gsub(entry.body, ask.noting.mark, text(ids[place]))
+    if ask.noting.mark then
+      entry.body = string.gsub(entry.body, ask.noting.mark, text(ids[place]))
+    end
     append(ask.noting.kind, entry)
   end
 end
