@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from onthedot.access.recording import Recorder
 from onthedot.clock import Clock, Micros
 from onthedot.define.check import check_job, parents_first
 from onthedot.define.comparing import Difference, compare
@@ -68,6 +69,18 @@ class Review:
 
     async def done(self, before: JobRecord | None, after: JobRecord | None) -> None:
         """Told of each change once it is written, before the next one."""
+
+
+class Recorded(Review):
+    """Lets everything pass, and records it in the audit as this process's own; without a recorder, nothing."""
+
+    def __init__(self, recorder: Recorder | None) -> None:
+        self._recorder = recorder
+
+    async def done(self, before: JobRecord | None, after: JobRecord | None) -> None:
+        if self._recorder is not None:
+            was, is_ = (None if record is None else record.job for record in (before, after))
+            await self._recorder.replaced(was, is_)
 
 
 class _Mark(NamedTuple):

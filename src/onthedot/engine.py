@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from onthedot import faults
+from onthedot.access.recording import Recorder
 from onthedot.clock import SECOND, Clock
 from onthedot.cluster.fencing import SelfFencing
 from onthedot.cluster.leadership import Leadership
@@ -21,6 +22,7 @@ from onthedot.cluster.members import Membership
 from onthedot.cluster.offset import StoreClock
 from onthedot.cluster.probing import Probing
 from onthedot.cluster.timekeeping import Timekeeping
+from onthedot.define.written import written
 from onthedot.errors import StoreUnavailable
 from onthedot.events import DrainBegun, Events, JobPut, NodeLeft, StoreLost, StoreTrouble
 from onthedot.ids import Ids
@@ -106,6 +108,7 @@ class Engine:
         self._courtesy: GiveWay | None = None
         self._runners: dict[str, Runner] = {}
         self._hooking: Hooking | None = None
+        self.recorder = Recorder(store, clock, "program", written) if self.outside else None
         self._drivers = self._wire()
 
     def _wire(self) -> dict[str, Driver]:
@@ -179,10 +182,10 @@ class Engine:
 
     def _access_services(self) -> list[Service]:
         """Where there is no world outside there is no front door either: no keys, and nothing to audit."""
-        if not self.outside:
+        if self.recorder is None:
             return []
         sealing = Sealing(self.store, self._leadership, self._settings, self.events)
-        return [sealing, Forgetting(self.store, self._leadership, self._settings, self.events)]
+        return [sealing, Forgetting(self.store, self._leadership, self._settings, self.events), self.recorder]
 
     def output_is_there(self) -> None:
         """An attempt's output was handed in (`output/spool.py`): keep it now."""
@@ -317,7 +320,10 @@ class Engine:
         if self._settings.queues is None and job.queue not in self._worker.queues:
             self._worker.queues = self._membership.queues = (*self._worker.queues, job.queue)
         await self._open_programs([job])
-        return await put_job(self.store, job, clock=self.clock, settings=self._settings, revision=revision)
+        put = await put_job(self.store, job, clock=self.clock, settings=self._settings, revision=revision)
+        if self.recorder is not None:
+            await self.recorder.put(put)
+        return put
 
     async def unrunnable(self) -> list[JobRecord]:
         """Stored jobs whose task this program cannot do: their runs wait for a program that can."""
@@ -353,6 +359,8 @@ class Engine:
             await self._loop.stop()
             if self.leaving is not None:
                 await self._try("outputs", self._keeper.keep_last(self.clock.now()))
+        if self.recorder is not None:
+            await self._try("audit", self.recorder.close())
         self.let_go()
         await self._try("heartbeat", self._membership.leave())
         self.events.emit(NodeLeft(self.node_id, abandoned, len(self._finisher.lease_ids())))

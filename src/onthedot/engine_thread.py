@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from onthedot.access.recording import Recorder
 from onthedot.clock import Clock
 from onthedot.engine import Engine
 from onthedot.errors import StateError
@@ -163,6 +164,11 @@ class EngineThread:
     def clock(self) -> Clock:
         """The store's clock, as the engine knows it."""
         return self._clock if self._engine is None else self._engine.clock
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """Records what this program changes; None where there is no world outside."""
+        return None if self._engine is None else self._engine.recorder
 
     async def on_store(self, work: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         """Use the store from the application's loop, on the engine's."""

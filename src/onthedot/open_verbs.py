@@ -8,9 +8,11 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from onthedot.access.recording import Recorder
 from onthedot.clock import SECOND, Clock, Micros, SystemClock
 from onthedot.cluster.offset import clock_of
 from onthedot.define.check import check_job
+from onthedot.define.written import written
 from onthedot.events import Event, Events
 from onthedot.ids import Ids, RandomIds
 from onthedot.job import Job
@@ -58,9 +60,10 @@ class OpenStore:
         """Nobody waits any more."""
         await self._loop.abandon()
 
-    def verbs(self, namespace: str = "default") -> OpenVerbs:
-        """What can be asked, of this namespace."""
-        return OpenVerbs(self, namespace)
+    def verbs(self, namespace: str = "default", *, door: str = "") -> OpenVerbs:
+        """What can be asked, of this namespace. With a door, such as "command line", changes are recorded in the audit
+        as this process's own; without one that is up to the caller."""
+        return OpenVerbs(self, namespace, Recorder(self.store, self.clock, door, written) if door else None)
 
 
 @asynccontextmanager
@@ -92,8 +95,9 @@ class OpenVerbs(StoreVerbs):
     """See `Verbs`. Small, and made for one namespace: as many as are needed share an `OpenStore`. No handler is known
     here, so their arguments are looked at where they are run."""
 
-    def __init__(self, there: OpenStore, namespace: str = "default") -> None:
+    def __init__(self, there: OpenStore, namespace: str = "default", recorder: Recorder | None = None) -> None:
         self.there = there
+        self._records = recorder
         self.namespace = namespace
         self.jobs = {}
         self.settings = there.settings
@@ -110,6 +114,9 @@ class OpenVerbs(StoreVerbs):
     def _store_clock(self) -> Clock:
         return self.there.clock
 
+    def _recorder(self) -> Recorder | None:
+        return self._records
+
     def _namespace_of(self, job: str) -> str:
         del job
         return self.namespace
@@ -121,7 +128,10 @@ class OpenVerbs(StoreVerbs):
     async def put(self, job: Job, *, revision: int | None = None) -> PutJob:
         check_job(job)
         there = self.there
-        return await put_job(there.store, job, clock=there.clock, settings=self.settings, revision=revision)
+        put = await put_job(there.store, job, clock=there.clock, settings=self.settings, revision=revision)
+        if self._records is not None:
+            await self._records.put(put)
+        return put
 
     async def logs(self, run_id: int) -> list[LogRecord]:
         return await read_logs(self.there.store, self.there.outputs, int(run_id))

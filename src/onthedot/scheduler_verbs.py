@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
+from onthedot.access.recording import Recorder
 from onthedot.clock import Clock
 from onthedot.define.calls import JobFunction
 from onthedot.define.check import check_job
@@ -40,6 +41,9 @@ class SchedulerVerbs(StoreVerbs):
 
     def _store_clock(self) -> Clock:
         return self._running().clock
+
+    def _recorder(self) -> Recorder | None:
+        return self._running().recorder
 
     def _namespace_of(self, job: str) -> str:
         return self.jobs[job].namespace if job in self.jobs else "default"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from onthedot.access.recording import Counted, Recorder
 from onthedot.clock import SECOND, Clock, Micros, to_micros
 from onthedot.define.arguments import encode_arguments
 from onthedot.define.calls import BoundCall, JobFunction
@@ -24,7 +26,7 @@ from onthedot.policies import Rate
 from onthedot.run import AttemptRecord, NewRun, RunRecord, RunState, SkipRecord, manual_trigger, submit_trigger
 from onthedot.schedules.instants import read_instant
 from onthedot.settings import Settings
-from onthedot.stores.base import CancelAnswer, Excepted, Layout, Node, Paused, Queue, Resumed, Store, Term
+from onthedot.stores.base import CancelAnswer, Excepted, Layout, Node, Noting, Paused, Queue, Resumed, Store, Term
 from onthedot.stores.finding import RunFilter
 from onthedot.stores.joining import Joins, joining, wait_for
 from onthedot.stores.paging import all_runs
@@ -69,6 +71,15 @@ class StoreVerbs(Verbs):
         """The store's clock, as it is known here."""
 
     @abstractmethod
+    def _recorder(self) -> Recorder | None:
+        """Records changes in the audit; None: whoever calls this does."""
+
+    async def _changed(self, verb: str, what: Job | RunRecord | str, *, after: Any = None, namespace: str = "") -> None:
+        recorder = self._recorder()
+        if recorder is not None:
+            await recorder.changed(verb, what, after=after, namespace=namespace)
+
+    @abstractmethod
     def _namespace_of(self, job: str) -> str:
         """Where a name is looked up."""
 
@@ -89,20 +100,25 @@ class StoreVerbs(Verbs):
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def apply(self, jobs: Iterable[Job], *, source: str, prune: bool = False, dry_run: bool = False) -> Applied:
-        from onthedot.applying import apply_jobs  # loaded by who needs it
+        from onthedot.applying import Recorded, apply_jobs  # loaded by who needs it
 
         given, clock, settings = list(jobs), self._store_clock(), self.settings
 
         async def work(store: Store) -> Applied:
+            review = Recorded(self._recorder())
             return await apply_jobs(
-                store, given, source=source, prune=prune, dry_run=dry_run, clock=clock, settings=settings
+                store, given, source=source, prune=prune, dry_run=dry_run, clock=clock, settings=settings, review=review
             )
 
         return await self._on_store(work)
 
     async def remove(self, job: str) -> int:
         async def work(store: Store) -> int:
-            return await store.delete_job((await self._stored(store, job)).id)
+            record, recorder = await self._stored(store, job), self._recorder()
+            cancelled = await store.delete_job(record.id)
+            if recorder is not None:
+                await recorder.replaced(record.job, None)
+            return cancelled
 
         return await self._on_store(work)
 
@@ -110,7 +126,9 @@ class StoreVerbs(Verbs):
         at = None if until is None else to_micros(until)
 
         async def work(store: Store) -> Paused:
-            return await store.pause((await self._stored(store, job)).id, reason=reason, until=at)
+            paused = await store.pause((await self._stored(store, job)).id, reason=reason, until=at)
+            await self._changed("jobs.pause", paused.record.job)
+            return paused
 
         return await self._on_store(work)
 
@@ -119,9 +137,13 @@ class StoreVerbs(Verbs):
             raise DefinitionError(f"missed: expected 'none', 'last' or 'all', got {missed!r}")
 
         async def work(store: Store) -> Resumed:
-            job_id = (await self._stored(store, job)).id
-            clock = self._store_clock()
-            return await resume_job(store, job_id, missed=missed, clock=clock, settings=self.settings, dry_run=dry_run)
+            record, clock = await self._stored(store, job), self._store_clock()
+            resumed = await resume_job(
+                store, record.id, missed=missed, clock=clock, settings=self.settings, dry_run=dry_run
+            )
+            if not dry_run:
+                await self._changed("jobs.resume", record.job)
+            return resumed
 
         return await self._on_store(work)
 
@@ -147,8 +169,10 @@ class StoreVerbs(Verbs):
         trigger = manual_trigger(self._ids.token())
 
         async def work(store: Store) -> Excepted:
-            job_id = (await self._stored(store, job)).id
-            return await except_next(store, job_id, slot=slot, to=to, trigger=trigger, clock=self._store_clock())
+            record, clock = await self._stored(store, job), self._store_clock()
+            done = await except_next(store, record.id, slot=slot, to=to, trigger=trigger, clock=clock)
+            await self._changed("jobs.skip-next" if to is None else "jobs.move-next", record.job)
+            return done
 
         return await self._on_store(work)
 
@@ -169,7 +193,10 @@ class StoreVerbs(Verbs):
 
         async def work(store: Store) -> Backfill:
             record, clock = await self._stored(store, job), self._store_clock()
-            return await backfill(store, record, asked, dry_run=dry_run, clock=clock, events=self._events)
+            done = await backfill(store, record, asked, dry_run=dry_run, clock=clock, events=self._events)
+            if not dry_run:
+                await self._changed("jobs.backfill", record.job)
+            return done
 
         return await self._on_store(work)
 
@@ -209,8 +236,16 @@ class StoreVerbs(Verbs):
         return await self._ask_for(wanted, delay, expires, connection)
 
     async def trigger(self, job: Asked, args: Mapping[str, Any] | None = None) -> Run:
-        [run] = await self._ask_for([self._wanted(job, args, manual_trigger(self._ids.token()))])
-        return run
+        wanted = self._wanted(job, args, manual_trigger(self._ids.token()))
+
+        async def insert(store: Store) -> Run:
+            record, recorder = await self._stored(store, wanted.job), self._recorder()
+            check_arguments(record, wanted.args)
+            noting = None if recorder is None else recorder.noting_run("runs.trigger", record.job)
+            [run] = await self._insert(store, [wanted], {wanted.job: record}, 0, None, noting)
+            return run
+
+        return await self._on_store(insert)
 
     def _wanted(self, job: Asked, args: Mapping[str, Any] | None, trigger: str, key: str = "") -> Wanted:
         """Check what is asked for, before anything is written."""
@@ -247,10 +282,13 @@ class StoreVerbs(Verbs):
 
         async def insert(store: Store) -> list[Run]:
             records = await records_of(store)
-            return [run for part in some for run in await self._insert(store, part, records, wait, lives)]
+            return [run for part in some for run in await self._submit(store, part, records, wait, lives)]
 
         async def look(store: Store) -> tuple[Joins, dict[str, JobRecord]]:
-            return joining(store), await records_of(store)
+            joins, records, recorder = joining(store), await records_of(store), self._recorder()
+            if recorder is not None:
+                await recorder.submit_elsewhere(_counted(wanted, records))
+            return joins, records
 
         if connection is None:
             return await self._on_store(insert)
@@ -264,7 +302,7 @@ class StoreVerbs(Verbs):
         expires_at = None if lives is None else due_at + lives
         return [NewRun(records[one.job].id, one.trigger, due_at, one.args, one.key, expires_at) for one in wanted]
 
-    async def _insert(
+    async def _submit(
         self,
         store: Store,
         wanted: Sequence[Wanted],
@@ -272,7 +310,22 @@ class StoreVerbs(Verbs):
         wait: Micros,
         lives: Micros | None,
     ) -> list[Run]:
-        made = await insert_runs(store, self._new_runs(wanted, records, wait, lives))
+        recorder = self._recorder()
+        if recorder is None:
+            return await self._insert(store, wanted, records, wait, lives)
+        with recorder.submitting(_counted(wanted, records)) as noting:
+            return await self._insert(store, wanted, records, wait, lives, noting)
+
+    async def _insert(
+        self,
+        store: Store,
+        wanted: Sequence[Wanted],
+        records: Mapping[str, JobRecord],
+        wait: Micros,
+        lives: Micros | None,
+        noting: Noting | None = None,
+    ) -> list[Run]:
+        made = await insert_runs(store, self._new_runs(wanted, records, wait, lives), noting=noting)
         return [
             Run(run_id, job=one.job, created=created, verbs=self)
             for (run_id, created), one in zip(made, wanted, strict=True)
@@ -303,7 +356,10 @@ class StoreVerbs(Verbs):
         token = self._ids.token()
 
         async def work(store: Store) -> tuple[int, str]:
-            return await rerun(store, int(run_id), from_step, token=token, now=self._store_clock().now())
+            made, job = await rerun(store, int(run_id), from_step, token=token, now=self._store_clock().now())
+            run = await store.get_run(int(run_id))
+            await self._changed("runs.retry", run or f"run/{int(run_id)}", after={"run_id": made})
+            return made, job
 
         made, job = await self._on_store(work)
         return Run(made, job=job, created=True, verbs=self)
@@ -313,6 +369,9 @@ class StoreVerbs(Verbs):
     async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:
         async def work(store: Store) -> CancelAnswer:
             [answer] = await store.cancel([int(run_id)], why=why)
+            if answer.kind in ("cancelled", "asked"):
+                run = await store.get_run(int(run_id))
+                await self._changed("runs.cancel", run or f"run/{int(run_id)}")
             return answer
 
         return await self._on_store(work)
@@ -400,8 +459,13 @@ class StoreVerbs(Verbs):
     async def replay(self, run_id: int) -> Run:
         from onthedot.plan.letters import replay
 
-        clock = self._store_clock()
-        letter, new_id, made = await self._on_store(lambda store: replay(store, int(run_id), clock=clock))
+        async def work(store: Store) -> tuple[RunRecord, int, bool]:
+            letter, new_id, made = await replay(store, int(run_id), clock=self._store_clock())
+            if made:
+                await self._changed("letters.replay", letter, after={"run_id": new_id})
+            return letter, new_id, made
+
+        letter, new_id, made = await self._on_store(work)
         return Run(new_id, job=letter.job, created=made, verbs=self)
 
     async def replay_many(
@@ -421,7 +485,12 @@ class StoreVerbs(Verbs):
 
         async def work(store: Store) -> Replayed:
             clock = self._store_clock()
-            return await replay_many(store, box, rate=rate, dry_run=dry_run, clock=clock, events=self._events)
+            done = await replay_many(store, box, rate=rate, dry_run=dry_run, clock=clock, events=self._events)
+            if done.run_ids:
+                told = {"run_ids": list(done.run_ids[:100]), "runs": len(done.run_ids)}
+                place = f"namespace/{box.namespace}"
+                await self._changed("letters.replay", place, after=told, namespace=box.namespace)
+            return done
 
         return await self._on_store(work)
 
@@ -429,7 +498,14 @@ class StoreVerbs(Verbs):
         from onthedot.plan.letters import discard
 
         ids = [run_ids] if isinstance(run_ids, int) else list(run_ids)
-        return len(await self._on_store(lambda store: discard(store, ids, why=why)))
+
+        async def work(store: Store) -> int:
+            done, recorder = await discard(store, ids, why=why), self._recorder()
+            if recorder is not None:
+                await recorder.all_changed("letters.discard", await store.get_runs(done), after={"why": why})
+            return len(done)
+
+        return await self._on_store(work)
 
     # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -437,22 +513,50 @@ class StoreVerbs(Verbs):
         return await self._on_store(lambda store: store.list_nodes(limit=limit))
 
     async def drain_node(self, node: str, *, draining: bool = True) -> int:
-        return await self._on_store(lambda store: store.drain(node, draining=draining))
+        async def work(store: Store) -> int:
+            count = await store.drain(node, draining=draining)
+            if count:
+                await self._changed("nodes.drain" if draining else "nodes.undrain", f"node/{node}")
+            return count
+
+        return await self._on_store(work)
 
     async def list_terms(self) -> list[Term]:
         return await self._on_store(lambda store: store.list_terms())
 
     async def set_shards(self, shards: int) -> Layout:
-        return await self._on_store(lambda store: store.set_shards(shards))
+        async def work(store: Store) -> Layout:
+            layout = await store.set_shards(shards)
+            await self._changed("shards.set", f"layout/{layout.version}", after={"shards": layout.shards})
+            return layout
+
+        return await self._on_store(work)
 
     async def list_queues(self) -> list[Queue]:
         return await self._on_store(lambda store: store.list_queues())
 
     async def pause_queue(self, queue: str, *, reason: str = "") -> Queue:
-        return await self._on_store(lambda store: store.pause_queue(queue, reason=reason))
+        return await self._queue_changed("pause", lambda store: store.pause_queue(queue, reason=reason))
 
     async def resume_queue(self, queue: str) -> Queue:
-        return await self._on_store(lambda store: store.resume_queue(queue))
+        return await self._queue_changed("resume", lambda store: store.resume_queue(queue))
 
     async def share_queue(self, queue: str, weights: Mapping[str, int] | None) -> Queue:
-        return await self._on_store(lambda store: store.share_queue(queue, weights))
+        return await self._queue_changed("share", lambda store: store.share_queue(queue, weights))
+
+    async def _queue_changed(self, what: str, change: Callable[[Store], Coroutine[Any, Any, Queue]]) -> Queue:
+        async def work(store: Store) -> Queue:
+            queue = await change(store)
+            await self._changed(f"queues.{what}", f"queue/{queue.name}")
+            return queue
+
+        return await self._on_store(work)
+
+
+def _counted(wanted: Sequence[Wanted], records: Mapping[str, JobRecord]) -> Counted:
+    """How many runs of which jobs."""
+    if len(wanted) == 1:  # nearly always, and on the way of every submit
+        record = records[wanted[0].job]
+        return {record.id: (record.job, 1)}
+    counts = Counter(one.job for one in wanted)
+    return {records[job].id: (records[job].job, count) for job, count in counts.items()}

@@ -91,7 +91,8 @@ def test_elsewhere_up_prints_how_to_make_a_link(tmp_path: Path, shape: list[str]
         stop(process)
     store = f"sqlite:///{tmp_path / 'onthedot.db'}"
     entries = read_store(store, lambda opened: audit.read(opened))
-    assert [entry.verb for entry in entries] == ["sessions.link", "login", "login.refused"]
+    verbs = [entry.verb for entry in entries if entry.verb != "jobs.create"]  # the samples
+    assert verbs == ["sessions.link", "login", "login.refused"]
 
 
 @pytest.mark.slow

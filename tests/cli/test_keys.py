@@ -145,7 +145,7 @@ def test_what_was_done_is_in_the_audit(db: Path):
         ("keys.create", f"key/{found['id']}"),
         ("keys.revoke", f"key/{found['id']}"),
     ]
-    assert (entries[0].who_name, entries[0].after["role"]) == ("local", "admin")
+    assert (entries[0].who_kind, entries[0].after["role"]) == ("local", "admin")
     assert (entries[1].before["state"], entries[1].after["state"]) == ("active", "revoked")
     assert entries[0].source.startswith("command line on ")
 

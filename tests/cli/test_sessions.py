@@ -74,7 +74,7 @@ def test_all_are_listed_and_ended_on_a_store(db: Path):
     assert (again.exit_code, "expected the id of one that is open" in again.output) == (2, True)
     assert [one["name"] for one in json.loads(call("list", "--db", db, "--json").output)] == ["bob@example.org"]
     [entry] = read_store(f"sqlite:///{db}", audit.read)
-    assert (entry.verb, entry.object, entry.who_name) == ("sessions.end", f"session/{ann}", "local")
+    assert (entry.verb, entry.object, entry.who_kind) == ("sessions.end", f"session/{ann}", "local")
 
 
 def test_ones_own_are_listed_and_ended_on_a_server(db: Path, server: Serving, monkeypatch: pytest.MonkeyPatch):

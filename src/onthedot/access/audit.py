@@ -18,6 +18,8 @@ from onthedot.access.credentials import hidden
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.clock import Micros
 from onthedot.ids import RandomIds
+from onthedot.job import Job, job_name
+from onthedot.run import RunRecord
 from onthedot.stores import base
 from onthedot.stores.base import Noting, Store
 
@@ -92,6 +94,24 @@ def noting(entries: Sequence[Entry], mark: str) -> Noting:
     return Noting(KIND, [_body(entry) for entry in entries], [entry.id for entry in entries], json.dumps(mark))
 
 
+def noting_together(entries: Sequence[Entry]) -> Noting:
+    """Entries about all runs of one write, to be written with them: any number, and none says the id of a run."""
+    return Noting(KIND, [_body(entry) for entry in entries], [entry.id for entry in entries], "")
+
+
+def object_of(what: Job | RunRecord | str) -> tuple[str, str, str]:
+    """How an entry names a thing, and its namespace and owner: a job's or a run's own; of other things none.
+
+    >>> object_of("queue/mail")
+    ('queue/mail', '', '')
+    """
+    if isinstance(what, Job):
+        return f"job/{job_name(what)}", what.namespace, what.owner
+    if isinstance(what, RunRecord):
+        return f"run/{what.namespace}/{what.job}/{what.id}", what.namespace, what.owner
+    return what, "", ""
+
+
 def _body(entry: Entry) -> str:
     who = {"kind": entry.who.kind, "id": entry.who.id, "name": _short(entry.who.name)}
     words = ("verb", "object", "namespace", "owner", "request_id", "source")
@@ -109,26 +129,26 @@ async def read(store: Store, *, by: Principal = LOCAL, after: int = 0, limit: in
     found: list[Recorded] = []
     while len(found) < limit and (page := await store.list_appended(KIND, after=after, limit=limit)):
         after = page[-1].number
-        found += [entry for entry in map(_recorded, page) if _is_for(entry, by)]
+        found += [entry for entry in map(recorded_of, page) if _is_for(entry, by)]
     return found[:limit]
 
 
 async def read_newest(store: Store, *, limit: int = 100) -> list[Recorded]:
     """The last entries, in order. What is read does not grow with the list, though a store reads it forwards only: the
     last number is found by halving, and the first one by steps back that double, because numbers may leave gaps."""
-    last, back = await _last_number(store), limit
+    last, back = await last_number(store), limit
     while True:
         after = start = max(0, last - back)
         newest: deque[Recorded] = deque(maxlen=limit)
         while page := await store.list_appended(KIND, after=after, limit=_PAGE):
             after = page[-1].number
-            newest.extend(map(_recorded, page))
+            newest.extend(map(recorded_of, page))
         if len(newest) == limit or start == 0:
             return list(newest)
         back *= 2
 
 
-async def _last_number(store: Store) -> int:
+async def last_number(store: Store) -> int:
     """The number of the last entry; 0: there is none."""
     low, high = 0, 1
     while found := await store.list_appended(KIND, after=high, limit=1):
@@ -184,7 +204,8 @@ def _is_for(entry: Recorded, by: Principal) -> bool:
     return by.sees(entry.namespace, entry.owner)
 
 
-def _recorded(entry: base.Entry) -> Recorded:
+def recorded_of(entry: base.Entry) -> Recorded:
+    """An entry of the list, read."""
     try:
         data = json.loads(entry.body)
         who = data["who"]

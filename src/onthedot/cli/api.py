@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from onthedot.cli.granting import audit
 from onthedot.errors import DefinitionError
 
 if TYPE_CHECKING:
     from onthedot.listening import Listen
     from onthedot.observe.counters import Counters
+    from onthedot.open_verbs import OpenStore
     from onthedot.server.serving import Serving
     from onthedot.settings import Settings
 
@@ -89,7 +91,12 @@ class Api:
         from onthedot.access.permissions import Role
         from onthedot.access.sessions import issue_token
 
-        token = serving.ask(lambda there: issue_token(there.store, "up", Grant(role=Role.ADMIN)))
+        async def issue(there: OpenStore) -> str:
+            token = await issue_token(there.store, "up", Grant(role=Role.ADMIN))
+            await audit(there.store, "sessions.link", "token/up", after={"role": "admin"})
+            return token
+
+        token = serving.ask(issue)
         return f"{serving.url}/?token={token} (once, within 15 minutes)"
 
     def _warnings(self, serving: Serving) -> list[tuple[str, str]]:

@@ -43,7 +43,7 @@ def ask(
         if not makes:
             await check_readable(url)
         async with opened(url) as there:
-            verbs = there.verbs(namespace)
+            verbs = there.verbs(namespace, door="command line")
             if tell is not None:
                 verbs.subscribe(tell)
             return await work(verbs)

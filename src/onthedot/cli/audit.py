@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -13,16 +15,29 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_store
 if TYPE_CHECKING:
     from onthedot.access.audit import Recorded
     from onthedot.access.seals import Checked, Head
+    from onthedot.access.sending import Send
+    from onthedot.clock import Micros
     from onthedot.stores.base import Store
 
 _PAGE = 1_000
 NEWEST = 100
+LOOK_EVERY = 500_000
+"""Between two looks with --follow, in microseconds."""
 
 
 @click.command(cls=Command, short_help="Show who changed what, or check that nothing of it was changed.")
 @click.option("-n", "--limit", type=click.IntRange(1, 100_000), help="How many changes.  [default: 100]")
 @click.option("--after", type=click.IntRange(0), metavar="NUMBER", help="Those after this one.  [default: the newest]")
 @click.option("--all", "everything", is_flag=True, help="However many there are.")
+@click.option("-f", "--follow", is_flag=True, help="Go on: each new change as one line of JSON, until Ctrl-C.")
+@click.option(
+    "--to", metavar="PLACE",
+    help="With --follow: send them there: https://…, syslog:/dev/log, syslog://HOST:PORT or syslog+tcp://HOST:PORT.",
+)  # fmt: skip
+@click.option(
+    "--allow", metavar="HOST|NETWORK", multiple=True,
+    help="With --to https://…: also this, though it is not on the public internet; more than once.",
+)  # fmt: skip
 @click.option("--check", "checking", is_flag=True, help="Compare everything with its seals.")
 @click.option("--head", metavar="HEAD", help="With --check: a seal that was noted before, and must still be there.")
 @with_store
@@ -32,13 +47,23 @@ def command(
     limit: int | None,
     after: int | None,
     everything: bool,
+    follow: bool,
+    to: str | None,
+    allow: tuple[str, ...],
     checking: bool,
     head: str | None,
     store: str | None,
     db: str | None,
     as_json: bool,
 ) -> None:
-    """Show the newest changes that came through a front door, the last one last: when, who, what. It only reads.
+    """Show the newest changes, the last one last: when, who, what. It only reads, but for the position of --to.
+
+    With --follow: each change as it is made, one JSON object a line, from now on or from --after on. With --to they are
+    sent instead. How far it has come is kept in the store, for each place: so it goes on where it was, and what the
+    receiver missed is sent when it is back. The first time it begins with --after, or with the oldest change. Several
+    may run: one at a time sends. A change may come twice; its number tells.
+
+    A webhook (https://…) gets JSON lines, signed with the key in ONTHEDOT_AUDIT_KEY: see docs/api.md.
 
     With --check: every change is compared with the hash that was sealed soon after it, and every seal with the one
     after it. The first that was changed, removed or inserted is named. Note the head, outside of the store, and give it
@@ -50,6 +75,9 @@ def command(
     Examples:
       onthedot audit
       onthedot audit --all --json | jq '.[] | select(.verb == "keys.create")'
+      onthedot audit --follow | jq -r '.who_name + " " + .verb + " " + .object'
+      onthedot audit --follow --to syslog:/dev/log
+      onthedot audit --follow --to https://siem.example.com/onthedot
       onthedot audit --check
     """
     from onthedot.access.seals import check, read_head
@@ -59,6 +87,13 @@ def command(
         raise BadInput("--head: expected --check with it; add that, or leave the head out")
     if everything and limit is not None:
         raise BadInput("--all: expected no --limit with it; leave one of them out")
+    if follow and (checking or everything or limit is not None):
+        raise BadInput("--follow: expected no --check, --all or --limit with it; leave one of them out")
+    if to is not None and not follow:
+        raise BadInput("--to: expected --follow with it; add that, or leave the place out")
+    if follow:
+        _follow(store_url(store, db), after, to, allow)
+        return
     known: Head | None = None if head is None else read_head(head)
     url = store_url(store, db)
     if checking:
@@ -66,6 +101,75 @@ def command(
         return
     most = None if everything else limit or NEWEST
     _show(read_store(url, lambda opened: _entries(opened, after, most)), as_json=as_json)
+
+
+def _follow(url: str, after: int | None, to: str | None, allow: tuple[str, ...]) -> None:
+    """Until somebody ends it: that is how it ends well."""
+    import asyncio
+
+    from onthedot.cli.audit_to import read_destination
+    from onthedot.cli.reading import check_exists, read_store
+
+    check_exists(url)
+    with suppress(KeyboardInterrupt):
+        if to is None:
+            read_store(url, lambda opened: _print_new(opened, after))
+        else:
+            asyncio.run(_send(url, to, read_destination(to, allow), after or 0))
+
+
+async def _print_new(store: Store, after: int | None) -> None:
+    from onthedot.access.audit import last_number, read
+    from onthedot.cli.audit_to import as_line
+
+    position = await last_number(store) if after is None else after
+
+    async def look() -> Micros:
+        nonlocal position
+        page = await read(store, after=position, limit=_PAGE)
+        for entry in page:
+            click.echo(as_line(entry))
+            position = entry.number
+        return 0 if page else LOOK_EVERY
+
+    await _again_and_again(look)
+
+
+async def _send(url: str, to: str, send: Send, first: int) -> None:
+    from onthedot.access.sending import Sender
+    from onthedot.cli.asking import check_readable
+    from onthedot.open_verbs import opened
+
+    await check_readable(url)
+    async with opened(url) as there:
+        sender = Sender(there.store, there.clock, to, send, _tell_trouble, first=first)
+        await _again_and_again(sender.tick)
+
+
+async def _again_and_again(look: Callable[[], Awaitable[Micros]]) -> None:
+    """Until SIGTERM or SIGINT. A store that is down is asked again."""
+    import asyncio
+    import signal
+
+    from onthedot.access.sending import AGAIN_AFTER
+    from onthedot.clock import SECOND
+    from onthedot.errors import StoreUnavailable
+
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    while not ended.is_set():
+        try:
+            wait = await look()
+        except StoreUnavailable as error:
+            _tell_trouble(str(error))
+            wait = AGAIN_AFTER
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), wait / SECOND)
+
+
+def _tell_trouble(text: str) -> None:
+    click.echo(text, err=True)
 
 
 async def _entries(store: Store, after: int | None, limit: int | None) -> list[Recorded]:

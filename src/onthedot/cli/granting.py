@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -61,13 +59,14 @@ def in_words(grant: Grant) -> str:
     return ", ".join(parts)
 
 
-async def audit(store: Store, verb: str, object: str, *, before: Any = None, after: Any = None) -> None:
+async def audit(
+    store: Store, verb: str, object: str, *, before: Any = None, after: Any = None, namespace: str = ""
+) -> None:
     """Record what was done here. Whoever has the store's URL is `local`; the machine and its user say more."""
-    from onthedot.access.audit import Entry, record
-    from onthedot.access.principal import LOCAL
+    from onthedot.access.audit import record
+    from onthedot.access.recording import entry_of
 
-    source = f"command line on {socket.gethostname()}, uid {os.getuid()}"
-    await record(store, Entry(who=LOCAL, verb=verb, object=object, before=before, after=after, source=source))
+    await record(store, entry_of("command line", verb, object, before=before, after=after, namespace=namespace))
 
 
 def read_password(name: str) -> str:

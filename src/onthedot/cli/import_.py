@@ -14,7 +14,7 @@ from onthedot.cli.options import store_url, with_debug, with_store
 if TYPE_CHECKING:
     from onthedot.define.importing.imported import Imported
     from onthedot.job import Job
-    from onthedot.stores.base import Store
+    from onthedot.verbs import Verbs
 
 FORMATS = ("csv", "crontab", "systemd", "kubernetes")
 
@@ -113,20 +113,14 @@ def _tell(found: list[Imported], jobs: int) -> None:
 
 
 def _store(jobs: list[Job], url: str) -> None:
-    from onthedot.cli.writing import write_store
-    from onthedot.clock import SystemClock
-    from onthedot.cluster.offset import clock_of
+    from onthedot.cli.asking import ask
+    from onthedot.cli.reading import check_exists
     from onthedot.define.check import parents_first
-    from onthedot.plan.controls import put_job
-    from onthedot.settings import Settings
 
-    async def work(opened: Store) -> list[str]:
-        clock, settings = await clock_of(opened, SystemClock()), Settings()
-        done = []
-        for job in parents_first(jobs):
-            put = await put_job(opened, job, clock=clock, settings=settings)
-            done.append(f"{job.name}: {put.change}")
-        return done
+    check_exists(url)
 
-    for line in write_store(url, work):
+    async def work(verbs: Verbs) -> list[str]:
+        return [f"{job.name}: {(await verbs.put(job)).change}" for job in parents_first(jobs)]
+
+    for line in ask(url, work):
         click.echo(line)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.granting import audit
 from onthedot.cli.groups import Group
 from onthedot.cli.options import store_url, with_debug, with_json, with_store
 
@@ -61,7 +62,9 @@ def set_(name: str, surplus: tuple[str, ...], namespace: str, store: str | None,
     value = _read_value(name)
 
     async def work(opened: Store) -> bool:
-        return await _secrets(opened).set(namespace, name, value)
+        replaced = await _secrets(opened).set(namespace, name, value)
+        await audit(opened, "secrets.set", f"secret/{namespace}/{name}", namespace=namespace)
+        return replaced
 
     replaced = write_store(store_url(store, db), work)
     if as_json:
@@ -120,6 +123,7 @@ def rm(name: str, namespace: str, store: str | None, db: str | None, as_json: bo
 
     async def work(opened: Store) -> None:
         await _without_keys(opened).remove(namespace, name)
+        await audit(opened, "secrets.remove", f"secret/{namespace}/{name}", namespace=namespace)
 
     write_store(store_url(store, db), work)
     if as_json:
@@ -144,7 +148,9 @@ def rotate(store: str | None, db: str | None, as_json: bool) -> None:
     from onthedot.observe.text import count
 
     async def work(opened: Store) -> int:
-        return await _secrets(opened).reseal()
+        changed = await _secrets(opened).reseal()
+        await audit(opened, "secrets.rotate", "secrets", after={"changed": changed})
+        return changed
 
     changed = write_store(store_url(store, db), work)
     click.echo(json.dumps({"changed": changed}, indent=2) if as_json else f"{count(changed, 'secret')} sealed anew")

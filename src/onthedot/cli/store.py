@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.errors import Command
+from onthedot.cli.granting import audit
 from onthedot.cli.groups import Group
 from onthedot.cli.options import store_url, with_debug, with_json, with_store
 from onthedot.stores.addresses import shown_url
@@ -69,7 +70,12 @@ async def _migrate(url: str) -> str:
             await (await open_store(url, read_only=True)).close()
         except StoreUnusable:  # older than we are, or no store at all: opening it tells which
             change = "migrated"
-    await (await open_store(url)).close()
+    store = await open_store(url)
+    try:
+        if change == "migrated":
+            await audit(store, "store.migrate", "store")
+    finally:
+        await store.close()
     return change
 
 

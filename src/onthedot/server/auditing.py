@@ -7,13 +7,13 @@ from typing import Any
 from fastapi import Request
 
 from onthedot.access import users
-from onthedot.access.audit import Entry
+from onthedot.access.audit import Entry, object_of
 from onthedot.access.grants import NAME
 from onthedot.access.permissions import Role
 from onthedot.access.principal import ANONYMOUS, Principal
 from onthedot.access.sessions import Session
 from onthedot.errors import LoginLimited
-from onthedot.job import Job, job_name
+from onthedot.job import Job
 from onthedot.run import RunRecord
 from onthedot.server.door import door_of
 
@@ -64,19 +64,15 @@ def entry_of(
     """What is on record of a change. `verb` is like `jobs.pause`; `what` a job, a run, or a kind and a name: `key/k1`.
     `before` and `after` are definitions or other small data, of which values are left out. Jobs and runs say themselves
     where they belong; what belongs to no namespace can be read by who sees everything."""
-    name: object = what
-    if isinstance(what, Job):
-        name, namespace, owner = f"job/{job_name(what)}", what.namespace, what.owner
-    elif isinstance(what, RunRecord):
-        name, namespace, owner = f"run/{what.namespace}/{what.job}/{what.id}", what.namespace, what.owner
+    name, own_namespace, own_owner = object_of(what)
     return Entry(
         who=request.state.who,
         verb=verb,
-        object=str(name),
+        object=name,
         before=before,
         after=after,
-        namespace=namespace,
-        owner=owner,
+        namespace=own_namespace or namespace,
+        owner=own_owner or owner,
         request_id=str(request.scope.get("request_id", "")),
         source=source_of(request),
     )

@@ -48,7 +48,8 @@ class Entry(NamedTuple):
 
 
 class Noting(NamedTuple):
-    """Entries about runs, one for each, which are written with them. In each text `mark` stands for its run's id."""
+    """Entries about runs, which are written with them: one for each run, and in each text `mark` stands for its run's
+    id; or without a mark, any number of texts about all of them together."""
 
     kind: str
     bodies: Sequence[str]
@@ -61,6 +62,8 @@ class Noting(NamedTuple):
         >>> Noting("audit", ['{"run": "?1"}'], ["k"], '"?1"').of([41])
         ['{"run": 41}']
         """
+        if not self.mark:
+            return list(self.bodies)
         return [body.replace(self.mark, str(run_id)) for body, run_id in zip(self.bodies, ids, strict=True)]
 
 
@@ -174,7 +177,7 @@ def check_noting(noting: Noting | None, runs: Sequence[object]) -> None:
     if noting is None:
         return
     check_entries(noting.kind, noting.bodies, noting.keys)
-    if len(noting.bodies) != len(runs):
+    if noting.mark and len(noting.bodies) != len(runs):
         raise DefinitionError(f"noting: expected a text for each of {len(runs)} runs, got {len(noting.bodies)}")
 
 

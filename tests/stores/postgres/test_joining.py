@@ -14,6 +14,7 @@ import sqlalchemy
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import onthedot as otd
+from onthedot.access import audit
 from onthedot.errors import ArgumentsError, DefinitionError, KeyConflict, StateError, UnknownJob, UnknownRun
 from onthedot.job import canonical
 from onthedot.run import RunState
@@ -363,3 +364,20 @@ def test_without_an_event_loop(url: str):
             assert blocking.get_run(other) is None
         assert [blocking.result(run, timeout="20s") for run in (one, other)] == ["t1: 1", "t1: 2"]
     assert orders(url) == [1]
+
+
+async def test_a_submit_is_recorded_before_the_callers_transaction_ends(sched: otd.Scheduler, url: str):
+    """The list of the audit is not locked meanwhile: others record at once."""
+
+    async def recorded() -> list[object]:
+        return [entry.after for entry in await sched._on_store(audit.read) if entry.verb == "runs.submit"]
+
+    async with by_asyncpg(url) as mine:
+        await sched.submit(*call(7), connection=mine.connection)
+        assert await recorded() == [{"runs": 1}]
+        await sched.submit_many([bound(8), bound(9)], connection=mine.connection)
+        await sched.pause_queue("mail")
+        await mine.rollback()
+    await sched.stop()
+    await sched.start()
+    assert await recorded() == [{"runs": 1}, {"runs": 2}]

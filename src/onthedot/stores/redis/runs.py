@@ -200,5 +200,9 @@ def _check_batch(runs: Sequence[NewRun]) -> None:
 
 
 def _noted(noting: Noting, part: slice) -> dict[str, Any]:
-    """What is said of some of the runs, as a script is asked to append it."""
-    return {"kind": noting.kind, "mark": noting.mark, "entries": entries_asked(noting.bodies[part], noting.keys[part])}
+    """What is said of some of the runs, as a script is asked to append it. What is said of all of them together goes
+    with the first: then no run is there without it."""
+    if not noting.mark:
+        part = slice(None) if part.start == 0 else slice(0, 0)
+    told = {"kind": noting.kind, "entries": entries_asked(noting.bodies[part], noting.keys[part])}
+    return told | ({"mark": noting.mark} if noting.mark else {})

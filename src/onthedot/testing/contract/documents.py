@@ -6,7 +6,7 @@ import asyncio
 import json
 from dataclasses import replace
 
-from onthedot.errors import DefinitionError, KeyConflict
+from onthedot.errors import DefinitionError, KeyConflict, UnknownJob
 from onthedot.run import NewRun, submit_trigger
 from onthedot.stores.base import Document, Noting, PutDocument
 from onthedot.stores.documents import LIMIT
@@ -216,6 +216,22 @@ async def check_what_is_noted_of_runs_is_written_with_them(bench: Workbench) -> 
     again = await bench.store.submit(runs, noting=Noting("audit", texts, ["a", "b", ""], '"mark"'), now=bench.now)
     assert again == made
     assert len(await bench.store.list_appended("audit")) == 4, "without a key it is another entry"
+
+
+@check
+async def check_what_is_noted_of_many_runs_together_is_written_once(bench: Workbench) -> None:
+    """Without a mark there are as many texts as somebody likes, as they are, and each key is there once; if a run is
+    refused none is there."""
+    job = await bench.define()
+    runs = [NewRun(job.id, submit_trigger(str(n)), at(0), "{}", f"k{n}") for n in range(250)]
+    noting = Noting("audit", ['{"runs": 250}', '{"so": "many"}'], ["a", ""], "")
+    with raises(UnknownJob):
+        await bench.store.submit([*runs, NewRun(10**6, submit_trigger("x"), at(0))], noting=noting, now=bench.now)
+    assert await bench.store.list_appended("audit") == []
+    await bench.store.submit(runs, noting=noting, now=bench.now)
+    await bench.store.submit(runs, noting=noting._replace(bodies=['{"runs": 250}'], keys=["a"]), now=bench.now)
+    entries = await bench.store.list_appended("audit")
+    assert [json.loads(entry.body) for entry in entries] == [{"runs": 250}, {"so": "many"}]
 
 
 @check

@@ -143,6 +143,12 @@ class HttpDoor:
             not_before=wished_for(status, answer.headers.get("retry-after"), self._clock.now()),
         )
 
+    async def status_of(self, request: Request) -> int:
+        """Send a request that is no job's; the status of its answer, wherever that leads. `HttpTrouble` without one."""
+        answer = await self._send(request)
+        await answer.aclose()
+        return answer.status_code
+
     async def _send(self, request: Request) -> httpx2.Response:
         """The head of the answer, from the first address that takes the connection."""
         import httpx2

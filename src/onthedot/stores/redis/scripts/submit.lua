@@ -2,7 +2,7 @@
 --
 -- ARGV     runs: job_id, revision, trigger, slot, due, expires, args, key; share and share_by, whose run it is by which
 --          argument; only_check: see whether they would be refused, and write nothing; noting: kind, entries and mark,
---          which stands for the run's id in them
+--          which stands for the run's id in them; without a mark they are about all runs, and stay as they are
 -- returns  their ids
 -- Uses: lines runs entries
 
@@ -67,7 +67,9 @@ if first then
 end
 if ask.noting then
   for place, entry in ipairs(ask.noting.entries) do
-    entry.body = string.gsub(entry.body, ask.noting.mark, text(ids[place]))
+    if ask.noting.mark then
+      entry.body = string.gsub(entry.body, ask.noting.mark, text(ids[place]))
+    end
     append(ask.noting.kind, entry)
   end
 end

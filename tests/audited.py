@@ -1,0 +1,177 @@
+"""What every operation of every door leaves in the audit: the tables that tests go over.
+
+An operation that is new has no line here, and fails: say what its entry's verb is, or why it needs none.
+"""
+
+from __future__ import annotations
+
+READS = "reads only"
+DEFINES = "defines in this program; stored, and recorded, by `start`"
+LOCAL_ONLY = "changes this process alone"
+
+VERBS: dict[str, str | set[str]] = {
+    "apply": {"jobs.create", "jobs.edit", "jobs.delete"},
+    "backfill": {"jobs.backfill"},
+    "cancel": {"runs.cancel"},
+    "dead_letters": READS,
+    "dead_runs": READS,
+    "discard": {"letters.discard"},
+    "drain_node": {"nodes.drain", "nodes.undrain"},
+    "get_job": READS,
+    "get_run": READS,
+    "history": READS,
+    "list_jobs": READS,
+    "list_nodes": READS,
+    "list_queues": READS,
+    "list_runs": READS,
+    "list_skips": READS,
+    "list_terms": READS,
+    "logs": READS,
+    "move_next": {"jobs.move-next"},
+    "pause": {"jobs.pause"},
+    "pause_queue": {"queues.pause"},
+    "put": {"jobs.create", "jobs.edit"},
+    "remove": {"jobs.delete"},
+    "replay": {"letters.replay"},
+    "replay_many": {"letters.replay"},
+    "result": READS,
+    "resume": {"jobs.resume"},
+    "resume_queue": {"queues.resume"},
+    "retry_run": {"runs.retry"},
+    "set_shards": {"shards.set"},
+    "share_queue": {"queues.share"},
+    "skip_next": {"jobs.skip-next"},
+    "submit": {"runs.submit"},
+    "submit_many": {"runs.submit"},
+    "trigger": {"runs.trigger"},
+    # ── of `Scheduler` and its blocking twin ─────────────────────────────────────────────────────────────────
+    "add": DEFINES,
+    "add_file": DEFINES,
+    "command": DEFINES,
+    "job": DEFINES,
+    "steps": DEFINES,
+    "start": {"jobs.create", "jobs.edit"},
+    "stop": "gives back what it holds; the node's own record says that it left",
+    "stop_now": "the same",
+    "broken": READS,
+    "hooks": LOCAL_ONLY,
+    "secrets_from": LOCAL_ONLY,
+    "subscribe": LOCAL_ONLY,
+}
+"""The public verbs of the library: the verbs of their entries, or why there is none."""
+
+ROUTES: dict[str, str | set[str]] = {
+    "POST /api/v1/login": {"login"},
+    "POST /api/v1/logout": {"logout"},
+    "DELETE /api/v1/sessions/{session}": {"sessions.end"},
+    "POST /api/v1/keys": {"keys.create"},
+    "DELETE /api/v1/keys/{key}": {"keys.revoke"},
+    "POST /api/v1/users": {"users.create"},
+    "PATCH /api/v1/users/{user}": {"users.change"},
+    "DELETE /api/v1/users/{user}": {"users.delete"},
+    "POST /api/v1/jobs": {"jobs.create"},
+    "PUT /api/v1/jobs/{job}": {"jobs.edit"},
+    "PATCH /api/v1/jobs/{job}": {"jobs.edit"},
+    "DELETE /api/v1/jobs/{job}": {"jobs.delete"},
+    "POST /api/v1/jobs/{job}/pause": {"jobs.pause"},
+    "POST /api/v1/jobs/{job}/resume": {"jobs.resume"},
+    "POST /api/v1/jobs/{job}/skip-next": {"jobs.skip-next"},
+    "POST /api/v1/jobs/{job}/move-next": {"jobs.move-next"},
+    "POST /api/v1/jobs/{job}/backfill": {"jobs.backfill"},
+    "PUT /api/v1/sources/{source:path}": {"jobs.edit"},
+    "POST /api/v1/schedules/describe": READS,
+    "POST /api/v1/schedules/lint": READS,
+    "POST /api/v1/schedules/preview": READS,
+    "POST /api/v1/nodes/{node}/drain": {"nodes.drain"},
+    "PUT /api/v1/shards": {"shards.set"},
+    "POST /api/v1/queues/{queue}/pause": {"queues.pause"},
+    "POST /api/v1/queues/{queue}/resume": {"queues.resume"},
+    "POST /api/v1/queues/{queue}/share": {"queues.share"},
+    "POST /api/v1/runs": {"runs.submit"},
+    "POST /api/v1/jobs/{job}/trigger": {"runs.trigger"},
+    "POST /api/v1/runs/{run}/cancel": {"runs.cancel"},
+    "POST /api/v1/runs/{run}/retry": {"runs.retry"},
+    "POST /api/v1/dead-letters/replay": {"letters.replay"},
+    "POST /api/v1/dead-letters/discard": {"letters.discard"},
+    "POST /jobs": {"jobs.create"},
+    "DELETE /jobs/{job_id}": {"jobs.delete"},
+    "POST /api/v1/submit_job": {"jobs.create"},
+}
+"""The routes that may change something: the verbs of their entries, or why there is none."""
+
+
+class Command:
+    """A command that changes something: how it is called, what it leaves, and what is typed into it. What stands in
+    braces is there. `server`: whether it can be asked of a server as well."""
+
+    def __init__(self, arguments: str, verb: str, *, server: bool = True, typed: str = "") -> None:
+        self.arguments = arguments
+        self.verb = verb
+        self.server = server
+        self.typed = typed
+
+
+NODE = "a node: its program's jobs are recorded as `start` of the library records them"
+PASSWORD = "a good long password"
+
+COMMANDS: dict[str, str | Command] = {
+    "up": NODE,  # and the link that it prints: tests/cli/test_up.py
+    "worker": NODE,
+    "server": "a node, and a server: what is asked of it is recorded by its routes",
+    "store check": READS,
+    "store migrate": Command("--db {folder}/old.db", "store.migrate", server=False),
+    "check": READS,
+    "lint": READS,
+    "plan": READS,
+    "apply": Command("{folder}/jobs.yaml", "jobs.create"),
+    "export": READS,
+    "import": Command("{folder}/crontab --from crontab --user --apply", "jobs.create", server=False),
+    "next": READS,
+    "simulate": READS,
+    "jobs": READS,
+    "runs": READS,
+    "show": READS,
+    "dead discard": Command("{dead} --yes", "letters.discard"),
+    "dead list": READS,
+    "dead replay": Command("{dead} --yes", "letters.replay"),
+    "dead show": READS,
+    "logs": READS,
+    "nodes": READS,
+    "queues": READS,
+    "audit": READS,  # with --to it keeps its own position
+    "doctor": READS,
+    "openapi": READS,
+    "completion": READS,
+    "create": Command("fresh --run true", "jobs.create"),
+    "edit": Command("nap --set priority=high", "jobs.edit"),
+    "rm": Command("nap --yes", "jobs.delete"),
+    "trigger": Command("nap", "runs.trigger"),
+    "retry": Command("{dead}", "runs.retry"),
+    "cancel": Command("{running}", "runs.cancel"),
+    "pause": Command("nap", "jobs.pause"),
+    "resume": Command("asleep", "jobs.resume"),
+    "backfill": Command("nap --from 2026-01-01T00:00Z --to 2026-01-01T03:00Z --yes", "jobs.backfill"),
+    "node drain": Command("worker-1", "nodes.drain"),
+    "queue pause": Command("default", "queues.pause"),
+    "queue resume": Command("default", "queues.resume"),
+    "queue share": Command("default a=2", "queues.share"),
+    "secret list": READS,
+    "secret rm": Command("OLD", "secrets.remove", server=False),
+    "secret rotate": Command("", "secrets.rotate", server=False),
+    "secret set": Command("DB_PASSWORD", "secrets.set", server=False, typed="hush\n"),
+    "keys create": Command("ci", "keys.create", server=False),
+    "keys list": READS,
+    "keys revoke": Command("{key}", "keys.revoke", server=False),
+    "keys show": READS,
+    "sessions end": Command("{session}", "sessions.end"),
+    "sessions link": Command("http://127.0.0.1:7411", "sessions.link", server=False),
+    "sessions list": READS,
+    "users create": Command("bob", "users.create", server=False, typed=f"{PASSWORD}\n"),
+    "users disable": Command("ann", "users.disable", server=False),
+    "users enable": Command("ann", "users.enable", server=False),
+    "users list": READS,
+    "users password": Command("ann", "users.password", server=False, typed=f"{PASSWORD}\n"),
+    "users rm": Command("ann", "users.delete", server=False),
+    "whoami": READS,
+}
+"""The commands: what they leave, or why nothing."""

@@ -1,0 +1,419 @@
+"""Every change by every door leaves an entry in the audit: who, what, from where."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import pwd
+import shlex
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import onthedot as otd
+from onthedot.access import audit, keys, recording
+from onthedot.access.audit import Recorded
+from onthedot.access.grants import Grant
+from onthedot.access.keyring import Keyring
+from onthedot.access.permissions import Role
+from onthedot.blocking import BlockingScheduler
+from onthedot.cli.main import cli
+from onthedot.errors import KeyConflict
+from onthedot.listening import Listen
+from onthedot.open_verbs import opened
+from onthedot.server.serving import Serving
+from onthedot.server.table import TABLE
+from onthedot.settings import Settings
+from onthedot.stores.base import Store
+from onthedot.stores.memory import MemoryStore
+from onthedot.tasks.sealing import Keys
+from onthedot.tasks.stored_secrets import StoredSecrets
+from tests import audited
+from tests.audited import COMMANDS, ROUTES, VERBS, Command
+from tests.server.kit import served
+from tests.server.test_matrix import ask as ask_route
+from tests.server.things import fill
+from tests.upgrades import dumps
+from tests.upgrades.test_old_stores import STORES
+
+USER = pwd.getpwuid(os.getuid()).pw_name
+RANGE = ("2026-01-01T00:00Z", "2026-01-01T03:00Z")
+NAP = otd.Job(
+    name="nap", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.every("1h"),), labels=frozenset({"tape"})
+)
+"""It needs a label that no node has: its runs wait."""
+
+
+# ── every operation has an expectation ───────────────────────────────────────────────────────────────────────
+
+
+def public(door: type) -> set[str]:
+    return {name for name in dir(door) if not name.startswith("_") and callable(getattr(door, name))}
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str]:
+    if not isinstance(command, click.Group):
+        yield " ".join(path)
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from commands(found, (*path, name))
+
+
+def test_every_verb_says_what_it_leaves():
+    properties = {"hooks"}
+    assert public(otd.Scheduler) | public(BlockingScheduler) | properties == set(VERBS)
+
+
+def test_every_route_that_may_change_something_says_what_it_leaves():
+    assert {line for line in TABLE if not line.startswith("GET ")} == set(ROUTES)
+
+
+def test_every_command_says_what_it_leaves():
+    assert set(commands(cli)) == set(COMMANDS)
+
+
+def changing(table: dict[str, Any]) -> list[str]:
+    return [name for name, expected in table.items() if not isinstance(expected, str)]
+
+
+# ── the library ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def dies(verbs: Any) -> int:
+    run = await verbs.submit("fails")
+    with pytest.raises(otd.RunFailed):
+        await run.result(timeout="20s")
+    return int(run)
+
+
+async def _apply(sched: otd.Scheduler) -> None:
+    await sched.apply([NAP, replace(NAP, name="other")], source="a")
+    await sched.apply([replace(NAP, priority="high")], source="a", prune=True)
+
+
+async def _put(sched: otd.Scheduler) -> None:
+    await sched.put(replace(NAP, name="other"))
+    await sched.put(replace(NAP, name="other", priority="high"))
+    await sched.put(replace(NAP, name="other", priority="high"))  # the same: nothing is changed
+
+
+async def _drain(sched: otd.Scheduler) -> None:
+    [node] = await sched.list_nodes()
+    await sched.drain_node(node.id)
+    await sched.drain_node(node.id, draining=False)
+
+
+async def _resume(sched: otd.Scheduler) -> None:
+    await sched.resume("nap", dry_run=True)
+    await sched.resume("nap")
+
+
+async def _cancel(sched: otd.Scheduler) -> None:
+    run = await sched.list_runs("nap")
+    await sched.cancel(run[0].id)
+    await sched.cancel(run[0].id)  # it has ended: nothing is changed
+    await sched.cancel(10**9)
+
+
+async def _retry(sched: otd.Scheduler) -> None:
+    [ended] = [run for run in await sched.list_runs("build") if run.state == "cancelled"]
+    await sched.retry_run(ended.id)
+
+
+async def _replay(sched: otd.Scheduler) -> None:
+    [dead] = await sched.dead_runs()
+    await sched.replay(dead.id)
+    await sched.replay(dead.id)
+
+
+async def _replay_many(sched: otd.Scheduler) -> None:
+    await sched.replay_many(dry_run=True)
+    await sched.replay_many()
+
+
+async def _discard(sched: otd.Scheduler) -> None:
+    [dead] = await sched.dead_runs()
+    await sched.discard([dead.id, 10**9], why="known")
+
+
+ASKED: dict[str, Callable[[otd.Scheduler], Awaitable[Any]]] = {
+    "apply": _apply,
+    "backfill": lambda sched: sched.backfill("nap", *RANGE),
+    "cancel": _cancel,
+    "discard": _discard,
+    "drain_node": _drain,
+    "move_next": lambda sched: sched.move_next("nap", to="+30m"),
+    "pause": lambda sched: sched.pause("nap"),
+    "pause_queue": lambda sched: sched.pause_queue("mail"),
+    "put": _put,
+    "remove": lambda sched: sched.remove("nap"),
+    "replay": _replay,
+    "replay_many": _replay_many,
+    "resume": _resume,
+    "resume_queue": lambda sched: sched.resume_queue("mail"),
+    "retry_run": _retry,
+    "set_shards": lambda sched: sched.set_shards(2),
+    "share_queue": lambda sched: sched.share_queue("mail", {"gold": 3}),
+    "skip_next": lambda sched: sched.skip_next("nap"),
+    "submit": lambda sched: sched.submit("nap"),
+    "submit_many": lambda sched: sched.submit_many(["nap", "nap"]),
+    "trigger": lambda sched: sched.trigger("nap"),
+}
+TIMES = {"apply": 3, "put": 2, "drain_node": 2}
+"""How many entries there are, where it is not one."""
+
+
+def program(store: Store | str) -> otd.Scheduler:
+    sched = otd.Scheduler(store, settings=otd.Settings(poll_every=100_000, programs=False))
+    sched.add(otd.Job(name="build", task=otd.Command(script="true"), labels=frozenset({"tape"})))
+
+    @sched.job
+    async def fails() -> None:
+        raise ConnectionError("no answer")
+
+    return sched
+
+
+def is_by_this_program(entry: Recorded) -> bool:
+    source = f"program on {socket.gethostname()}, uid {os.getuid()}"
+    return (entry.who_kind, entry.who_name, entry.source) == ("local", USER, source)
+
+
+async def prepared_by_hand(store: Store) -> None:
+    """What the verbs speak of, by a door that leaves nothing."""
+    async with asyncio.timeout(20):
+        there = opened_on(store)
+        await there.put(NAP)
+        await there.submit("nap")
+        await there.cancel(await there.submit("build"))
+
+
+def opened_on(store: Store) -> Any:
+    from onthedot.clock import SystemClock
+    from onthedot.open_verbs import OpenStore
+
+    return OpenStore(store, SystemClock(), Settings(), None).verbs()
+
+
+@pytest.mark.parametrize("verb", changing({name: VERBS[name] for name in VERBS if name != "start"}))
+async def test_a_verb_leaves_its_entry(verb: str):
+    store = MemoryStore()
+    async with program(store) as sched:
+        await prepared_by_hand(store)
+        await dies(sched)
+        before = await audit.read(store, limit=1000)
+        await ASKED[verb](sched)
+        entries = (await audit.read(store, limit=1000))[len(before) :]
+        assert {entry.verb for entry in entries} == VERBS[verb]
+        assert len(entries) == TIMES.get(verb, 1)
+        assert all(is_by_this_program(entry) for entry in entries)
+        assert all(entry.object and "?" not in entry.object for entry in entries)
+
+
+async def test_what_a_program_defines_is_recorded_when_it_starts_and_once():
+    store = MemoryStore()
+    for _ in range(2):
+        async with program(store):
+            pass
+    entries = await audit.read(store)
+    assert [(entry.verb, entry.object) for entry in entries] == [
+        ("jobs.create", "job/default/build"),
+        ("jobs.create", "job/default/fails"),
+    ]
+    assert all(is_by_this_program(entry) for entry in entries)
+    changed = otd.Scheduler(store, settings=otd.Settings(programs=False))
+    changed.add(otd.Job(name="build", task=otd.Command(script="true"), priority="high"))
+    async with changed:
+        pass
+    entry = (await audit.read(store))[-1]
+    assert (entry.verb, entry.before.get("priority"), entry.after["priority"]) == ("jobs.edit", None, "high")
+
+
+def test_the_blocking_twin_leaves_the_same():
+    store = MemoryStore()
+    with BlockingScheduler(program(store)) as blocking:
+        blocking.pause("build")
+        blocking.submit("build")
+    entries = asyncio.run(audit.read(store))
+    assert [entry.verb for entry in entries][-2:] == ["jobs.pause", "runs.submit"]
+    assert all(is_by_this_program(entry) for entry in entries)
+
+
+# ── submits, summed up ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def submits(entries: list[Recorded]) -> list[Any]:
+    return [entry.after for entry in entries if entry.verb == "runs.submit"]
+
+
+async def test_submits_of_a_minute_are_two_entries():
+    """The first one is recorded with its run; what follows is counted, and recorded when the node stops at the
+    latest."""
+    store = MemoryStore()
+    async with program(store) as sched:
+        run = await sched.submit("build")
+        assert submits(await audit.read(store)) == [{"run_id": int(run)}]
+        for _ in range(5):
+            await sched.submit("build")
+        await sched.submit_many(["build"] * 700)
+        assert len(submits(await audit.read(store))) == 1
+        await sched.submit_many(["fails", "build", "fails"], delay="1h")
+        assert submits(await audit.read(store))[1:] == [{"runs": 2}]
+    assert submits(await audit.read(store))[2:] == [{"runs": 706}]
+
+
+async def test_submits_are_summed_up_after_a_minute(monkeypatch: pytest.MonkeyPatch):
+    store = MemoryStore()
+    async with program(store) as sched:
+        await sched.submit("build")
+        await sched.submit("build")
+        monkeypatch.setattr(recording, "SUM_UP_EVERY", 0)
+        await sched.submit("build")
+        assert [told.get("runs") for told in submits(await audit.read(store))] == [None, 2]
+
+
+async def test_a_submit_that_is_refused_is_not_counted_and_loses_no_count(monkeypatch: pytest.MonkeyPatch):
+    store = MemoryStore()
+    async with program(store) as sched:
+        await sched.put(
+            otd.Job(
+                name="a",
+                task=otd.Command(script="true"),
+                params=(otd.Param(name="n"),),
+                labels=frozenset({"tape"}),
+            )
+        )
+        await sched.submit("a", {"n": "1"}, key="k")
+        await sched.submit("a", {"n": "2"})
+        with pytest.raises(KeyConflict):
+            await sched.submit("a", {"n": "2"}, key="k")
+        with monkeypatch.context() as patch:
+            patch.setattr(recording, "SUM_UP_EVERY", 0)
+            with pytest.raises(KeyConflict):  # its write would have had the count
+                await sched.submit("a", {"n": "2"}, key="k")
+    assert [told.get("runs") for told in submits(await audit.read(store))] == [None, 1]
+
+
+# ── HTTP ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("line", changing({line: ROUTES[line] for line in ROUTES if line != "POST /api/v1/logout"}))
+async def test_a_route_leaves_its_entry(line: str, tmp_path: Path):
+    async with served() as server:
+        known = await fill(server.there, tmp_path)
+        before = await audit.read(server.there.store, limit=1000)
+        answer = await ask_route(server, line, "admin", known)
+        assert 200 <= answer.status < 300, answer.text
+        [entry] = (await audit.read(server.there.store, limit=1000))[len(before) :]
+    assert {entry.verb} == ROUTES[line]
+    assert (entry.source, bool(entry.request_id)) == ("127.0.0.1", True)
+    if line == "POST /api/v1/login":  # whoever asks has no name yet: the session has
+        assert entry.after == {"name": "ann", "by": "password"}
+    else:
+        assert (entry.who_kind, entry.who_name) == ("key", f"admin {entry.who_id}")
+
+
+async def test_the_end_of_a_session_leaves_its_entry(tmp_path: Path):
+    async with served(real=True) as server:
+        await fill(server.there, tmp_path)
+        body = {"username": "ann", "password": audited.PASSWORD}
+        token = (await server.client.post("/api/v1/login", json=body)).json()["token"]
+        ended = await server.client.post("/api/v1/logout", headers={"Authorization": f"Bearer {token}"})
+        assert ended.is_success
+        entry = (await audit.read(server.there.store))[-1]
+    assert (entry.verb, entry.who_kind, entry.who_name, entry.source) == ("logout", "session", "ann", "127.0.0.1")
+
+
+async def test_many_runs_in_one_request_are_one_entry(tmp_path: Path):
+    async with served() as server:
+        await fill(server.there, tmp_path)
+        headers = server.keys.add(Role.ADMIN) | {"Content-Type": "application/x-ndjson"}
+        lines = b'{"job":"nap"}\n' * 1200
+        assert (await server.client.post("/api/v1/runs", headers=headers, content=lines)).is_success
+        assert submits(await audit.read(server.there.store, limit=1000)) == [{"runs": 1200}]
+
+
+# ── the command line ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "jobs.yaml").write_text("jobs: [{name: tidy, schedule: every 1h, run: rm -f *.tmp}]")
+    (tmp_path / "crontab").write_text("0 9 * * * /usr/bin/true\n")
+    monkeypatch.setenv("OTD_SECRETS_KEY", base64.b64encode(b"k" * 32).decode())
+    return tmp_path
+
+
+def made(folder: Path) -> dict[str, int | str]:
+    """A store with all that the commands speak of."""
+
+    async def make() -> dict[str, int | str]:
+        async with opened(f"sqlite:///{folder / 'shop.db'}") as there:
+            await StoredSecrets(there.store, Keys.of(os.environ)).set("default", "OLD", "hush")
+            return await fill(there, folder)
+
+    return asyncio.run(make()) | {"folder": str(folder)}
+
+
+def recorded(path: Path) -> list[Recorded]:
+    async def read() -> list[Recorded]:
+        async with opened(f"sqlite:///{path}") as there:
+            return await audit.read(there.store, limit=1000)
+
+    return asyncio.run(read())
+
+
+def call(name: str, known: dict[str, int | str], where: list[str]) -> Command:
+    command = COMMANDS[name]
+    assert isinstance(command, Command)
+    arguments = shlex.split(command.arguments.format(**known))
+    given = [] if "--db" in arguments else where
+    result = CliRunner().invoke(cli, [*name.split(), *arguments, *given], input=command.typed, prog_name="onthedot")
+    assert result.exit_code == 0, result.output
+    return command
+
+
+@pytest.mark.parametrize("name", [name for name, expected in COMMANDS.items() if isinstance(expected, Command)])
+def test_a_command_on_a_store_leaves_its_entry(name: str, folder: Path):
+    if name == "store migrate":
+        dumps.load_sqlite(next(STORES.glob("*.sqlite.sql")).read_text(), folder / "old.db")
+    command = call(name, made(folder), ["--db", str(folder / "shop.db")])
+    entry = recorded(folder / ("old.db" if "old.db" in command.arguments else "shop.db"))[-1]
+    source = f"command line on {socket.gethostname()}, uid {os.getuid()}"
+    assert (entry.verb, entry.who_kind, entry.who_name, entry.source) == (command.verb, "local", USER, source)
+    assert entry.object
+    assert "hush" not in str(entry)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, one in COMMANDS.items() if isinstance(one, Command) and one.server])
+def test_a_command_on_a_server_leaves_its_entry(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """By the server: the key that was used, and the address that it came from."""
+    known, path = made(folder), folder / "shop.db"
+
+    async def issue() -> str:
+        async with opened(f"sqlite:///{path}") as there:
+            return (await keys.issue(there.store, "ci", Grant(role=Role.ADMIN))).text
+
+    monkeypatch.setenv("ONTHEDOT_KEY", asyncio.run(issue()))
+    serving = Serving(
+        f"sqlite:///{path}", Settings(), Listen(port=0), knows=lambda there: Keyring(there.store, there.clock)
+    )
+    serving.start()
+    try:
+        command = call(name, known, ["--store", serving.url])
+    finally:
+        serving.stop()
+    [entry] = recorded(path)
+    assert (entry.verb, entry.who_kind, entry.who_name, entry.source) == (command.verb, "key", "ci", "127.0.0.1")
