@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+# The checks of the contract are shipped with the package; pytest explains their asserts as it does a test's own.
+pytest.register_assert_rewrite("onthedot.testing.contract")
+
 # Workspaces of root's workers and the locks of programs' users. One folder for all test runs of this machine, because
 # user ids are the machine's; never that of the system.
 os.environ["OTD_STATE_DIR"] = f"{tempfile.gettempdir()}/onthedot-tests-{os.geteuid()}"
