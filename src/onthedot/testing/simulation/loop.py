@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 from collections import deque
 from contextvars import ContextVar
 from typing import Any
@@ -81,7 +82,7 @@ class ClusterLoop(VirtualLoop):
         for task in pending:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             try:
-                task.get_coro().close()
+                _close(task.get_coro())
             except (RuntimeError, ValueError) as error:
                 self.trouble.append(f"{task.get_name()} would not be closed: {error}")
         self.buried.clear()
@@ -140,3 +141,12 @@ class ClusterLoop(VirtualLoop):
                 process.parked.append(handle)
                 return
         handle._run()
+
+
+def _close(coroutine: Any) -> None:
+    """Close a coroutine; if it has not begun, those as well that it was given, or Python would miss their await."""
+    if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+        for given in inspect.getcoroutinelocals(coroutine).values():
+            if inspect.iscoroutine(given):
+                _close(given)
+    coroutine.close()
