@@ -80,9 +80,14 @@ def hosts_of(url: str) -> list[str]:
     >>> hosts_of("postgresql://me:x@db1:5432,[::1]/shop"), hosts_of("postgresql://%2Frun%2Fpostgresql/shop")
     (['db1', '::1'], ['/run/postgresql'])
     """
-    parts = urlsplit(url)
-    named = unquote(parts.netloc.rpartition("@")[2]) or dict(parse_qsl(parts.query)).get("host", "")
+    place = re.split("[/?#]", url.partition("://")[2], maxsplit=1)[0]  # urlsplit refuses several with brackets
+    named = unquote(place.rpartition("@")[2]) or options_of(url).get("host", "")
     return [_without_port(host) for host in named.split(",") if host]
+
+
+def options_of(url: str) -> dict[str, str]:
+    """What a URL says behind its question mark."""
+    return dict(parse_qsl(url.partition("?")[2].partition("#")[0], keep_blank_values=True))
 
 
 def _without_port(host: str) -> str:
@@ -116,7 +121,7 @@ def exposed(url: str) -> str:
     hosts = hosts_of(url) or [environment.get("PGHOST", "")]
     if scheme not in ("postgresql", "postgres", "redis", "rediss") or all(map(is_local, hosts)):
         return ""
-    options = dict(parse_qsl(urlsplit(url).query))
+    options = options_of(url)
     if scheme in ("redis", "rediss"):
         plain, unchecked = scheme == "redis", options.get("ssl_cert_reqs") in ("none", "optional")
         unchecked |= options.get("ssl_check_hostname", "").lower() in ("false", "0", "no", "n", "f")

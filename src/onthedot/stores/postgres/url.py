@@ -14,13 +14,14 @@ import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import quote
 
 from onthedot.errors import did_you_mean
 from onthedot.stores.addresses import (
     ServerAddress,
     hosts_of,
     is_local,
+    options_of,
     read_number,
     refuse_option,
     shown_url,
@@ -84,7 +85,7 @@ def with_tls(dsn: str) -> str:
     >>> with_tls("postgresql://db/shop?sslrootcert=/ca.pem")
     'postgresql://db/shop?sslrootcert=/ca.pem&sslmode=verify-full'
     """
-    given = dict(parse_qsl(urlsplit(dsn).query, keep_blank_values=True))
+    given = options_of(dsn)
     environment = os.environ
     if not given.keys().isdisjoint(("sslmode", "ssl", "service")) or {"PGSSLMODE", "PGSERVICE"} & environment.keys():
         return dsn
