@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 import shlex
@@ -64,6 +65,15 @@ SECRET = "p/ss w&rd+é'\"<7>"
         base64.b64encode(SECRET.encode()).decode(),
         base64.urlsafe_b64encode(SECRET.encode()).decode(),
         base64.urlsafe_b64encode(SECRET.encode()).decode().rstrip("="),
+        base64.b32encode(SECRET.encode()).decode(),
+        html.escape(SECRET).replace("&quot;", "&#34;").replace("&#x27;", "&#39;"),
+        html.escape(SECRET).replace("&#x27;", "&#39;"),
+        html.escape(SECRET).replace("&#x27;", "&apos;"),
+        SECRET.replace('"', '""'),
+        repr(SECRET.encode())[2:-1],
+        r"p/ss\ w\&rd+é\'\"\<7\>",  # bash: printf %q
+        r"p/ss w&rd+\303\251\'\"<7>",  # the same in the locale C
+        r"p/ss w&rd+é'\"<7>",  # bash: declare -p
     ],
 )
 def test_every_form_that_programs_print_is_hidden_whole(printed: str):
@@ -92,6 +102,35 @@ def test_long_base64_is_hidden_when_it_comes_in_lines():
         printed = "\n".join(whole[at : at + wrap] for at in range(0, len(whole), wrap))
         shown = redacted(forms_of([secret]), printed.encode()).decode()
         assert set(shown.split("\n")) == {"***"}
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 64, 76])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("before", ["", "u", "user:", "x" * 57])
+def test_encodings_are_hidden_wherever_they_start_and_their_lines_end(width: int, ending: str, before: str):
+    secret = "".join(f"{number:x}Zq" for number in range(11, 31))
+    for encode in (base64.b64encode, base64.urlsafe_b64encode, base64.b32encode, bytes.hex):
+        printed = encode(f"{before}{secret};".encode())
+        whole = printed if isinstance(printed, str) else printed.decode()
+        lines = ending.join(whole[at : at + width] for at in range(0, len(whole), width))
+        shown = redacted(forms_of([secret]), lines.encode()).decode()
+        left, _, right = shown.replace(ending, "").partition("***")
+        assert len(left) <= len(before) * 2 + 1 + 3, shown
+        assert len(right) <= 8, shown
+
+
+@pytest.mark.parametrize(
+    ("secret", "printed"),
+    [
+        ("#a~b:~c$d`e", r"\#a~b:\~c\$d\`e"),
+        ("#a~b:~c$d`e", r"x#a~b:~c\$d\`e"),
+        ("a{b},c!d^e[f]", r"a\{b\}\,c\!d\^e\[f\]"),
+        ('a$b`c\\d"e!f', r"a\$b\`c\\d\"e!f"),
+        ("pass\tword'1\x1b", r"pass\tword\'1\E"),
+    ],
+)
+def test_what_bash_quotes_is_hidden(secret: str, printed: str):
+    assert redacted(forms_of([secret]), printed.encode()) in (b"***", b"x***")
 
 
 def test_each_line_of_a_secret_file_is_a_secret_and_the_white_space_around_it_is_none():
@@ -125,6 +164,46 @@ def test_the_cuts_change_nothing(forms: tuple[bytes, ...], text: bytes, data: st
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     pieces = [text[first:last] for first, last in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert redacted(forms, *pieces) == by_hand(forms, text)
+
+
+broken_texts = st.lists(st.one_of(small, st.sampled_from([b"\n", b"\r\n", b"\n\n\n"])), max_size=12).map(b"".join)
+
+
+@given(some_forms, broken_texts, st.data())
+def test_line_breaks_within_a_form_change_nothing(forms: tuple[bytes, ...], text: bytes, data: st.DataObject):
+    """Between two bytes of a form there may be a line break of up to two bytes. A line that ends with at most three
+    bytes of a form is shown whole, so that who looks on need not wait for its end."""
+    hidden = set[int]()
+    for form in forms:
+        broken = re.compile(rb"[\r\n]{0,2}".join(re.escape(bytes([byte])) for byte in form))
+        for at in range(len(text)):
+            found = broken.match(text, at)
+            if found:
+                lines = re.finditer(rb"[\r\n]+", found[0])
+                few = [line.end() for line in lines if len(re.sub(rb"[\r\n]", b"", found[0][: line.end()])) <= 3]
+                hidden |= set(range(at + max([0, *few]), found.end()))
+    wanted = b""
+    for at in range(len(text)):
+        if at not in hidden:
+            wanted += text[at : at + 1]
+        elif at - 1 not in hidden:
+            wanted += b"***"
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    pieces = [text[first:last] for first, last in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert redacted(forms, *pieces) == wanted
+
+
+def test_a_secret_with_empty_lines_is_hidden_whole():
+    secret = "ab\n\n\n\n\ncd\r\n\r\nef"
+    assert redacted(forms_of([secret]), b"x" + secret.encode()[:5], secret.encode()[5:] + b"y") == b"x***y"
+
+
+def test_line_breaks_are_not_held_back_for_ever():
+    redactor = Redactor((b"secret",))
+    for _ in range(100):
+        redactor.feed(b"s\n")
+        redactor.feed(b"\n\n")
+        assert len(redactor._held) <= 3 * len("secret")
 
 
 @pytest.mark.parametrize("secret", ["hunter2-hunter2", "aaaa", "abab", SECRET])

@@ -91,6 +91,8 @@ CODE = [
     f"psql --command={X}",
     f"mysql --execute={X}",
     f"m4 -D {X}",
+    f"m4 {X}",
+    f"/usr/bin/m4 {X}",
     # programs that start others
     f"busybox sh -c {X}",
     f"busybox awk {X}",
@@ -136,6 +138,19 @@ CODE = [
     f"kubectl exec pod -- sh -c {X}",
     f"systemd-run --pipe sh -c {X}",
     f"npx {X}",
+    f"git submodule foreach {X}",
+    f"git bisect run {X}",
+    f"poetry run {X}",
+    f"uv run -- {X}",
+    f"bundle exec {X}",
+    f"ssh-agent {X}",
+    f"ssh-agent -t 5 {X}",
+    f"run-parts {X}",
+    f"/lib64/ld-linux-x86-64.so.2 {X}",
+    f"ld-linux.so.2 {X}",
+    f"socat - {X}",
+    f"hyperfine {X}",
+    f"hyperfine ls {X}",
     # programs that hand their arguments to a shell
     f"ssh host {X}",
     f"ssh host deploy {X}",
@@ -167,6 +182,9 @@ CODE = [
     f"rsync --rsync-path={X} a b",
     f"sort --compress-program={X} file",
     f"split --filter={X} file",
+    f"git difftool --extcmd={X}",
+    f"sbatch --wrap={X}",
+    f"ansible all --args={X}",
     f"man -P {X} ls",
     f"rg --pre={X} text",
     f"mysqldump --where={X} db",
@@ -193,6 +211,8 @@ ARGUMENTS = [
     f"rm -rf -- {X}",
     f"ls -- {X}",
     f"git checkout {X}",
+    f"poetry run deploy {X}",
+    f"ssh-agent deploy {X}",
     f"git clone -- https://example.org/{X}.git",
     f"kubectl scale --replicas={X} deployment/web",
     f"kubectl get node {X}",
@@ -250,7 +270,8 @@ def test_arguments_stay_allowed(line: str):
 
 VARIABLES = (
     "LD_PRELOAD LD_LIBRARY_PATH BASH_ENV ENV PATH PYTHONSTARTUP PERL5OPT GIT_SSH_COMMAND NODE_OPTIONS PS4 MAKEFLAGS"
-    " EDITOR JAVA_TOOL_OPTIONS PROMPT_COMMAND"
+    " EDITOR JAVA_TOOL_OPTIONS PROMPT_COMMAND HOME MAKEFILES GNUMAKEFLAGS VIMINIT EXINIT SVN_SSH BORG_RSH"
+    " BORG_PASSCOMMAND GOFLAGS ERL_AFLAGS OPENSSL_CONF KUBECONFIG GUNICORN_CMD_ARGS WGETRC LESS JAVA_HOME"
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
@@ -12,7 +13,11 @@ SHORTEST = 4
 """Shorter forms would take away text that is no secret; shorter secrets are refused where they are defined."""
 
 _LINE = 8  # of a secret of several lines, each that is at least so long is a secret by itself
-_WRAPS = (76, 64)  # where `base64` and `openssl` break their lines
+_WRAPS = (76, 64)  # where `base64` and `openssl` break their lines: each is hidden, also if there is text before it
+_QUOTED = re.compile(r"""[ '"\\|&;()<>!{}*\[\]?^$`,]|(?<=[:=])~""")
+_QUOTED_FIRST = re.compile(rf"{_QUOTED.pattern}|\A[#~]")
+_ANSI_C = {"\\": "\\\\", "'": "\\'", "\a": "\\a", "\b": "\\b", "\x1b": "\\E", "\f": "\\f", "\n": "\\n", "\r": "\\r",
+           "\t": "\\t", "\v": "\\v"}  # fmt: skip
 
 
 def forms_of(secrets: Iterable[str]) -> tuple[bytes, ...]:
@@ -39,7 +44,8 @@ def _forms(value: str) -> Iterator[bytes]:
     yield raw
     yield from (raw.hex().encode(), raw.hex().upper().encode())
     yield from _base64(raw)
-    for text in (*_in_urls(raw), *_in_json(value), *_in_other_texts(value)):
+    yield from _base32(raw)
+    for text in (*_in_urls(raw), *_in_json(value), *_in_shells(value, raw), *_in_other_texts(value, raw)):
         yield text.encode(errors="surrogateescape")
 
 
@@ -56,6 +62,16 @@ def _base64(raw: bytes) -> Iterator[bytes]:
             first = -(-shift * 8 // 6)
             yield shifted[first:]
             yield shifted[first : (shift + len(raw)) * 8 // 6]
+
+
+def _base32(raw: bytes) -> Iterator[bytes]:
+    """The same for groups of five bytes."""
+    for shift in range(5):
+        shifted = base64.b32encode(bytes(shift) + raw)
+        first = -(-shift * 8 // 5)
+        yield shifted[first:].rstrip(b"=")
+        yield shifted[first : (shift + len(raw)) * 8 // 5]
+    yield base64.b32encode(raw)
 
 
 def _in_urls(raw: bytes) -> Iterator[str]:
@@ -83,9 +99,30 @@ def _in_json(value: str) -> Iterator[str]:
         yield json.dumps(inside)[1:-1]  # JSON as a text in JSON
 
 
-def _in_other_texts(value: str) -> Iterator[str]:
-    yield value.replace("'", "'\\''")  # in a shell
+def _in_shells(value: str, raw: bytes) -> Iterator[str]:
+    yield value.replace("'", "'\\''")
     yield value.replace("'", "'\"'\"'")
+    yield re.sub(r"[$`\"\\]", r"\\\g<0>", value)  # between double quotes
+    yield _QUOTED.sub(r"\\\g<0>", value)
+    yield _QUOTED_FIRST.sub(r"\\\g<0>", value)
+    for text in (value, raw.decode("latin-1")):  # between $' and ', in UTF-8 and in the locale C
+        for quotes in ("", '"'):
+            yield "".join(_ansi_c(one, quotes, ascii_only=text is not value) for one in text)
+
+
+def _ansi_c(one: str, quotes: str, *, ascii_only: bool) -> str:
+    if one in _ANSI_C or one in quotes:
+        return _ANSI_C.get(one, f"\\{one}")
+    octal = one < " " or one == "\x7f" or (ascii_only and one > "\x7f")
+    return f"\\{ord(one):03o}" if octal else one
+
+
+def _in_other_texts(value: str, raw: bytes) -> Iterator[str]:
     yield repr(value)[1:-1]
-    yield html.escape(value)
-    yield html.escape(value, quote=False)
+    yield repr(raw)[2:-1]
+    yield value.replace('"', '""')  # in CSV
+    escaped = html.escape(value, quote=False)
+    yield escaped
+    for double in ("&quot;", "&#34;"):
+        for single in ("&#x27;", "&#39;", "&apos;", "'"):
+            yield escaped.replace('"', double).replace("'", single)

@@ -1,15 +1,51 @@
 """Secret values are taken out of a stream of bytes, wherever it was cut into pieces.
 
 Every byte that belongs to an occurrence of a form (`output/forms.py`) is left out, and each row of such bytes is shown
-as `***`. What may be the beginning of a form is held back until it is known: at most one byte less than the longest
-form. So the result is the same however the stream was cut.
+as `***`. Line breaks within an occurrence do not matter: programs wrap what they encode, each at another width. What
+may be the beginning of a form is held back until it is known: at most one byte less than the longest form, and the line
+breaks in it. So the result is the same however the stream was cut.
 """
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Sequence
 
 HIDDEN = b"***"
+
+_BREAKS = b"\r\n"
+_LONGEST_BREAK = 2  # in bytes: `\r\n`, or an empty line; what is longer is no break within a form
+_BREAK = re.compile(rb"[\r\n]+")
+_FEW = 3
+"""A line that ends with at most so many bytes of a form is shown at once and whole; what follows of the form is not."""
+
+
+class _Joined:
+    """Bytes without their line breaks."""
+
+    def __init__(self, data: bytes) -> None:
+        parts, at, removed = [], 0, 0
+        self._starts, self._removed = [0], [0]  # from this byte of the rest on, so many were taken out before it
+        for found in _BREAK.finditer(data):
+            first, last = found.span()
+            if last - first <= _LONGEST_BREAK:
+                parts.append(data[at:first])
+                self._starts.append(first - removed)
+                at, removed = last, removed + last - first
+                self._removed.append(removed)
+        self.rest = b"".join([*parts, data[at:]])
+
+    def place(self, at: int) -> int:
+        """Where a byte of the rest was."""
+        return at + self._removed[bisect_right(self._starts, at) - 1]
+
+    def hidden(self, at: int, length: int) -> tuple[int, int]:
+        """What is hidden of an occurrence in the rest: not the few bytes before its first line breaks."""
+        for begin in range(min(at + _FEW, at + length - 1), at, -1):
+            if self.place(begin) - self.place(begin - 1) > 1:
+                return self.place(begin), self.place(at + length - 1) + 1
+        return self.place(at), self.place(at + length - 1) + 1
 
 
 def redacted(text: str, forms: Sequence[bytes], *, cut: bool = False) -> str:
@@ -39,8 +75,12 @@ class Redactor:
     """
 
     def __init__(self, forms: Sequence[bytes]) -> None:
-        self._forms = tuple(forms)
-        self._most_held = max(map(len, forms), default=1) - 1
+        self._forms = tuple(filter(None, (_Joined(form.strip(_BREAKS)).rest for form in forms)))
+        self._shortest: list[bytes] = []  # without any line breaks: where none of these is, there is no form
+        for flat in sorted((form.translate(None, _BREAKS) for form in self._forms), key=len):
+            if not any(shorter in flat for shorter in self._shortest):
+                self._shortest.append(flat)
+        self._most_held = (max(map(len, self._forms), default=1) - 1) * (1 + _LONGEST_BREAK)
         self._held = b""
         self._hidden = 0  # so many of the held bytes belong to a form that has come to its end
         self._skipped = 0  # so many of them are not wanted
@@ -50,11 +90,11 @@ class Redactor:
         """Some bytes came; what may be shown now."""
         if not self._forms:
             return data
-        if not self._held and not any(form in data for form in self._forms):
-            until = self._beginning(data)
+        if not self._held and not self._may_have_forms(data):
+            begin, until = self._beginning(data)
             if until:
                 self._hiding = False
-            self._held = data[until:]
+            self._held, self._skipped = data[begin:], until - begin
             return data if until == len(data) else data[:until]
         return self._settle(self._held + data, final=False)
 
@@ -82,7 +122,7 @@ class Redactor:
 
     def _settle(self, data: bytes, *, final: bool) -> bytes:
         hidden = self._occurrences(data)
-        until = len(data) if final else self._beginning(data)
+        begin_held, until = (len(data), len(data)) if final else self._beginning(data)
         shown = bytearray()
         at = start = self._skipped
         for first, last in hidden:
@@ -99,19 +139,27 @@ class Redactor:
         if at < until:
             shown += data[at:until]
             self._hiding = False
-        self._held = data[until:]
-        self._hidden = max([0, *(last - until for first, last in hidden if first <= until)])  # others are found again
-        self._skipped = max(0, start - until)
+        self._held = data[begin_held:]
+        kept = [last - begin_held for first, last in hidden if first <= begin_held]  # others are found again
+        self._hidden = max([0, *kept])
+        self._skipped = max(0, max(start, until) - begin_held)
         return bytes(shown)
+
+    def _may_have_forms(self, data: bytes) -> bool:
+        """Quick: most of what programs say has none."""
+        flat = data.translate(None, _BREAKS)
+        return any(form in flat for form in self._shortest)
 
     def _occurrences(self, data: bytes) -> list[tuple[int, int]]:
         """Where forms are, in order and apart from each other."""
         found = [(0, self._hidden)] if self._hidden else []
-        for form in self._forms:
-            at = data.find(form)
-            while at >= 0:
-                found.append((at, at + len(form)))
-                at = data.find(form, at + 1)
+        if self._may_have_forms(data):
+            joined = _Joined(data)
+            for form in self._forms:
+                at = joined.rest.find(form)
+                while at >= 0:
+                    found.append(joined.hidden(at, len(form)))
+                    at = joined.rest.find(form, at + 1)
         apart: list[tuple[int, int]] = []
         for first, last in sorted(found):
             if apart and first <= apart[-1][1]:
@@ -120,14 +168,20 @@ class Redactor:
                 apart.append((first, last))
         return apart
 
-    def _beginning(self, data: bytes) -> int:
-        """Where the longest end of it starts that may be the beginning of a form."""
-        first = len(data)
+    def _beginning(self, data: bytes) -> tuple[int, int]:
+        """Where the longest end of it starts that may be the beginning of a form; and until where it may be shown."""
+        tail_at = max(0, len(data) - self._most_held)
+        joined = _Joined(data[tail_at:])
+        tail = joined.rest
+        first = len(tail)
         for form in self._forms:
-            at = data.find(form[:1], max(0, len(data) - len(form) + 1), first)
+            at = tail.find(form[:1], max(0, len(tail) - len(form) + 1), first)
             while 0 <= at < first:
-                if form.startswith(data[at:]):
+                if form.startswith(tail[at:]):
                     first = at
                     break
-                at = data.find(form[:1], at + 1, first)
-        return first
+                at = tail.find(form[:1], at + 1, first)
+        if first == len(tail):
+            return len(data), len(data)
+        begin = tail_at + joined.place(first)
+        return begin, len(data) if len(tail) - first <= _FEW and data[-1:] in (b"\r", b"\n") else begin

@@ -83,6 +83,8 @@ def _all(task: Task) -> Iterator[Doubt]:
 _CODE_VARIABLE = re.compile(
     r"(?:LD|DYLD|PYTHON|PERL5?|RUBY|NODE|GIT|BASH|ZSH|GCONV|LUA)(?:_?[A-Z0-9_]*)"
     r"|ENV|PATH|IFS|SHELL|SHELLOPTS|PS[0-4]|PROMPT_COMMAND|CDPATH|EDITOR|VISUAL|PAGER|BROWSER|FPATH|ZDOTDIR|GEM_HOME"
+    r"|HOME|MAKEFILES|GNUMAKEFLAGS|VIMINIT|EXINIT|SVN_SSH|BORG_RSH|BORG_PASSCOMMAND|GOFLAGS|ERL_AFLAGS|OPENSSL_CONF"
+    r"|KUBECONFIG|GUNICORN_CMD_ARGS|WGETRC|LESS|JAVA_HOME"
     r"|MAKEFLAGS|CLASSPATH|RUSTC|CC|CXX|LESSOPEN|LESSCLOSE|MANPAGER|RSYNC_RSH|CVS_RSH|TAR_OPTIONS|INPUTRC|TERMINFO"
     r"|[A-Z0-9_]*(?:_COMMAND|_OPTIONS|_OPTS|_PRELOAD|_PAGER|_EDITOR|_WRAPPER|_ASKPASS)"
 )
@@ -103,9 +105,9 @@ _NAMED = re.compile(r"--([A-Za-z0-9][A-Za-z0-9_.-]*)=(.*)", re.DOTALL)
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./:@%,=?&#~\[\]-]*")
 _CODE_WORDS = _words(
-    "action askpass awk browser call cmd code command commands editor entrypoint eval evaluate exec execute expr"
-    " expression filter hook import init javascript jq js load lua macro pager perl plugin post pre preload"
-    " program prog python query require rsh ruby run script sed sh shell sql ssh statement string where"
+    "action args askpass awk browser call cmd code command commands editor entrypoint eval evaluate exec execute expr"
+    " expression extcmd filter hook import init javascript jq js load lua macro pager perl plugin post pre preload"
+    " program prog python query require rsh ruby run script sed sh shell sql ssh statement string where wrap"
 )
 _CODE_NAMES = frozenset({"rsync-path", "upload-pack", "receive-pack"})
 
@@ -180,19 +182,19 @@ _TEXT_FIRST = _words(
 _ANY_ORDER = frozenset({"gsed", "jq", "sed", "yq"})
 """The same, but they find options behind it as well, up to a `--`."""
 _ALWAYS = _words(
-    "bc bun clojure dc deno ed emacs erl ex gdb ghc ghci gmake jshell lldb m4 make mariadb mysql nvim psql rvim"
-    " sqlite vi view vim"
+    "bc bun clojure dc deno ed emacs erl ex gdb ghc ghci gmake jshell lldb m4 make mariadb mysql nvim psql run-parts"
+    " rvim socat sqlite vi view vim"
 )
 """Read any argument as code."""
 _HANDS_ON = _words(
-    "at autossh batch entr eval ksu mosh parallel rexec rsh runuser screen script slogin ssh sshpass su tmux"
+    "at autossh batch entr eval hyperfine ksu mosh parallel rexec rsh runuser screen script slogin ssh sshpass su tmux"
     " watch wsl xterm"
 )
 _START_AT_ONCE = _words(
     "builtin busybox bwrap capsh catatonit catchsegv chpst command cpulimit dbus-run-session doas dumb-init env"
-    " exec fakeroot firejail ionice linux32 linux64 ltrace nice nohup npx nsenter numactl pipx pkexec prlimit"
-    " proot proxychains rlwrap runcon sem setarch setpriv setsid start-stop-daemon stdbuf strace sudo systemd-run"
-    " time tini torify torsocks toybox unbuffer unshare uvx valgrind xargs"
+    " exec fakeroot firejail ionice ld-linux linux32 linux64 ltrace nice nohup npx nsenter numactl pipx pkexec prlimit"
+    " proot proxychains rlwrap runcon sem setarch setpriv setsid ssh-agent start-stop-daemon stdbuf strace sudo"
+    " systemd-run time tini torify torsocks toybox unbuffer unshare uvx valgrind xargs"
 )
 _STARTERS: dict[str, int] = {
     **dict.fromkeys(_START_AT_ONCE, 0),
@@ -200,6 +202,8 @@ _STARTERS: dict[str, int] = {
 }
 """Programs that start the program which their arguments name, and how many arguments stand before that name."""
 _ENGINES = frozenset({"docker", "incus", "kubectl", "lxc", "nerdctl", "oc", "podman"})
+_RUN_WORDS = frozenset({"exec", "foreach", "run"})
+"""Commands of programs (`poetry run`, `git submodule foreach`) that start the program which is named after them."""
 _NO_WORDS = (_SHELLS | _TEXT_FIRST | {"sed", "ssh"}) - {"cmd", "expect", "julia", "node", "nu", "posh", "scala"}
 """Names that are hardly used for anything else. They count anywhere: no list has all programs that start others."""
 
@@ -209,6 +213,9 @@ _MODULES_OF_CODE = frozenset({"cProfile", "code", "doctest", "pdb", "profile", "
 
 def _started(words: Sequence[str], at: int) -> str:
     """Why a program that is named before it may read it as code."""
+    run = max((number for number in range(1, at) if words[number] in _RUN_WORDS), default=0)
+    if run and not _names_program("", words[run + 1 : at], 0):
+        return f"{words[run]!r} may take it for the program to start"
     first = _program(words[0])
     starts = first in _STARTERS or (first in _ENGINES and not {"exec", "run"}.isdisjoint(words[1:at]))
     for number, word in enumerate(words[:at]):
@@ -236,9 +243,13 @@ def _program(word: str) -> str:
 
     >>> _program("/usr/bin/python3.11"), _program("lua5.4"), _program("cmd.EXE")
     ('python', 'lua', 'cmd')
+    >>> _program("m4"), _program("/lib64/ld-linux-x86-64.so.2")
+    ('m4', 'ld-linux')
     """
     name = word.rpartition("/")[2].lower().removesuffix(".exe")
-    return name if name in _STARTERS else re.sub(r"[-0-9.]+$", "", name)
+    if name.startswith("ld-linux"):
+        return "ld-linux"
+    return name if name in _STARTERS or name in _ALWAYS else re.sub(r"[-0-9.]+$", "", name)
 
 
 def _names_program(name: str, between: Sequence[str], before: int) -> bool:

@@ -1,8 +1,9 @@
 """Patterns for the values of text parameters: a small part of regular expressions that is quick on every value. Pure.
 
 Letters, digits and `_`, escaped characters, `.`, `\\d \\w \\s`, `[…]`, groups, `|`, and `* + ? {n} {n,m}`. A pattern is
-always matched against the whole value. The server checks values on its event loop, and nobody can stop a match: so
-what could take long is refused when the job is defined.
+always matched against the whole value. The server checks values on its event loop, and nobody can stop a match. So it
+never goes back to try another way: it follows all ways at once, as the set of places in the value that they have come
+to. Each atom of the pattern is a step, as often as it is repeated; a repeated group holds no repeats.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ MOST_PATTERN = 200
 MOST_VALUE = 200
 """Characters of a pattern, and of a value that has to match one."""
 
-_MOST_WAYS = 10_000_000  # ways to match one value: about 0.1 s in the worst case
 _ATOM = re.compile(r"\\[dws]|\\[^\w\s]|\[\^?\]?(?:\\.|[^\]\\\[])*\]|[^\\\[\]()|*+?{}^$]", re.ASCII | re.DOTALL)
 _SETS = re.compile(r"\[.*(?:--|&&|~~|\|\|)")
 _REPEAT = re.compile(r"[*+?]|\{([0-9]{1,3})(?:,([0-9]{0,3}))?\}")
@@ -23,9 +23,27 @@ _HARMLESS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234
 _OTHERS = [chr(code) for code in range(128) if chr(code) not in _HARMLESS] + ["\u2028"]
 
 
+class _Part(NamedTuple):
+    """An atom or a group, and how often it may stand there."""
+
+    what: re.Pattern[str] | _Group
+    least: int
+    most: int
+
+
+class _Group:
+    """A group, or the whole pattern: branches, each of which is a row of parts."""
+
+    def __init__(self) -> None:
+        self.branches: list[list[_Part]] = [[]]
+        self.repeats = False  # it holds a repeat, or a group within it does
+        self.forks = False  # the same with '|'
+
+
 class _Read(NamedTuple):
     """What a pattern is made of."""
 
+    whole: _Group
     atoms: frozenset[str]
     first: tuple[str, ...] | None  # the atoms that a value begins with; None: not known
 
@@ -49,7 +67,9 @@ def matches(pattern: str, value: str) -> bool:
     >>> matches("[a-z-]+", "eu-west"), matches("[a-z-]+", "eu west")
     (True, False)
     """
-    return len(value) <= MOST_VALUE and not pattern_problem(pattern) and bool(re.fullmatch(pattern, value, re.ASCII))
+    if len(value) > MOST_VALUE or pattern_problem(pattern):
+        return False
+    return _Match(value).is_whole(_read(pattern).whole)
 
 
 def is_harmless(pattern: str) -> bool:
@@ -67,12 +87,45 @@ def is_harmless(pattern: str) -> bool:
     return not any(re.fullmatch(atom, one, re.ASCII | re.DOTALL) for atom in read.atoms for one in _OTHERS)
 
 
-class _Group:
-    """A group that is being read."""
+class _Match:
+    """Matches one value. A set of places in the value is a number: the bit `n` stands for the place before character
+    `n`. So however many ways lead to a place, it is followed once."""
 
-    def __init__(self) -> None:
-        self.repeats = False
-        self.branches = 1
+    def __init__(self, value: str) -> None:
+        self.steps = 0
+        self._value = value
+        self._places: dict[re.Pattern[str], int] = {}  # where each atom fits
+
+    def is_whole(self, group: _Group) -> bool:
+        return bool(self._through(group, 1) >> len(self._value) & 1)
+
+    def _through(self, group: _Group, places: int) -> int:
+        """The places behind the group, if it begins at these."""
+        behind = 0
+        for branch in group.branches:
+            reached = places
+            for part in branch:
+                reached = self._repeated(part, reached)
+            behind |= reached
+        return behind
+
+    def _repeated(self, part: _Part, places: int) -> int:
+        count = 0
+        while places and count < part.least:
+            places, count = self._once(part.what, places), count + 1
+        found = places
+        while places and count < part.most:
+            places, count = self._once(part.what, places) & ~found, count + 1
+            found |= places
+        return found
+
+    def _once(self, what: re.Pattern[str] | _Group, places: int) -> int:
+        self.steps += 1
+        if isinstance(what, _Group):
+            return self._through(what, places)
+        if what not in self._places:
+            self._places[what] = sum(1 << found.start() for found in what.finditer(self._value))
+        return (places & self._places[what]) << 1
 
 
 @lru_cache(maxsize=256)
@@ -83,51 +136,56 @@ def _read(pattern: str) -> _Read:
     text = pattern.removeprefix("^")
     if text.endswith("$") and not text.endswith("\\$"):
         text = text[:-1]
-    at, ways = 0, 1
+    at = 0
     groups, atoms = [_Group()], set[str]()
     while at < len(text):
-        fixed, at, closed = _piece(text, at, groups)
-        if fixed:
-            atoms.add(fixed)
+        piece, at = _piece(text, at, groups)
+        if isinstance(piece, re.Pattern):
+            atoms.add(piece.pattern)
         repeat = _REPEAT.match(text, at)
-        if repeat is None:
-            continue
-        if not fixed and closed is None:
-            raise ValueError(f"{repeat[0]!r} repeats nothing")
-        most = _most(repeat)
-        if closed is not None and most > 1 and (closed.repeats or closed.branches > 1):
-            raise ValueError("a group that is repeated may not hold a repeat or '|'")
-        at, ways = repeat.end(), ways * (most + 1)
-        groups[-1].repeats = True
-        if ways > _MOST_WAYS:
-            raise ValueError("it has too many repeats to be quick; bound them, as in {1,9}")
+        if repeat is not None:
+            if piece is None:
+                raise ValueError(f"{repeat[0]!r} repeats nothing")
+            if isinstance(piece, _Group) and _most(repeat) > 1 and (piece.repeats or piece.forks):
+                raise ValueError("a group that is repeated may not hold a repeat or '|'")
+            at, groups[-1].repeats = repeat.end(), True
+        if piece is not None:
+            least, most = (1, 1) if repeat is None else (_least(repeat), _most(repeat))
+            groups[-1].branches[-1].append(_Part(piece, least, most))
     if len(groups) > 1:
         raise ValueError("a group is not closed")
     _compiled(pattern)
-    return _Read(frozenset(atoms), _first(text))
+    return _Read(groups[0], frozenset(atoms), _first(text))
 
 
-def _piece(text: str, at: int, groups: list[_Group]) -> tuple[str, int, _Group | None]:
-    """The atom at this place (empty: none), where the next piece begins, and the group that was closed."""
+def _piece(text: str, at: int, groups: list[_Group]) -> tuple[re.Pattern[str] | _Group | None, int]:
+    """The atom at this place, or the group that ends there, and where the next piece begins."""
     if text[at] == "(":
         groups.append(_Group())
-        return "", at + (3 if text.startswith("(?:", at) else 1), None
+        return None, at + (3 if text.startswith("(?:", at) else 1)
     if text[at] == ")":
         if len(groups) == 1:
             raise ValueError("')' closes nothing")
         closed = groups.pop()
         groups[-1].repeats |= closed.repeats
-        groups[-1].branches += closed.branches - 1
-        return "", at + 1, closed
+        groups[-1].forks |= closed.forks
+        return closed, at + 1
     if text[at] == "|":
-        groups[-1].branches += 1
-        return "", at + 1, None
+        groups[-1].branches.append([])
+        groups[-1].forks = True
+        return None, at + 1
     atom = _ATOM.match(text, at)
     if atom is None:
         raise ValueError(f"{text[at : at + 2]!r} is not allowed here")
     if _SETS.search(atom[0]):
         raise ValueError(f"{atom[0]!r} has a pair of characters that may get another meaning; escape one")
-    return atom[0], atom.end(), None
+    return _compiled(atom[0]), atom.end()
+
+
+def _least(repeat: re.Match[str]) -> int:
+    if repeat[1] is None:
+        return 1 if repeat[0] == "+" else 0
+    return int(repeat[1])
 
 
 def _most(repeat: re.Match[str]) -> int:
@@ -138,9 +196,9 @@ def _most(repeat: re.Match[str]) -> int:
     return int(repeat[1] if repeat[2] is None else repeat[2])
 
 
-def _compiled(pattern: str) -> None:
+def _compiled(pattern: str) -> re.Pattern[str]:
     try:
-        re.compile(pattern, re.ASCII)
+        return re.compile(pattern, re.ASCII)
     except re.error as error:
         raise ValueError(str(error)) from None
 
@@ -153,5 +211,4 @@ def _first(text: str) -> tuple[str, ...] | None:
     if atom is None:
         return None
     repeat = _REPEAT.match(text, atom.end())
-    optional = repeat is not None and (repeat[0] in "*?" or (repeat[1] is not None and int(repeat[1]) == 0))
-    return None if optional else (atom[0],)
+    return None if repeat is not None and _least(repeat) == 0 else (atom[0],)
