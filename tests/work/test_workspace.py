@@ -42,9 +42,16 @@ def test_it_is_for_nobody_else(tmp_path):
     assert mode(place.log) == 0o600
 
 
-def test_a_user_of_its_own_comes_to_the_workspace_and_sees_nothing_else(tmp_path):
+@pytest.mark.parametrize("before", [None, 0o711])
+@pytest.mark.parametrize(("uid", "modes"), [(0, [0o711, 0o710, 0o700]), (1000, [0o700, 0o700, 0o700])])
+def test_a_user_of_its_own_comes_to_the_workspace_and_nobody_else_does(tmp_path, monkeypatch, uid, modes, before):
+    if before is not None:  # made by an earlier version
+        place_of(tmp_path / "spool", "user").run.chmod(before)
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    if uid != 0 and before is not None:
+        (tmp_path / "spool").chmod(0o700)
     place = place_of(tmp_path / "spool", "user")
-    assert [mode(path) for path in (tmp_path / "spool", place.run, place.workspace)] == [0o711, 0o711, 0o700]
+    assert [mode(path) for path in (tmp_path / "spool", place.run, place.workspace)] == modes
 
 
 def test_it_is_found_again_only_when_it_was_complete(tmp_path):

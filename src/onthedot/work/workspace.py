@@ -24,7 +24,7 @@ from onthedot.clock import Micros, to_datetime
 from onthedot.output.places import state_folder
 from onthedot.run import Lease
 from onthedot.settings import Settings
-from onthedot.work.guard.users import make_system_folder, system_folder, take_back
+from onthedot.work.guard.users import FOR_ONE_GROUP, make_system_folder, system_folder, take_back
 from onthedot.work.spares import INSIDE, Spares, remove_empty
 
 OTD = ".otd"
@@ -87,11 +87,19 @@ class Place:
             self.touch()
             if complete:
                 self.ready()  # the source of an earlier definition
-        if self._apart:  # its programs have a user of their own, who must come to the workspace, and sees nothing else
-            for folder in (self.spool, self.run):
-                if stat.S_IMODE(folder.stat().st_mode) == 0o700:
-                    folder.chmod(0o711)
+        if self._apart:
+            self._let_pass()
         return found
+
+    def _let_pass(self) -> None:
+        """Where the worker is root, its programs have a user of their own, who must come to the workspace: through the
+        spool as everybody, through the run's folder alone. Elsewhere nobody else has to."""
+        is_root = os.geteuid() == 0
+        if is_root and stat.S_IMODE(self.spool.stat().st_mode) == 0o700:
+            self.spool.chmod(0o711)
+        wanted = FOR_ONE_GROUP if is_root else 0o700
+        if stat.S_IMODE(self.run.stat().st_mode) != wanted:
+            self.run.chmod(wanted)
 
     def _make_run(self) -> bool:
         """The run's folder; whether it was not there."""
