@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.work.guard import trees, users
+from onthedot.work.guard import folders, trees, users
 from onthedot.work.guard.users import USERS, NoneFree, NotPossible, check_reachable, take_back, take_user
 
 
 @pytest.fixture(autouse=True)
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(users.STATE_VARIABLE, str(tmp_path / "state"))
+    monkeypatch.setattr(trees, "everybody", lambda: iter(()))  # other tests' programs run as these users, too
     return tmp_path / "state" / "users"
 
 
@@ -208,3 +209,37 @@ def test_an_id_that_a_process_still_has_is_given_to_nobody(work, monkeypatch, wh
 def test_all_ids_of_a_process_are_seen():
     assert trees.users_of(os.getpid()) == set(os.getresuid())
     assert trees.users_of(2**22 + 1) == set()
+
+
+@pytest.mark.usefixtures("root")
+def test_a_deep_tree_is_given_and_taken_back(work):
+    top = os.open(work, os.O_RDONLY)
+    at = os.dup(top)
+    for _ in range(2_100):
+        os.mkdir("d", dir_fd=at)
+        inner = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    user = take_user(str(work))
+    user.own(str(work))
+    assert os.fstat(at).st_uid == user.uid
+    user.give_back()
+    assert take_back(str(work))
+    assert os.fstat(at).st_uid == 0
+    os.close(at)
+    os.close(top)
+    folders.remove(str(work))
+    assert not work.exists()
+
+
+@pytest.mark.usefixtures("root")
+def test_what_cannot_be_walked_through_is_not_taken_for_given(work, monkeypatch):
+    (work / "one" / "two").mkdir(parents=True)
+    real = os.open
+
+    def moved(path, flags, mode=0o777, *, dir_fd=None):
+        return real(work.parent if path == ".." else path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", moved)
+    with pytest.raises(OSError, match="was moved"):
+        list(folders.entries(str(work)))

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from onthedot.work.guard import trees
+from onthedot.work.guard import folders, trees
 
 USERS = range(60_706, 61_184)
 """User ids that Debian gives to nobody by itself, and systemd leaves alone."""
@@ -206,7 +206,7 @@ def _give(workspace: str, uid: int) -> None:
     The kernel takes away set-user-id bits and capabilities of files that change their owner.
     """
     linked: dict[tuple[int, int], int] = {}
-    for folder, name, found in _entries(workspace):
+    for folder, name, found in folders.entries(workspace):
         if found.st_uid == uid:
             continue
         if stat.S_ISDIR(found.st_mode) or found.st_nlink == 1:
@@ -215,7 +215,7 @@ def _give(workspace: str, uid: int) -> None:
             linked[found.st_dev, found.st_ino] = linked.get((found.st_dev, found.st_ino), 0) + 1
     if linked:
         # a file with a name elsewhere may be somebody else's, linked into the workspace to be given away
-        for folder, name, found in _entries(workspace):
+        for folder, name, found in folders.entries(workspace):
             if found.st_uid != uid and linked.get((found.st_dev, found.st_ino)) == found.st_nlink:
                 os.chown(name, uid, uid, dir_fd=folder, follow_symlinks=False)
     above = os.path.dirname(workspace)
@@ -229,10 +229,3 @@ def _is_for_one_group(folder: str) -> bool:
     """Whether it is ours, and lets one group pass: made so for the workspace in it."""
     about = os.lstat(folder)
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and about.st_mode & 0o777 == FOR_ONE_GROUP
-
-
-def _entries(workspace: str) -> Iterator[tuple[int, str, os.stat_result]]:
-    """Everything below it: the descriptor of its folder, its name, and what it is. Links are not followed."""
-    for _, folders, files, folder in os.fwalk(workspace):
-        for name in (*folders, *files):
-            yield folder, name, os.stat(name, dir_fd=folder, follow_symlinks=False)
