@@ -172,6 +172,15 @@ async def test_nothing_is_left_where_everybody_may_write(yard: Yard, level: str)
 
 
 @APART
+async def test_memory_that_is_used_as_files_is_bounded(yard: Yard, level: str):
+    """What lies in such a file is no process's memory: no other bound counts it."""
+    script = (
+        "fallocate -l 200M /dev/shm/some && ! fallocate -l 100M /dev/shm/more && ! touch /dev/more && echo > /dev/null"
+    )
+    assert (await yard.run("sh", "-c", script, level=level)).code == 0, yard.output()
+
+
+@APART
 async def test_queues_and_shared_memory_go_with_their_program(yard: Yard, level: str):
     assert (await yard.run("ipcmk", "--queue", "--shmem", "4096", level=level)).code == 0
     assert "id" in yard.output()

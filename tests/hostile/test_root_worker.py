@@ -21,6 +21,7 @@ from onthedot.task import Command, Level, Source, Step, Steps
 from onthedot.work import source as source_module
 from onthedot.work.guard.users import STATE_VARIABLE, take_user
 from onthedot.work.workspace import spool_of, sweep
+from tests.work.guard.yard import look_until
 from tests.work.test_steps import listening
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("root", "sandbox")]
@@ -42,7 +43,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("level", ["user", "sandbox"])
 async def test_it_runs_jobs_out_of_the_box_and_takes_their_workspaces_back(state: Path, level: Level):
     sched = otd.Scheduler("memory:")
-    script = "cat note 2>/dev/null || echo $(id -u) > note; touch x; chmod 6777 x; exit 3"
+    script = "cat note 2>/dev/null || echo $(id -u) > note; touch x; chmod 6777 x || chmod 777 x; exit 3"
     sched.add(Job(name="it", task=Command(script=script), isolation=level))
     async with sched:
         run = await sched.submit("it")
@@ -58,6 +59,35 @@ async def test_it_runs_jobs_out_of_the_box_and_takes_their_workspaces_back(state
         with pytest.raises(otd.RunFailed, match="exit code 3"):
             await again.result(timeout="30s")
         assert uid in "".join(record.text for record in await sched.logs(again))
+
+
+def _work_when_ready(state: Path) -> Path:
+    look_until(lambda: any(state.glob("spool/*/work/ready")))
+    return next(state.glob("spool/*/work/ready")).parent
+
+
+def _listed_by_nobody(work: Path) -> subprocess.CompletedProcess[bytes]:
+    command = ["/bin/ls", str(work)]
+    return subprocess.run(command, user=65534, group=65534, extra_groups=(), capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("level", ["user", "sandbox"])
+async def test_a_job_opens_its_workspace_for_no_other_user(state: Path, level: Level):
+    """A file that is set-user-id, in a workspace that others get to, would make them the job's user."""
+    sched = otd.Scheduler("memory:")
+    make = "cp /bin/true su; chmod 6755 su || :; stat -c %a su > is; chmod 777 .; touch ready"
+    script = f"{make}; until [ -e go ]; do :; done"
+    sched.add(Job(name="it", task=Command(script=f"{script}; exit 3"), isolation=level))
+    async with sched:
+        run = await sched.submit("it")
+        work = await asyncio.to_thread(_work_when_ready, state)
+        seen = await asyncio.to_thread(_listed_by_nobody, work)
+        mode, is_mode = stat.S_IMODE(work.stat().st_mode), (work / "is").read_text()
+        (work / "go").touch()
+        with pytest.raises(otd.RunFailed, match="exit code 3"):
+            await run.result(timeout="30s")
+    assert (mode, int(is_mode, 8) & 0o6000) == (0o777, 0)
+    assert (seen.returncode, seen.stdout, b"Permission denied" in seen.stderr) == (2, b"", True)
 
 
 @pytest.mark.parametrize("level", ["user", "sandbox"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,9 +43,16 @@ def test_it_is_for_nobody_else(tmp_path):
     assert mode(place.log) == 0o600
 
 
-def test_a_user_of_its_own_comes_to_the_workspace_and_sees_nothing_else(tmp_path):
+@pytest.mark.parametrize("before", [None, 0o711])
+@pytest.mark.parametrize(("uid", "modes"), [(0, [0o711, 0o710, 0o700]), (1000, [0o700, 0o700, 0o700])])
+def test_a_user_of_its_own_comes_to_the_workspace_and_nobody_else_does(tmp_path, monkeypatch, uid, modes, before):
+    if before is not None:  # made by an earlier version
+        place_of(tmp_path / "spool", "user").run.chmod(before)
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    if uid != 0 and before is not None:
+        (tmp_path / "spool").chmod(0o700)
     place = place_of(tmp_path / "spool", "user")
-    assert [mode(path) for path in (tmp_path / "spool", place.run, place.workspace)] == [0o711, 0o711, 0o700]
+    assert [mode(path) for path in (tmp_path / "spool", place.run, place.workspace)] == modes
 
 
 def test_it_is_found_again_only_when_it_was_complete(tmp_path):
@@ -117,8 +125,6 @@ def test_our_folder_is_a_folder_whatever_a_program_puts_there(tmp_path, trick):
 
 
 def test_what_is_no_plain_file_is_not_read(tmp_path):
-    import os
-
     secret = tmp_path / "secret"
     secret.write_text("hunter2")
     place = place_of(tmp_path / "spool")
@@ -139,6 +145,37 @@ def test_a_checkpoint_that_is_too_long_is_none(tmp_path):
     place = place_of(tmp_path)
     place.checkpoint_file.write_text("x" * 101)
     assert place.read_checkpoint(100) is None
+
+
+@pytest.mark.parametrize("where", ["link", "dangling", "inner/link", "file", "nowhere"])
+def test_a_job_that_is_kept_apart_does_not_learn_what_its_worker_sees(tmp_path, where):
+    (tmp_path / "secret").mkdir()
+    place = place_of(tmp_path / "spool", "user")
+    (place.workspace / "inner" / "deep").mkdir(parents=True)
+    (place.workspace / "link").symlink_to(tmp_path / "secret")
+    (place.workspace / "inner" / "link").symlink_to(tmp_path / "secret")
+    (place.workspace / "dangling").symlink_to("/nowhere")
+    (place.workspace / "file").touch()
+    with pytest.raises(NotADirectoryError, match=f"expected one that is there, got '{where}'"):
+        place.directory(where)
+    assert place.directory("./inner//deep/") == place.workspace / "inner" / "deep"
+
+
+def test_one_path_that_is_too_long_loses_no_other_artifact(tmp_path):
+    place = place_of(tmp_path)
+    at = os.open(place.workspace, os.O_RDONLY)
+    for _ in range((4_000 - len(str(place.workspace))) // 201):
+        os.mkdir("n" * 200, dir_fd=at)
+        inner = os.open("n" * 200, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    os.close(os.open("z" * 250 + ".txt", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+    os.close(at)
+    (place.workspace / "x.txt").touch()
+    kept, [remark] = place.artifacts(["**/*.txt"])
+    assert list(kept) == ["x.txt"]
+    assert "File name too long" in remark
+    assert len(remark) < 300
 
 
 @pytest.mark.parametrize(
@@ -184,6 +221,68 @@ def test_where_the_spool_is(tmp_path, monkeypatch):
     assert spool_of(Settings(spool=str(tmp_path))) == tmp_path
     monkeypatch.setenv("XDG_STATE_HOME", "/var/state")
     assert spool_of(Settings()) == Path("/var/state/onthedot/spool")
+
+
+DEEP = 2_100  # more than Python recurses, than a path is long, and than most processes have descriptors
+
+
+def make_deep(top: Path, depth: int = DEEP) -> None:
+    at = os.open(top, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=at)
+        inner = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    os.close(os.open("deepest", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+    os.close(at)
+
+
+def test_a_deep_tree_is_removed(tmp_path):
+    place = place_of(tmp_path)
+    make_deep(place.workspace)
+    (place.workspace / "d" / "link").symlink_to(tmp_path)
+    (tmp_path / "stays").touch()
+    descriptors = len(os.listdir("/proc/self/fd"))
+    place.discard()
+    assert not place.run.exists()
+    assert (tmp_path / "stays").exists()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_a_deep_tree_is_swept(tmp_path):
+    place = place_of(tmp_path)
+    make_deep(place.workspace)
+    assert workspace.sweep(tmp_path, now=2**62, keep=0, in_use=()) == 1
+    assert not place.run.exists()
+
+
+def test_artifacts_of_a_deep_tree_are_found_as_far_as_a_path_reaches(tmp_path):
+    place = place_of(tmp_path)
+    make_deep(place.workspace)
+    (place.workspace / "a.txt").touch()
+    (place.workspace / "/".join("d" * 1_500) / "b.txt").touch()
+    kept, left_out = place.artifacts(["**/*.txt"])
+    assert sorted(kept) == ["a.txt", "d/" * 1_500 + "b.txt"]
+    [remark] = left_out
+    assert remark.endswith("cannot be looked into, and was left out")
+    assert len(remark) < 300
+    place.discard()  # who cleans up after tests recurses
+
+
+def test_one_bad_place_does_not_stop_a_sweep(tmp_path, monkeypatch, caplog):
+    for name in ("1-ff", "2-ff", "3-ff"):
+        (tmp_path / name / "work").mkdir(parents=True)
+
+    def take_back(path: str, *, kill: bool = False) -> bool:
+        if "2-ff" in path:
+            raise RecursionError("too deep")
+        return kill
+
+    monkeypatch.setattr(workspace, "take_back", take_back)
+    assert workspace.sweep(tmp_path, now=2**62, keep=0, in_use=()) == 2
+    assert [entry.name for entry in tmp_path.iterdir()] == ["2-ff"]
+    assert "2-ff" in caplog.text
+    assert "too deep" in caplog.text
 
 
 async def test_the_service_sweeps_what_nobody_uses(tmp_path):

@@ -12,9 +12,10 @@ Everything here blocks, and is called in threads.
 
 from __future__ import annotations
 
+import errno
 import fnmatch
+import logging
 import os
-import shutil
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,8 +25,11 @@ from onthedot.clock import Micros, to_datetime
 from onthedot.output.places import state_folder
 from onthedot.run import Lease
 from onthedot.settings import Settings
-from onthedot.work.guard.users import make_system_folder, system_folder, take_back
+from onthedot.work.guard import folders
+from onthedot.work.guard.users import FOR_ONE_GROUP, make_system_folder, system_folder, take_back
 from onthedot.work.spares import INSIDE, Spares, remove_empty
+
+logger = logging.getLogger("onthedot.work")
 
 OTD = ".otd"
 UNREADY = "unready"
@@ -34,6 +38,7 @@ MOST_ARTIFACTS = 1_000
 MOST_ARTIFACT_BYTES = 1 << 30
 _MOST_LOOKED_AT = 100_000
 _OUTPUT_BYTES = 256 * 1024
+_SHOWN = 120  # characters of a path in a remark
 
 
 def spool_of(settings: Settings) -> Path:
@@ -87,11 +92,19 @@ class Place:
             self.touch()
             if complete:
                 self.ready()  # the source of an earlier definition
-        if self._apart:  # its programs have a user of their own, who must come to the workspace, and sees nothing else
-            for folder in (self.spool, self.run):
-                if stat.S_IMODE(folder.stat().st_mode) == 0o700:
-                    folder.chmod(0o711)
+        if self._apart:
+            self._let_pass()
         return found
+
+    def _let_pass(self) -> None:
+        """Where the worker is root, its programs have a user of their own, who must come to the workspace: through the
+        spool as everybody, through the run's folder alone. Elsewhere nobody else has to."""
+        is_root = os.geteuid() == 0
+        if is_root and stat.S_IMODE(self.spool.stat().st_mode) == 0o700:
+            self.spool.chmod(0o711)
+        wanted = FOR_ONE_GROUP if is_root else 0o700
+        if stat.S_IMODE(self.run.stat().st_mode) != wanted:
+            self.run.chmod(wanted)
 
     def _make_run(self) -> bool:
         """The run's folder; whether it was not there."""
@@ -128,7 +141,7 @@ class Place:
 
     def empty(self) -> None:
         """Begin the workspace anew: what an attempt has left that did not come to check out its source."""
-        _remove(self.workspace)
+        folders.remove(str(self.workspace))
         self.open(complete=False)
 
     def ready(self) -> None:
@@ -149,7 +162,7 @@ class Place:
         if not wanted:
             return self.workspace
         path = self.workspace / wanted
-        if not path.is_dir():
+        if not (_is_inside(self.workspace, wanted) if self._apart else path.is_dir()):
             raise NotADirectoryError(
                 f"directory: expected one that is there, got {wanted!r}; let an earlier step or the source make it"
             )
@@ -207,29 +220,44 @@ class Place:
 
     def discard(self) -> None:
         """The run has succeeded: its workspace is of no use. A record that nobody has taken stays until it is swept."""
-        _remove(self.workspace)
+        folders.remove(str(self.workspace))
         with suppress(OSError):  # something is in it still
             self.run.rmdir()
 
 
 def sweep(spool: Path, *, now: Micros, keep: Micros, in_use: Iterable[str]) -> int:
     """Remove the places that nobody has used for so long; how many there were. A workspace that a killed worker left to
-    its program's user is taken back, and what still runs as that user is ended."""
+    its program's user is taken back, and what still runs as that user is ended. A place with which that cannot be done
+    is reported, and stays until the next sweep."""
     used, count = set(in_use), 0
     try:
         found = list(os.scandir(spool))
     except OSError:  # there is none yet, or it is not ours to look into: who opens a place says so
         return 0
     for entry in found:
-        with suppress(OSError):
-            age = now - entry.stat(follow_symlinks=False).st_mtime_ns // 1_000
-            if not entry.is_dir(follow_symlinks=False) or entry.name in used or not _is_place(entry.name):
-                continue
-            take_back(f"{entry.path}/work", kill=True)
-            if age > keep:
-                _remove(Path(entry.path))
-                count += 1
+        try:
+            count += _sweep_one(entry, now=now, keep=keep, used=used)
+        except FileNotFoundError:  # somebody else was quicker
+            continue
+        except Exception as error:  # noqa: BLE001 - programs may leave anything: it stops neither the rest nor the node
+            logger.warning(
+                "the place %s could not be swept, and stays: %s: %s", entry.path, type(error).__name__, error
+            )
     return count
+
+
+def _sweep_one(entry: os.DirEntry[str], *, now: Micros, keep: Micros, used: set[str]) -> bool:
+    """Whether it was old, and has gone."""
+    age = now - entry.stat(follow_symlinks=False).st_mtime_ns // 1_000
+    if not entry.is_dir(follow_symlinks=False) or entry.name in used or not _is_place(entry.name):
+        return False
+    take_back(f"{entry.path}/work", kill=True)
+    if age <= keep:
+        return False
+    folders.remove(entry.path)
+    if os.path.lexists(entry.path):
+        raise OSError(errno.ENOTEMPTY, "expected to remove all of it, got something that stays; remove it by hand")
+    return True
 
 
 def _is_place(name: str) -> bool:
@@ -260,23 +288,31 @@ def _iso(instant: Micros) -> str:
     return to_datetime(instant).isoformat().replace("+00:00", "Z")
 
 
-def _remove(folder: Path) -> None:
-    """A folder with everything in it; links go, what they lead to stays."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():  # a program may take away the rights to what it made: once more, now that they are given back
-        for path, inner, _ in os.walk(folder):
-            for name in ("", *inner):
-                with suppress(OSError):
-                    os.chmod(os.path.join(path, name), 0o700, follow_symlinks=False)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _remove_file(path: Path) -> None:
     """What is there under this name, even if a program has made a folder of it."""
     if path.is_dir() and not path.is_symlink():
-        _remove(path)
+        folders.remove(str(path))
     else:
         path.unlink(missing_ok=True)
+
+
+def _is_inside(folder: Path, wanted: str) -> bool:
+    """Whether there is such a folder, without following links: where they lead is nothing that a program which is kept
+    apart may ask its worker. An absolute path is not looked at: its program's own user comes there, or not."""
+    if wanted.startswith("/"):
+        return True
+    try:
+        at = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            for part in wanted.split("/"):
+                inner = os.open(part or ".", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                os.close(at)
+                at = inner
+        finally:
+            os.close(at)
+    except OSError:
+        return False
+    return True
 
 
 def _read_inside(folder: Path, parts: Sequence[str], limit: int) -> str | None:
@@ -315,29 +351,55 @@ def _matching(workspace: Path, patterns: Sequence[str], *, only_own: bool) -> tu
     found: dict[str, Path] = {}
     left_out: list[str] = []
     size, looked_at = 0, 0
-    for folder, inner, files in os.walk(workspace):
-        if Path(folder) == workspace:
-            inner[:] = [name for name in inner if name not in (OTD, ".git")]
-        for name in sorted(files):
-            path = Path(folder, name)
-            relative = path.relative_to(workspace).as_posix()
+    waiting = [""]  # folders, in place of recursion: a program may nest them as deep as it likes
+    while waiting:
+        folder = waiting.pop()
+        try:
+            inner, files = _listed(workspace, folder)
+        except OSError:
+            left_out.append(f"artifacts: {_shortened(folder)} cannot be looked into, and was left out")
+            continue
+        waiting += [f"{folder}{name}/" for name in reversed(inner)]
+        for name in files:
+            relative = f"{folder}{name}"
             looked_at += 1
             if looked_at > _MOST_LOOKED_AT:
                 left_out.append(f"artifacts: looked at {_MOST_LOOKED_AT} files, and left the rest out")
                 return found, left_out
             if not any(_matches(relative, pattern) for pattern in patterns):
                 continue
-            about = path.lstat()
+            path, shown = workspace / relative, _shortened(relative)
+            try:
+                about = path.lstat()
+            except OSError as error:
+                left_out.append(f"artifacts: {shown} cannot be read ({error.strerror}), and was left out")
+                continue
             if not stat.S_ISREG(about.st_mode) or (only_own and about.st_nlink != 1):
-                left_out.append(f"artifacts: {relative!r} is no plain file, and was left out")
+                left_out.append(f"artifacts: {shown} is no plain file, and was left out")
             elif len(found) >= MOST_ARTIFACTS or size + about.st_size > MOST_ARTIFACT_BYTES:
                 most = f"{MOST_ARTIFACTS} files and {MOST_ARTIFACT_BYTES >> 20} MiB"
-                left_out.append(f"artifacts: expected at most {most}; {relative!r} and what comes after it is left out")
+                left_out.append(f"artifacts: expected at most {most}; {shown} and what comes after it is left out")
                 return found, left_out
             else:
                 found[relative] = path
                 size += about.st_size
     return found, left_out
+
+
+def _listed(workspace: Path, folder: str) -> tuple[list[str], list[str]]:
+    """The folders and the other files in a folder of the workspace, by name."""
+    inner, files = [], []
+    with os.scandir(f"{workspace}/{folder}") as entries:
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                files.append(entry.name)
+            elif folder or entry.name not in (OTD, ".git"):
+                inner.append(entry.name)
+    return sorted(inner), sorted(files)
+
+
+def _shortened(name: str) -> str:
+    return repr(name if len(name) <= _SHOWN else f"{name[: _SHOWN // 2]}…{name[-_SHOWN // 2 :]}")
 
 
 def _matches(path: str, pattern: str) -> bool:

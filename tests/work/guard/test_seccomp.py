@@ -69,6 +69,44 @@ def test_calls_are_judged(machine: str, number: int, arguments: tuple[int, ...],
     assert judge(machine, number, *arguments) == answer
 
 
+SET_ID = [  # its number on x86_64 and aarch64 (None: there is no such call), which argument is the mode, and flags
+    ("chmod", (90, None), 1, {}),
+    ("fchmod", (91, 52), 1, {}),
+    ("fchmodat", (268, 53), 2, {}),
+    ("fchmodat2", (452, 452), 2, {}),
+    ("creat", (85, None), 1, {}),
+    ("mknod", (133, None), 1, {}),
+    ("mknodat", (259, 33), 2, {}),
+    ("open, O_CREAT", (2, None), 2, {1: 0o102}),
+    ("open, O_TMPFILE", (2, None), 2, {1: 0o20200002}),
+    ("openat, O_CREAT", (257, 56), 3, {2: 0o102}),
+    ("openat, O_TMPFILE", (257, 56), 3, {2: 0o20200002}),
+]
+
+
+@pytest.mark.parametrize("machine", ARCH)
+@pytest.mark.parametrize(("name", "numbers", "mode_at", "more"), SET_ID, ids=[one[0] for one in SET_ID])
+def test_no_file_gives_its_rights_to_who_starts_it(
+    machine: str, name: str, numbers, mode_at: int, more: dict[int, int]
+):
+    number = numbers[list(ARCH).index(machine)]
+    if number is None:
+        return
+
+    def answer(mode: int) -> int:
+        return judge(machine, number, *({**more, mode_at: mode}.get(at, 0) for at in range(6)))
+
+    assert {answer(mode) for mode in (0, 0o644, 0o1777, 0o100755)} == {ALLOW}
+    assert {answer(mode) for mode in (0o4755, 0o2755, 0o6755, 0o104000, 0xFFFF_FFFF_0000_0800)} == {ERRNO | errno.EPERM}
+
+
+@pytest.mark.parametrize("machine", ARCH)
+def test_what_is_opened_and_not_made_has_no_mode(machine: str):
+    """The word is whatever was in the register."""
+    assert judge(machine, {"x86_64": 257, "aarch64": 56}[machine], 0, 0, 0o2, 0o6755) == ALLOW
+    assert judge(machine, 437) == ERRNO | errno.ENOSYS  # openat2 has its mode in memory
+
+
 def test_another_table_of_calls_is_the_end():
     assert judge("x86_64", 20, arch=0x4000_0003) == KILL
     assert judge("aarch64", 20, arch=0x4000_0028) == KILL

@@ -3,17 +3,19 @@
 import fcntl
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from onthedot.work.guard import users
-from onthedot.work.guard.users import USERS, NoneFree, NotPossible, take_back, take_user
+from onthedot.work.guard import folders, trees, users
+from onthedot.work.guard.users import USERS, NoneFree, NotPossible, check_reachable, take_back, take_user
 
 
 @pytest.fixture(autouse=True)
 def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(users.STATE_VARIABLE, str(tmp_path / "state"))
+    monkeypatch.setattr(trees, "everybody", lambda: iter(()))  # other tests' programs run as these users, too
     return tmp_path / "state" / "users"
 
 
@@ -147,3 +149,97 @@ def test_a_workspace_that_another_program_is_given_is_not_taken_back(work):
     assert not take_back(str(work))
     second.give_back()
     assert take_back(str(work))
+
+
+@pytest.mark.usefixtures("root")
+def test_the_folder_above_lets_its_user_pass_and_no_other(tmp_path):
+    run = tmp_path / "run"
+    (run / "work").mkdir(parents=True)
+    run.chmod(0o710)
+    user = take_user(str(run / "work"))
+    user.own(str(run / "work"))
+    assert (run.stat().st_uid, run.stat().st_gid, stat.S_IMODE(run.stat().st_mode)) == (0, user.uid, 0o710)
+    user.give_back()
+    assert take_back(str(run / "work"))
+    assert run.stat().st_gid == 0
+
+
+@pytest.mark.usefixtures("root")
+def test_a_folder_above_that_is_somebody_elses_is_left_alone(tmp_path):
+    run = tmp_path / "run"
+    (run / "work").mkdir(parents=True)
+    run.chmod(0o711)
+    user = take_user(str(run / "work"))
+    user.own(str(run / "work"))
+    assert run.stat().st_gid == 0
+    user.give_back()
+    take_back(str(run / "work"))
+
+
+def test_only_the_nearest_folder_may_be_closed_for_others():
+    with tempfile.TemporaryDirectory() as above:  # the other one is below a folder that is closed itself
+        run = Path(above, "run")
+        (run / "work").mkdir(parents=True)
+        Path(above).chmod(0o711)
+        run.chmod(0o710)
+        check_reachable(str(run / "work"))
+        Path(above).chmod(0o710)
+        with pytest.raises(NotPossible, match=rf"^{above}: .* got mode 710"):
+            check_reachable(str(run / "work"))
+
+
+@pytest.mark.parametrize("which", range(4))
+def test_an_id_that_a_process_still_has_is_given_to_nobody(work, monkeypatch, which):
+    """Real, effective, saved, or of the filesystem."""
+    free = take_user(str(work))
+    free.give_back()
+    ids = [[1000] * 4]
+    monkeypatch.setattr(trees, "everybody", lambda: [trees.Process(12, 1, 12, 0, is_zombie=False)])
+    monkeypatch.setattr(trees, "users_of", lambda pid: set(ids[0]))
+    ids[0][which] = free.uid
+    other = take_user(str(work))
+    assert other.uid != free.uid
+    other.give_back()
+    ids[0][which] = 1000
+    again = take_user(str(work))
+    assert again.uid == free.uid
+    again.give_back()
+
+
+def test_all_ids_of_a_process_are_seen():
+    assert trees.users_of(os.getpid()) == set(os.getresuid())
+    assert trees.users_of(2**22 + 1) == set()
+
+
+@pytest.mark.usefixtures("root")
+def test_a_deep_tree_is_given_and_taken_back(work):
+    top = os.open(work, os.O_RDONLY)
+    at = os.dup(top)
+    for _ in range(2_100):
+        os.mkdir("d", dir_fd=at)
+        inner = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    user = take_user(str(work))
+    user.own(str(work))
+    assert os.fstat(at).st_uid == user.uid
+    user.give_back()
+    assert take_back(str(work))
+    assert os.fstat(at).st_uid == 0
+    os.close(at)
+    os.close(top)
+    folders.remove(str(work))
+    assert not work.exists()
+
+
+@pytest.mark.usefixtures("root")
+def test_what_cannot_be_walked_through_is_not_taken_for_given(work, monkeypatch):
+    (work / "one" / "two").mkdir(parents=True)
+    real = os.open
+
+    def moved(path, flags, mode=0o777, *, dir_fd=None):
+        return real(work.parent if path == ".." else path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", moved)
+    with pytest.raises(OSError, match="was moved"):
+        list(folders.entries(str(work)))

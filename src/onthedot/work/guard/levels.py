@@ -13,7 +13,8 @@ from pathlib import Path
 
 from onthedot.work.guard import seccomp
 
-_TEMPORARY_BYTES = 256 << 20
+_TEMPORARY = ("/tmp", "/dev/shm")  # noqa: S108 - the sandbox's own
+_TEMPORARY_BYTES = 256 << 20  # for each of them at most
 _MOST_OPTIONS = 8_400  # words that bubblewrap reads: it takes 9,000 in all
 _READS = ("--args", "--ro-bind-data", "--ro-bind-data", "--seccomp")
 _READ_AS = ("", "/etc/passwd", "/etc/group", "")
@@ -65,7 +66,10 @@ def bubblewrap(directory: str, workspace: str, *, handed: Sequence[int] = (), ne
             words += ["--ro-bind", str(top), str(top)]
     for name in _ETC:
         words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    words += ["--proc", "/proc", "--dev", "/dev", "--size", str(_TEMPORARY_BYTES), "--tmpfs", "/tmp"]  # noqa: S108
+    words += ["--proc", "/proc", "--dev", "/dev"]
+    for own in _TEMPORARY:  # else /dev and its shm are as large as the machine's memory, and count for nobody
+        words += ["--size", str(_TEMPORARY_BYTES), "--tmpfs", own]
+    words += ["--remount-ro", "/dev"]
     words += ["--bind", workspace, workspace]
     for option, descriptor, *place in zip(_READS, map(str, handed), _READ_AS, strict=False):
         words += [option, descriptor, *filter(None, place)]

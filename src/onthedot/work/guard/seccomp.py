@@ -7,7 +7,8 @@ library: `program_for` assembles the bytes. bubblewrap loads them in a sandbox (
 | the call | gets |
 |---|---|
 | one of `_REFUSED`; `clone` with a new namespace; `ioctl` that types into a terminal | EPERM |
-| `clone3`, whose flags a filter cannot read; programs then use `clone` | ENOSYS |
+| one that makes a file set-user-id or set-group-id: outside, whoever starts it would be its user | EPERM |
+| `clone3` and `openat2`, whose flags and mode a filter cannot read; programs then use `clone`, `openat` | ENOSYS |
 | `socket` of another family than unix, IPv4, IPv6 and netlink (vsock leaves a network namespace) | EAFNOSUPPORT |
 | any call of another processor's table (32 bit, x32) | SIGSYS, ENOSYS |
 """
@@ -37,6 +38,13 @@ _REFUSED: dict[str, tuple[int, int]] = {  # numbers on x86_64 and aarch64; -1: t
     "nfsservctl": (180, 42), "modify_ldt": (154, -1), "ioperm": (173, -1), "iopl": (172, -1), "uselib": (134, -1),
     "sysfs": (139, -1), "_sysctl": (156, -1),
 }  # fmt: skip
+_WITH_MODE: dict[tuple[int, int], int] = {  # the calls that set a file's mode, and which argument it is
+    (90, -1): 1, (91, 52): 1, (268, 53): 2, (452, 452): 2,  # chmod, fchmod, fchmodat, fchmodat2
+    (85, -1): 1, (133, -1): 1, (259, 33): 2,  # creat, mknod, mknodat
+}  # fmt: skip
+_OPEN, _OPENAT, _OPENAT2 = (2, -1), (257, 56), (437, 437)
+_SET_ID = 0o6000
+_MAKES_FILE = 0o100 | 0o20000000  # O_CREAT, O_TMPFILE: without one of them, open has no mode
 _CLONE, _CLONE3, _SOCKET, _IOCTL = (56, 220), (435, 435), (41, 198), (16, 29)
 _NEW_NAMESPACE = 0x7E02_0000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
@@ -46,7 +54,8 @@ _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 
 _ALLOW, _KILL, _ERRNO = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # of classic BPF, with 32-bit words
-_NUMBER, _ARCH, _FIRST, _SECOND = 0, 4, 16, 24  # where struct seccomp_data has them; of arguments the low half
+_NUMBER, _ARCH = 0, 4  # where struct seccomp_data has them
+_FIRST, _SECOND, _THIRD, _FOURTH = 16, 24, 32, 40  # the arguments' low halves
 
 
 class _Machine(NamedTuple):
@@ -104,11 +113,24 @@ def _lines(machine: _Machine) -> list[_Line]:
         (_LOAD, _NUMBER),
         *([_Jump(_AT_LEAST, _X32, "unknown")] if machine is _MACHINES["x86_64"] else []),
         *(_Jump(_EQUAL, number, "refused") for number in refused),
+        *(_Jump(_EQUAL, call[at], f"mode {mode}") for call, mode in _WITH_MODE.items() if call[at] >= 0),
+        *([_Jump(_EQUAL, _OPEN[at], "open")] if _OPEN[at] >= 0 else []),
+        _Jump(_EQUAL, _OPENAT[at], "openat"),
+        _Jump(_EQUAL, _OPENAT2[at], "unknown"),
         _Jump(_EQUAL, _CLONE3[at], "unknown"),
         _Jump(_EQUAL, _CLONE[at], "clone"),
         _Jump(_EQUAL, _SOCKET[at], "socket"),
         _Jump(_EQUAL, _IOCTL[at], "ioctl"),
         (_RETURN, _ALLOW),
+        "open",
+        (_LOAD, _SECOND),
+        _Jump(_ANY_BIT, _MAKES_FILE, "mode 2"),
+        (_RETURN, _ALLOW),
+        "openat",
+        (_LOAD, _THIRD),
+        _Jump(_ANY_BIT, _MAKES_FILE, "mode 3"),
+        (_RETURN, _ALLOW),
+        *(line for mode, place in ((1, _SECOND), (2, _THIRD), (3, _FOURTH)) for line in _mode_lines(mode, place)),
         "clone",
         (_LOAD, _FIRST),
         _Jump(_ANY_BIT, _NEW_NAMESPACE, "refused"),
@@ -128,6 +150,10 @@ def _lines(machine: _Machine) -> list[_Line]:
         "unknown",
         (_RETURN, _ERRNO | errno.ENOSYS),
     ]
+
+
+def _mode_lines(mode: int, place: int) -> list[_Line]:
+    return [f"mode {mode}", (_LOAD, place), _Jump(_ANY_BIT, _SET_ID, "refused"), (_RETURN, _ALLOW)]
 
 
 def _assemble(lines: list[_Line]) -> bytes:

@@ -146,6 +146,11 @@ def user_of(pid: int) -> int:
     return int(text.split()[0]) if text else -1
 
 
+def users_of(pid: int) -> set[int]:
+    """Whose rights it has, or can take: real, effective, saved, and of the filesystem; none if it is gone."""
+    return set(map(int, _in_file(f"/proc/{pid}/status", b"Uid:", b"\n").split()))
+
+
 def is_first_of_namespace(pid: int) -> bool:
     """Whether it is the first process of a pid namespace: a sandbox's own, and no program's."""
     numbers = _in_file(f"/proc/{pid}/status", b"NSpid:", b"\n").split()

@@ -1,8 +1,11 @@
 """User ids for programs of levels `user` and `sandbox`, on a worker that runs as root.
 
 A program gets an id that no other program of this machine has. `<state>/users/<id>` is its lock: held while the program
-runs, and it names the workspace that the id owns. An id that still owns a workspace is given to no other; when the
-attempt has ended the worker takes the workspace back (`take_back`), and the id is free.
+runs, and it names the workspace that the id owns. An id that still owns a workspace, or that a process still has, is
+given to no other; when the attempt has ended the worker takes the workspace back (`take_back`), and the id is free.
+
+The folder above a workspace is root's, of the group of the workspace's user, and has mode 710: nobody else of the
+machine gets to the workspace, whatever mode its program gives it.
 
 `<state>` is `/var/lib/onthedot`, or the folder that `OTD_STATE_DIR` names: one for all workers of a machine.
 """
@@ -17,11 +20,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from onthedot.work.guard import trees
+from onthedot.work.guard import folders, trees
 
 USERS = range(60_706, 61_184)
 """User ids that Debian gives to nobody by itself, and systemd leaves alone."""
 STATE_VARIABLE = "OTD_STATE_DIR"
+FOR_ONE_GROUP = 0o710
+"""The mode of the folder above a workspace that has a user of its own."""
 
 _LONGEST_PATH = 4_096
 
@@ -79,7 +84,7 @@ def take_user(workspace: str) -> User:
         lock = _lock(locks, uid)
         if lock is None:
             continue
-        if not _owns_another(uid, _bound_to(lock), workspace):
+        if not _owns_another(uid, _bound_to(lock), workspace) and not any(_processes_of(uid)):
             return User(uid, lock)
         os.close(lock)
     raise NoneFree(
@@ -106,7 +111,7 @@ def take_back(workspace: str, *, kill: bool = False) -> bool:
             if not is_alone or os.lstat(workspace).st_uid != owner:  # another program has got it meanwhile
                 return False
             if kill:
-                trees.kill_found(lambda: (one for one in trees.everybody() if trees.user_of(one.pid) == owner))
+                trees.kill_found(lambda: _processes_of(owner))
             _give(workspace, os.geteuid())
     finally:
         user.give_back()
@@ -115,13 +120,18 @@ def take_back(workspace: str, *, kill: bool = False) -> bool:
 
 def check_reachable(workspace: str) -> None:
     """The program's user has to be able to get there."""
-    for above in Path(workspace).parents:
+    for number, above in enumerate(Path(workspace).parents):
         mode = stat.S_IMODE(above.stat().st_mode)
-        if not mode & stat.S_IXOTH:
+        if not mode & stat.S_IXOTH and not (number == 0 and _is_for_one_group(str(above))):
             raise NotPossible(
                 f"{above}: expected a directory that every user may pass through, because the program's user has to "
                 f"reach {workspace}; got mode {mode:o}; do: chmod o+x {above}"
             )
+
+
+def _processes_of(uid: int) -> Iterator[trees.Process]:
+    """Who has this id in any way, and is not dead: one that became another user by a file's rights, too."""
+    return (one for one in trees.everybody() if not one.is_zombie and uid in trees.users_of(one.pid))
 
 
 # ── locks ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -196,7 +206,7 @@ def _give(workspace: str, uid: int) -> None:
     The kernel takes away set-user-id bits and capabilities of files that change their owner.
     """
     linked: dict[tuple[int, int], int] = {}
-    for folder, name, found in _entries(workspace):
+    for folder, name, found in folders.entries(workspace):
         if found.st_uid == uid:
             continue
         if stat.S_ISDIR(found.st_mode) or found.st_nlink == 1:
@@ -205,15 +215,17 @@ def _give(workspace: str, uid: int) -> None:
             linked[found.st_dev, found.st_ino] = linked.get((found.st_dev, found.st_ino), 0) + 1
     if linked:
         # a file with a name elsewhere may be somebody else's, linked into the workspace to be given away
-        for folder, name, found in _entries(workspace):
+        for folder, name, found in folders.entries(workspace):
             if found.st_uid != uid and linked.get((found.st_dev, found.st_ino)) == found.st_nlink:
                 os.chown(name, uid, uid, dir_fd=folder, follow_symlinks=False)
+    above = os.path.dirname(workspace)
+    if _is_for_one_group(above):
+        os.chown(above, -1, uid)
     os.chown(workspace, uid, uid, follow_symlinks=False)
     os.chmod(workspace, 0o700)
 
 
-def _entries(workspace: str) -> Iterator[tuple[int, str, os.stat_result]]:
-    """Everything below it: the descriptor of its folder, its name, and what it is. Links are not followed."""
-    for _, folders, files, folder in os.fwalk(workspace):
-        for name in (*folders, *files):
-            yield folder, name, os.stat(name, dir_fd=folder, follow_symlinks=False)
+def _is_for_one_group(folder: str) -> bool:
+    """Whether it is ours, and lets one group pass: made so for the workspace in it."""
+    about = os.lstat(folder)
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and about.st_mode & 0o777 == FOR_ONE_GROUP

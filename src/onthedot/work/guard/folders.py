@@ -1,0 +1,108 @@
+"""Walk through folders that programs have made, however deep they are, and remove them.
+
+A program may nest folders deeper than Python recurses, than a path is long, and than a process has descriptors. So this
+goes from folder to folder with one descriptor at a time, down by name without following links and up by `..`, and
+looks each time whether it is where it was.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Level:
+    """A folder on the way: what it is, and what is still to be looked at in it."""
+
+    def __init__(self, folder: int, name: str) -> None:
+        self.name = name
+        self.about = os.fstat(folder)
+        self.left = os.listdir(folder)
+
+
+def entries(top: str, *, unlock: bool = False) -> Iterator[tuple[int, str, os.stat_result]]:
+    """Everything below it, each folder after what is in it: the descriptor of the folder that it is in, its name, and
+    what it is. The descriptor is good until the next one is asked for.
+
+    `unlock`: give ourselves the rights that a program took away from folders, and pass over what cannot be entered or
+    is gone; else that is an OSError.
+    """
+    at = os.open(top, _FOLDER) if not unlock else _unlocked(top, None)
+    try:
+        levels = [_Level(at, "")]
+        while levels:
+            level = levels[-1]
+            if level.left:
+                name = level.left.pop()
+                try:
+                    about = os.stat(name, dir_fd=at, follow_symlinks=False)
+                    inner = _enter(at, name, unlock=unlock) if stat.S_ISDIR(about.st_mode) else None
+                except OSError:
+                    if not unlock:
+                        raise
+                    continue
+                if inner is None:
+                    yield at, name, about
+                else:
+                    levels.append(inner[1])
+                    os.close(at)
+                    at = inner[0]
+                continue
+            levels.pop()
+            if levels:
+                above = _above(at, levels[-1])
+                os.close(at)
+                at = above
+                yield at, level.name, level.about
+    finally:
+        os.close(at)
+
+
+def remove(top: str) -> None:
+    """A folder with everything in it, as far as it can be; links go, what they lead to stays."""
+    with suppress(OSError):
+        for folder, name, about in entries(top, unlock=True):
+            with suppress(OSError):
+                if stat.S_ISDIR(about.st_mode):
+                    os.rmdir(name, dir_fd=folder)
+                else:
+                    os.unlink(name, dir_fd=folder)
+    with suppress(OSError):
+        os.rmdir(top)
+
+
+def _enter(at: int, name: str, *, unlock: bool) -> tuple[int, _Level]:
+    folder = _unlocked(name, at) if unlock else os.open(name, _FOLDER, dir_fd=at)
+    try:
+        return folder, _Level(folder, name)
+    except OSError:
+        os.close(folder)
+        raise
+
+
+def _above(at: int, level: _Level) -> int:
+    """The folder that this one is in: the very one that we came from."""
+    above = os.open("..", _FOLDER, dir_fd=at)
+    if not os.path.samestat(os.fstat(above), level.about):
+        os.close(above)
+        raise OSError(
+            errno.ESTALE, f"{level.name or 'a folder'!r}: what was in it was moved while it was walked through"
+        )
+    return above
+
+
+def _unlocked(name: str, at: int | None) -> int:
+    """A folder, opened, in which we may do everything; as far as it is ours."""
+    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        if os.fstat(handle).st_mode & 0o700 != 0o700:
+            with suppress(OSError):
+                os.chmod(f"/proc/self/fd/{handle}", 0o700)  # a mode has no call that takes such a descriptor
+        return os.open(".", _FOLDER, dir_fd=handle)
+    finally:
+        os.close(handle)
