@@ -16,6 +16,7 @@ from contextlib import suppress
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
+from onthedot.access.audit import Entry, noting_together
 from onthedot.clock import Micros
 from onthedot.errors import KeyConflict, OnTheDotError, UnknownJob
 from onthedot.job import JobRecord
@@ -37,17 +38,20 @@ BATCH_BYTES = 1024 * 1024
 
 Find = Callable[[str], Awaitable[JobRecord]]
 """The job of a name, if it is there for whoever asks."""
+Told = Callable[[int], Entry]
+"""What is on record of so many runs. It is written with them: whatever ends the request, what is stored is there."""
 
 
 class Bulk:
     """Runs that come line by line. `stored` has the id of each, below zero if it was there before."""
 
-    def __init__(self, there: OpenStore, find: Find, share: Share | None = None) -> None:
+    def __init__(self, there: OpenStore, find: Find, told: Told, share: Share | None = None) -> None:
         self.stored = array("q")
         self.numbers = array("l")  # of their lines
         self.bad: BadLine | None = None
         self._there = there
         self._find = find
+        self._told = told
         self._share = share  # of the quotas, if there are any
         self._token = there.ids.token()  # one for all: with the number of its line it is each one's own
         self._runs: list[NewRun] = []  # the batch
@@ -158,7 +162,8 @@ class Bulk:
     async def _insert(self, runs: list[NewRun], numbers: list[int]) -> None:
         if not runs:
             return
-        stored = await insert_runs(self._there.store, runs)
+        noting = noting_together([self._told(len(runs))])
+        stored = await insert_runs(self._there.store, runs, noting=noting)
         self.stored.extend([run_id if created else -run_id for run_id, created in stored])
         self.numbers.extend(numbers)
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field, JsonValue
 
+from onthedot.access.audit import Entry
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND, Micros
 from onthedot.duration import micros, parse_duration
@@ -174,12 +175,12 @@ async def _submit_many(request: Request, there: OpenStore, who: Principal, names
     async def find(job: str) -> JobRecord:
         return (await seen_job(there, who, job, namespace))[1]
 
+    def told(runs: int) -> Entry:
+        return entry_of(request, "runs.submit", f"namespace/{namespace}", after={"runs": runs}, namespace=namespace)
+
     quotas = quotas_for(request)
-    bulk = Bulk(there, find, None if quotas is None else Share(quotas, who))
+    bulk = Bulk(there, find, told, None if quotas is None else Share(quotas, who))
     await bulk.take(request.stream())
-    await audited(
-        request, "runs.submit", f"namespace/{namespace}", after={"runs": len(bulk.stored)}, namespace=namespace
-    )
     return bulk_answer(bulk, str(request.scope.get("request_id", "")))
 
 
