@@ -27,7 +27,7 @@ from onthedot.server.answering import as_json
 from onthedot.server.asked import own_key
 from onthedot.server.lines import MOST_BYTES, BadLine, Line, lines_of, read_line
 from onthedot.server.problems import Problem, problem_of, shown
-from onthedot.server.quotas import Share
+from onthedot.server.quotas import Share, Whose, whose
 from onthedot.server.submitting import Asked, new_run
 
 NDJSON = "application/x-ndjson"
@@ -56,7 +56,7 @@ class Bulk:
         self._token = there.ids.token()  # one for all: with the number of its line it is each one's own
         self._runs: list[NewRun] = []  # the batch
         self._numbers: list[int] = []
-        self._owners: list[str] = []  # whose jobs they are
+        self._owners: list[Whose] = []  # whose jobs they are
         self._bytes = 0
         self._next = 1  # the line that comes next
         self._jobs: dict[str, JobRecord] = {}
@@ -105,13 +105,13 @@ class Bulk:
             record = self._jobs.get(asked.job) or await self._look(number, asked.job)
             run = self._new_run(number, record, asked, now)
             if self._share is not None:
-                await self._book(self._share, number, record.job.owner)
+                await self._book(self._share, number, whose(record.job))
             self._runs.append(run)
             self._numbers.append(number)
-            self._owners.append(record.job.owner)
+            self._owners.append(whose(record.job))
             self._bytes += len(line)
 
-    async def _book(self, share: Share, number: int, owner: str) -> None:
+    async def _book(self, share: Share, number: int, owner: Whose) -> None:
         try:
             await share.book(owner)
         except Problem:
