@@ -335,13 +335,15 @@ async def test_the_end_of_a_session_leaves_its_entry(tmp_path: Path):
     assert (entry.verb, entry.who_kind, entry.who_name, entry.source) == ("logout", "session", "ann", "127.0.0.1")
 
 
-async def test_many_runs_in_one_request_are_one_entry(tmp_path: Path):
+async def test_many_runs_in_one_request_are_an_entry_for_each_write(tmp_path: Path):
     async with served() as server:
         await fill(server.there, tmp_path)
         headers = server.keys.add(Role.ADMIN) | {"Content-Type": "application/x-ndjson"}
         lines = b'{"job":"nap"}\n' * 1200
         assert (await server.client.post("/api/v1/runs", headers=headers, content=lines)).is_success
-        assert submits(await audit.read(server.there.store, limit=1000)) == [{"runs": 1200}]
+        entries = await audit.read(server.there.store, limit=1000)
+    assert submits(entries) == [{"runs": 500}, {"runs": 500}, {"runs": 200}]
+    assert len({entry.request_id for entry in entries if entry.verb == "runs.submit"}) == 1
 
 
 # ── the command line ─────────────────────────────────────────────────────────────────────────────────────────

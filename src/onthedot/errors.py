@@ -18,6 +18,7 @@
     ├── KeyRefused             a server does not know whoever asks: no key, or one that does not count
     ├── LoginRefused           name and password, or a one-time token, that are not right
     │   └── LoginLimited       … or not looked at: too many were tried
+    │       └── LoginsBusy     … by others: too many wait on this server
     ├── QuotaExceeded          a server takes no more jobs or runs of this owner for now
     ├── KeyConflict            the key was used before, with other arguments
     ├── RevisionConflict       the job was edited by someone else in the meantime
@@ -216,6 +217,10 @@ class LoginLimited(LoginRefused):
     def __init__(self, message: str, *, again_in: int) -> None:
         super().__init__(message)
         self.again_in = again_in
+
+
+class LoginsBusy(LoginLimited):
+    """Too many logins wait on this server, from whatever addresses."""
 
 
 class ProviderUnavailable(OnTheDotError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
@@ -11,9 +13,18 @@ from onthedot.access.grants import Grant
 from onthedot.access.passwords import PASSWORDS, Passwords
 from onthedot.access.permissions import Role
 from onthedot.access.sessions import KIND as SESSION
+from onthedot.access.sessions import Session
 from onthedot.access.users import KIND, Logins, create, get_user, list_users, login, remove, set_disabled, set_password
 from onthedot.clock import SECOND
-from onthedot.errors import AccessDenied, DefinitionError, DuplicateUser, LoginLimited, LoginRefused, UnknownUser
+from onthedot.errors import (
+    AccessDenied,
+    DefinitionError,
+    DuplicateUser,
+    LoginLimited,
+    LoginRefused,
+    LoginsBusy,
+    UnknownUser,
+)
 from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
 from tests.access.clocks import START, Turned
@@ -190,3 +201,158 @@ async def test_users_that_one_could_not_have_made_are_not_there():
     with pytest.raises(UnknownUser):
         await remove(store, "ann", by=team)
     assert not (await get_user(store, "ann")).disabled
+
+
+class Held(Passwords):
+    """Compares one password at a time for each `let`, and tells which were compared."""
+
+    __slots__ = ("compared", "turns")
+
+    def __init__(self) -> None:
+        super().__init__(1, 8, 1)
+        object.__setattr__(self, "compared", [])
+        object.__setattr__(self, "turns", asyncio.Semaphore(0))
+
+    async def matches(self, password: str, kept: str) -> bool:
+        self.compared.append(password)  # type: ignore[attr-defined]
+        await self.turns.acquire()  # type: ignore[attr-defined]
+        return password == PASSWORD
+
+    async def nobodys(self) -> str:
+        return "nobody's"
+
+    async def let(self, count: int) -> None:
+        """So many are compared, and whoever is next begins."""
+        for _ in range(count):
+            self.turns.release()  # type: ignore[attr-defined]
+            await settled()
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+class Crowd:
+    """Logins under way at once, from many addresses, on one server."""
+
+    def __init__(self, clock: Turned) -> None:
+        self.store, self.logins, self.passwords = MemoryStore(), Logins(clock), Held()
+        self.tries: list[asyncio.Task[Session]] = []
+
+    async def comes(self, source: str, password: str = "", name: str = "", **more: Any) -> None:
+        """Another login; it waits, or is being compared, or has ended: `last`."""
+        name, password = name or f"v{len(self.tries)}", password or "wrong horse"
+        one = login(self.store, name, password, logins=self.logins, source=source, passwords=self.passwords, **more)
+        self.tries.append(asyncio.ensure_future(one))
+        await settled()
+
+    @property
+    def last(self) -> asyncio.Task[Session]:
+        return self.tries[-1]
+
+    def refused(self) -> list[type[BaseException]]:
+        return [type(one.exception()) for one in self.tries if one.done()]  # type: ignore[misc]
+
+
+@pytest.fixture
+async def crowd(clock: Turned) -> AsyncGenerator[Crowd]:
+    one = Crowd(clock)
+    await made(one.store)
+    yield one
+    for task in one.tries:
+        task.cancel()
+    await asyncio.gather(*one.tries, return_exceptions=True)
+
+
+async def test_a_storm_of_logins_from_some_addresses_keeps_nobody_else_waiting(crowd: Crowd):
+    for place in range(10):
+        for _ in range(30):
+            await crowd.comes(f"192.0.2.{place}")
+    await crowd.comes("198.51.100.7", PASSWORD, "ann")
+    good = crowd.last
+    await crowd.passwords.let(6)  # the four that are being compared, and at most one of the others for each fresh one
+    assert good.done()
+    assert good.result().name == "ann"
+
+
+async def test_of_one_address_two_wait_and_the_others_are_refused_at_once(crowd: Crowd):
+    for _ in range(10):
+        await crowd.comes("2001:db8::1")
+    assert crowd.refused() == [LoginLimited] * 4
+    await crowd.comes("2001:db8::2")  # the same network
+    with pytest.raises(LoginLimited, match="at most 2 that wait from one address"):
+        await crowd.last
+    await crowd.passwords.let(6)
+    assert len(crowd.passwords.compared) == 6  # type: ignore[attr-defined]
+    assert crowd.refused().count(LoginRefused) == 6
+
+
+async def test_addresses_take_turns(crowd: Crowd):
+    for _ in range(4):
+        await crowd.comes("192.0.2.1")
+    for number, source in enumerate(("192.0.2.2", "192.0.2.2", "192.0.2.3", "192.0.2.4", "192.0.2.3")):
+        await crowd.comes(source, f"horse {number}")
+    await crowd.passwords.let(9)
+    assert crowd.passwords.compared[4:] == [f"horse {number}" for number in (0, 2, 3, 1, 4)]  # type: ignore[attr-defined]
+
+
+async def test_so_many_wait_in_all_and_places_that_have_failed_give_way(crowd: Crowd):
+    for _ in range(7):
+        await crowd.comes("192.0.2.1")  # the last one is refused: this place has failed
+    for place in range(62):
+        await crowd.comes(f"198.51.100.{place}")
+    assert crowd.refused() == [LoginLimited]
+    await crowd.comes("203.0.113.1", PASSWORD, "ann")
+    fresh = crowd.last
+    assert crowd.refused() == [LoginsBusy, LoginLimited]
+    assert not fresh.done()
+    await crowd.comes("203.0.113.2")
+    assert crowd.refused() == [LoginsBusy, LoginsBusy, LoginLimited]
+    await crowd.comes("203.0.113.3", PASSWORD, "ann")
+    with pytest.raises(LoginsBusy, match="at most 64 that wait") as told:  # nobody is left to give way
+        await crowd.last
+    assert told.value.again_in > 0
+
+
+async def test_places_that_have_failed_are_not_left_out_by_fresh_ones(crowd: Crowd):
+    for _ in range(7):
+        await crowd.comes("192.0.2.1", "once more")
+    for place in range(20):
+        await crowd.comes(f"198.51.100.{place}")
+    await crowd.passwords.let(8)
+    assert crowd.passwords.compared[4:].count("once more") == 2  # type: ignore[attr-defined]
+
+
+async def test_whose_client_has_gone_takes_no_turn(crowd: Crowd):
+    async def gone() -> bool:
+        return True
+
+    for _ in range(4):
+        await crowd.comes("192.0.2.1")
+    await crowd.comes("192.0.2.2", "gone horse", gone=gone)
+    left = crowd.last
+    await crowd.comes("192.0.2.3", PASSWORD, "ann")
+    good = crowd.last
+    await crowd.passwords.let(5)  # the four, and this one
+    with pytest.raises(LoginRefused):
+        await left
+    assert good.result().name == "ann"
+    assert "gone horse" not in crowd.passwords.compared  # type: ignore[attr-defined]
+
+
+async def test_who_gives_up_waiting_makes_room(crowd: Crowd):
+    for _ in range(4):
+        await crowd.comes("192.0.2.1")
+    for _ in range(5):  # each one's place is free again
+        await crowd.comes("192.0.2.2")
+        waiting = crowd.last
+        await crowd.comes("192.0.2.3", name="v")
+        waiting.cancel()
+        await settled()
+    for task in crowd.tries[:4]:
+        task.cancel()
+    await crowd.comes("192.0.2.4", PASSWORD, "ann")
+    good = crowd.last
+    await crowd.passwords.let(3)
+    assert good.result().name == "ann"

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 
+import httpx2
 import pytest
 from fastapi import FastAPI, Response
 
@@ -245,3 +246,17 @@ async def test_every_route_is_in_the_document():
     assert "/api/v1/jobs/{job}" in document["paths"]  # type: ignore[operator]
     refusals = document["paths"]["/api/v1/jobs/{job}"]["get"]["responses"]  # type: ignore[index]
     assert set(refusals) >= {"200", "401", "403", "404", "422", "429", "503"}
+
+
+async def test_strangers_of_one_network_share_a_limit():
+    """Whoever has an IPv6 address has all of its network, and could be another stranger each time."""
+    async with served(rate=1, burst=3) as server:
+
+        async def ask(host: str) -> int:
+            transport = httpx2.ASGITransport(app=server.app, client=(host, 1))
+            async with httpx2.AsyncClient(transport=transport, base_url="http://server") as client:
+                return (await client.get("/api/v1/jobs")).status_code
+
+        assert [await ask(f"2001:db8::{number}") for number in range(1, 6)] == [401, 401, 401, 429, 429]
+        assert await ask("2001:db8:0:1::1") == 401
+        assert [await ask(f"192.0.2.{number}") for number in range(1, 6)] == [401] * 5

@@ -12,7 +12,7 @@ import pytest
 from onthedot.access.permissions import Role
 from onthedot.errors import DefinitionError
 from onthedot.listening import Listen
-from onthedot.server.browsers import EXEMPT, Hosts, is_own, read_place
+from onthedot.server.browsers import PROBES, Hosts, is_own, read_place
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 from tests.server.kit import Served, served
@@ -73,10 +73,21 @@ def test_what_is_no_host_is_refused(serving: Serving):
             assert connection.recv(65_536).startswith(b"HTTP/1.1 400 ")
 
 
-def test_probes_and_scrapers_are_answered_under_any_name(serving: Serving):
-    for path in EXEMPT:
+def test_probes_are_answered_under_any_name(serving: Serving):
+    for path in PROBES:
         assert status(serving, "evil.example", path) == 200
     assert status(serving, "evil.example", "/api/v1/health/") != 200
+
+
+def test_a_page_reads_no_metrics_where_everybody_is_let_in(serving: Serving):
+    assert status(serving, "evil.example", "/metrics") == 421
+    assert status(serving, "localhost", "/metrics") == 200
+
+
+async def test_scrapers_with_a_key_are_answered_under_any_name(there: Served):
+    headers = there.keys.add(Role.ADMIN) | {"Host": "jobs.internal.example"}
+    assert (await there.client.get("/metrics", headers=headers)).status_code == 200
+    assert (await there.client.get("/metrics", headers={"Host": "evil.example"})).status_code == 401
 
 
 def test_a_server_for_others_answers_for_addresses_and_its_own_names():

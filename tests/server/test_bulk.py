@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
 import onthedot as otd
+from onthedot.access import audit
 from onthedot.access.permissions import Role
 from onthedot.errors import StoreUnavailable
 from onthedot.run import NewRun
 from onthedot.server import lines as reading
+from onthedot.server import patience
 from onthedot.server.bulk import BATCH, NDJSON
 from onthedot.server.lines import MOST_LINE, BadLine, lines_of
 from onthedot.task import Call
@@ -194,17 +196,16 @@ async def test_nothing_is_read_faster_than_it_is_stored(server: Served, monkeypa
     assert most <= BATCH + 100
 
 
-async def test_a_sender_that_goes_away_leaves_what_was_stored(server: Served):
-    scope_headers = [(b"content-type", NDJSON.encode()), (b"authorization", b"Bearer key0")]
+async def ask_in_part(server: Served, then: Callable[[], Awaitable[dict[str, Any]]]) -> list[Any]:
+    """Send a batch and some lines more; `then` is what comes after them. What is answered."""
     server.keys.add(Role.OPERATOR)
-    messages: list[dict[str, Any]] = [
-        {"type": "http.request", "body": lines(*[{"job": "mail"}] * (BATCH + 3)), "more_body": True},
-        {"type": "http.disconnect"},
+    first: list[dict[str, Any]] = [
+        {"type": "http.request", "body": lines(*[{"job": "mail"}] * (BATCH + 3)), "more_body": True}
     ]
     answered: list[Any] = []
 
     async def receive() -> dict[str, Any]:
-        return messages.pop(0)
+        return first.pop() if first else await then()
 
     async def send(message: Any) -> None:
         answered.append(message)
@@ -212,9 +213,57 @@ async def test_a_sender_that_goes_away_leaves_what_was_stored(server: Served):
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
         "path": "/api/v1/runs", "raw_path": b"/api/v1/runs", "query_string": b"", "root_path": "",
-        "headers": [(b"host", b"server"), *scope_headers], "state": {},
-        "client": ("127.0.0.1", 1), "server": ("server", 80),
+        "headers": [(b"host", b"server"), (b"content-type", NDJSON.encode()), (b"authorization", b"Bearer key0")],
+        "state": {}, "client": ("127.0.0.1", 1), "server": ("server", 80),
     }  # fmt: skip
     await server.app(scope, receive, send)
+    return answered
+
+
+async def on_record(server: Served) -> list[Any]:
+    return [entry.after for entry in await audit.read(server.there.store) if entry.verb == "runs.submit"]
+
+
+async def gone() -> dict[str, Any]:
+    return {"type": "http.disconnect"}
+
+
+async def stalled() -> dict[str, Any]:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def broken() -> dict[str, Any]:
+    raise RuntimeError("a bug")
+
+
+@pytest.mark.parametrize(("then", "status"), [(gone, 422), (stalled, 408), (broken, 500)])
+async def test_whatever_ends_a_request_what_was_stored_stays_and_is_on_record(
+    server: Served, monkeypatch: pytest.MonkeyPatch, then: Callable[[], Awaitable[dict[str, Any]]], status: int
+):
+    monkeypatch.setattr(patience, "BODY", 0.05)
+    answered = await ask_in_part(server, then)
     assert len(await server.there.verbs().list_runs(limit=2000)) == BATCH
-    assert answered[0]["status"] == 422
+    assert answered[0]["status"] == status
+    assert await on_record(server) == [{"runs": BATCH}]
+
+
+async def test_what_was_stored_for_a_request_that_is_cancelled_is_on_record(server: Served):
+    waits = asyncio.Event()
+
+    async def then() -> dict[str, Any]:
+        waits.set()
+        return await stalled()
+
+    task = asyncio.ensure_future(ask_in_part(server, then))
+    await waits.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert await on_record(server) == [{"runs": BATCH}]
+
+
+async def test_each_write_is_on_record_and_what_was_refused_is_not(server: Served):
+    status, _ = await sent(server, lines({"job": "nobody's"}))
+    assert (status, await on_record(server)) == (404, [])
+    await sent(server, lines(*[{"job": "mail"}] * (BATCH + 2), {"job": "nobody's"}))
+    assert await on_record(server) == [{"runs": BATCH}, {"runs": 2}]

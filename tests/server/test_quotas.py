@@ -16,12 +16,14 @@ from onthedot.clock import SECOND, Micros
 from onthedot.run import RunState
 from onthedot.server.bulk import NDJSON
 from onthedot.server.problems import Problem
-from onthedot.server.quotas import KEPT, Quotas
+from onthedot.server.quotas import KEPT, Quotas, Whose
 from onthedot.settings import Settings
 from onthedot.stores.memory import MemoryStore
 from onthedot.task import Call
 from tests.server.kit import Served, served
 from tests.server.worker import Worker
+
+ANN = Whose("default", "ann")
 
 
 class Turned:
@@ -229,12 +231,12 @@ async def test_no_minute_has_more_than_the_quota():
         clock.at = step * SECOND // 5
         for _ in range(7):
             try:
-                await quotas.book(who, "ann")
+                await quotas.book(who, ANN)
             except Problem as refused:
                 again = clock.now() + int(refused.headers["Retry-After"]) * SECOND
                 assert again <= accepted[-100] + 62 * SECOND
             else:
-                quotas.land(who, "ann", 1, made=1)
+                quotas.land(who, ANN, 1, made=1)
                 accepted.append(clock.now())
     assert len(accepted) >= 300
     assert all(later - earlier >= 60 * SECOND for earlier, later in zip(accepted, accepted[100:], strict=False))
@@ -307,6 +309,76 @@ async def test_without_quotas_nothing_is_counted():
         assert (await submit(server, operator)).status_code == 201
 
 
+async def test_an_admin_of_one_namespace_uses_up_nobodys_quota_elsewhere():
+    async with served(settings=Settings(quota_jobs=2, quota_runs=2)) as server:
+        await ready(server)
+        shop = server.keys.add(Role.ADMIN, namespaces=("shop",))
+        asked = [{"name": f"x{n}", "namespace": "shop", "owner": "ann", "call": "work"} for n in range(3)]
+        made = [(await server.client.post("/api/v1/jobs", json=one, headers=shop)).status_code for one in asked]
+        assert made == [201, 201, 429]  # who is an admin of some namespaces is bound there
+        trigger = [await server.client.post("/api/v1/jobs/x0/trigger?namespace=shop", headers=shop) for _ in range(3)]
+        assert [answer.status_code for answer in trigger] == [201, 201, 429]
+        assert "runs of owner 'ann' in namespace 'shop'" in trigger[-1].json()["detail"]
+        ann = server.keys.add(Role.EDITOR, owner="ann", namespaces=("default",))
+        assert (await create(server, ann, "second")).status_code == 201
+        assert [(await submit(server, ann)).status_code for _ in range(3)] == [201, 201, 429]
+        status, _ = await many(server, ann, {"job": "mail"})
+        assert status == 429
+
+
+async def test_many_namespaces_are_no_more_room_for_who_may_use_them_all():
+    async with served(settings=Settings(quota_jobs=2, quota_runs=2)) as server:
+        ann = server.keys.add(Role.EDITOR, owner="ann")
+        shop = server.keys.add(Role.EDITOR, owner="ann", namespaces=("shop",))
+        for namespace, status in (("shop", 201), ("night", 201), ("day", 429)):
+            body = {"name": "one", "namespace": namespace, "call": "work"}
+            assert (await server.client.post("/api/v1/jobs", json=body, headers=ann)).status_code == status
+        for who, namespace, status in (
+            (shop, "shop", 201),
+            (ann, "night", 201),
+            (ann, "shop", 429),
+            (shop, "shop", 201),
+        ):
+            path = f"/api/v1/jobs/one/trigger?namespace={namespace}"
+            assert (await server.client.post(path, headers=who)).status_code == status
+
+
+async def test_an_owner_gets_no_job_too_many_from_others():
+    async with served(settings=Settings(quota_jobs=1)) as server:
+        shop = server.keys.add(Role.ADMIN, namespaces=("shop",))
+        for name, owner in (("a", "ann"), ("b", "bob")):
+            body = {"name": name, "namespace": "shop", "owner": owner, "call": "work"}
+            assert (await server.client.post("/api/v1/jobs", json=body, headers=shop)).status_code == 201
+        path = "/api/v1/jobs/b?namespace=shop"
+        assert (await server.client.patch(path, json={"owner": "ann"}, headers=shop)).status_code == 429
+        files = {"jobs": [{"name": name, "namespace": "shop", "owner": "carl", "call": "work"} for name in "cd"]}
+        assert (await server.client.put("/api/v1/sources/jobs.yaml", json=files, headers=shop)).status_code == 429
+
+
+async def test_a_job_of_the_documents_that_runs_once_is_a_submit():
+    async with served(settings=Settings(quota_submits=2)) as server:
+        editor = server.keys.add(Role.EDITOR, owner="ann", may_code=True)
+        made = [await server.client.post("/jobs", json={"argv": ["true"]}, headers=editor) for _ in range(3)]
+        assert [answer.status_code for answer in made] == [201, 201, 429]
+        assert len(await server.there.store.list_jobs()) == 2
+        periodic = {"argv": ["true"], "frequency": "0 9 * * *"}
+        assert (await server.client.post("/jobs", json=periodic, headers=editor)).status_code == 201
+
+
+async def test_the_slots_of_a_resume_are_submits():
+    async with served(settings=Settings(quota_submits=3)) as server:
+        often = otd.Job(name="often", task=Call(handler="mail"), schedules=(otd.every("1s"),), owner="ann")
+        record = (await server.there.verbs().put(often)).record
+        now = server.there.clock.now()
+        await server.there.store.pause(record.id, reason="", now=now - 60 * SECOND)
+        operator, path = server.keys.add(Role.OPERATOR), "/api/v1/jobs/often/resume"
+        dry = await server.client.post(path, json={"missed": "all", "dry_run": True}, headers=operator)
+        assert len(dry.json()["slots"]) > 3
+        refused = await server.client.post(path, json={"missed": "all"}, headers=operator)
+        assert (refused.status_code, refused.json()["error"]) == (429, "QuotaExceeded")
+        assert (await server.client.post(path, json={"missed": "last"}, headers=operator)).json()["was_paused"]
+
+
 # ── counting ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -319,9 +391,9 @@ class Counted(MemoryStore):
 
     asked = 0
 
-    async def count_owned(self, owner: str) -> Any:
+    async def count_owned(self, owner: str, *, namespace: str | None = None) -> Any:
         self.asked += 1
-        return await super().count_owned(owner)
+        return await super().count_owned(owner, namespace=namespace)
 
 
 async def test_the_store_is_asked_rarely_while_there_is_room():
@@ -329,9 +401,9 @@ async def test_the_store_is_asked_rarely_while_there_is_room():
     store = Counted(clock)
     quotas = Quotas(store, clock, Settings(quota_runs=1000))
     for _ in range(500):
-        await quotas.book(server_key(), "ann")
-        quotas.land(server_key(), "ann", 1, made=1)
+        await quotas.book(server_key(), ANN)
+        quotas.land(server_key(), ANN, 1, made=1)
     assert store.asked == 1
     clock.at += KEPT + 1
-    await quotas.book(server_key(), "ann")
+    await quotas.book(server_key(), ANN)
     assert store.asked == 2

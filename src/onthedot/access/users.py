@@ -7,16 +7,15 @@ its beginning, so one write ends all sessions of a user, on every server within 
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from onthedot.access import sessions
 from onthedot.access.credentials import hidden, is_id
 from onthedot.access.grants import NAME, Grant, check_given, check_name, read_grant
 from onthedot.access.keys import UNREADABLE, crowded
-from onthedot.access.login_limits import LoginLimits, Refusals
+from onthedot.access.login_limits import LoginLimits, Refusals, Turns
 from onthedot.access.passwords import MOST, PASSWORDS, Passwords
 from onthedot.access.permissions import Permission
 from onthedot.access.principal import LOCAL, Principal
@@ -27,7 +26,6 @@ from onthedot.ids import Ids, RandomIds
 from onthedot.stores.base import Document, Store
 
 KIND = "user"
-_AT_ONCE = 4
 _CHANGES = 10
 
 
@@ -143,13 +141,13 @@ async def remove(store: Store, name: str, *, by: Principal = LOCAL) -> User:
 
 
 class Logins:
-    """What one server keeps in mind of logins: how often was tried, and how many passwords are being compared, each of
-    which takes 64 MiB. Make one for each server, and hand it to every `login`."""
+    """What one server keeps in mind of logins: how often was tried, and whose password may be compared now. Make one
+    for each server, and hand it to every `login`."""
 
     def __init__(self, clock: Clock) -> None:
         self.limits = LoginLimits(clock)
         self.refusals = Refusals(clock)
-        self.room = asyncio.Semaphore(_AT_ONCE)
+        self.turns = Turns(clock)
         self.nobodys = ""  # compared with where there is no user, and made before anybody can tell the difference
 
 
@@ -160,23 +158,28 @@ async def login(
     *,
     logins: Logins,
     source: str = "",
+    gone: Callable[[], Awaitable[bool]] | None = None,
     passwords: Passwords = PASSWORDS,
     now: Micros | None = None,
     ids: Ids | None = None,
 ) -> Session:
     """A session for whoever knows a user's name and password. `LoginRefused`, with the same words after the same time,
     whether the name, the password or the user was not good; `LoginLimited` for one try too many for this name from this
-    `source`, an address, or from it for whatever names."""
+    `source`, an address, or from it for whatever names, or that would wait; `LoginsBusy` if too many wait everywhere.
+    `gone` says whether nobody waits for the answer any more: then no password is compared."""
     if not NAME.fullmatch(name) or len(password.encode(errors="replace")) > MOST:
         raise _refused()  # no user can be called so, as everybody knows: no time is to be hidden
     logins.limits.begin(name, source)
-    async with logins.room:
+    async with logins.turns.turn(source):
+        if gone is not None and await gone():
+            raise _refused()
         logins.nobodys = logins.nobodys or await passwords.nobodys()
         found = await store.get_document(KIND, name)
         user = None if found is None else read_user(found)
         kept = logins.nobodys if user is None or user.signs_on else user.password
         matches = await passwords.matches(password, kept)
     if user is None or user.disabled or not matches:
+        logins.turns.failed(source)
         raise _refused()
     return await sessions.open_session(store, name, user=name, epoch=user.epoch, source=source, now=now, ids=ids)
 

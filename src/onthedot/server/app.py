@@ -89,7 +89,7 @@ def make_app(
     include(app, [module.routes for module in ROUTES])
     for kind in (RequestValidationError, HTTPException, Problem, OnTheDotError):
         app.add_exception_handler(kind, handle)
-    app.add_middleware(Browsers, hosts=Hosts(listen or Listen(), settings.allow_hosts))
+    app.add_middleware(Browsers, hosts=Hosts(listen or Listen(), settings.allow_hosts), keyed=keys is not None)
     if settings.trusted_proxies:
         proxies = Proxies(settings.trusted_proxies)
         app.add_middleware(Forwarded, proxies=proxies, most=settings.api_clients_per_address)

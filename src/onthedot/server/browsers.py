@@ -19,8 +19,10 @@ from onthedot.addresses import AddressRefused, is_loopback, literal, read_host
 from onthedot.listening import Listen
 from onthedot.server.problems import Problem, answer
 
-EXEMPT = frozenset({"/api/v1/health", "/api/v1/ready", "/metrics"})
-"""Paths that answer under any host: probes and scrapers use whatever address they find."""
+PROBES = frozenset({"/api/v1/health", "/api/v1/ready"})
+"""Paths that answer under any host: probes use whatever address they find."""
+SCRAPED = frozenset({"/metrics"})
+"""These, too, where a key is asked for: scrapers do the same. Where none is, any page could read them."""
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 PORTS = {"http": 80, "https": 443}
 _OURS = frozenset({"same-origin", "none"})
@@ -57,11 +59,12 @@ class Hosts:
 
 
 class Browsers:
-    """The two checks, as plain ASGI around the application."""
+    """The two checks, as plain ASGI around the application. `keyed`: nobody is let in without a key."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Hosts) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: Hosts, keyed: bool) -> None:
         self._app = app
         self._hosts = hosts
+        self._exempt = PROBES | SCRAPED if keyed else PROBES
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         problem = self._problem(scope) if scope["type"] == "http" else None
@@ -71,7 +74,7 @@ class Browsers:
             await answer(problem, str(scope.get("request_id", "")))(scope, receive, send)
 
     def _problem(self, scope: Scope) -> Problem | None:
-        if scope["path"] not in EXEMPT:
+        if scope["path"] not in self._exempt:
             place = place_of(scope)
             if place is None:
                 return Problem(400, "invalid", "Host: expected this header once, with a name or an address, got other")

@@ -16,6 +16,7 @@ from contextlib import suppress
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
+from onthedot.access.audit import Entry, noting_together
 from onthedot.clock import Micros
 from onthedot.errors import KeyConflict, OnTheDotError, UnknownJob
 from onthedot.job import JobRecord
@@ -26,7 +27,7 @@ from onthedot.server.answering import as_json
 from onthedot.server.asked import own_key
 from onthedot.server.lines import MOST_BYTES, BadLine, Line, lines_of, read_line
 from onthedot.server.problems import Problem, problem_of, shown
-from onthedot.server.quotas import Share
+from onthedot.server.quotas import Share, Whose, whose
 from onthedot.server.submitting import Asked, new_run
 
 NDJSON = "application/x-ndjson"
@@ -37,22 +38,25 @@ BATCH_BYTES = 1024 * 1024
 
 Find = Callable[[str], Awaitable[JobRecord]]
 """The job of a name, if it is there for whoever asks."""
+Told = Callable[[int], Entry]
+"""What is on record of so many runs. It is written with them: whatever ends the request, what is stored is there."""
 
 
 class Bulk:
     """Runs that come line by line. `stored` has the id of each, below zero if it was there before."""
 
-    def __init__(self, there: OpenStore, find: Find, share: Share | None = None) -> None:
+    def __init__(self, there: OpenStore, find: Find, told: Told, share: Share | None = None) -> None:
         self.stored = array("q")
         self.numbers = array("l")  # of their lines
         self.bad: BadLine | None = None
         self._there = there
         self._find = find
+        self._told = told
         self._share = share  # of the quotas, if there are any
         self._token = there.ids.token()  # one for all: with the number of its line it is each one's own
         self._runs: list[NewRun] = []  # the batch
         self._numbers: list[int] = []
-        self._owners: list[str] = []  # whose jobs they are
+        self._owners: list[Whose] = []  # whose jobs they are
         self._bytes = 0
         self._next = 1  # the line that comes next
         self._jobs: dict[str, JobRecord] = {}
@@ -101,13 +105,13 @@ class Bulk:
             record = self._jobs.get(asked.job) or await self._look(number, asked.job)
             run = self._new_run(number, record, asked, now)
             if self._share is not None:
-                await self._book(self._share, number, record.job.owner)
+                await self._book(self._share, number, whose(record.job))
             self._runs.append(run)
             self._numbers.append(number)
-            self._owners.append(record.job.owner)
+            self._owners.append(whose(record.job))
             self._bytes += len(line)
 
-    async def _book(self, share: Share, number: int, owner: str) -> None:
+    async def _book(self, share: Share, number: int, owner: Whose) -> None:
         try:
             await share.book(owner)
         except Problem:
@@ -158,7 +162,8 @@ class Bulk:
     async def _insert(self, runs: list[NewRun], numbers: list[int]) -> None:
         if not runs:
             return
-        stored = await insert_runs(self._there.store, runs)
+        noting = noting_together([self._told(len(runs))])
+        stored = await insert_runs(self._there.store, runs, noting=noting)
         self.stored.extend([run_id if created else -run_id for run_id, created in stored])
         self.numbers.extend(numbers)
 

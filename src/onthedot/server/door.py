@@ -6,6 +6,7 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
+from onthedot.access import login_limits
 from onthedot.access.permissions import Permission
 from onthedot.access.principal import LOCAL, Principal
 from onthedot.access.users import Logins
@@ -99,10 +100,10 @@ def _wanted(request: Request) -> str:
 
 
 def _bucket(request: Request, who: Principal | None) -> str:
-    """Who shares a limit: everybody who uses one key; strangers by where they come from."""
+    """Who shares a limit: everybody who uses one key; strangers by where they come from, of IPv6 by their network."""
     if who is not None:
         return who.id
-    return f"stranger {request.client.host if request.client else ''}"
+    return f"stranger {login_limits.place_of(request.client.host) if request.client else ''}"
 
 
 def door_of(request: Request) -> Door:

@@ -67,12 +67,14 @@ TITLES = {
     "quota": "A quota is used up",
     "method": "That cannot be done with it",
     "unavailable": "The store does not answer",
+    "busy": "Too many want to be let in at once",
     "away": "The identity provider does not answer",
     "broken": "Something broke here",
 }
 
 _OF_ERRORS: list[tuple[type[errors.OnTheDotError], int, str]] = [
     (errors.DuplicateUser, 409, "conflict"),
+    (errors.LoginsBusy, 503, "busy"),
     (errors.LoginLimited, 429, "too-many"),
     (errors.LoginRefused, 401, "unauthenticated"),
     (errors.AccessDenied, 403, "forbidden"),

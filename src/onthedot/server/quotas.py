@@ -7,6 +7,10 @@ A store is the truth, and is asked rarely. Between two looks, what this server s
 
 Nothing is awaited between the last look at a number and the booking, so a burst of requests on one server cannot
 exceed a quota. Servers do not know of each other: each sees what the others stored once it counts again.
+
+What counts is what the caller can reach: an owner's jobs and runs in the namespace, for callers that are bound to some,
+or else in all of them. So nobody's quota is used up in namespaces where they are not; and who may use any namespace
+gets no more by using many.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import math
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from fastapi import Request
 
@@ -23,6 +28,7 @@ from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.job import Job, JobRecord
+from onthedot.run import RunRecord
 from onthedot.server.problems import Problem, Wrong
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
@@ -34,6 +40,35 @@ _PACE = 20
 _MINUTE = 61  # seconds: what was booked in the first of them may be a second younger than it seems
 _RUNS_AGAIN, _JOBS_AGAIN = 5, 60  # seconds until it is worth to ask again: nobody knows when there will be room
 _MOST_KEPT = 10_000  # owners and callers that are kept in mind
+
+
+class Whose(NamedTuple):
+    """An owner of jobs in a namespace; None: in all of them."""
+
+    namespace: str | None
+    owner: str
+
+    def __str__(self) -> str:
+        """As refusals name it.
+
+        >>> str(Whose("shop", "ann")), str(Whose(None, ""))
+        ("owner 'ann' in namespace 'shop'", "owner ''")
+        """
+        return f"owner {self.owner!r}" + ("" if self.namespace is None else f" in namespace {self.namespace!r}")
+
+    def bound(self, who: Principal) -> Whose:
+        """Whose jobs and runs count for this caller."""
+        return self if who.namespaces else self.everywhere
+
+    @property
+    def everywhere(self) -> Whose:
+        """The same owner in all namespaces."""
+        return Whose(None, self.owner)
+
+
+def whose(one: Job | RunRecord) -> Whose:
+    """Who has this job or run."""
+    return Whose(one.namespace, one.owner)
 
 
 class _Runs:
@@ -92,16 +127,20 @@ class Quotas:
         self._jobs = settings.quota_jobs
         self._most_runs = settings.quota_runs
         self._submits = settings.quota_submits
-        self._runs: dict[str, _Runs] = {}
+        self._runs: dict[Whose, _Runs] = {}
         self._minutes: dict[Hashable, _Minute] = {}
         self._creating: dict[str, asyncio.Lock] = {}
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def book(self, who: Principal, owner: str, count: int = 1) -> None:
+    async def book(self, who: Principal, owner: Whose, count: int = 1) -> None:
         """Take room for runs that are about to be stored; `land` when they are, or will not be."""
         if self._most_runs is not None:
-            await self._book_runs(self._most_runs, owner, count)
+            await self._check_runs(self._most_runs, owner.bound(who), count)
+            for runs in self._both(owner):
+                runs.total += count
+                runs.booked += count
+                runs.flying += count
         if self._submits is not None:
             try:
                 self._book_submits(self._submits, who, count)
@@ -109,14 +148,18 @@ class Quotas:
                 self._land_runs(owner, count, 0)
                 raise
 
-    def land(self, who: Principal, owner: str, count: int, *, made: int) -> None:
+    def land(self, who: Principal, owner: Whose, count: int, *, made: int) -> None:
         """Runs that were booked are stored: so many are new, and the others take no room."""
         self._land_runs(owner, count, made)
         minute = self._minutes.get(_caller(who))
         if minute is not None:
             minute.take_back(count - made)
 
-    async def _book_runs(self, most: int, owner: str, count: int) -> None:
+    def _both(self, owner: Whose) -> list[_Runs]:
+        """What is known of an owner in a namespace, and in all."""
+        return [self._runs.setdefault(one, _Runs()) for one in {owner, owner.everywhere}]
+
+    async def _check_runs(self, most: int, owner: Whose, count: int) -> None:
         if len(self._runs) >= _MOST_KEPT:
             self._runs = {name: runs for name, runs in self._runs.items() if runs.flying or runs.lock.locked()}
         runs = self._runs.setdefault(owner, _Runs())
@@ -126,22 +169,19 @@ class Quotas:
         if runs.total + count > most:
             raise _refusal(
                 "quota_runs",
-                f"expected at most {most} runs of owner {owner!r} that have not ended, "
+                f"expected at most {most} runs of {owner} that have not ended, "
                 f"got {runs.total} and {count} more; ask again in {_RUNS_AGAIN} s, when some have ended",
                 _RUNS_AGAIN,
             )
-        runs.total += count
-        runs.booked += count
-        runs.flying += count
 
-    def _land_runs(self, owner: str, count: int, made: int) -> None:
+    def _land_runs(self, owner: Whose, count: int, made: int) -> None:
         if self._most_runs is None:
             return
-        runs = self._runs[owner]
-        runs.flying -= count
-        runs.total -= count - made
+        for runs in self._both(owner):
+            runs.flying -= count
+            runs.total -= count - made
 
-    async def _count(self, runs: _Runs, most: int, owner: str, count: int) -> None:
+    async def _count(self, runs: _Runs, most: int, owner: Whose, count: int) -> None:
         """Ask the store, unless somebody else just did."""
         async with runs.lock:
             began = self._clock.steady()
@@ -150,7 +190,7 @@ class Quotas:
                 if age <= _PACE * runs.took or (age <= KEPT and runs.total + count <= most):
                     return
             flying, booked = runs.flying, runs.booked
-            owned = await self._store.count_owned(owner)
+            owned = await self._store.count_owned(owner.owner, namespace=owner.namespace)
             runs.counted_at = self._clock.steady()
             runs.took = runs.counted_at - began
             # What was under way may be counted twice, until the next look; never not at all.
@@ -182,15 +222,22 @@ class Quotas:
         async with self._creating.setdefault(owner, asyncio.Lock()):
             yield
 
-    async def check_jobs(self, owner: str, count: int) -> None:
-        """429 if the owner has no room for so many more jobs. Asked inside of `creating`."""
+    async def check_jobs(self, who: Principal, new: Mapping[Whose, int]) -> None:
+        """429 if an owner has no room for so many more jobs. Asked inside of `creating`."""
+        wanted: Counter[Whose] = Counter()
+        for owner, count in new.items():
+            wanted[owner.bound(who)] += count
+        for owner, count in wanted.items():
+            await self._check_jobs(owner, count)
+
+    async def _check_jobs(self, owner: Whose, count: int) -> None:
         if self._jobs is None or count <= 0:
             return
-        has = (await self._store.count_owned(owner)).jobs
+        has = (await self._store.count_owned(owner.owner, namespace=owner.namespace)).jobs
         if has + count > self._jobs:
             raise _refusal(
                 "quota_jobs",
-                f"expected at most {self._jobs} jobs of owner {owner!r}, got {has} and {count} more; "
+                f"expected at most {self._jobs} jobs of {owner}, got {has} and {count} more; "
                 "delete some that are not needed",
                 _JOBS_AGAIN,
             )
@@ -202,14 +249,14 @@ class Share:
     def __init__(self, quotas: Quotas, who: Principal) -> None:
         self._quotas = quotas
         self._who = who
-        self._booked: Counter[str] = Counter()  # by owner, and not stored yet
+        self._booked: Counter[Whose] = Counter()  # by owner, and not stored yet
 
-    async def book(self, owner: str, count: int = 1) -> None:
+    async def book(self, owner: Whose, count: int = 1) -> None:
         """So many more runs of this owner's jobs; 429 if that is too many."""
         await self._quotas.book(self._who, owner, count)
         self._booked[owner] += count
 
-    def land(self, made: Counter[str]) -> None:
+    def land(self, made: Counter[Whose]) -> None:
         """All that were booked are stored, or will not be; so many of each owner's are new."""
         booked, self._booked = self._booked, Counter()
         for owner, count in booked.items():
@@ -223,15 +270,17 @@ def make_quotas(store: Store, clock: Clock, settings: Settings) -> Quotas | None
 
 
 def quotas_for(request: Request) -> Quotas | None:
-    """The quotas that bind whoever asks; None: there are none, or it is an admin, who sets them."""
+    """The quotas that bind whoever asks; None: there are none, or it is an admin of everything, who sets them."""
     quotas: Quotas | None = request.app.state.quotas
-    return None if quotas is None or request.state.who.role is Role.ADMIN else quotas
+    who: Principal = request.state.who
+    is_exempt = who.role is Role.ADMIN and not who.namespaces and not who.only_own
+    return None if quotas is None or is_exempt else quotas
 
 
 @asynccontextmanager
-async def room_for_runs(request: Request, wanted: Mapping[str, int]) -> AsyncIterator[Counter[str]]:
+async def room_for_runs(request: Request, wanted: Mapping[Whose, int]) -> AsyncIterator[Counter[Whose]]:
     """Store so many runs of each owner's jobs inside of it, and count those that were new. 429 if it is too many."""
-    made: Counter[str] = Counter()
+    made: Counter[Whose] = Counter()
     quotas = quotas_for(request)
     if quotas is None:
         yield made
@@ -250,11 +299,11 @@ async def room_for_runs(request: Request, wanted: Mapping[str, int]) -> AsyncIte
 async def room_for_job(request: Request, job: Job, before: JobRecord | None) -> AsyncIterator[None]:
     """Store the job inside of it; 429 if it is one too many of its owner's."""
     quotas = quotas_for(request)
-    if quotas is None or before is not None:
+    if quotas is None or (before is not None and before.job.owner == job.owner):
         yield
         return
     async with quotas.creating(job.owner):
-        await quotas.check_jobs(job.owner, 1)
+        await quotas.check_jobs(request.state.who, {whose(job): 1})
         yield
 
 

@@ -47,8 +47,8 @@ class StandingSlice(Protocol):
         """What each incarnation holds, if it is anything."""
         ...
 
-    async def count_owned(self, owner: str) -> Owned:
-        """What an owner has now; deleted jobs and their runs do not count."""
+    async def count_owned(self, owner: str, *, namespace: str | None = None) -> Owned:
+        """What an owner has now, in one namespace or in all; deleted jobs and their runs do not count."""
         ...
 
     async def standing(self, run_id: int) -> Standing | None:

@@ -5,6 +5,7 @@ The rest of the API says and can do more: these are for those who go by the docu
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
@@ -44,7 +45,7 @@ from onthedot.server.job_writing import (
     write_job,
 )
 from onthedot.server.problems import Problem
-from onthedot.server.quotas import quotas_for
+from onthedot.server.quotas import Whose, quotas_for, room_for_runs, whose
 from onthedot.server.routes.jobs import After, Limit, Word
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import fields
@@ -199,7 +200,11 @@ async def document_submit_job(
     body: dict[str, Any] = {"name": f"job-{there.ids.token()[:12]}", "namespace": _namespace(who), **asked}
     said = in_our_words(body)
     job = await computed(read_definition, said)
-    stored = await create_job(request, there, who, job, said="owner" in said)
+    owner = whose(owned(who, job, None, said="owner" in said))
+    once = 0 if is_recurring(job) or not job.schedules else 1
+    async with room_for_runs(request, {owner: once}) as made:
+        stored = await create_job(request, there, who, job, said="owner" in said)
+        made[owner] += once
     response.headers["Location"] = f"/jobs/{stored.id}"
     return _job(stored, await stands(there, stored))
 
@@ -263,15 +268,16 @@ async def document_submit_file(request: Request, there: There, who: Who) -> Any:
     cannot be read, nothing is stored."""
     jobs = await computed(_read_file, await _text_of(request))
     asked = [(Place(job.namespace, job.name), *_putting(who, job)) for job in parents_first(jobs)]
-    new = 0
+    new: Counter[Whose] = Counter()
     for place, look, make in asked:
         verbs_for(there, who, place.namespace)
         before = await there.store.get_job(place.name, namespace=place.namespace)
-        checked(who, before, look, make)
-        new += before is None
+        job = checked(who, before, look, make)
+        if before is None:
+            new[whose(job)] += 1
     quotas = quotas_for(request)
     if quotas is not None:
-        await quotas.check_jobs(who.owner, new)
+        await quotas.check_jobs(who, new)
     stored = {place: (await write_job(request, there, who, place, look, make)).put for place, look, make in asked}
     made = [_submitted(stored[Place(job.namespace, job.name)]) for job in jobs]
     return {"job_id": made[0]["job_id"], "jobs": made}

@@ -26,11 +26,11 @@ from onthedot.schedules.instants import read_instant
 from onthedot.server.auditing import audited
 from onthedot.server.computing import computed
 from onthedot.server.door import There, Who
-from onthedot.server.quotas import quotas_for, room_for_runs
+from onthedot.server.quotas import quotas_for, room_for_runs, whose
 from onthedot.server.routes.jobs import Name, Namespace, job_fields, seen_job
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import Body, JobOut, Line, fields
-from onthedot.stores.base import Excepted
+from onthedot.stores.base import Excepted, Resumed
 
 routes = Routes(prefix="/api/v1", tags=["jobs"])
 
@@ -156,15 +156,12 @@ async def resume_job(
     """Let a paused job go on; with `dry_run` only see what would become of its slots. One that is not paused is left
     alone."""
     _, record = await seen_job(there, who, job, namespace)
-    resumed = await resume_job_of(
-        there.store,
-        record.id,
-        missed=asked.missed,
-        clock=there.clock,
-        settings=there.settings,
-        dry_run=asked.dry_run,
-        compute=computed,
-    )
+    owner, count = whose(record.job), 0
+    if asked.missed == "all" and not asked.dry_run and quotas_for(request) is not None:
+        count = len((await _resume(there, record, asked, dry_run=True)).slots)
+    async with room_for_runs(request, {owner: count}) as made:
+        resumed = await _resume(there, record, asked, dry_run=asked.dry_run)
+        made[owner] += min(count, len(resumed.slots))
     if not asked.dry_run:
         await audited(request, "jobs.resume", record.job)
     return fields(
@@ -178,6 +175,18 @@ async def resume_job(
             for skip in resumed.skips
         ],
         released=resumed.released,
+    )
+
+
+async def _resume(there: OpenStore, record: JobRecord, asked: Resume, *, dry_run: bool) -> Resumed:
+    return await resume_job_of(
+        there.store,
+        record.id,
+        missed=asked.missed,
+        clock=there.clock,
+        settings=there.settings,
+        dry_run=dry_run,
+        compute=computed,
     )
 
 
@@ -215,7 +224,7 @@ async def backfill_job(
         raise DefinitionError(f"start: expected an instant within the last hundred years, got {asked.start!r}")
     end = to_datetime(now) if asked.end is None else asked.end
     wanted = Range(asked.start, end, asked.schedule, asked.limit)
-    owner, count = record.job.owner, 0
+    owner, count = whose(record.job), 0
     if not asked.dry_run and quotas_for(request) is not None:
         count = (await _backfill(there, record, wanted, dry_run=True)).created
     async with room_for_runs(request, {owner: count}) as made:

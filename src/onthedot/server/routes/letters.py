@@ -38,7 +38,7 @@ from onthedot.server.asked import After, Instant, PageSize, Text
 from onthedot.server.auditing import audited
 from onthedot.server.door import There, Who, verbs_for
 from onthedot.server.finding import HIGHEST, seen_runs
-from onthedot.server.quotas import quotas_for, room_for_runs
+from onthedot.server.quotas import quotas_for, room_for_runs, whose
 from onthedot.server.routes.jobs import Namespace
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import Body, RunOut, run_out
@@ -217,7 +217,7 @@ async def _replay_matching(
     box = Box(asked.job, namespace, asked.fingerprint, asked.since, asked.until, asked.limit, who.only_owner)
     rate = None if asked.rate is None else Rate(asked.rate.most, asked.rate.per)
     letters = [] if asked.dry_run or quotas_for(request) is None else await find_letters(there.store, box)
-    wanted = Counter(run.owner for run in letters)
+    wanted = Counter(whose(run) for run in letters)
     async with room_for_runs(request, wanted) as made:
         done = await replay_many(
             there.store, box, rate=rate, dry_run=asked.dry_run, clock=there.clock, events=Events(), sees=who.sees
@@ -245,11 +245,11 @@ async def _replay_these(request: Request, there: OpenStore, who: Principal, aske
     if asked.dry_run:
         return Replayed(len(runs), dry_run=True)
     made: list[int] = []
-    async with room_for_runs(request, Counter(run.owner for run in runs if is_letter(run))) as new:
+    async with room_for_runs(request, Counter(whose(run) for run in runs if is_letter(run))) as new:
         for run in runs:
             _, run_id, is_new = await replay(there.store, run.id, clock=there.clock, sees=who.sees)
             if is_new:
-                new[run.owner] += 1
+                new[whose(run)] += 1
                 await audited(request, "letters.replay", run, after={"run_id": run_id})
             made.append(run_id)
     return Replayed(len(runs), run_ids=tuple(made))

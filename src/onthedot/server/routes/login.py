@@ -57,7 +57,8 @@ class SessionOut(BaseModel):
 )
 async def login(request: Request, there: There, asked: Login) -> Any:
     """Be let in for twelve hours. Five tries a minute are looked at for one name from one address, and 30 from that
-    address for all names; then it is 429 with the time to wait. An ID token is taken once, an hour old at the most,
+    address for all names, and two may wait there for others; then it is 429 with the time to wait, or 503 if too many
+    wait everywhere. An ID token is taken once, an hour old at the most,
     for the user who is called by its e-mail address."""
     source = source_of(request)
     way = "token" if asked.token else "id_token" if asked.id_token else "password"
@@ -72,7 +73,9 @@ async def login(request: Request, there: There, asked: Login) -> Any:
             session = await sign_on(there.store, asked.id_token, person, provider.provider.issuer, source=source)
         else:
             logins = door_of(request).logins
-            session = await users.login(there.store, asked.username, asked.password, logins=logins, source=source)
+            session = await users.login(
+                there.store, asked.username, asked.password, logins=logins, source=source, gone=request.is_disconnected
+            )
     except (LoginRefused, LoginLimited) as error:
         await audited_refusal(request, what, way, error, name=asked.username)
         raise

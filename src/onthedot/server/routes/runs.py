@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field, JsonValue
 
+from onthedot.access.audit import Entry
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND, Micros
 from onthedot.duration import micros, parse_duration
@@ -29,7 +30,7 @@ from onthedot.server.door import There, Who, door_of, verbs_for
 from onthedot.server.finding import find_runs, seen_run, seen_standing
 from onthedot.server.gathered import RUN, Wanted
 from onthedot.server.problems import Problem
-from onthedot.server.quotas import Share, quotas_for, room_for_runs
+from onthedot.server.quotas import Share, quotas_for, room_for_runs, whose
 from onthedot.server.routes.jobs import Name, Namespace, seen, seen_job
 from onthedot.server.routing import Routes, problems
 from onthedot.server.shapes import AttemptOut, Body, RunOut, RunsOut, attempt_out, run_out, schema_of
@@ -162,9 +163,9 @@ async def _insert(request: Request, new: NewRun, verb: str, record: JobRecord) -
     if quotas_for(request) is None:
         run_id, created = await runs.one(Wanted(new, entry))
     else:
-        async with room_for_runs(request, {record.job.owner: 1}) as made:
+        async with room_for_runs(request, {whose(record.job): 1}) as made:
             run_id, created = await runs.one(Wanted(new, entry))
-            made[record.job.owner] += created
+            made[whose(record.job)] += created
     return json_answer({"run_id": run_id, "created": created}, 201 if created else 200)
 
 
@@ -174,12 +175,12 @@ async def _submit_many(request: Request, there: OpenStore, who: Principal, names
     async def find(job: str) -> JobRecord:
         return (await seen_job(there, who, job, namespace))[1]
 
+    def told(runs: int) -> Entry:
+        return entry_of(request, "runs.submit", f"namespace/{namespace}", after={"runs": runs}, namespace=namespace)
+
     quotas = quotas_for(request)
-    bulk = Bulk(there, find, None if quotas is None else Share(quotas, who))
+    bulk = Bulk(there, find, told, None if quotas is None else Share(quotas, who))
     await bulk.take(request.stream())
-    await audited(
-        request, "runs.submit", f"namespace/{namespace}", after={"runs": len(bulk.stored)}, namespace=namespace
-    )
     return bulk_answer(bulk, str(request.scope.get("request_id", "")))
 
 
@@ -225,13 +226,13 @@ async def retry_run(
     from_step = None if asked is None else asked.from_step
     key = run_key(who, idempotency_key, f"retry {run_id} {from_step or ''}")
     token = there.ids.token()
-    async with room_for_runs(request, {run.owner: 1}) as new_runs:
+    async with room_for_runs(request, {whose(run): 1}) as new_runs:
         made, _ = await rerun(
             there.store, run_id, from_step, token=token, now=there.clock.now(), key=key, sees=who.sees
         )
         new = await there.store.get_run(made)
         created = new is None or new.trigger.endswith(token)
-        new_runs[run.owner] += created
+        new_runs[whose(run)] += created
     await audited(request, "runs.retry", run, after={"run_id": made})
     return json_answer({"run_id": made, "created": created}, 201 if created else 200)
 

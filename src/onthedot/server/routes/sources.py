@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Annotated, Any
@@ -22,7 +23,7 @@ from onthedot.server.computing import computed
 from onthedot.server.definitions import EXAMPLE, definition_of
 from onthedot.server.door import There, Who, verbs_for
 from onthedot.server.job_writing import check_may_write, check_seen, owned
-from onthedot.server.quotas import Quotas, quotas_for
+from onthedot.server.quotas import Quotas, quotas_for, whose
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import Body, fields
 
@@ -99,8 +100,9 @@ class _Reviewed(Review):
 
     async def compare(self, old: Mapping[str, Job], new: Mapping[str, Job], now: Micros) -> list[Difference]:
         if self._quotas is not None:
-            removed = [job for name, job in old.items() if name not in new and job.owner == self._who.owner]
-            await self._quotas.check_jobs(self._who.owner, len(new.keys() - old.keys()) - len(removed))
+            more = Counter(map(whose, new.values()))
+            more.subtract(map(whose, old.values()))
+            await self._quotas.check_jobs(self._who, more)
         return await computed(compare, old, new, now=now)
 
     async def done(self, before: JobRecord | None, after: JobRecord | None) -> None:

@@ -21,8 +21,12 @@ class Standings(Tables):
             for incarnation, _ in counts
         }
 
-    async def count_owned(self, owner: str) -> Owned:
-        jobs = [one.id for one in self.jobs.values() if one.job.owner == owner and one.state is not JobState.DELETED]
+    async def count_owned(self, owner: str, *, namespace: str | None = None) -> Owned:
+        jobs = [
+            one.id
+            for one in self.jobs.values()
+            if one.job.owner == owner and one.state is not JobState.DELETED and namespace in (None, one.job.namespace)
+        ]
         return Owned(len(jobs), sum(len(self.of_job.get(job_id, ())) for job_id in jobs))
 
     async def standing(self, run_id: int) -> Standing | None:

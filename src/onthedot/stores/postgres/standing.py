@@ -13,8 +13,10 @@ FROM runs WHERE incarnation IS NOT NULL GROUP BY incarnation
 """
 
 COUNT_OWNED = """
-SELECT (SELECT count(*) FROM jobs WHERE owner = $1 AND state <> 'deleted'),
-       (SELECT count(*) FROM jobs j JOIN runs r ON r.job_id = j.id WHERE j.owner = $1 AND j.state <> 'deleted')
+SELECT (SELECT count(*) FROM jobs
+        WHERE owner = $1 AND state <> 'deleted' AND namespace = coalesce($2::text, namespace)),
+       (SELECT count(*) FROM jobs j JOIN runs r ON r.job_id = j.id
+        WHERE j.owner = $1 AND j.state <> 'deleted' AND j.namespace = coalesce($2::text, j.namespace))
 """
 
 FIND_STANDING = """
@@ -33,8 +35,8 @@ class Standings(Tables):
         rows = await self.show(lambda tx: tx.rows(COUNT_HELD_APART))
         return {incarnation: Held(reserved, running) for incarnation, reserved, running in rows}
 
-    async def count_owned(self, owner: str) -> Owned:
-        return Owned(*await self.show(lambda tx: tx.row(COUNT_OWNED, owner)))
+    async def count_owned(self, owner: str, *, namespace: str | None = None) -> Owned:
+        return Owned(*await self.show(lambda tx: tx.row(COUNT_OWNED, owner, namespace)))
 
     async def standing(self, run_id: int) -> Standing | None:
         async def work(tx: Transaction) -> Standing | None:

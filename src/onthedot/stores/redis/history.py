@@ -57,11 +57,13 @@ class History(Queues):
             counts[RunState(state)] += count
         return {state: counts[state] for state in RunState if counts[state]}
 
-    async def count_owned(self, owner: str) -> Owned:
+    async def count_owned(self, owner: str, *, namespace: str | None = None) -> Owned:
         jobs = runs = 0
         after: str | None = ""
         while after is not None:
-            some, live, after = await self.look("count_owned", owner=owner, after=after, rows=_ROWS)
+            some, live, after = await self.look(
+                "count_owned", owner=owner, namespace=namespace, after=after, rows=_ROWS
+            )
             jobs, runs = jobs + some, runs + live
         return Owned(jobs, runs)
 

@@ -13,9 +13,10 @@ FROM runs INDEXED BY runs_held WHERE incarnation IS NOT NULL GROUP BY incarnatio
 """
 
 COUNT_OWNED = """
-SELECT (SELECT count(*) FROM jobs INDEXED BY jobs_owner WHERE owner = :owner AND state <> 'deleted'),
+SELECT (SELECT count(*) FROM jobs INDEXED BY jobs_owner
+        WHERE owner = :owner AND state <> 'deleted' AND namespace = coalesce(:namespace, namespace)),
        (SELECT count(*) FROM jobs j INDEXED BY jobs_owner CROSS JOIN runs r INDEXED BY runs_key ON r.job_id = j.id
-        WHERE j.owner = :owner AND j.state <> 'deleted')
+        WHERE j.owner = :owner AND j.state <> 'deleted' AND j.namespace = coalesce(:namespace, j.namespace))
 """
 
 FIND_STANDING = """
@@ -34,8 +35,9 @@ class Standings(Tables):
         rows = await self.read(lambda tx: tx.db.execute(COUNT_HELD_APART).fetchall())
         return {incarnation: Held(reserved, running) for incarnation, reserved, running in rows}
 
-    async def count_owned(self, owner: str) -> Owned:
-        return Owned(*await self.read(lambda tx: tx.db.execute(COUNT_OWNED, {"owner": owner}).fetchone()))
+    async def count_owned(self, owner: str, *, namespace: str | None = None) -> Owned:
+        asked = {"owner": owner, "namespace": namespace}
+        return Owned(*await self.read(lambda tx: tx.db.execute(COUNT_OWNED, asked).fetchone()))
 
     async def standing(self, run_id: int) -> Standing | None:
         def work(tx: Transaction) -> Standing | None:

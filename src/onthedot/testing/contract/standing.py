@@ -69,7 +69,7 @@ async def check_what_incarnations_hold_is_counted(bench: Workbench) -> None:
 
 @check
 async def check_what_an_owner_has_is_counted(bench: Workbench) -> None:
-    """Jobs in any namespace that are not deleted, and their runs that wait or run."""
+    """Jobs in one or any namespace that are not deleted, and their runs that wait or run."""
     mail, post = await bench.define("mail", owner="ann"), await bench.define("post", owner="ann", namespace="qa")
     await bench.define("other", owner="bob")
     unowned = await bench.define("unowned")
@@ -81,12 +81,16 @@ async def check_what_an_owner_has_is_counted(bench: Workbench) -> None:
     assert await bench.store.count_owned("bob") == Owned(1, 0)
     assert await bench.store.count_owned("") == Owned(1, 1)
     assert await bench.store.count_owned("nobody") == Owned(0, 0)
+    assert await bench.store.count_owned("ann", namespace="qa") == Owned(1, 1)
+    assert await bench.store.count_owned("ann", namespace="default") == Owned(1, 3)
+    assert await bench.store.count_owned("bob", namespace="qa") == Owned(0, 0)
     leases = await bench.take(node, seats=4)
     assert await bench.store.count_owned("ann") == Owned(2, 4)
     assert await bench.finish(next(lease for lease in leases if lease.record.id == mail.id))
     assert await bench.store.count_owned("ann") == Owned(2, 3)
     await bench.store.delete_job(mail.id, now=bench.now)
     assert await bench.store.count_owned("ann") == Owned(1, 1)
+    assert await bench.store.count_owned("ann", namespace="default") == Owned(0, 0)
 
 
 @check
