@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI, Response
 
 import onthedot as otd
+from onthedot.access.id_tokens import MOST
 from onthedot.access.permissions import Permission, Role
 from onthedot.errors import StoreUnavailable
 from onthedot.server.app import openapi_of
@@ -192,9 +193,11 @@ async def test_only_a_bulk_submit_may_be_large(there: Served, line: str, kinds: 
 async def test_what_strangers_may_send_is_small(there: Served):
     said = {"username": "ann", "password": "x" * 1_024, "token": ""}
     assert (await there.client.post("/api/v1/login", json=said)).status_code == 401
-    answer = await there.client.post("/api/v1/login", json={**said, "more": "x" * 70_000})
+    longest = await there.client.post("/api/v1/login", json={"id_token": "\U0001f389" * (MOST + 1)})
+    assert longest.status_code == 422  # read, and refused for its length
+    answer = await there.client.post("/api/v1/login", json={**said, "more": "x" * 270_000})
     assert answer.status_code == 413
-    assert "at most 65536 bytes" in answer.json()["detail"]
+    assert "at most 262144 bytes" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(("given", "taken"), [("abc-1.2:3_X", True), ("a" * 65, False), ("a b", False), ("é", False)])

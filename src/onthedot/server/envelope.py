@@ -19,7 +19,7 @@ logger = logging.getLogger("onthedot.server")
 
 MOST_BYTES = 1024 * 1024
 """Of a body, before anything is read from it. Bulk submits are read in pieces, and have a bound of their own."""
-MOST_OF_STRANGERS = 64 * 1024
+MOST_OF_STRANGERS = 256 * 1024  # the longest ID token, with every character escaped, is 192 KiB
 """The same for routes that nobody has to be known for: their bodies are read before it is known whose they are."""
 
 _INSTEAD = "send less at once, or many runs as application/x-ndjson"
