@@ -10,8 +10,9 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
 PYTEST := $(BIN)/python -m pytest --dist worksteal
-# Slow tests wait more than they compute: two workers for each core.
-SLOW_WORKERS ?= $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
+# Slow tests wait more than they compute: one worker more than there are cores. With two for each core, tests that
+# load the machine make others late.
+SLOW_WORKERS ?= $(shell expr 1 + $$(nproc 2>/dev/null || echo 2))
 SEED   := $(or $(SEED),$(shell date +%s))
 
 PEERS_VENV   := .venv-peers

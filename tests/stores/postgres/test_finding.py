@@ -85,7 +85,7 @@ async def full(store: PostgresStore) -> PostgresStore:
         await tx.db.execute(FILL.format(definition=definition, start=START))
         await tx.db.execute("ANALYZE")
 
-    await store.write(work)
+    await store.write(work, limit=store.limits.long)
     return store
 
 
