@@ -10,9 +10,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
 PYTEST := $(BIN)/python -m pytest --dist worksteal
-# Slow tests wait more than they compute: one worker more than there are cores. With two for each core, tests that
-# load the machine make others late.
-SLOW_WORKERS ?= $(shell expr 1 + $$(nproc 2>/dev/null || echo 2))
+# One worker for each core: with more, tests that load the machine make others late.
+SLOW_WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 SEED   := $(or $(SEED),$(shell date +%s))
 
 PEERS_VENV   := .venv-peers
