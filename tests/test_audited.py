@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 import onthedot as otd
-from onthedot.access import audit, keys, recording
+from onthedot.access import audit, keys, recorder
 from onthedot.access.audit import Recorded
 from onthedot.access.grants import Grant
 from onthedot.access.keyring import Keyring
@@ -278,7 +278,7 @@ async def test_submits_are_summed_up_after_a_minute(monkeypatch: pytest.MonkeyPa
     async with program(store) as sched:
         await sched.submit("build")
         await sched.submit("build")
-        monkeypatch.setattr(recording, "SUM_UP_EVERY", 0)
+        monkeypatch.setattr(recorder, "SUM_UP_EVERY", 0)
         await sched.submit("build")
         assert [told.get("runs") for told in submits(await audit.read(store))] == [None, 2]
 
@@ -299,7 +299,7 @@ async def test_a_submit_that_is_refused_is_not_counted_and_loses_no_count(monkey
         with pytest.raises(KeyConflict):
             await sched.submit("a", {"n": "2"}, key="k")
         with monkeypatch.context() as patch:
-            patch.setattr(recording, "SUM_UP_EVERY", 0)
+            patch.setattr(recorder, "SUM_UP_EVERY", 0)
             with pytest.raises(KeyConflict):  # its write would have had the count
                 await sched.submit("a", {"n": "2"}, key="k")
     assert [told.get("runs") for told in submits(await audit.read(store))] == [None, 1]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from onthedot.access.recording import Recorder
+from onthedot.access.recorder import Recorder
 from onthedot.clock import Clock, Micros
 from onthedot.define.check import check_job, parents_first
 from onthedot.define.comparing import Difference, compare

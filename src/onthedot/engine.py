@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from onthedot import faults
-from onthedot.access.recording import Recorder
+from onthedot.access.recorder import Recorder
 from onthedot.clock import SECOND, Clock
 from onthedot.cluster.fencing import SelfFencing
 from onthedot.cluster.leadership import Leadership

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from onthedot.access.recording import Recorder
+from onthedot.access.recorder import Recorder
 from onthedot.clock import Clock
 from onthedot.engine import Engine
 from onthedot.errors import StateError

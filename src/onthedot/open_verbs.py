@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from onthedot.access.recording import Recorder
+from onthedot.access.recorder import Recorder
 from onthedot.clock import SECOND, Clock, Micros, SystemClock
 from onthedot.cluster.offset import clock_of
 from onthedot.define.check import check_job

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from onthedot.access.recording import Recorder
+from onthedot.access.recorder import Recorder
 from onthedot.clock import Clock
 from onthedot.define.calls import JobFunction
 from onthedot.define.check import check_job

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from onthedot.access.recording import Counted, Recorder
+from onthedot.access.recorder import Counted, Recorder
 from onthedot.clock import SECOND, Clock, Micros, to_micros
 from onthedot.define.arguments import encode_arguments
 from onthedot.define.calls import BoundCall, JobFunction

@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 from onthedot.access.audit import Recorded
-from onthedot.access.sending import SendFailed
+from onthedot.access.audit_sender import SendFailed
 from onthedot.cli.audit_to import KEY, as_line, read_destination
 from onthedot.cli.errors import BadInput
 from onthedot.cli.main import cli

@@ -14,8 +14,8 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_store
 
 if TYPE_CHECKING:
     from onthedot.access.audit import Recorded
+    from onthedot.access.audit_sender import Send
     from onthedot.access.seals import Checked, Head
-    from onthedot.access.sending import Send
     from onthedot.clock import Micros
     from onthedot.stores.base import Store
 
@@ -136,7 +136,7 @@ async def _print_new(store: Store, after: int | None) -> None:
 
 
 async def _send(url: str, to: str, send: Send, first: int) -> None:
-    from onthedot.access.sending import Sender
+    from onthedot.access.audit_sender import Sender
     from onthedot.cli.asking import check_readable
     from onthedot.open_verbs import opened
 
@@ -151,7 +151,7 @@ async def _again_and_again(look: Callable[[], Awaitable[Micros]]) -> None:
     import asyncio
     import signal
 
-    from onthedot.access.sending import AGAIN_AFTER
+    from onthedot.access.audit_sender import AGAIN_AFTER
     from onthedot.clock import SECOND
     from onthedot.errors import StoreUnavailable
 

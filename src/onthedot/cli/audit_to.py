@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from onthedot.access.sending import Send, SendFailed, signature
+from onthedot.access.audit_sender import Send, SendFailed, signature
 from onthedot.addresses import AddressRefused, Allowed, Target, literal, read_url
 from onthedot.cli.errors import BadInput
 from onthedot.clock import SECOND, SystemClock

@@ -156,7 +156,7 @@ class ProgramRunner:
         try:
             try:
                 await self._hand_in(performing, attempt.lease)
-            except BaseException:
+            except BaseException:  # also when cancelled: the job's user keeps no workspace; raised again
                 await asyncio.to_thread(place.give_back)
                 raise
             await asyncio.to_thread(place.discard if useless else place.give_back)

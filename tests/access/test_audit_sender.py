@@ -7,10 +7,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from onthedot.access import sending
+from onthedot.access import audit_sender
 from onthedot.access.audit import Entry, Recorded, record_all
+from onthedot.access.audit_sender import (
+    AGAIN_AFTER,
+    AGAIN_AT_MOST,
+    CLAIM_FOR,
+    LOOK_EVERY,
+    Sender,
+    SendFailed,
+    read_position,
+)
 from onthedot.access.principal import LOCAL
-from onthedot.access.sending import AGAIN_AFTER, AGAIN_AT_MOST, CLAIM_FOR, LOOK_EVERY, Sender, SendFailed, read_position
 from onthedot.clock import SECOND
 from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
@@ -83,7 +91,7 @@ async def test_what_a_receiver_missed_is_sent_when_it_is_back(clock: Turned):
 
 
 async def test_a_receiver_that_does_not_answer_is_given_up(clock: Turned, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sending, "SEND_WITHIN", SECOND // 100)
+    monkeypatch.setattr(audit_sender, "SEND_WITHIN", SECOND // 100)
     store, receiver, told = MemoryStore(), Receiver(), list[str]()
     receiver.wait = asyncio.Event()
     await record(store, "a")
@@ -157,5 +165,5 @@ async def test_large_entries_go_a_few_at_a_time_and_the_place_is_not_kept(clock:
     while await one.tick() == 0:
         ticks += 1
     assert (len(receiver.taken), ticks) == (100, 4)
-    [document] = await store.list_documents(sending.SENT)
+    [document] = await store.list_documents(audit_sender.SENT)
     assert "siem" not in document.id + document.body

@@ -153,7 +153,7 @@ class Recorder:
         due = [(job_id, self._take(job_id, job)) for job_id, (job, _) in runs.items() if self._is_due(job_id)]
         try:
             yield self._noting(runs, due) if due else None
-        except BaseException:
+        except BaseException:  # also when cancelled: the write may have failed, and no count is lost; raised again
             for job_id, tally in due:
                 self._give_back(job_id, tally)
             raise
@@ -219,7 +219,7 @@ class Recorder:
             self._take(job_id, tally.job)
         try:
             await record_all(self._store, [self._summed(tally, tally.runs) for _, tally in some])
-        except BaseException:
+        except BaseException:  # also when cancelled: no count is lost; raised again
             for job_id, tally in some:
                 self._give_back(job_id, tally)
             raise
