@@ -10,8 +10,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS   ?=
 PYTEST := $(BIN)/python -m pytest --dist worksteal
-# One worker for each core: with more, tests that load the machine make others late.
-SLOW_WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+# Two workers for each core: half of the time a slow test waits for a lease to end, or for a server to start.
+SLOW_WORKERS ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 SEED   := $(or $(SEED),$(shell date +%s))
 
 PEERS_VENV   := .venv-peers

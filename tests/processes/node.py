@@ -18,6 +18,7 @@ import onthedot as otd
 from onthedot.clock import SECOND, SystemClock
 from onthedot.errors import StoreError
 from onthedot.events import (
+    AttemptEnded,
     DrainBegun,
     Event,
     LeaseLost,
@@ -31,6 +32,7 @@ from onthedot.events import (
 )
 from onthedot.settings import Settings
 from onthedot.tasks.context import Context
+from onthedot.verdict import OutcomeKind
 from tests.crash import victim
 
 STEADY, DEEP, PING, NAP, NAP_ONCE = "steady", "deep", "ping", "nap", "nap_once"
@@ -126,6 +128,8 @@ def tell(event: Event) -> None:
         case TermWon(number=about) | TermEnded(number=about) | NodeFenced(lost=about) | DrainBegun(running=about):
             pass
         case LeaseLost(finish=finish):
+            about = finish.lease.run_id
+        case AttemptEnded(finish=finish) if finish.verdict.outcome is OutcomeKind.LOST:
             about = finish.lease.run_id
         case RunRecovered(lease=lease):
             about = lease.run_id

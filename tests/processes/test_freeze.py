@@ -46,11 +46,14 @@ class Frozen:
         if self.running:
             self.process.wait_for("NodeFenced", since=at)
         go_on(self.nodes, self.process, at)
-        wait_until(lambda: self.done() <= self.refused(), f"{self.process.name} to be told that it was too late")
+        wait_until(
+            lambda: self.done() <= self.refused() | self.given_up(),
+            f"{self.process.name} to be told that it was too late",
+        )
         return len(self.refused())
 
     def done(self) -> set[int]:
-        """What it has brought to an end before it knew. (An attempt that it stopped is `lost` on both sides.)"""
+        """What it has brought to an end before it knew."""
         told = min((said.at for said in self.process.of("NodeFenced", since=self.fault.end)), default=0)
         ends = self.nodes.entries("end")
         here = {entry["run"] for entry in ends if entry["node"] == self.process.name and entry["at"] < told}
@@ -58,6 +61,10 @@ class Frozen:
 
     def refused(self) -> set[int]:
         return {int(said.about) for said in self.process.of("LeaseLost", since=self.fault.end)}
+
+    def given_up(self) -> set[int]:
+        """What it gave up when it knew: `lost` on both sides. A function may have returned a moment before."""
+        return {int(said.about) for said in self.process.of("AttemptEnded", since=self.fault.end)}
 
 
 def go_on(nodes: Cluster, node: Process, since: int) -> None:

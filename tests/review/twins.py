@@ -10,11 +10,12 @@ import asyncio
 import re
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from onthedot.errors import OnTheDotError
+from onthedot.errors import OnTheDotError, StoreUnavailable
 from onthedot.job import JobRecord
 from onthedot.run import ArmAnswer, Armed, AttemptRecord, Blocked, Busy, Lease, RunRecord, Skipped
 from onthedot.stores.base import Parent, PutJob, ScheduleState, Store
@@ -158,12 +159,20 @@ class Twins:
         """Make the same call to both; what they said must be the same."""
         first, second = (self.do(self._ask(twin, call)) for twin in self.pair)
         plain = [twin.plain(answer) for twin, answer in zip(self.pair, (first, second), strict=True)]
-        assert plain[0] == plain[1], "the twins answer differently"
+        assert plain[0] == plain[1], f"the twins answer differently: {plain[0]} and {plain[1]}"
         return first, second
 
     async def _ask(self, twin: Twin, call: Call) -> Any:
+        for _ in range(2):
+            with suppress(StoreUnavailable):  # it was too slow: asked again, as every caller does
+                return await self._ask_once(twin, call)
+        return await self._ask_once(twin, call)
+
+    async def _ask_once(self, twin: Twin, call: Call) -> Any:
         try:
             answer = await call(twin)
+        except StoreUnavailable:
+            raise
         except OnTheDotError as error:
             answer = error
         await twin.learn()
