@@ -33,7 +33,7 @@ def check_names(node: Node, allowed: tuple[str, ...], may_be_null: tuple[str, ..
     """A problem for each name that is not known here, and for each without a value."""
     for name, at in node.places.items():
         if name not in allowed:
-            yield at, f"unknown key {name!r}{did_you_mean(name, allowed)}"
+            yield at, f"unknown key {brief(name)}{did_you_mean(name, allowed)}"
         elif name not in may_be_null and is_null((node.names or {})[name]):
             yield at, f"{name}: expected a value, got nothing; leave it out"
 

@@ -87,7 +87,7 @@ _READINGS = {
     5: "minute hour day month weekday",
     6: "second minute hour day month weekday",
 }
-_MOST_PROBLEMS = 300  # characters of problems in one error
+_MOST_PROBLEMS = 200  # characters of problems in one error
 _NEAREST = re.compile(r"([0-9]{1,2})W|L(-[0-9]{1,2})?(W?)")
 _OF_MONTH = re.compile(r"([0-9A-Z-]+?)(?:#?(L)|#([0-9A-Z]*))")
 _CRON_LIKE = re.compile(r"[0-9*?]|[Hh](?![A-Za-z])")
@@ -201,11 +201,12 @@ def _told(problems: list[str], six: list[str], reading: str) -> list[str]:
     told: list[str] = []
     for problem in problems:
         if told and sum(map(len, told)) + len(problem) > _MOST_PROBLEMS:
-            told.append(f"and {len(problems) - len(told)} more fields are wrong")
             break
         told.append(problem)
     if week:
         told = [f"{one.partition(': steps')[0]}; {week}" if one.startswith("day: ") else one for one in told]
+    more = len(problems) - len(told)
+    told[-1] += f", and {more} more field{'s' if more > 1 else ''}" if more else ""
     told[-1] += f" ({reading})"
     return told
 

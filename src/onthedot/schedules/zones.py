@@ -36,14 +36,14 @@ _PLACES = {
     "ADT": "America/Halifax", "NST": "America/St_Johns", "AKST": "America/Anchorage", "AKDT": "America/Anchorage",
     "BRT": "America/Sao_Paulo", "ART": "America/Argentina/Buenos_Aires", "BST": "Europe/London",
     "WEST": "Europe/Lisbon", "CEST": "Europe/Berlin", "MEZ": "Europe/Berlin", "MESZ": "Europe/Berlin",
-    "EEST": "Europe/Athens", "MSK": "Europe/Moscow", "TRT": "Europe/Istanbul", "GST": "Asia/Dubai", "PKT": "Asia/Karachi",
-    "IST": "Asia/Kolkata",
-    "ICT": "Asia/Bangkok", "WIB": "Asia/Jakarta", "SGT": "Asia/Singapore", "HKT": "Asia/Hong_Kong",
-    "PHT": "Asia/Manila", "KST": "Asia/Seoul", "JST": "Asia/Tokyo", "AWST": "Australia/Perth",
+    "EEST": "Europe/Athens", "MSK": "Europe/Moscow", "TRT": "Europe/Istanbul", "GST": "Asia/Dubai",
+    "PKT": "Asia/Karachi", "IST": "Asia/Kolkata", "ICT": "Asia/Bangkok",
+    "WIB": "Asia/Jakarta",
+    "SGT": "Asia/Singapore", "HKT": "Asia/Hong_Kong", "PHT": "Asia/Manila", "KST": "Asia/Seoul",
+    "JST": "Asia/Tokyo", "AWST": "Australia/Perth",
     "ACST": "Australia/Adelaide", "ACDT": "Australia/Adelaide", "AEST": "Australia/Sydney", "AEDT": "Australia/Sydney",
-    "NZST": "Pacific/Auckland",
-    "NZDT": "Pacific/Auckland", "SAST": "Africa/Johannesburg", "WAT": "Africa/Lagos", "CAT": "Africa/Maputo",
-    "EAT": "Africa/Nairobi",
+    "NZST": "Pacific/Auckland", "NZDT": "Pacific/Auckland", "SAST": "Africa/Johannesburg", "WAT": "Africa/Lagos",
+    "CAT": "Africa/Maputo", "EAT": "Africa/Nairobi",
 }  # fmt: skip
 """Where abbreviations are used that are no names of zones. The best known place of each: several are used twice."""
 _VERSION = re.compile(r"(\d{4})([a-z]+)")
