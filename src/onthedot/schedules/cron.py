@@ -15,8 +15,8 @@ constant and nothing special can happen; all that is special happens where stret
 
 from __future__ import annotations
 
-import calendar
 from bisect import bisect_left
+from calendar import isleap
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -33,6 +33,7 @@ from onthedot.schedules.zones import FIRST_YEAR, LARGEST_OFFSET, LAST_YEAR, Stre
 _WALL_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  wall times carry no zone
 _EPOCH_ORDINAL = _WALL_EPOCH.toordinal()
 _DAY = 86_400
+_LENGTHS = (0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)  # of each month, from 1 on
 # In years. No expression that ever matches can wait longer than 40: for a 29 February on a given weekday, over a
 # year like 2100, which has none.
 _LONGEST_WAIT = 50
@@ -85,22 +86,22 @@ class WallTimes:
         give_up = year + _LONGEST_WAIT
         while year <= min(give_up, LAST_YEAR + 1):
             if month in self.months:
-                begin = date(year, month, 1).toordinal() - _EPOCH_ORDINAL - 1
-                days = self.days.of_month(*calendar.monthrange(year, month))
-                for day in days[bisect_left(days, least) :]:
+                ordinal = date(year, month, 1).toordinal()
+                length = 29 if month == 2 and isleap(year) else _LENGTHS[month]
+                days = self.days.of_month((ordinal - 1) % 7, length)
+                begin = ordinal - _EPOCH_ORDINAL - 1
+                for day in days[bisect_left(days, least) :] if least > 1 else days:
                     yield begin + day
                     give_up = year + _LONGEST_WAIT
             year, month, least = (year, month + 1, 1) if month < 12 else (year + 1, 1, 1)
 
     def _times(self, start: int) -> Iterator[int]:
         """The matching times of a day, in seconds from midnight, from `start` on."""
-        for hour in self.hours:
-            if hour * 3600 + 3599 < start:
-                continue
-            for minute in self.minutes:
+        first_hour, first_minute = start // 3600, start // 60 % 60
+        for hour in self.hours[bisect_left(self.hours, first_hour) :]:
+            begin = bisect_left(self.minutes, first_minute) if hour == first_hour else 0
+            for minute in self.minutes[begin:]:
                 base = hour * 3600 + minute * 60
-                if base + 59 < start:
-                    continue
                 for second in self.seconds:
                     if base + second >= start:
                         yield base + second
