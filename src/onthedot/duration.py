@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from onthedot.errors import DefinitionError, did_you_mean
+from onthedot.errors import DefinitionError, did_you_mean, shown
 
 Duration = str | float | timedelta
 """A length of time as a user may give it: `"1h30m"`, seconds, or a timedelta."""
@@ -34,6 +34,7 @@ _SPELLINGS: dict[str, str] = {
 }
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµ]+)", re.IGNORECASE)
 
+LONGEST_TEXT = 1_000  # characters: every unit spelled out, with all its digits, takes less
 LONGEST = timedelta(days=36_525)  # a century: what is longer is a mistake, and datetime arithmetic would overflow
 
 
@@ -48,10 +49,10 @@ def parse_duration(value: Duration, *, what: str = "duration") -> timedelta:
     parsed = _read(value, what)
     if parsed <= timedelta(0):
         raise DefinitionError(
-            f"{what}: expected a length of time above zero, got {value!r}; write it like '90s' or '1h30m'"
+            f"{what}: expected a length of time above zero, got {shown(value)}; write it like '90s' or '1h30m'"
         )
     if parsed > LONGEST:
-        raise DefinitionError(f"{what}: expected at most {LONGEST.days} days, got {value!r}")
+        raise DefinitionError(f"{what}: expected at most {LONGEST.days} days, got {shown(value)}")
     return parsed
 
 
@@ -60,18 +61,20 @@ def _read(value: Duration, what: str) -> timedelta:
         return value
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise DefinitionError(
-            f"{what}: expected text like '1h30m', seconds or a timedelta, got {type(value).__name__} {value!r}"
+            f"{what}: expected text like '1h30m', seconds or a timedelta, got {type(value).__name__} {shown(value)}"
         )
     if not isinstance(value, str):
         try:
             return timedelta(seconds=value)
         except (OverflowError, ValueError):
-            raise DefinitionError(f"{what}: expected at most {LONGEST.days} days, got {value!r}") from None
+            raise DefinitionError(f"{what}: expected at most {LONGEST.days} days, got {shown(value)}") from None
     return _read_text(value, what)
 
 
 def _read_text(text: str, what: str) -> timedelta:
-    expected = f"{what}: expected a length of time like '90s', '1h30m' or '2 days', got {text!r}"
+    expected = f"{what}: expected a length of time like '90s', '1h30m' or '2 days', got {shown(text)}"
+    if len(text) > LONGEST_TEXT:
+        raise DefinitionError(expected)
     total = 0.0
     position = 0
     while position < len(text.rstrip()):
@@ -81,7 +84,7 @@ def _read_text(text: str, what: str) -> timedelta:
         number, word = part.groups()
         unit = _SPELLINGS.get(word.lower())
         if unit is None:
-            raise DefinitionError(f"{expected}: unknown unit {word!r}{did_you_mean(word.lower(), _SPELLINGS)}")
+            raise DefinitionError(f"{expected}: unknown unit {shown(word)}{did_you_mean(word.lower(), _SPELLINGS)}")
         total += float(number) * _UNITS[unit]
         position = part.end()
     if position == 0:
@@ -89,7 +92,7 @@ def _read_text(text: str, what: str) -> timedelta:
     try:
         return timedelta(microseconds=round(total))
     except OverflowError:
-        raise DefinitionError(f"{what}: expected at most {LONGEST.days} days, got {text!r}") from None
+        raise DefinitionError(f"{what}: expected at most {LONGEST.days} days, got {shown(text)}") from None
 
 
 def micros(length: timedelta) -> int:

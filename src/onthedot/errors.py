@@ -375,6 +375,28 @@ class StateError(OnTheDotError, RuntimeError):
     """
 
 
+_LONGEST_GUESS = 200  # characters: comparing two texts takes the product of their lengths
+
+
+def shown(value: object, most: int = 60) -> str:
+    """A value as a message quotes it: its `repr`, cut after `most` characters, so that no input makes a long error.
+
+    >>> shown("30 2 * *"), shown("x" * 1_000_000, most=3)
+    ("'30 2 * *'", "'xxx…' (1000000 characters)")
+    """
+    if isinstance(value, str | bytes):
+        if len(value) <= most:
+            return repr(value)
+        kind = "characters" if isinstance(value, str) else "bytes"
+        cut = repr(value[:most])
+        return f"{cut[:-1]}…{cut[-1]} ({len(value)} {kind})"
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError) as error:  # such as an int of more than 4,300 digits
+        return f"{type(value).__name__} that cannot be shown ({str(error)[:60]})"
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`", did you mean 'x'?"` for the nearest known word, or the list of known ones when none is near.
 
@@ -384,7 +406,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = sorted(known)
     import difflib  # only when something is wrong
 
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word[:_LONGEST_GUESS], names, n=1, cutoff=0.6)
     if near:
         return f", did you mean {near[0]!r}?"
     return f"; known: {', '.join(map(_in_one_line, names))}" if names else ""

@@ -61,7 +61,8 @@ _SPARSE = {"sparse": True}  # not written while it is at its default: what was s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cron:
-    """Wall-clock times in a zone, written as cron: 5 fields, 6 with seconds first, 4 as `second minute hour day`.
+    """Wall-clock times in a zone, written as cron: 5 fields, 6 with seconds first, 4 as `second minute hour day`
+    (which `cron()` accepts with `seconds=True` only).
 
     `gap` says what becomes of a fixed time that a clock change leaves out, `fold` of one that it repeats.
     No slot lies before `start` or after `end`. `max_count` keeps that many slots in all, the first ones from `start`

@@ -31,7 +31,7 @@ Call = Callable[..., Result]
         (["next", "0", "9", "*"], "expected one EXPR, got 3 words; put it in quotes"),
         (["next", "whenever"], "expected a schedule, got 'whenever'; accepted forms:"),
         (["next", "61 * * * *"], "minute: expected 0-59, got '61'"),
-        (["next", "* * *"], "cron: expected 4, 5 or 6 fields"),
+        (["next", "* * *"], "cron: expected 5 fields (minute hour day month weekday), or 6"),
         (["next", "0 0 31 2 *"], "which never comes; check day, month and weekday"),
         (["next", "@dayly"], "unknown alias '@dayly', did you mean '@daily'?"),
         (["next", "@daily", "--tz", "Berlin"], "tz: unknown time zone 'Berlin', did you mean 'Europe/Berlin'?"),

@@ -66,6 +66,6 @@ def test_it_runs_as_a_module():
 @pytest.mark.slow
 def test_help_loads_no_database():
     probe = "import sys\nfrom onthedot.cli.main import cli\ncli(['--help'], standalone_mode=False)\n"
-    probe += "print('LOADED', *(name for name in ('sqlite3', 'cronsim', 'onthedot.cli.outbox') if name in sys.modules))"
+    probe += "print('LOADED', *(name for name in ('sqlite3', 'asyncpg', 'onthedot.cli.outbox') if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=30)
     assert done.stdout.splitlines()[-1].split() == ["LOADED"]

@@ -58,13 +58,22 @@ def test_fold_is_selectable(call: Call, fold: str, count: int):
 @pytest.mark.parametrize(
     ("expression", "fields"),
     [
-        ("30 15 2 1", "second 30, minute 15, hour 2, day 1, month *, weekday *"),
         ("*/10 0 12 * * MON", "second */10, minute 0, hour 12, day *, month *, weekday MON"),
         ("@daily", "second 0, minute 0, hour 0, day *, month *, weekday *"),
     ],
 )
 def test_the_fields_are_read_back(call: Call, expression: str, fields: str):
     assert f"fields    {fields}\n" in call("next", expression).output
+
+
+def test_four_fields_need_to_be_said(call: Call):
+    told = call("next", "*/5 * * *")
+    assert told.exit_code == 2
+    assert "write '*/5 * * * *' (every 5 minutes)" in told.output
+    assert "--seconds on the command line) for 'second minute hour day' (every 5 seconds)" in told.output
+    assert "reading   every 5 seconds, UTC\n" in call("next", "*/5 * * *", "--seconds").output
+    assert "(every 5 seconds, UTC)" in call("lint", "*/5 * * *", "--seconds").output
+    assert "expected with EXPR only" in call("lint", "jobs.yaml", "--seconds").output
 
 
 def test_without_from_it_is_now(call: Call, stand: Stand):

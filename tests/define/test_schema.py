@@ -78,12 +78,17 @@ def test_files_of_people_are_taken():
 
 TAKEN: list[dict[str, Any]] = [
     *({"run": "x", "schedule": line} for line in (
-        "@daily", "@Hourly", "0 0 * * *", "*/5 * * * *", "30 0 2 *", "0 30 2 * * MON-FRI", "H H(0-5) * * *",
+        "@daily", "@Hourly", "0 0 * * *", "*/5 * * * *", "0 22-6/2 * NOV-FEB fri-mon",
+        "0 30 2 * * MON-FRI", "H H(0-5) * * *",
         "H/15 * * * *",
-        "0 0 L * *", "0 0 LW * *", "0 0 * * 5L", "0 0 * * fri#2", "0,30 8-18 1-31/2 jan-mar *", "every 1h30m", "1h30m",
+        "0 0 L * *", "0 0 LW * *", "0 0 15w,L-3,l-30W,29-L * *", "0 0 * * 5L", "0 0 * * fri#2",
+        "0 0 * * mon-fri#1,friL,SAT#L",
+        "0,30 8-18 1-31/2 jan-mar *", "every 1h30m", "1h30m",
         "2 days", "every 1h from 2026-01-01T00:00Z", "gap 10m", "at 2026-01-01T09:00+01:00", "in 10m",
         "at 2026-01-01T09:00Z, 2026-02-01T09:00:00.5Z", "EVERY 5 Minutes",
     )),
+    {"run": "x", "schedule": "30 0 2 *", "run_once": False},
+    {"run": "x", "schedule": {"cron": "30 0 2 *", "seconds": True}},
     {"run": "x", "schedule": {"cron": "@daily", "gap": "skip", "tz": "Europe/Berlin", "start": "2026-01-01"}},
     {"run": "x", "schedules": [{"gap": "10m", "id": "a"}, {"at": ["2026-01-01T00:00Z"]}, {"in": "5m", "jitter": "1s"}]},
     {"url": "https://example.org/x.git", "task": "build, test", "format": "go", "schedule": "1h",

@@ -12,12 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import onthedot as otd
+from onthedot.define.check import check_job
+from onthedot.define.exporting import exported, yaml_file
 from onthedot.define.from_mapping import read_job, read_job_list
 from onthedot.define.written import written
 from onthedot.define.yaml_file import read_jobs
 from onthedot.define.yaml_nodes import read_nodes
 from onthedot.define.yaml_text import yaml_text
-from onthedot.job import Call, Job
+from onthedot.job import Call, Cron, Job, JobRecord, JobState
+from onthedot.schedules import cron_fields, describe, from_json, schedule_id
 from onthedot.task import Command, Container, Http, Noop, Param, Sleep, Step, Steps
 from tests.define.strategies import jobs, values
 from tests.stores.test_definitions import FULL
@@ -127,3 +130,26 @@ def test_people_can_read_it():
         "    labels: [gpu, region=eu]\n"
         "    on: all\n"
     )
+
+
+STORED_BEFORE = {"kind": "cron", "expression": "*/5 * * *", "tz": "Europe/Berlin", "gap": "run_after", "fold": "first",
+                 "run_once": False, "id": ""}  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", ["*/5 * * *", "0 2 * *", "30 15 2 1", "H H(0-5) 2 *", "0,30 1-5 * L"])
+def test_four_fields_that_are_stored_keep_their_meaning_and_are_read_back(expression):
+    schedule = from_json({**STORED_BEFORE, "expression": expression})
+    job = Job(name="old", task=Noop(), schedules=(schedule,))
+    record = JobRecord(id=1, job=job, state=JobState.ACTIVE, revision=1, created_at=0, updated_at=0)
+    data, notes = exported(record).data, exported(record).notes
+    assert notes == []
+    assert data is not None
+    assert data["schedule"] == {"cron": expression, "tz": "Europe/Berlin", "seconds": True}
+    assert read_job(data) == job
+    assert read_jobs(yaml_file([exported(record)])) == [job]
+    [read] = read_job(data).schedules
+    assert schedule_id(read) == schedule_id(schedule)
+    assert describe(read) == describe(job.schedules[0])
+    assert isinstance(read, Cron)
+    assert cron_fields(read.expression)["month"] == cron_fields(read.expression)["weekday"] == "*"
+    check_job(job)

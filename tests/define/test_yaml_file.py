@@ -12,6 +12,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.define.options import OPTIONS
+from onthedot.define.places import WrongText
 from onthedot.define.yaml_file import read_file, read_jobs
 from onthedot.job import Cron, Every, Job
 from onthedot.task import Bounds, Command, Param, Source, Step, Steps
@@ -72,9 +73,44 @@ def test_the_documents_own_example():
     assert clean.schedules == (Cron(expression="0 2 * * *", run_once=True),)
 
 
-def test_a_schedule_of_four_fields_has_seconds_first():
-    job = one("schedule: '30 0 2 *'\nrun: x")
-    assert job.schedules == (otd.cron("30 0 2 *"),)
+@pytest.mark.parametrize(
+    "said",
+    [
+        "schedule: '30 0 2 *'\nrun_once: false",
+        "schedule: ['30 0 2 *']\nis_recurring: true",
+        "schedule: {cron: '30 0 2 *'}\nrun_once: false",
+        "schedule: {cron: '30 0 2 *', seconds: true}",
+        "schedules: [{cron: '30 0 2 *', seconds: true}]\nrun_once: false",
+    ],
+)
+def test_a_schedule_of_four_fields_has_seconds_first_where_it_is_said_so(said):
+    assert one(f"{said}\nrun: x").schedules == (otd.cron("30 0 2 *", seconds=True),)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "schedule: '*/5 * * *'",
+        "schedule: {cron: '*/5 * * *'}",
+        "schedule: {cron: '*/5 * * *', run_once: true}",
+        "schedule: {cron: '*/5 * * *', seconds: false}\nrun_once: true",
+    ],
+)
+def test_a_forgotten_field_is_told_with_both_readings(said):
+    with pytest.raises(WrongText) as refused:
+        one(f"{said}\nrun: x")
+    [problem] = refused.value.problems
+    assert "write '*/5 * * * *' (every 5 minutes)" in problem
+    assert (
+        "'seconds: true' in a file, --seconds on the command line) for 'second minute hour day' (every 5 seconds)"
+        in problem
+    )
+
+
+def test_a_file_of_the_document_may_have_four_fields():
+    text = "jobs: [{name: a, schedule: '30 0 2 *', run: x}]"
+    [job] = read_jobs(text, four_fields=True)
+    assert job.schedules == (otd.cron("30 0 2 *", seconds=True),)
 
 
 def test_is_recurring_is_the_opposite_of_run_once():

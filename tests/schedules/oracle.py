@@ -36,6 +36,8 @@ NOTABLE = [
     "Africa/Cairo",
     "UTC",
 ]
+NEAR = ["15W", "1W", "31W,2", "L-3", "L-2W", "L-30", "28-3", "29-L", "30-10/4", "LW,1W"]
+AROUND_THE_WEEK = ["FRI-MON", "5-1/2", "7-2", "MON-0", "MON-FRI#1", "SAT-SUN#L", "FRIL", "6-1#2,WED", "TUE-THUL"]
 # Some machines list names that mean another zone on the next machine; those are refused, and tested elsewhere.
 ALL_ZONES = sorted(available_timezones() - {"localtime", "posixrules", "Factory"})
 # As long as somebody has a zone, nobody reads its file again: what is drawn must not hang on whether that can be read.
@@ -43,14 +45,22 @@ _KEPT = [ZoneInfo(name) for name in ALL_ZONES]
 
 
 def numbers(text: str, low: int, high: int) -> set[int]:
-    """The values of a field without L and #."""
+    """The values of a field without L, W and #."""
     found: set[int] = set()
     for term in text.split(","):
         base, _, step = term.partition("/")
         if base == "*":
             first, last = low, high
         elif "-" in base:
-            first, last = (int(NAMES.get(part, part)) for part in base.split("-"))
+            begin, end = base.split("-")
+            first, last = int(NAMES.get(begin, begin)), high if end == "L" else int(NAMES.get(end, end))
+            if last < first:  # through the end of the field, step by step
+                if first == high == 7:  # Sunday, with which the week begins
+                    ring = [*range(last + 1)]
+                else:
+                    ring = [*range(first, 7 if high == 7 else high + 1), *range(low, last + 1)]
+                found |= set(ring[:: int(step or 1)])
+                continue
         else:
             first = int(NAMES.get(base, base))
             last = high if step else first
@@ -80,12 +90,15 @@ class Reading:
     def _by_day(self, day: date) -> bool:
         length = calendar.monthrange(day.year, day.month)[1]
         for term in self.days.split(","):
-            if term == "L":
-                wanted = {length}
-            elif term == "LW":
-                wanted = {max(d for d in range(1, length + 1) if day.replace(day=d).isoweekday() < 6)}
+            near = term.endswith("W")
+            plain = term.removesuffix("W")
+            if plain == "L" or plain.startswith("L-"):
+                wanted = {length - int(plain[2:] or 0)}
             else:
-                wanted = numbers(term, 1, 31)
+                wanted = numbers(plain, 1, 31)
+            if near:
+                weekdays = [d for d in range(1, length + 1) if day.replace(day=d).isoweekday() < 6]
+                wanted = {min(weekdays, key=lambda d: abs(d - n)) for n in wanted if 1 <= n <= length}
             if day.day in wanted:
                 return True
         return False
@@ -94,7 +107,7 @@ class Reading:
         length = calendar.monthrange(day.year, day.month)[1]
         for term in self.weekdays.split(","):
             if term.endswith("L"):
-                wanted, in_place = numbers(term[:-1], 0, 7), day.day > length - 7
+                wanted, in_place = numbers(term.removesuffix("L").removesuffix("#"), 0, 7), day.day > length - 7
             elif "#" in term:
                 weekday, nth = term.split("#")
                 wanted, in_place = numbers(weekday, 0, 7), (day.day - 1) // 7 + 1 == int(nth)
@@ -176,7 +189,7 @@ def moments(draw: st.DrawFn) -> tuple[str, datetime]:
 
 def _field(low: int, high: int, likely: list[int]) -> st.SearchStrategy[str]:
     value = st.sampled_from(likely) | st.integers(low, high)
-    ranges = st.tuples(value, value).map(lambda pair: f"{min(pair)}-{max(pair)}")
+    ranges = st.tuples(value, value).map(lambda pair: f"{pair[0]}-{pair[1]}")
     step = st.integers(1, high - low + 1)
     term = (
         value.map(str)
@@ -197,10 +210,27 @@ def expressions(draw: st.DrawFn, near: datetime | None = None) -> str:
     minute = draw(_field(0, 59, [0, 1, 15, 30, 59]))
     hour = draw(_field(0, 23, hours))
     second = draw(st.sampled_from(["0", "0", "30", "59", "*/20", "15,45"]))
-    days = draw(st.sampled_from(["*", "*", "*", f"{day}", "*/2", "1-31/2", "L", "LW", "L,15", f"{day},28"]))
-    months = draw(st.sampled_from(["*", "*", "*", f"{month}", f"1,{month}", "*/1", "JAN-DEC"]))
+    days = draw(st.sampled_from(["*", "*", "*", f"{day}", "*/2", "1-31/2", "L", "LW", "L,15", f"{day},28", *NEAR]))
+    months = draw(st.sampled_from(["*", "*", "*", f"{month}", f"1,{month}", "*/1", "JAN-DEC", "NOV-FEB", "10-3/2"]))
     weekdays = draw(
-        st.sampled_from(["*", "*", "*", "MON-FRI", "SUN", "7", "5L", "0#1", "6,0", "*/2", "1-5/2", "7#5", "SAT-SUN"])
+        st.sampled_from(
+            [
+                "*",
+                "*",
+                "*",
+                "MON-FRI",
+                "SUN",
+                "7",
+                "5L",
+                "0#1",
+                "6,0",
+                "*/2",
+                "1-5/2",
+                "7#5",
+                "SAT-SUN",
+                *AROUND_THE_WEEK,
+            ]
+        )
     )
     count = draw(st.sampled_from([4, 5, 5, 6]))
     return {

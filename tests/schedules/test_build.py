@@ -30,7 +30,7 @@ def test_each_constructor_makes_the_plain_value():
 @pytest.mark.parametrize(
     ("make", "part"),
     [
-        (lambda: cron("* * *"), "expected 4, 5 or 6 fields"),
+        (lambda: cron("* * *"), "expected 5 fields (minute hour day month weekday), or 6"),
         (lambda: cron(cast(str, None)), "expected text like"),
         (lambda: every("1 fortnight"), "interval: expected a length of time like '90s'"),
         (lambda: every(0), "interval: expected a length of time above zero"),

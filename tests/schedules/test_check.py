@@ -27,7 +27,7 @@ BAD = [
     (Cron(expression="0 0 31 4,6,9,11 *"), ["never comes"]),
     (Cron(expression="0 0 */25 * MON#2"), ["never comes"]),
     (Cron(expression="61 * * * *"), ["minute: expected 0-59, got '61'"]),
-    (Cron(expression="* * *"), ["expected 4, 5 or 6 fields"]),
+    (Cron(expression="* * *"), ["expected 5 fields (minute hour day month weekday), or 6"]),
     (Cron(**anything(expression=None)), ["expected text like '30 2 * * *', got NoneType None"]),
     (Cron(**anything(expression=["*"])), ["got list"]),
     (Cron(expression="@daily", tz="Europe/Berln"), ["unknown time zone 'Europe/Berln', did you mean 'Europe/Berlin'?"]),

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime
 from itertools import islice
 
-import cronsim
 import pytest
 
 from onthedot.clock import to_datetime, to_micros
@@ -16,6 +12,7 @@ from onthedot.errors import ScheduleError
 from onthedot.job import Cron
 from onthedot.schedules import cron, next_after, slots
 from onthedot.schedules.cron import wall_times
+from onthedot.schedules.days import Days
 
 START = to_micros(datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -50,7 +47,7 @@ def test_rare_dates_and_aliases(expression, expected):
 
 def test_hourly_and_four_fields():
     assert next_after(cron("@hourly"), START, origin=0) == START + 3_600_000_000
-    assert next_after(cron("30 15 2 1"), START, origin=0) == START + (2 * 3600 + 15 * 60 + 30) * 1_000_000
+    assert next_after(cron("30 15 2 1", seconds=True), START, origin=0) == START + (2 * 3600 + 15 * 60 + 30) * 1_000_000
 
 
 def test_the_last_day_of_the_calendar_is_the_end():
@@ -78,13 +75,13 @@ def test_run_once_is_the_first_match_after_the_origin_and_no_other():
 
 
 WORK = [
-    # expression, zone, the most days that one call may look at
-    ("30 2 * * *", "Europe/Berlin", 8),
-    ("*/5 * * * *", "America/New_York", 8),
-    ("59 59 23 31 12 *", "UTC", 100),
-    ("0 0 29 2 *", "Europe/Berlin", 500),
-    ("0 0 29 2 */7", "Europe/Berlin", 4_000),
-    ("0 0 */25 * MON#2", "UTC", 2 * 51 * 366),  # never; `check` refuses it, evaluation still ends
+    # expression, zone, the most months that one call may look at
+    ("30 2 * * *", "Europe/Berlin", 4),
+    ("*/5 * * * *", "America/New_York", 4),
+    ("59 59 23 31 12 *", "UTC", 4),
+    ("0 0 29 2 *", "Europe/Berlin", 12),
+    ("0 0 29 2 */7", "Europe/Berlin", 80),
+    ("0 0 */25 * MON#2", "UTC", 2 * 51 * 12),  # never; `check` refuses it, evaluation still ends
 ]
 
 
@@ -100,7 +97,7 @@ def test_the_work_of_one_call_is_bounded(monkeypatch, expression, tz, most):
 
         return count
 
-    monkeypatch.setattr(cronsim.CronSim, "match_day", counted(cronsim.CronSim.match_day))
+    monkeypatch.setattr(Days, "of_month", counted(Days.of_month))
     for month in (1, 2, 3, 10):
         steps = 0
         after = to_micros(datetime(2032, month, 29, 1, tzinfo=UTC))
@@ -110,8 +107,9 @@ def test_the_work_of_one_call_is_bounded(monkeypatch, expression, tz, most):
 
 def test_what_never_comes_yields_nothing_and_what_cannot_be_read_raises():
     assert next_after(Cron(expression="0 0 */25 * MON#2"), START, origin=0) is None
-    with pytest.raises(ScheduleError, match="never comes"):
-        next_after(Cron(expression="0 0 31 2 *"), START, origin=0)
+    assert next_after(Cron(expression="0 0 31 2 *"), START, origin=0) is None
+    with pytest.raises(ScheduleError, match="expected 0-59"):
+        next_after(Cron(expression="60 * * * *"), START, origin=0)
     with pytest.raises(ScheduleError, match="unknown time zone"):
         next_after(Cron(expression="@daily", tz="Europe/Atlantis"), START, origin=0)
 
@@ -124,14 +122,3 @@ def test_two_walks_over_one_parsed_expression_do_not_disturb_each_other():
     next(other)
     assert next(one) == first + 86_400_000_000
     assert wall_times("0 12 * * *") is wall_times("0 12 * * *")
-
-
-@pytest.mark.slow
-def test_importing_the_package_does_not_load_cronsim():
-    code = (
-        "import sys; from onthedot.schedules import *; from onthedot.job import Every; from datetime import timedelta;"
-        "assert next_after(every('1h'), 0, origin=0); describe(in_(5)); assert 'cronsim' not in sys.modules;"
-        "cron('@daily'); assert 'cronsim' in sys.modules"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
@@ -27,7 +28,7 @@ def test_slots_around_a_clock_change_are_those_of_the_oracle(data, gap, fold):
     tz, change = data.draw(oracle.moments())
     expression = data.draw(oracle.expressions(near=change.astimezone(ZoneInfo(tz))))
     start, end = change - AROUND, change + AROUND
-    expected = oracle.slots_between(expression.replace("SAT-SUN", "6-7"), tz, gap, fold, start, end)
+    expected = oracle.slots_between(expression, tz, gap, fold, start, end)
     schedule = Cron(expression=expression, tz=tz, gap=gap, fold=fold)
 
     assert between(schedule, start - timedelta(microseconds=1), end) == expected
@@ -62,7 +63,7 @@ def test_dates_over_two_years_are_those_of_the_oracle(expression, year):
     days = parts[3] if len(parts) != 5 else parts[2]
     months_and_weekdays = " ".join(parts[-2:]) if len(parts) != 4 else "* *"
     daily = f"0 12 {days} {months_and_weekdays}"
-    reading = oracle.Reading(daily.replace("SAT-SUN", "6-7"))
+    reading = oracle.Reading(daily)
     calendar = [date(year, 1, 1) + timedelta(days=day) for day in range(731)]
 
     found = between(Cron(expression=daily), datetime(year, 1, 1, tzinfo=UTC), datetime(year + 2, 1, 1, tzinfo=UTC))
@@ -88,6 +89,35 @@ def test_slots_ascend_and_next_after_agrees_with_them(data, gap, fold, tz, secon
     assert one_by_one[1:] == found[:10]
     if found:
         assert next_after(schedule, found[0] - 1, origin=0) == found[0], "a slot is found from right before it"
+
+
+TERMS = {
+    "hour": ["22-6", "22-6/2", "23-1/2", "5", "*/7", "20-4/3,12"],
+    "day": ["*", "*", "*/2", "13", *oracle.NEAR, "L", "LW", "L-1W,15", "25-5/3"],
+    "month": ["*", "*", "2", "NOV-FEB", "OCT-MAR/2", "12-1", "JUN,AUG-APR/3"],
+    "weekday": ["*", "*", "FRI", "*/3", *oracle.AROUND_THE_WEEK, "SAT#5", "SUN-TUE#3,FRI#L", "4-2L"],
+}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_expressions_match_the_days_and_hours_of_the_oracle(seed):
+    chance = random.Random(seed)
+    for _ in range(4):
+        hour, day, month, weekday = (chance.choice(terms) for terms in TERMS.values())
+        year = chance.choice([1999, 2000, 2023, 2024, 2026, 2100])
+        reading = oracle.Reading(f"0 {hour} {day} {month} {weekday}")
+        first = date(year, chance.randint(1, 12), 1)
+        calendar = [first + timedelta(days=number) for number in range(370)]
+        expected = [(one, at) for one in calendar if reading.on(one) for at in sorted(reading.hours)]
+        start = datetime(first.year, first.month, 1, tzinfo=UTC)
+
+        found = between(
+            Cron(expression=f"0 {hour} {day} {month} {weekday}"),
+            start - timedelta(seconds=1),
+            start + timedelta(days=370),
+        )
+
+        assert [(slot.date(), slot.hour) for slot in found] == expected, (seed, hour, day, month, weekday)
 
 
 def between(schedule: Cron, after: datetime, end: datetime) -> list[datetime]:

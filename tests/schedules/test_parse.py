@@ -31,7 +31,6 @@ NINETY = timedelta(minutes=90)
         ("at 2026-01-01T00:00Z", At(instant=NEW_YEAR)),
         ("30 2 * * *", Cron(expression="30 2 * * *")),
         ("*/5 * * * * *", Cron(expression="*/5 * * * * *")),
-        ("30 15 2 1", Cron(expression="30 15 2 1")),
         ("@daily", Cron(expression="@daily")),
     ],
 )
@@ -43,6 +42,7 @@ def test_the_options_reach_the_schedule():
     assert parse("@daily", tz="Asia/Tokyo", gap="skip", fold="both", run_once=True, id="x") == Cron(
         expression="@daily", tz="Asia/Tokyo", gap="skip", fold="both", run_once=True, id="x"
     )
+    assert parse("30 15 2 1", seconds=True) == Cron(expression="30 15 2 1")
     assert parse("every 90m", run_once=True, id="x") == Every(interval=NINETY, run_once=True, id="x")
     assert parse("at 2026-01-01T09:00", tz="Asia/Tokyo") == At(instant=NEW_YEAR)
 
@@ -59,7 +59,7 @@ def test_the_options_reach_the_schedule():
         ("every 1h from", {}, ["interval: expected a length of time"]),
         ("every 1h from noon", {}, ["anchor: expected a point in time like"]),
         ("at 2026-01-01T09:00", {}, ["at: expected a point in time with an offset"]),
-        ("* * *", {}, ["expected 4, 5 or 6 fields"]),
+        ("* * *", {}, ["expected 5 fields (minute hour day month weekday), or 6"]),
         ("every 1h", {"gap": "skip", "fold": "both"}, ["gap: it belongs to cron, not to 'every'", "fold: it belongs"]),
         ("in 1h", {"run_once": True}, ["run_once: it belongs to cron and 'every', not to 'in'"]),
     ],
@@ -80,6 +80,8 @@ def test_a_printed_schedule_is_read_back(schedule):
         value = getattr(schedule, name, None)
         if value and not (name == "start" and isinstance(schedule, FixedDelay)):  # that one is in its text
             options[name] = value
+    if isinstance(schedule, Cron):
+        options["seconds"] = len(schedule.expression.split()) == 4
     assert parse(to_text(schedule), **options, id=schedule.id) == schedule
 
 

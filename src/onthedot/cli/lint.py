@@ -27,17 +27,25 @@ class Looked(NamedTuple):
 
 
 MOST = 100_000
+_FILES = (".yaml", ".yml", ".json")
 
 
 @click.command(cls=Command, short_help="Tell what is odd about a schedule, a file, or the stored jobs.")
 @click.argument("words", nargs=-1, metavar="[EXPR|FILE]")
 @click.option("--tz", metavar="ZONE", help="The time zone of EXPR.  [default: UTC]")
+@click.option("--seconds", is_flag=True, help="The first field of EXPR is the second: 6 fields, or 4 up to the day.")
 @click.option("--exit-code", is_flag=True, help="Exit with 3 if something is odd.")
 @with_server
 @with_json("one JSON object")
 @with_debug
 def command(
-    words: tuple[str, ...], tz: str | None, exit_code: bool, store: str | None, db: str | None, as_json: bool
+    words: tuple[str, ...],
+    tz: str | None,
+    seconds: bool,
+    exit_code: bool,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
 ) -> None:
     """Tell what may not be meant as it is written: steps that do not divide an hour, both day fields at once, days that
     few months have, times that the clocks skip or show twice, four fields, what never comes or comes only once.
@@ -60,10 +68,12 @@ def command(
     from onthedot.clock import SystemClock
     from onthedot.schedules.lint import lint
 
+    if seconds and (not words or words[0].endswith(_FILES)):
+        raise click.UsageError("--seconds: expected with EXPR only, got it without; jobs say their own")
     stored = [] if words else _stored(store_url(store, db), tz)
     if words and (store, db) != (None, None):
         raise click.UsageError("expected EXPR or FILE, or a store, got both; leave one out")
-    given = _schedules(words, tz) if words else [(job.name, one) for job in stored for one in job.schedules]
+    given = _schedules(words, tz, seconds) if words else [(job.name, one) for job in stored for one in job.schedules]
     now = SystemClock().now()
     looked = [Looked(job, schedule, lint(schedule, now)) for job, schedule in given]
     doubtful = [(job.name, problem) for job in stored for problem in _doubts(job)]
@@ -92,7 +102,7 @@ def _doubts(job: Job) -> list[str]:
     return [str(doubt) for doubt in doubts(job.task, job.params)]
 
 
-def _schedules(words: tuple[str, ...], tz: str | None) -> list[tuple[str, Schedule]]:
+def _schedules(words: tuple[str, ...], tz: str | None, seconds: bool) -> list[tuple[str, Schedule]]:
     if len(words) > 1:
         raise click.UsageError(
             f"expected one EXPR or FILE, got {len(words)} words; put it in quotes, so that the shell leaves '*' alone: "
@@ -101,8 +111,8 @@ def _schedules(words: tuple[str, ...], tz: str | None) -> list[tuple[str, Schedu
     from onthedot.define.yaml_file import read_file
     from onthedot.schedules import parse
 
-    if not words[0].endswith((".yaml", ".yml", ".json")):
-        return [("", parse(words[0], tz=tz))]
+    if not words[0].endswith(_FILES):
+        return [("", parse(words[0], tz=tz, seconds=seconds))]
     if tz is not None:
         raise click.UsageError("--tz: expected with EXPR only, got it with a file; its jobs say their own")
     return [(job.name, schedule) for job in read_file(Path(words[0])) for schedule in job.schedules]

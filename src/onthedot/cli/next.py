@@ -28,6 +28,7 @@ MOST = 1_000
     "--gap", type=click.Choice(["run_after", "skip"]), help="For a fixed time that a clock change leaves out."
 )
 @click.option("--fold", type=click.Choice(["first", "second", "both"]), help="For a fixed time that it repeats.")
+@click.option("--seconds", is_flag=True, help="The first field is the second: 6 fields, or 4 up to the day.")
 @click.option("--job", metavar="NAME", help="The job whose name (or namespace/name) chooses what H stands for.")
 @with_json("one JSON object")
 @with_debug
@@ -38,14 +39,15 @@ def command(
     start: str | None,
     gap: Literal["run_after", "skip"] | None,
     fold: Literal["first", "second", "both"] | None,
+    seconds: bool,
     job: str | None,
     as_json: bool,
 ) -> None:
     """Show how EXPR is read, in words, and its next instants.
 
-    EXPR is what a job's schedule may be: cron with 5 fields (6 with seconds in front, 4 for 'second minute hour day'),
-    '@daily' and the like, 'every 1h30m', 'gap 10m', 'at 2026-01-01T09:00+01:00', 'in 10m'. H in a cron field is a value
-    that the job's name chooses.
+    EXPR is what a job's schedule may be: cron with 5 fields (6 with seconds in front; with --seconds also 4: 'second
+    minute hour day'), '@daily' and the like, 'every 1h30m', 'gap 10m', 'at 2026-01-01T09:00+01:00', 'in 10m'. H in a
+    cron field is a value that the job's name chooses.
 
     \b
     Examples:
@@ -58,7 +60,7 @@ def command(
     from onthedot.schedules import parse, slots
     from onthedot.schedules.instants import read_instant
 
-    schedule = _of_job(parse(_one(words), tz=tz, gap=gap, fold=fold), job)
+    schedule = _of_job(parse(_one(words), tz=tz, gap=gap, fold=fold, seconds=seconds), job)
     now = SystemClock().now() if start is None else to_micros(read_instant(start, tz=tz or "UTC", what="--from"))
     where = _where(schedule, tz)
     instants = list(islice(slots(schedule, now, origin=now), count))

@@ -68,4 +68,8 @@ def has_surrogate(text: str) -> bool:
     >>> has_surrogate("\\ud83d"), has_surrogate("😀")
     (True, False)
     """
-    return any("\ud800" <= letter <= "\udfff" for letter in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False

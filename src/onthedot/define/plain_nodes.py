@@ -11,6 +11,7 @@ from typing import Any
 
 from onthedot.define.places import Place, Told, WrongText, has_surrogate
 from onthedot.define.yaml_nodes import MOST_DEPTH, MOST_NODES, Node
+from onthedot.errors import shown
 
 _MOST_BITS = 4_096  # Python refuses to show longer ones
 
@@ -34,6 +35,9 @@ def plain_nodes(data: object, path: str = "") -> Node:
     'steps[0].run'
     """
     return _Reading().node(data, path, 1)
+
+
+_LONGEST_STEP = 100  # characters of a key, in the path of a message
 
 
 class _Reading:
@@ -71,8 +75,8 @@ class _Reading:
         names: dict[str, Node] = {}
         for name, value in data.items():
             if not isinstance(name, str) or has_surrogate(name):
-                raise _wrong(at, f"expected a text as a key, got {name!r}")
-            inner = f"{at.path}.{name}" if at.path else name
+                raise _wrong(at, f"expected a text as a key, got {shown(name)}")
+            inner = f"{at.path}.{name[:_LONGEST_STEP]}" if at.path else name[:_LONGEST_STEP]
             names[name] = self.node(value, inner, depth + 1)
             node.places[name] = names[name].at
         node.names = names

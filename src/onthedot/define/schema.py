@@ -144,8 +144,8 @@ class _Definitions:
         tz: dict[str, Schema] = {"tz": {"type": "string"}}
         clocks = {"gap": _choice("run_after", "skip"), "fold": _choice("first", "second", "both")}
         more: dict[str, dict[str, Schema]] = {
-            "cron": {**tz, **clocks, **bounded, **jitter}, "every": {**tz, **bounded, **jitter}, "at": {**tz, **jitter},
-            "in": {**tz, **jitter}, "gap": tz,
+            "cron": {**tz, **clocks, **bounded, **jitter, "seconds": flag}, "every": {**tz, **bounded, **jitter},
+            "at": {**tz, **jitter}, "in": {**tz, **jitter}, "gap": tz,
         }  # fmt: skip
         forms = {form: whole(pattern) for form, pattern in FORMS.items()}
         forms["at"] = _either(forms["at"], _list(local, least=1, most=1000))

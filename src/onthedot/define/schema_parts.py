@@ -1,7 +1,7 @@
 """Patterns of the texts in a job, for its JSON Schema: lengths of time, instants, schedules, sizes.
 
 A pattern lets pass what the reader takes, in the usual spellings. It cannot know everything (whether a date exists,
-whether a range goes up): what passes here may still be refused when it is read, with a better reason.
+whether four fields are wanted): what passes here may still be refused when it is read, with a better reason.
 """
 
 from __future__ import annotations
@@ -70,7 +70,11 @@ def _cron() -> str:
         "month": "|".join(("0?[1-9]|1[0-2]", *map(any_case, _MONTHS))),
         "weekday": "|".join(("0?[0-7]", *map(any_case, _WEEKDAYS))),
     }
-    special = {"day": "|[lL][wW]?", "weekday": f"|({ranges['weekday']})([lL]|#[1-5])"}
+    weekday = ranges["weekday"]
+    special = {
+        "day": f"|[lL](-(0?[1-9]|[12][0-9]|30))?[wW]?|({ranges['day']})[wW]|({ranges['day']})-[lL](/0*[1-9][0-9]?)?",
+        "weekday": f"|({weekday})(-({weekday}))?(#?[lL]|#[1-5])",
+    }
     fields = {}
     for name, value in ranges.items():
         base = rf"(\*|({value})(-({value}))?|[hH](\(({value})-({value})\))?)(/0*[1-9][0-9]?)?"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from onthedot.errors import DefinitionError
+from onthedot.errors import DefinitionError, shown
 
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
+_LONGEST_TEXT = 100  # characters
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -18,7 +19,7 @@ def parse_size(value: object, *, what: str = "size") -> int:
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    found = _SIZE.fullmatch(value) if isinstance(value, str) and len(value) <= _LONGEST_TEXT else None
     if found is None:
-        raise DefinitionError(f"{what}: expected an amount of bytes like '512M' or '2GiB', got {value!r}")
+        raise DefinitionError(f"{what}: expected an amount of bytes like '512M' or '2GiB', got {shown(value)}")
     return round(float(found[1]) * 2.0 ** (10 * _POWERS[found[2].upper()]))

@@ -15,6 +15,7 @@ from onthedot.duration import format_duration
 from onthedot.job import CatchUp, Cron, FixedDelay, Guarantee, Job, Json, Limit, Overlap, Rate, Retry, Schedule
 from onthedot.route import DEFAULT_QUEUE
 from onthedot.schedules import to_text
+from onthedot.schedules.fields import is_four_fields
 from onthedot.schedules.instants import format_instant
 from onthedot.task import (
     Bounds,
@@ -110,6 +111,7 @@ def _cron(schedule: Cron) -> Written:
         "tz": _unless(schedule.tz, "UTC"),
         "gap": _unless(schedule.gap, "run_after"),
         "fold": _unless(schedule.fold, "first"),
+        "seconds": is_four_fields(schedule.expression) or None,
     }
 
 

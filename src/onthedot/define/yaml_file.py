@@ -82,14 +82,15 @@ def read_text(path: Path, most: int = MOST_CHARACTERS) -> str:
     return text
 
 
-def read_jobs(text: str, file: str = "jobs.yaml", limits: Limits = OF_FILES) -> list[Job]:
-    """The jobs of a text. One that comes over a network is read with `OF_STRANGERS`.
+def read_jobs(text: str, file: str = "jobs.yaml", limits: Limits = OF_FILES, *, four_fields: bool = False) -> list[Job]:
+    """The jobs of a text. One that comes over a network is read with `OF_STRANGERS`. `four_fields`: see
+    `read_schedules`.
 
     >>> [job] = read_jobs("jobs: [{name: clean, schedule: '@daily', run: rm -rf tmp}]")
     >>> job.task.script
     'rm -rf tmp'
     """
-    found = Found()
+    found = Found(four_fields=four_fields)
     root = read_nodes(text, file, limits)
     jobs = found.jobs(root)
     if found.problems:
@@ -98,10 +99,12 @@ def read_jobs(text: str, file: str = "jobs.yaml", limits: Limits = OF_FILES) -> 
 
 
 class Found:
-    """Jobs from nodes, and what has been found so far: problems, each with its place. `stored`: see `check_job`."""
+    """Jobs from nodes, and what has been found so far: problems, each with its place. `stored`: see `check_job`;
+    `four_fields`: see `read_schedules`."""
 
-    def __init__(self, *, stored: bool = False) -> None:
+    def __init__(self, *, stored: bool = False, four_fields: bool = False) -> None:
         self._stored = stored
+        self._four_fields = four_fields
         self.problems: list[tuple[Place, str]] = []
 
     def problem(self, at: Place, text: str) -> None:
@@ -137,7 +140,9 @@ class Found:
         if not isinstance(options.get("name"), str):
             self.problem(self._place(node, "name"), "name: expected a text, such as 'name: nightly'")
             options["name"] = "it"
-        options["schedules"] = self._read(node, "schedule", lambda: read_schedules(names))
+        options["schedules"] = self._read(
+            node, "schedule", partial(read_schedules, names, four_fields=self._four_fields)
+        )
         task = self._task(node)
         known = task or Command(**_SOMETHING)  # in the place of what is wrong already: so that the rest is told, too
         try:

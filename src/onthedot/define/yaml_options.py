@@ -9,12 +9,14 @@ from onthedot.after import After
 from onthedot.define.places import Place
 from onthedot.define.yaml_nodes import Node
 from onthedot.errors import DefinitionError, did_you_mean
+from onthedot.errors import shown as brief
 from onthedot.job import CatchUp, Limit, Overlap, Rate, Retry, Schedule
 from onthedot.schedules import parse
+from onthedot.schedules.fields import is_four_fields
 from onthedot.task import Param
 
 RETRY = ("attempts", "backoff", "delay", "max_delay", "jitter", "on", "on_timeout", "when")
-SCHEDULE = ("tz", "gap", "fold", "run_once", "start", "end", "max_count", "jitter", "args", "id")
+SCHEDULE = ("tz", "gap", "fold", "run_once", "seconds", "start", "end", "max_count", "jitter", "args", "id")
 FORMS = ("cron", "every", "at", "in", "gap")
 """What says when, in a schedule that is a mapping. `gap` beside `cron` is what becomes of times that clocks skip."""
 
@@ -31,7 +33,7 @@ def check_names(node: Node, allowed: tuple[str, ...], may_be_null: tuple[str, ..
     """A problem for each name that is not known here, and for each without a value."""
     for name, at in node.places.items():
         if name not in allowed:
-            yield at, f"unknown key {name!r}{did_you_mean(name, allowed)}"
+            yield at, f"unknown key {brief(name)}{did_you_mean(name, allowed)}"
         elif name not in may_be_null and is_null((node.names or {})[name]):
             yield at, f"{name}: expected a value, got nothing; leave it out"
 
@@ -88,12 +90,17 @@ def _flags(node: Node, given: Mapping[str, Any], *names: str) -> None:
 # ── schedules ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_schedules(names: Mapping[str, Node]) -> tuple[Schedule, ...] | None:
-    """Those of a job: `schedule` (one, or a list) or `schedules`, with `run_once` or `is_recurring`, and `tz`."""
+def read_schedules(names: Mapping[str, Node], *, four_fields: bool = False) -> tuple[Schedule, ...] | None:
+    """Those of a job: `schedule` (one, or a list) or `schedules`, with `run_once` or `is_recurring`, and `tz`.
+
+    `four_fields`: a cron of four fields begins with the second, as in the document that onthedot was made after. So it
+    does in a job that has that document's words, `run_once` or `is_recurring`. Elsewhere it needs `seconds: true`.
+    """
     if "schedule" in names and "schedules" in names:
         raise Trouble(names["schedules"].at, "schedules: expected either 'schedule' or 'schedules', got both")
     given = names.get("schedule", names.get("schedules"))
     shared = _shared(names)
+    four_fields = four_fields or "run_once" in names or "is_recurring" in names
     if given is None:
         for key in ("run_once", "is_recurring", "tz"):
             if key in names:
@@ -102,7 +109,7 @@ def read_schedules(names: Mapping[str, Node]) -> tuple[Schedule, ...] | None:
     schedules, found = [], []
     for node in given.items if given.items is not None else [given]:
         try:
-            schedules.append(_schedule(node, shared))
+            schedules.append(_schedule(node, shared, four_fields))
         except Trouble as trouble:
             found += trouble.found
     raise_all(found)
@@ -126,7 +133,7 @@ def _shared(names: Mapping[str, Node]) -> dict[str, Any]:
     return said
 
 
-def _schedule(node: Node, shared: dict[str, Any]) -> Schedule:
+def _schedule(node: Node, shared: dict[str, Any], four_fields: bool) -> Schedule:
     options, form = dict(shared), ""
     if node.names is None:
         text = node.text
@@ -138,7 +145,9 @@ def _schedule(node: Node, shared: dict[str, Any]) -> Schedule:
     if text is None:
         raise Trouble(node.at, f"schedule: expected a text such as '0 2 * * *' or 'every 10m', got {shown(node)}")
     if not all(isinstance(options.get(key, ""), str) for key in ("tz", "id")):
-        raise Trouble(node.at, f"schedule: expected texts as tz and id, got {options}")
+        raise Trouble(node.at, f"schedule: expected texts as tz and id, got {brief(options)}")
+    if four_fields and form in ("", "cron") and is_four_fields(text):
+        options.setdefault("seconds", True)
     try:
         return parse(text, **options)
     except DefinitionError as error:

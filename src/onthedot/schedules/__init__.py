@@ -4,16 +4,15 @@
     parse      parse() to_text()                    one line of text, and back
     check      check()                              what is refused, and why
     evaluate   next_after() slots() …               what they mean
-      cron fields zones                             … on the wall clock, through clock changes
+      cron fields days zones                        … on the wall clock, through clock changes
       interval once                                 … in real time
       bounds                                        … from start to end, so many times
     spread     draw() due_of()                      what H stands for; how far jitter moves a run
-    words      describe()                           the reading, shown back
+    words      describe()                           the reading, shown back (cron_words: of a cron expression)
     identity   schedule_id()                        which one a slot belongs to
     encode     to_json() from_json()                for storing
 
-The schedules themselves are plain data in `onthedot.job`. Importing this package does not load cronsim; the first
-cron expression does.
+The schedules themselves are plain data in `onthedot.job`.
 """
 
 from onthedot.schedules.build import at, cron, every, gap, in_

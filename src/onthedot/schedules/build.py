@@ -7,14 +7,17 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeVar
 
 from onthedot.duration import parse_duration
-from onthedot.errors import DefinitionError, ScheduleError
+from onthedot.errors import DefinitionError, ScheduleError, shown
 from onthedot.job import At, Cron, Every, FixedDelay, In, Json, Schedule
 from onthedot.schedules.check import check
-from onthedot.schedules.fields import tidy
+from onthedot.schedules.cron import wall_times
+from onthedot.schedules.cron_words import cron_words
+from onthedot.schedules.fields import is_four_fields, tidy
 from onthedot.schedules.instants import read_instant
 
 Length = str | float | timedelta
 Instant = datetime | str
+_LONGEST_MEANING = 100  # characters in a message
 S = TypeVar("S", bound=Schedule)
 
 
@@ -25,6 +28,7 @@ def cron(
     gap: Literal["run_after", "skip"] = "run_after",
     fold: Literal["first", "second", "both"] = "first",
     run_once: bool = False,
+    seconds: bool = False,
     start: Instant | None = None,
     end: Instant | None = None,
     max_count: int | None = None,
@@ -32,8 +36,9 @@ def cron(
     args: Mapping[str, Json] | None = None,
     id: str = "",
 ) -> Cron:
-    """Wall-clock times: 5 fields, 6 with seconds in front, 4 as `second minute hour day`, or `@daily` and the like.
+    """Wall-clock times: 5 fields, 6 with seconds in front, or `@daily` and the like.
 
+    With `seconds=True` the first field is the second: 6 fields, or 4 for `second minute hour day`.
     `H` in a field is a value that the job's name chooses: `H H(0-5) * * *` is once a night, for each job at a time of
     its own. No slot lies before `start` or after `end` (without an offset they are local times in `tz`), and there are
     at most `max_count` in all. `jitter` lets each run start up to so much later; `args` are added to the job's.
@@ -41,9 +46,11 @@ def cron(
     >>> cron("30 2 * * *", tz="Europe/Berlin").tz
     'Europe/Berlin'
     """
+    plain = tidy(expression)
+    _check_count(plain, seconds)
     return _checked(
         Cron(
-            expression=tidy(expression),
+            expression=plain,
             tz=tz,
             gap=gap,
             fold=fold,
@@ -56,6 +63,38 @@ def cron(
             id=id,
         )
     )
+
+
+def _check_count(expression: str, seconds: object) -> None:
+    """Refuse four fields, unless they are said to begin with the second: mostly, a field was forgotten."""
+    if not isinstance(seconds, bool):
+        raise ScheduleError(f"seconds: expected true or false, got {shown(seconds)}")
+    if seconds and (expression.startswith("@") or len(expression.split()) == 5):
+        raise ScheduleError(
+            "seconds: expected 6 fields (second minute hour day month weekday) or 4 (second minute hour day), "
+            f"got {shown(expression)}; leave seconds out"
+        )
+    if not seconds and is_four_fields(expression):
+        with_field = next(filter(_reading, (f"{expression} *", f"* {expression}")), None)
+        added = "add the missing field" if with_field is None else f"write {shown(with_field)}{_meaning(with_field)}"
+        raise ScheduleError(
+            f"cron: expected 5 fields (minute hour day month weekday), got 4 in {shown(expression)}; {added}, "
+            f"or give seconds=True ('seconds: true' in a file, --seconds on the command line) for "
+            f"'second minute hour day'{_meaning(expression)}"
+        )
+
+
+def _meaning(expression: str) -> str:
+    told = _reading(expression)
+    return f" ({told})" if told and len(told) <= _LONGEST_MEANING else ""
+
+
+def _reading(expression: str) -> str:
+    """The expression in words; nothing if it cannot be read."""
+    try:
+        return cron_words(wall_times(expression))
+    except ScheduleError:
+        return ""
 
 
 def every(

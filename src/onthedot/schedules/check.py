@@ -10,7 +10,7 @@ from typing import get_args, get_type_hints
 
 from onthedot.clock import to_micros
 from onthedot.duration import LONGEST, format_duration
-from onthedot.errors import DefinitionError, ScheduleError, did_you_mean
+from onthedot.errors import DefinitionError, ScheduleError, did_you_mean, shown
 from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule, canonical
 from onthedot.schedules.bounds import MOST
 from onthedot.schedules.cron import never, wall_times
@@ -37,8 +37,8 @@ check day, month and weekday
     """
     if not isinstance(schedule, Cron | Every | FixedDelay | At | In):
         raise ScheduleError(
-            f"expected a schedule (Cron, Every, FixedDelay, At or In), got {type(schedule).__name__} {schedule!r}; "
-            "make one with cron(), every(), gap(), at(), in_() or parse()"
+            f"expected a schedule (Cron, Every, FixedDelay, At or In), got {type(schedule).__name__} "
+            f"{shown(schedule)}; make one with cron(), every(), gap(), at(), in_() or parse()"
         )
     problems = [*_problems(schedule), *_option_problems(schedule), *_id_problems(schedule.id)]
     if not problems and isinstance(schedule, Cron | Every):
@@ -75,7 +75,7 @@ def _option_problems(schedule: Schedule) -> Iterator[str]:
         yield from _length_problems("jitter", schedule.jitter, timedelta(microseconds=1), LONGEST_JITTER)
     args: object = schedule.args  # whatever the annotation says, people pass other things
     if not isinstance(args, Mapping):
-        yield f"args: expected a mapping of names to values, got {type(args).__name__} {args!r}"
+        yield f"args: expected a mapping of names to values, got {type(args).__name__} {shown(args)}"
         return
     try:
         canonical(args)
@@ -87,7 +87,7 @@ def _count_problems(count: object, run_once: bool) -> Iterator[str]:
     if count is None:
         return
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
-        yield f"max_count: expected a whole number from 1 to {MOST}, got {count!r}"
+        yield f"max_count: expected a whole number from 1 to {MOST}, got {shown(count)}"
     if run_once:
         yield "run_once: it means max_count=1; give one of them"
 
@@ -133,19 +133,19 @@ def _cron_problems(schedule: Cron) -> Iterator[str]:
 def _word_problems(what: str, word: object, known: tuple[str, ...]) -> Iterator[str]:
     if word not in known:
         near = did_you_mean(word, known) if isinstance(word, str) else ""
-        yield f"{what}: expected {' or '.join(map(repr, known))}, got {word!r}{near}"
+        yield f"{what}: expected {' or '.join(map(repr, known))}, got {shown(word)}{near}"
 
 
 def _flag_problems(what: str, flag: object) -> Iterator[str]:
     if not isinstance(flag, bool):
-        yield f"{what}: expected true or false, got {flag!r}"
+        yield f"{what}: expected true or false, got {shown(flag)}"
 
 
 def _length_problems(what: str, length: object, shortest: timedelta, longest: timedelta = LONGEST) -> Iterator[str]:
     if not isinstance(length, timedelta):
-        yield f"{what}: expected a timedelta, got {type(length).__name__} {length!r}; every() also reads '1h30m'"
+        yield f"{what}: expected a timedelta, got {type(length).__name__} {shown(length)}; every() also reads '1h30m'"
     elif length <= timedelta(0):
-        yield f"{what}: expected a length of time above zero, got {length!r}"
+        yield f"{what}: expected a length of time above zero, got {shown(length)}"
     elif length < shortest:
         yield f"{what}: expected at least {format_duration(shortest)}, got {format_duration(length)}"
     elif length > longest:
@@ -156,7 +156,7 @@ def _instant_problems(what: str, instant: object, *, required: bool = False) -> 
     if instant is None and not required:
         return
     if not isinstance(instant, datetime):
-        yield f"{what}: expected a datetime with a time zone, got {type(instant).__name__} {instant!r}"
+        yield f"{what}: expected a datetime with a time zone, got {type(instant).__name__} {shown(instant)}"
         return
     try:
         read_instant(instant, what=what)
@@ -166,4 +166,4 @@ def _instant_problems(what: str, instant: object, *, required: bool = False) -> 
 
 def _id_problems(given: object) -> Iterator[str]:
     if given != "" and not (isinstance(given, str) and _ID.fullmatch(given)):
-        yield f"id: expected a letter or digit, then up to 63 letters, digits, '_', '-' or '.', got {given!r}"
+        yield f"id: expected a letter or digit, then up to 63 letters, digits, '_', '-' or '.', got {shown(given)}"

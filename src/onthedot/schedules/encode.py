@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from onthedot.clock import to_micros
 from onthedot.duration import micros
-from onthedot.errors import ScheduleError, did_you_mean
+from onthedot.errors import ScheduleError, did_you_mean, shown
 from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
 
 _KINDS: dict[str, type[Schedule]] = {"cron": Cron, "every": Every, "gap": FixedDelay, "at": At, "in": In}
@@ -62,16 +62,16 @@ def from_json(data: Mapping[str, Any]) -> Schedule:
     True
     """
     if not isinstance(data, Mapping):
-        raise ScheduleError(f"schedule: expected a mapping with 'kind', got {type(data).__name__} {data!r}")
+        raise ScheduleError(f"schedule: expected a mapping with 'kind', got {type(data).__name__} {shown(data)}")
     name = data.get("kind")
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         near = did_you_mean(str(name), _KINDS)
-        raise ScheduleError(f"kind: expected one of {', '.join(_KINDS)}, got {name!r}{near}")
+        raise ScheduleError(f"kind: expected one of {', '.join(_KINDS)}, got {shown(name)}{near}")
     codecs = {_codec(field.name).key: field for field in _stored(kind)}
     unknown = [key for key in data if key != "kind" and key not in codecs]
     if unknown:
-        raise ScheduleError([f"{name}: unknown key {key!r}{did_you_mean(str(key), codecs)}" for key in unknown])
+        raise ScheduleError([f"{name}: unknown key {shown(key)}{did_you_mean(str(key), codecs)}" for key in unknown])
     missing = [key for key, field in codecs.items() if key not in data and _is_required(field)]
     if missing:
         raise ScheduleError([f"{name}: expected the key {key!r}, which is missing" for key in missing])
@@ -88,7 +88,7 @@ def _read(key: str, value: Any) -> Any:
     try:
         return codec.read(value)
     except (TypeError, ValueError, OverflowError):
-        raise ScheduleError(f"{key}: expected {codec.expected}, got {value!r}") from None
+        raise ScheduleError(f"{key}: expected {codec.expected}, got {shown(value)}") from None
 
 
 def _exactly(kind: type) -> Callable[[Any], Any]:

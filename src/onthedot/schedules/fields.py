@@ -6,9 +6,17 @@
     6        second minute hour day month weekday
 
 A field is `*`, a value, a range `a-b`, any of these with a step `/n`, or a list with commas. Months and weekdays
-have names. The day may be `L` (the last) or `LW` (the last from Monday to Friday); a weekday may be `5L` (the last
-Friday) or `5#2` (the second Friday). When neither day nor weekday starts with `*`, either one suffices; otherwise
-both must match. Nothing here knows about time zones or loads cronsim.
+have names. A range may wrap around: `22-6`, `FRI-MON` and `NOV-FEB/2` step through the end of the field. When neither
+day nor weekday starts with `*`, either one suffices; otherwise both must match. Nothing here knows about time zones.
+
+    day        L          the last day of the month           weekday   5L  FRI#L     the last Friday
+               L-3        three days before it                          FRI#2         the second Friday
+               15W        the weekday (Monday to Friday)                MON-FRI#1     the first of each of them
+                          nearest to the 15th, same month               MON-FRIL      the last of each of them
+               LW  L-3W   … nearest to the last, to L-3
+
+A month without that day (`31W` and `L-30` in February) has no match. `W` means what it means in Quartz: it never leaves
+the month. A range up to `L` (`29-L`) is one up to 31.
 
 `H` is one value of the field, which the job's name chooses (`spread.py`), so that a thousand jobs at `H * * * *` do not
 start in one minute. `H(0-29)` is one of these; `H/15` and `H(0-29)/10` are steps from such a value on. As a day, `H` is
@@ -20,7 +28,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from onthedot.errors import ScheduleError, did_you_mean
+from onthedot.errors import ScheduleError, did_you_mean, shown
 from onthedot.schedules.spread import draw
 
 ALIASES = {
@@ -40,6 +48,8 @@ _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
 @dataclass(frozen=True, slots=True)
 class _Field:
+    """One of the six: its name, its lowest and highest value, and the names of its values."""
+
     name: str
     low: int
     high: int
@@ -47,6 +57,7 @@ class _Field:
 
     @property
     def expected(self) -> str:
+        """The accepted values, in a message."""
         named = f" or {self.names[0]}-{self.names[-1]}" if self.names else ""
         return f"{self.low}-{self.high}{named}"
 
@@ -69,11 +80,20 @@ _FIELDS = (
     _Field("month", 1, 12, _MONTHS),
     _Field("weekday", 0, 7, _WEEKDAYS),
 )
+_BY_NAME = {field.name: field for field in _FIELDS}
+_ALL = {field.name: frozenset(range(field.low, field.low + field.count)) for field in _FIELDS}
 _READINGS = {
     4: "second minute hour day",
     5: "minute hour day month weekday",
     6: "second minute hour day month weekday",
 }
+_MOST_PROBLEMS = 200  # characters of problems in one error
+_NEAREST = re.compile(r"([0-9]{1,2})W|L(-[0-9]{1,2})?(W?)")
+_OF_MONTH = re.compile(r"([0-9A-Z-]+?)(?:#?(L)|#([0-9A-Z]*))")
+_CRON_LIKE = re.compile(r"[0-9*?]|[Hh](?![A-Za-z])")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_SPREAD = re.compile(r"H(?:\(([^()]*)\))?(?:/(.*))?")
+_WEEKS = {"1-7": 1, "8-14": 2, "15-21": 3, "22-28": 4}
 
 
 def tidy(expression: str) -> str:
@@ -83,7 +103,9 @@ def tidy(expression: str) -> str:
     '0 12 * * *'
     """
     if not isinstance(expression, str):
-        raise ScheduleError(f"cron: expected text like '30 2 * * *', got {type(expression).__name__} {expression!r}")
+        raise ScheduleError(
+            f"cron: expected text like '30 2 * * *', got {type(expression).__name__} {shown(expression)}"
+        )
     if len(expression) > LONGEST_EXPRESSION:
         raise ScheduleError(f"cron: expected at most {LONGEST_EXPRESSION} characters, got {len(expression)}")
     return " ".join(expression.split())
@@ -100,11 +122,10 @@ def read_fields(expression: str, spread: str = "") -> tuple[str, ...]:
     if len(parts) not in _READINGS:
         raise ScheduleError(_wrong_count(expression, len(parts)))
     problems: list[str] = []
-    pairs = zip(_FIELDS, _six(parts), strict=True)
-    fields = tuple(_read_field(field, text, spread, problems) for field, text in pairs)
+    six = _six(parts)
+    fields = tuple(_read_field(field, text, spread, problems) for field, text in zip(_FIELDS, six, strict=True))
     if problems:
-        reading = f"{expression!r} was read as {_READINGS[len(parts)]!r}"
-        raise ScheduleError([f"{problem} ({reading})" for problem in problems])
+        raise ScheduleError(_told(problems, six, f"{shown(expression)} was read as {_READINGS[len(parts)]!r}"))
     return fields
 
 
@@ -117,6 +138,36 @@ def cron_fields(expression: str, spread: str = "") -> dict[str, str]:
     return {field.name: text for field, text in zip(_FIELDS, read_fields(expression, spread), strict=True)}
 
 
+def values_of(name: str, text: str) -> frozenset[int]:
+    """The values that a field's text has, without `L`, `W` and `#`. Sunday is 0.
+
+    >>> sorted(values_of("hour", "22-6/2")), sorted(values_of("weekday", "SAT-7"))
+    ([0, 2, 4, 6, 22], [0, 6])
+    """
+    if text == "*":
+        return _ALL[name]
+    field = _BY_NAME[name]
+    found: set[int] = set()
+    for term in text.split(","):
+        base, _, step = term.partition("/")
+        first, dash, last = base.partition("-")
+        low = field.low if base == "*" else _read_value(field, first)
+        high = _read_value(field, last) if dash else field.high if base == "*" or step else low
+        if high < low:
+            high += field.count
+        found.update((value - field.low) % field.count + field.low for value in range(low, high + 1, int(step or 1)))
+    return frozenset(found)
+
+
+def is_four_fields(text: str) -> bool:
+    """Whether the text is a cron expression of four fields, the first of which is the second.
+
+    >>> is_four_fields("30 0 2 *"), is_four_fields("30 2 * * *"), is_four_fields("every 1h from 2026-01-01T00:00Z")
+    (True, False, False)
+    """
+    return len(text) <= LONGEST_EXPRESSION and len(text.split()) == 4 and _CRON_LIKE.match(text.lstrip()) is not None
+
+
 def _expand_alias(expression: str) -> str:
     word = expression.lower()
     if not word.startswith("@"):
@@ -126,8 +177,8 @@ def _expand_alias(expression: str) -> str:
     if word == "@reboot":
         raise ScheduleError("cron: '@reboot' names no time; run the job from the program's start instead")
     if word.startswith("@every"):
-        raise ScheduleError(f"cron: {expression!r} is an interval; write it without '@', like 'every 5m'")
-    raise ScheduleError(f"cron: unknown alias {expression!r}{did_you_mean(word, ALIASES)}")
+        raise ScheduleError(f"cron: {shown(expression)} is an interval; write it without '@', like 'every 5m'")
+    raise ScheduleError(f"cron: unknown alias {shown(expression)}{did_you_mean(word, ALIASES)}")
 
 
 def _six(parts: list[str]) -> list[str]:
@@ -137,24 +188,52 @@ def _six(parts: list[str]) -> list[str]:
 
 
 def _wrong_count(expression: str, count: int) -> str:
-    known = "; ".join(f"{number}: {reading}" for number, reading in sorted(_READINGS.items()))
     hint = "; a year field is not supported" if count == 7 else ""
-    return f"cron: expected 4, 5 or 6 fields ({known}), got {count} in {expression!r}{hint}"
+    return (
+        f"cron: expected 5 fields ({_READINGS[5]}), or 6 with the second in front, "
+        f"got {count} in {shown(expression)}{hint}"
+    )
+
+
+def _told(problems: list[str], six: list[str], reading: str) -> list[str]:
+    """The problems as an error tells them: as many as fit, the reading behind the last."""
+    week = _week_of_month(six[3], six[5])
+    told: list[str] = []
+    for problem in problems:
+        if told and sum(map(len, told)) + len(problem) > _MOST_PROBLEMS:
+            break
+        told.append(problem)
+    if week:
+        told = [f"{one.partition(': steps')[0]}; {week}" if one.startswith("day: ") else one for one in told]
+    more = len(problems) - len(told)
+    told[-1] += f", and {more} more field{'s' if more > 1 else ''}" if more else ""
+    told[-1] += f" ({reading})"
+    return told
+
+
+def _week_of_month(day: str, weekday: str) -> str:
+    """What to write for `*/100,1-7 * MON`, which Debian users write for the first Monday of a month."""
+    found = re.fullmatch(r"\*/[0-9]{2,},([0-9]{1,2}-[0-9]{1,2})", day)
+    if found is None or found[1] not in _WEEKS or not re.fullmatch(r"[A-Z]{3}|[0-7]", weekday):
+        return ""
+    nth = f"{weekday}#{_WEEKS[found[1]]}"
+    return f"to run on days {found[1]} if it is {weekday}, write '*' as the day and {nth!r} as the weekday"
 
 
 def _read_field(field: _Field, text: str, spread: str, problems: list[str]) -> str:
-    terms = []
-    for term in text.split(","):
-        try:
-            terms.append(_read_term(field, _spread(field, term, spread)))
-        except ValueError as problem:
-            problems.append(f"{field.name}: {problem}")
-    return ",".join(terms)
+    """The field as `values_of` and `days.py` read it; its first problem is added to `problems`."""
+    if text == "*":
+        return text
+    try:
+        return ",".join(_read_term(field, _spread(field, term, spread)) for term in text.split(","))
+    except ValueError as problem:
+        problems.append(f"{field.name}: {problem}")
+        return ""
 
 
 def _spread(field: _Field, term: str, name: str) -> str:
     """The plain term that an `H` stands for; any other term as it is."""
-    found = re.fullmatch(r"H(?:\(([^()]*)\))?(?:/(.*))?", term)
+    found = _SPREAD.fullmatch(term) if term.startswith("H") else None
     if found is None:
         return term
     low, high = field.low, field.widest
@@ -162,7 +241,7 @@ def _spread(field: _Field, term: str, name: str) -> str:
         first, dash, last = found[1].partition("-")
         low, high = _read_value(field, first), _read_value(field, last) if dash else -1
         if not low <= high <= field.widest:
-            raise ValueError(f"expected a range that goes up, from {field.low} to {field.widest}, in {term!r}")
+            raise ValueError(f"expected a range that goes up, from {field.low} to {field.widest}, in {shown(term)}")
     if found[2] is None:
         return str(low + draw(high - low + 1, name, field.name))
     _read_step(field, found[2])
@@ -171,13 +250,13 @@ def _spread(field: _Field, term: str, name: str) -> str:
 
 
 def _read_term(field: _Field, term: str) -> str:
-    """The term as cronsim must get it: `5-5/2` means 5 alone, and a range up to `SUN` ends at 7."""
+    """The term as it is evaluated: `5-5/2` means 5 alone, `FRI#L` is `5L`, `29-L` is `29-31`."""
     if term == "?":
-        raise ValueError("'?' is not supported; write '*'")
-    if field.name == "day" and term in ("L", "LW"):
-        return term
-    if field.name == "weekday" and (special := re.fullmatch(r"(\w+?)(?:(L)|#([0-9]+))", term)):
-        return _read_weekday_of_month(field, *special.groups())
+        raise ValueError("'?' is not supported; write '*', and weekdays by name (Quartz counts them from 1)")
+    if field.name == "day" and (special := _read_nearest(term)):
+        return special
+    if field.name == "weekday" and (nth := _OF_MONTH.fullmatch(term)):
+        return _read_weekday_of_month(field, *nth.groups())
     base, slash, step = term.partition("/")
     if slash:
         _read_step(field, step)
@@ -187,42 +266,64 @@ def _read_term(field: _Field, term: str) -> str:
     low = _read_value(field, first)
     if not dash:
         return term
+    if field.name == "day" and last == "L":
+        last = str(field.high)
     high = _read_value(field, last)
-    if last == "SUN" and low > 0:
-        high, last = 7, "7"
-    if high < low:
-        raise ValueError(
-            f"expected a range that goes up, got {base!r}; write {first}-{field.high},{field.low}-{last} to wrap around"
-        )
     return first if high == low else f"{first}-{last}{slash}{step}"
 
 
-def _read_weekday_of_month(field: _Field, day: str, last: str | None, nth: str | None) -> str:
-    value = _read_value(field, day)
+def _read_nearest(term: str) -> str | None:
+    """A day with `L` or `W`; None if it has neither."""
+    found = _NEAREST.fullmatch(term)
+    if found is None:
+        if re.fullmatch(r"[0-9,-]+W", term):
+            raise ValueError(f"expected one day before 'W', like '15W' or 'LW', got {shown(term)}")
+        return None
+    day, before, _ = found.groups()
+    if day is not None:
+        return f"{_read_value(_BY_NAME['day'], day)}W"
+    if before is not None and not 1 <= int(before[1:]) <= 30:
+        raise ValueError(f"expected 1 to 30 days before the last, like 'L-3', got {shown(term)}")
+    return term
+
+
+def _read_weekday_of_month(field: _Field, days: str, last: str | None, nth: str | None) -> str:
+    first, dash, end = days.partition("-")
+    span = str(_read_value(field, first)) + (f"-{_read_value(field, end)}" if dash else "")
     if last:
-        return f"{value}L"
-    if nth is None or nth not in ("1", "2", "3", "4", "5"):
-        raise ValueError(f"expected #1 to #5 after the weekday, got {'#' + str(nth)!r}")
-    return f"{value}#{nth}"
+        return f"{span}L"
+    if nth not in ("1", "2", "3", "4", "5"):
+        raise ValueError(f"expected #1 to #5 or #L after the weekday, got {shown(f'#{nth}')}")
+    return f"{span}#{nth}"
 
 
 def _read_value(field: _Field, text: str) -> int:
     if text in field.names:
         return field.names.index(text) + field.low
-    if re.fullmatch(r"[0-9]{1,9}", text):
+    if _NUMBER.fullmatch(text):
         value = int(text)
         if field.low <= value <= field.high:
             return value
         raise ValueError(f"expected {field.expected}, got {text!r}")
-    near = did_you_mean(text, field.names) if field.names and text.isalpha() else ""
-    raise ValueError(f"expected {field.expected}, a range 'a-b', a step '*/n' or a list of these, got {text!r}{near}")
+    if field.name == "weekday" and text == "L":
+        raise ValueError("'L' needs a weekday before it: '6L' or 'SATL' is the last Saturday of the month")
+    near = did_you_mean(text, field.names) if field.names and text.isalpha() and len(text) < 20 else ""
+    got = shown(text, most=20)
+    raise ValueError(f"expected {field.expected}, a range 'a-b', a step '*/n' or a list of these, got {got}{near}")
 
 
 def _read_step(field: _Field, text: str) -> None:
-    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) == 0:
-        raise ValueError(f"expected a step from 1 to {field.count} after '/', got {text!r}")
+    if not _NUMBER.fullmatch(text) or int(text) == 0:
+        raise ValueError(f"expected a step from 1 to {field.count} after '/', got {shown(text, most=20)}")
     if int(text) > field.count:
+        units = {"second": "s", "minute": "m", "hour": "h", "day": "d"}
+        steady = f"; for a steady rhythm use 'every {int(text)}{units[field.name]}'" if field.name in units else ""
         raise ValueError(
-            f"expected a step from 1 to {field.count} after '/', got {text!r}: steps start anew with each field's "
-            "range; for a steady rhythm use 'every', like 'every 90m'"
+            f"expected a step from 1 to {field.count} after '/', got {text!r}: steps start again with each "
+            f"{_OUTER[field.name]}{steady}"
         )
+
+
+_OUTER = {
+    "second": "minute", "minute": "hour", "hour": "day", "day": "month", "month": "year", "weekday": "week",
+}  # fmt: skip

@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from onthedot.clock import Micros, to_datetime, to_micros
-from onthedot.errors import ScheduleError
+from onthedot.errors import ScheduleError, shown
 from onthedot.schedules.zones import stretch_at, zone
+
+_LONGEST = 200  # characters of an instant, with blanks around it
 
 
 def read_instant(value: datetime | str, *, tz: str | None = None, what: str = "at") -> datetime:
@@ -18,11 +20,11 @@ def read_instant(value: datetime | str, *, tz: str | None = None, what: str = "a
     """
     instant = _read_text(value, what) if isinstance(value, str) else value
     if not isinstance(instant, datetime):
-        raise ScheduleError(f"{what}: expected a datetime or ISO text, got {type(value).__name__} {value!r}")
+        raise ScheduleError(f"{what}: expected a datetime or ISO text, got {type(value).__name__} {shown(value)}")
     if instant.utcoffset() is None:
         if tz is None:
             raise ScheduleError(
-                f"{what}: expected a point in time with an offset, got {str(value)!r}; "
+                f"{what}: expected a point in time with an offset, got {shown(str(value))}; "
                 f"add one ('{instant.isoformat()}+00:00') or give tz"
             )
         instant = instant.replace(tzinfo=zone(tz))
@@ -30,7 +32,7 @@ def read_instant(value: datetime | str, *, tz: str | None = None, what: str = "a
         in_utc = instant.astimezone(UTC)
         there_again = in_utc.astimezone(instant.tzinfo)
     except OverflowError:
-        raise ScheduleError(f"{what}: expected a year from 1 to 9999 in UTC, got {str(value)!r}") from None
+        raise ScheduleError(f"{what}: expected a year from 1 to 9999 in UTC, got {shown(str(value))}") from None
     if there_again.replace(tzinfo=None) != instant.replace(tzinfo=None):
         raise ScheduleError(_does_not_exist(instant, what))
     return in_utc
@@ -49,10 +51,12 @@ def format_instant(instant: datetime) -> str:
 
 def _read_text(text: str, what: str) -> datetime:
     try:
+        if len(text) > _LONGEST:
+            raise ValueError
         return datetime.fromisoformat(text.strip())
     except ValueError:
         raise ScheduleError(
-            f"{what}: expected a point in time like '2026-01-01T09:00+01:00' or '2026-01-01T08:00Z', got {text[:80]!r}"
+            f"{what}: expected a point in time like '2026-01-01T09:00+01:00' or '2026-01-01T08:00Z', got {shown(text)}"
         ) from None
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Literal, NamedTuple
 
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
 from onthedot.duration import format_duration, micros
 from onthedot.job import At, Cron, Every, FixedDelay, Schedule
-from onthedot.schedules.cron import wall_times
+from onthedot.schedules.cron import WallTimes, wall_times
 from onthedot.schedules.evaluate import next_after, slots
 from onthedot.schedules.fields import ALIASES, cron_fields
 from onthedot.schedules.zones import Stretch, stretch_at
@@ -181,9 +181,10 @@ def _rare(schedule: Cron, now: Micros) -> Iterator[Odd]:
             "check day, month and weekday",
         )  # fmt: skip
         return
-    days = {int(part) for part in cron_fields(schedule.expression, schedule.spread)["day"].split(",") if part.isdigit()}
-    month = cron_fields(schedule.expression, schedule.spread)["month"]
-    if days and min(days) > 28 and month.startswith("*"):
+    fields = cron_fields(schedule.expression, schedule.spread)
+    written = [part.removesuffix("W") for part in fields["day"].split(",")]
+    days = {int(part) for part in written if part.isdigit()}
+    if days and len(days) == len(written) and min(days) > 28 and fields["month"].startswith("*"):
         yield Odd(
             "months", f"not every month has a day {min(days)}: those that have none are left out",
             "write 'L' as the day for the last of each month",
@@ -191,24 +192,18 @@ def _rare(schedule: Cron, now: Micros) -> Iterator[Odd]:
 
 
 def _clocks(schedule: Cron, now: Micros) -> Iterator[Odd]:
-    """The next year's clock changes that a fixed time falls into."""
+    """The next year's clock changes that take starts away, or in which a fixed time comes twice."""
     times = wall_times(schedule.expression, schedule.spread)
-    if not times.fixed:
-        return
     told: set[str] = set()
     for stretch in _stretches(schedule.tz, now):
         first = stretch.start + stretch.offset
-        if stretch.skipped_from < first and "clocks_skip" not in told and times.within(stretch.skipped_from, first):
-            told.add("clocks_skip")
-            then = "it runs right after" if schedule.gap == "run_after" else "it is left out"
-            yield Odd(
-                "clocks_skip",
-                f"on {to_datetime(first):%Y-%m-%d} the clocks in {schedule.tz} skip from "
-                f"{to_datetime(stretch.skipped_from):%H:%M} to {to_datetime(first):%H:%M}: {then}",
-                "choose a time that every day has, or say what you want with gap: run_after or skip",
-            )
+        if stretch.skipped_from < first and "clocks_skip" not in told:
+            for odd in _skipped(schedule, times, stretch):
+                told.add("clocks_skip")
+                yield odd
         if (
-            stretch.repeated_until > first
+            times.fixed
+            and stretch.repeated_until > first
             and "clocks_repeat" not in told
             and times.within(first, stretch.repeated_until)
         ):
@@ -220,6 +215,47 @@ def _clocks(schedule: Cron, now: Micros) -> Iterator[Odd]:
                 f"{'both times' if schedule.fold == 'both' else f'the {schedule.fold} time'}",
                 "choose a time that no day has twice, or say what you want with fold: first, second or both",
             )
+
+
+def _skipped(schedule: Cron, times: WallTimes, stretch: Stretch) -> Iterator[Odd]:
+    """The starts that a gap before this stretch takes away; nothing if they take place after it."""
+    first = stretch.start + stretch.offset
+    in_gap = times.count(stretch.skipped_from, first)
+    moves = times.fixed and schedule.gap == "run_after"
+    lost = in_gap - (moves and not times.within(first, first + 1))
+    if lost <= 0 or (not times.fixed and _keeps_rhythm(times, stretch)):
+        return
+    if moves:
+        what = f"{lost + 1} starts become one, right after"
+        advice = "choose times that every day has, or an interval ('every …')"
+    else:
+        what = _left_out(times, stretch, lost)
+        other = "say gap: run_after" if times.fixed else "write minutes and hours without '*': then it runs right after"
+        advice = f"choose times that every day has, or {other}"
+    begin, end = to_datetime(stretch.skipped_from), to_datetime(first)
+    yield Odd(
+        "clocks_skip",
+        f"on {begin:%Y-%m-%d} the clocks in {schedule.tz} skip from {begin:%H:%M} to {end:%H:%M}: {what}",
+        advice,
+    )
+
+
+def _left_out(times: WallTimes, stretch: Stretch, lost: int) -> str:
+    midnight = stretch.skipped_from - stretch.skipped_from % _DAY
+    of_day = times.count(midnight, max(midnight + _DAY, stretch.start + stretch.offset))
+    if of_day == 1:
+        return "its start on that day is left out"
+    return f"{'all' if lost == of_day else f'{lost} of'} {of_day} starts on that day are left out"
+
+
+def _keeps_rhythm(times: WallTimes, stretch: Stretch) -> bool:
+    """Whether a rhythm through the whole day goes on in real time as if there had been no gap: `*/5 * * * *`."""
+    if len(times.hours) < 24:
+        return False
+    first = stretch.start + stretch.offset
+    before = [*takewhile(stretch.skipped_from.__gt__, times.since(stretch.skipped_from - _DAY))]
+    wanted, coming = next(times.since(stretch.skipped_from)), next(times.since(first))
+    return not before or coming - first + stretch.skipped_from - before[-1] <= wanted - before[-1]
 
 
 def _stretches(tz: str, now: Micros) -> Iterator[Stretch]:

@@ -6,17 +6,18 @@ import re
 from typing import Any, Literal
 
 from onthedot.duration import format_duration, parse_duration
-from onthedot.errors import DefinitionError, ScheduleError, did_you_mean
+from onthedot.errors import DefinitionError, ScheduleError, did_you_mean, shown
 from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
 from onthedot.schedules.build import at, cron, every, gap, in_
+from onthedot.schedules.check import MOST_INSTANTS
 from onthedot.schedules.instants import format_instant
 
 FORMS = (
-    "'30 2 * * *' (cron: minute hour day month weekday; 6 fields with second in front; 4 for second minute hour day)",
+    "'30 2 * * *' (cron: minute hour day month weekday, or 6 fields with the second in front)",
     "'@daily' (or @hourly, @weekly, @monthly, @yearly)",
     "'every 1h30m', 'every 1h30m from 2026-01-01T00:00Z'",
-    "'gap 10m' (after the end of the last run), 'gap 10m from 2026-01-01T00:00Z'",
-    "'at 2026-01-01T09:00+01:00', 'at 2026-01-01T09:00+01:00, 2026-02-01T09:00+01:00'",
+    "'gap 10m' (after the end of the last run)",
+    "'at 2026-01-01T09:00+01:00' (several: with commas)",
     "'in 10m'",
 )
 _BELONGS = {
@@ -26,10 +27,12 @@ _BELONGS = {
     "jitter": ("cron", "every", "at", "in"),
     "args": ("cron", "every", "gap", "at", "in"),
 }
+_LONGEST = 1_000  # characters of a schedule, `at` aside
+_LONGEST_AT = 64 * MOST_INSTANTS
 _VERB = re.compile(r"(every|gap|at|in)(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
 _FROM = re.compile(r"(.*\S)\s+from\s+(\S.*)", re.IGNORECASE | re.DOTALL)
 _CRON_LIKE = re.compile(r"[0-9*@?]|[Hh](?![A-Za-z])")
-_COMMA = re.compile(r"\s*,\s+|\s*,(?=[0-9]{4}-[0-9]{2})")  # a comma may also stand within an instant, before a fraction
+_NEXT_INSTANT = re.compile(r"\s|[0-9]{4}-[0-9]{2}")  # behind a comma; one within an instant begins its fraction
 
 
 def parse(
@@ -39,13 +42,15 @@ def parse(
     gap: Literal["run_after", "skip"] | None = None,
     fold: Literal["first", "second", "both"] | None = None,
     run_once: bool = False,
+    seconds: bool = False,
     id: str = "",
     **options: Any,
 ) -> Schedule:
     """The schedule that a line of text means; `ScheduleError` with the accepted forms when it means none.
 
     `tz` is the zone of a cron expression (default: UTC) and of an `at` without an offset (default: refused).
-    `gap` and `fold` belong to cron, `run_once` to cron and `every`; given elsewhere they are refused.
+    `gap`, `fold` and `seconds` (the first field is the second: see `cron`) belong to cron, `run_once` to cron and
+    `every`; given elsewhere they are refused.
     `options` are those that the builder of its kind takes: `start`, `end`, `max_count`, `jitter`, `args`.
     A bare length of time such as `1h30m` means `every 1h30m`.
 
@@ -56,18 +61,21 @@ def parse(
     """
     if not isinstance(text, str):
         raise ScheduleError(_unreadable(text))
-    plain = text.strip()
-    clock_changes: dict[str, Any] = {key: value for key, value in (("gap", gap), ("fold", fold)) if value is not None}
+    plain = text.strip() if len(text) <= _LONGEST_AT else text
+    if len(plain) > (_LONGEST_AT if plain[:2].lower() == "at" else _LONGEST):
+        raise ScheduleError(f"expected a schedule of at most {_LONGEST} characters, got {shown(text)}")
+    given = (("gap", gap), ("fold", fold), ("seconds", seconds or None))
+    of_cron: dict[str, Any] = {key: value for key, value in given if value is not None}
     verb = _VERB.fullmatch(plain)
     if verb is None and not _is_length(plain):
         if not _CRON_LIKE.match(plain):
             raise ScheduleError(_unreadable(text))
         zone: dict[str, Any] = {} if tz is None else {"tz": tz}
-        return cron(plain, run_once=run_once, id=id, **zone, **clock_changes, **_known("cron", options))
+        return cron(plain, run_once=run_once, id=id, **zone, **of_cron, **_known("cron", options))
     kind, rest = (verb[1].lower(), (verb[2] or "").strip()) if verb else ("every", plain)
     if not rest:
         raise ScheduleError(_unreadable(text))
-    _refuse(clock_changes, f"to cron, not to {kind!r}")
+    _refuse(of_cron, f"to cron, not to {kind!r}")
     if kind != "every":
         _refuse({"run_once": run_once} if run_once else {}, f"to cron and 'every', not to {kind!r}")
     return _read(kind, rest, tz, run_once, {"id": id, **_known(kind, options)})
@@ -96,7 +104,7 @@ def to_text(schedule: Schedule) -> str:
 
 def _read(kind: str, rest: str, tz: str | None, run_once: bool, options: dict[str, Any]) -> Schedule:
     if kind == "at":
-        return at(*_COMMA.split(rest), tz=tz, **options)
+        return at(*_instants(rest), tz=tz, **options)
     if kind == "in":
         return in_(rest, **options)
     with_start = _FROM.fullmatch(rest)
@@ -104,6 +112,16 @@ def _read(kind: str, rest: str, tz: str | None, run_once: bool, options: dict[st
     if kind == "every":
         return every(length, anchor=start, run_once=run_once, **options)
     return _fixed_delay(length, start=start, **options)
+
+
+def _instants(text: str) -> list[str]:
+    found: list[list[str]] = []
+    for piece in text.split(","):
+        if found and not _NEXT_INSTANT.match(piece):
+            found[-1].append(piece)
+        else:
+            found.append([piece])
+    return [",".join(pieces) for pieces in found]
 
 
 _fixed_delay = gap  # `parse` has an argument of that name
@@ -123,7 +141,7 @@ def _known(kind: str, options: dict[str, Any]) -> dict[str, Any]:
     problems = [
         f"{key}: it belongs to {' and '.join(map(repr, _BELONGS[key]))}, not to {kind!r}; leave it out"
         if key in _BELONGS
-        else f"{key}: unknown option{did_you_mean(key, _BELONGS)}"
+        else f"{key[:60]}: unknown option{did_you_mean(key, _BELONGS)}"
         for key in given
         if kind not in _BELONGS.get(key, ())
     ]
@@ -138,5 +156,5 @@ def _refuse(given: dict[str, Any], belongs: str) -> None:
 
 
 def _unreadable(text: object) -> str:
-    shown = repr(text[:80]) if isinstance(text, str) else f"{type(text).__name__} {text!r}"
-    return f"expected a schedule, got {shown}; accepted forms:" + "".join(f"\n      {form}" for form in FORMS)
+    got = shown(text) if isinstance(text, str) else f"{type(text).__name__} {shown(text)}"
+    return f"expected a schedule, got {got}; accepted forms:" + "".join(f"\n      {form}" for form in FORMS)

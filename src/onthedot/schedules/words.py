@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 
 from onthedot.duration import format_duration
 from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
 from onthedot.schedules.cron import wall_times
+from onthedot.schedules.cron_words import cron_words
 from onthedot.schedules.instants import format_instant
 
 _GAP = {"run_after": "", "skip": "left out when the clocks skip it"}
@@ -16,7 +16,6 @@ _FOLD = {
     "second": "the second time when the clocks show it twice",
     "both": "both times when the clocks show it twice",
 }
-_ENDINGS = {"1": "st", "2": "nd", "3": "rd"}
 
 
 def describe(schedule: Schedule) -> str:
@@ -64,17 +63,10 @@ def _options(schedule: Schedule) -> list[str]:
 
 def _cron_parts(schedule: Cron) -> list[str]:
     times = wall_times(schedule.expression, schedule.spread)
-    text = times.explain()
-    text = text[0].lower() + re.sub(r"\b(\d*?)([123])th\b", _ordinal, text[1:])
+    text = cron_words(times)
     if not times.fixed:  # the options change nothing for what runs whenever the clocks show it
         return [text, schedule.tz]
     return [text, schedule.tz, _GAP[schedule.gap], _FOLD[schedule.fold]]
-
-
-def _ordinal(found: re.Match[str]) -> str:
-    """cronsim says `22th`."""
-    tens, ones = found.groups()
-    return found[0] if tens.endswith("1") else tens + ones + _ENDINGS[ones]
 
 
 def _once(run_once: bool) -> str:

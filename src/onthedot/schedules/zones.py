@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
 from onthedot.duration import micros
-from onthedot.errors import ScheduleError
+from onthedot.errors import ScheduleError, shown
 
 FIRST_YEAR, LAST_YEAR = 2, 9997  # datetime ends at 1 and 9999; the rest is room for offsets and for looking around
 LARGEST_OFFSET = 16 * 3600 * SECOND  # on record: from 15:13:42 behind (Metlakatla) to 15:13:42 ahead, before 1870
@@ -27,6 +27,25 @@ _DAY = 86_400
 _AROUND = 3 * _DAY  # further than any clock change reaches, so that a year's edge never hides one
 _PROBE = _DAY  # the two changes of any zone that lie nearest are four days apart (Freetown, 1939)
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*")
+_LONGEST_KEY = 64
+_DISTANCE = re.compile(r"(?:GMT|UTC|Z)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", re.IGNORECASE)
+_PLACES = {
+    "PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "PT": "America/Los_Angeles",
+    "MDT": "America/Denver", "MT": "America/Denver", "CST": "America/Chicago", "CDT": "America/Chicago",
+    "CT": "America/Chicago", "EDT": "America/New_York", "ET": "America/New_York", "AST": "America/Halifax",
+    "ADT": "America/Halifax", "NST": "America/St_Johns", "AKST": "America/Anchorage", "AKDT": "America/Anchorage",
+    "BRT": "America/Sao_Paulo", "ART": "America/Argentina/Buenos_Aires", "BST": "Europe/London",
+    "WEST": "Europe/Lisbon", "CEST": "Europe/Berlin", "MEZ": "Europe/Berlin", "MESZ": "Europe/Berlin",
+    "EEST": "Europe/Athens", "MSK": "Europe/Moscow", "TRT": "Europe/Istanbul", "GST": "Asia/Dubai",
+    "PKT": "Asia/Karachi", "IST": "Asia/Kolkata", "ICT": "Asia/Bangkok",
+    "WIB": "Asia/Jakarta",
+    "SGT": "Asia/Singapore", "HKT": "Asia/Hong_Kong", "PHT": "Asia/Manila", "KST": "Asia/Seoul",
+    "JST": "Asia/Tokyo", "AWST": "Australia/Perth",
+    "ACST": "Australia/Adelaide", "ACDT": "Australia/Adelaide", "AEST": "Australia/Sydney", "AEDT": "Australia/Sydney",
+    "NZST": "Pacific/Auckland", "NZDT": "Pacific/Auckland", "SAST": "Africa/Johannesburg", "WAT": "Africa/Lagos",
+    "CAT": "Africa/Maputo", "EAT": "Africa/Nairobi",
+}  # fmt: skip
+"""Where abbreviations are used that are no names of zones. The best known place of each: several are used twice."""
 _VERSION = re.compile(r"(\d{4})([a-z]+)")
 _NO_ZONE_FILE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 _NOT_PORTABLE = re.compile(r"(posix|right)/.*|localtime|posixrules|Factory")
@@ -64,9 +83,11 @@ def zone(key: str) -> ZoneInfo:
     zoneinfo.ZoneInfo(key='Europe/Berlin')
     """
     if not isinstance(key, str):
-        raise ScheduleError(f"tz: expected the name of a time zone like 'Europe/Berlin', got {key!r}")
-    if not _KEY.fullmatch(key) or len(key) > 64:
-        raise ScheduleError(f"tz: expected the name of a time zone like 'Europe/Berlin' or 'UTC', got {key[:80]!r}")
+        raise ScheduleError(f"tz: expected the name of a time zone like 'Europe/Berlin', got {shown(key)}")
+    if len(key) > _LONGEST_KEY or not _KEY.fullmatch(key):
+        hint = _offset_hint(key) if len(key) <= _LONGEST_KEY else ""
+        told = f"tz: expected the name of a time zone like 'Europe/Berlin' or 'UTC', got {shown(key)}"
+        raise ScheduleError(f"{told}{hint}")
     if _NOT_PORTABLE.fullmatch(key):
         raise ScheduleError(f"tz: {key!r} differs from machine to machine; name the zone itself, like 'Europe/Berlin'")
     try:
@@ -159,11 +180,12 @@ def _second(instant: datetime) -> int:
 
 
 def _nearest(key: str) -> str:
-    """A did-you-mean over the known zones: by its last part ('berlin'), then by spelling.
-
-    `Etc/GMT+2` is two hours *behind* UTC, the opposite of what who writes `GMT+2` means: never proposed.
-    """
-    known = {name.casefold(): name for name in sorted(available_timezones()) if not name.startswith("Etc/GMT")}
+    """What to write instead: for a distance from UTC, an abbreviation, a city ('berlin'), or the nearest spelling."""
+    if hint := _offset_hint(key):
+        return hint
+    if place := _PLACES.get(key.upper()):
+        return f": an abbreviation has no rules for clock changes; name a place, like {place!r}"
+    known = _known()
     word = key.casefold()
     by_city = [name for folded, name in known.items() if folded.rpartition("/")[2] == word.rpartition("/")[2]]
     import difflib  # only when something is wrong
@@ -172,3 +194,25 @@ def _nearest(key: str) -> str:
     if near:
         return f", did you mean {near[0]!r}?"
     return "; use an IANA name like 'Europe/Berlin', 'America/New_York' or 'UTC'"
+
+
+def _offset_hint(key: str) -> str:
+    """For `GMT+2` and the like: `Etc/GMT-2`, whose sign is the other way round."""
+    found = _DISTANCE.fullmatch(key)
+    if found is None:
+        return ""
+    sign, hours, minutes = found[1], int(found[2]), int(found[3] or 0)
+    place = "; a place, like 'Europe/Berlin', also has its clock changes"
+    if hours == minutes == 0:
+        return ", did you mean 'UTC'?"
+    if minutes or hours > (14 if sign == "+" else 12):
+        return f": distances from UTC are no zones{place}"
+    name, side = f"Etc/GMT{'-' if sign == '+' else '+'}{hours}", "ahead of" if sign == "+" else "behind"
+    some = f"{hours} hour{'s' if hours > 1 else ''}"
+    return f", did you mean {name!r}? It is {some} {side} UTC: the sign in these names is reversed{place}"
+
+
+@lru_cache(maxsize=1)
+def _known() -> dict[str, str]:
+    """The names of zones by their small letters. `Etc/GMT+2` is the opposite of `GMT+2`: never proposed by spelling."""
+    return {name.casefold(): name for name in sorted(available_timezones()) if not name.startswith("Etc/GMT")}

@@ -52,3 +52,8 @@ def test_what_is_exported_comes_back():
 @pytest.mark.parametrize("text", ["", "\n", "a,b\n1,2", "name\n", "name,schedule\n\0,x", '"'])
 def test_odd_ones(text):
     assert read_table(text).jobs == []
+
+
+def test_a_table_may_have_four_fields():
+    [job] = read_table("name,schedule,run\na,30 0 2 *,ls\n").jobs
+    assert job.schedules == (otd.cron("30 0 2 *", seconds=True),)

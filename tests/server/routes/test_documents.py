@@ -194,6 +194,30 @@ async def test_the_documents_file_is_submitted(there: Served, kind: str):
     assert [one["change"] for one in again["jobs"]] == ["unchanged", "unchanged"]
 
 
+async def test_a_submitted_file_may_have_four_fields(there: Served):
+    coder = there.keys.add(Role.EDITOR, may_code=True)
+    text = "jobs: [{name: a, schedule: '30 0 2 *', noop: true}]"
+    made = await there.client.post(
+        "/api/v1/submit_job", content=text, headers={**coder, "Content-Type": "application/yaml"}
+    )
+    assert made.status_code == 201, made.text
+    status = (await there.client.get(f"/api/v1/job_status/{made.json()['job_id']}", headers=coder)).json()
+    assert status["schedule"] == "30 0 2 *"
+    assert status["next_execution_time"].endswith("T02:00:30.000000Z")
+    told = (await there.client.get("/api/v1/jobs/a", headers=coder)).json()
+    sent = {"name": "a", "noop": True, "schedule": {"cron": "30 0 2 *", "seconds": True}}
+    again = await there.client.put("/api/v1/jobs/a", json=sent, headers=coder)
+    assert again.status_code == 200, again.text
+    assert again.json()["revision"] == told["revision"], "it says the same"
+    refused = await there.client.put("/api/v1/jobs/a", json={**sent, "schedule": "30 0 2 *"}, headers=coder)
+    assert refused.status_code == 422
+    patch = {"timeout": "1m"}
+    patched = await there.client.patch(
+        "/api/v1/jobs/a", json=patch, headers={**coder, "Content-Type": "application/merge-patch+json"}
+    )
+    assert patched.status_code == 200, patched.text
+
+
 async def test_a_file_is_stored_as_a_whole_or_not_at_all(there: Served):
     coder, plain = there.keys.add(Role.EDITOR, may_code=True), there.keys.add(Role.EDITOR)
     await there.there.verbs().put(otd.Job(name="theirs", task=otd.Sleep(duration=timedelta(0)), owner="ann"))

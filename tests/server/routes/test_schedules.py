@@ -32,6 +32,32 @@ async def test_an_expression_in_words(there: Served):
     assert (every["expression"], every["fields"], every["tz"]) == ("every 1h30m", None, "UTC")
 
 
+async def test_four_fields_need_to_be_said(there: Served):
+    refused = await ask(there, "describe", expression="*/5 * * *")
+    assert refused.status_code == 422
+    assert "write '*/5 * * * *' (every 5 minutes)" in refused.text
+    assert "'second minute hour day' (every 5 seconds)" in refused.text
+    told = (await ask(there, "describe", expression="*/5 * * *", seconds=True)).json()
+    assert (told["reading"], told["fields"]["second"]) == ("every 5 seconds, UTC", "*/5")
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "at 2026-01-01T00:00Z" + " " * 50_000 + "x",
+        {"every": "1h" + " " * 50_000 + "x"},
+        "61," * 17_000,
+        {"cron": "x," * 495},
+    ],
+    ids=["at", "every", "terms", "cron"],
+)
+async def test_hostile_text_is_refused_in_few_words(there: Served, schedule: Any):
+    body = {"name": "a", "noop": True, "schedule": schedule}
+    refused = await there.client.post("/api/v1/jobs", json=body, headers=there.keys.add(Role.EDITOR))
+    assert refused.status_code == 422
+    assert len(refused.text) < 1_500
+
+
 async def test_what_is_odd_about_an_expression(there: Served):
     odd = (await ask(there, "lint", expression="*/7 * * * *")).json()
     assert [one["kind"] for one in odd["odd"]] == ["uneven"]

@@ -99,9 +99,10 @@ def _weekday(word: str) -> int:
 
 def _day_fields(weekdays: list[str], date: dict[str, Any]) -> tuple[str, str]:
     if date["mark"] == "~":
-        if date["day"].lstrip("0") != "1" or weekdays:
-            raise CannotSay(f"of days from a month's end, cron has only the last: got '~{date['day']}'")
-        return "L", "*"
+        back = date["day"].lstrip("0")
+        if not back.isdigit() or not 1 <= int(back) <= 31 or weekdays:
+            raise CannotSay(f"of days from a month's end, cron has only single ones: got '~{date['day']}'")
+        return "L" if back == "1" else f"L-{int(back) - 1}", "*"
     day = _field(date["day"], 31)
     if not weekdays or len(weekdays) == 7:
         return day, "*"

@@ -14,6 +14,7 @@ from typing import Any
 from onthedot.define.importing.imported import Imported
 from onthedot.define.yaml_file import JOB
 from onthedot.errors import did_you_mean
+from onthedot.schedules.fields import is_four_fields
 
 _ALIASES = {"user_id": "owner", "job_id": "name", "user": "owner"}
 _FLAGS = ("is_recurring", "run_once", "noop", "shell")
@@ -92,8 +93,9 @@ def _schedule(values: dict[str, str], tz: str) -> dict[str, Any]:
     several = [one.strip() for one in given.split(";") if one.strip()]
     if any(one.lower().startswith("after ") for one in several):  # of `onthedot export`
         return {"schedule": None, "after": [name.strip() for name in given[6:].split(",")]}
+    schedules = [{"cron": one, "seconds": True} if is_four_fields(one) else one for one in several]
     shared = {"tz": tz} if tz != "UTC" and several and "tz" not in values else {}
-    return {"schedule": several[0] if len(several) == 1 else several, **shared}
+    return {"schedule": schedules[0] if len(several) == 1 else schedules, **shared}
 
 
 def _task(found: Imported, line: int, values: dict[str, str]) -> dict[str, Any]:

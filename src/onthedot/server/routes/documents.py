@@ -356,7 +356,7 @@ async def _text_of(request: Request) -> str:
 
 
 def _read_file(text: str) -> list[Job]:
-    jobs = read_jobs(text, "body")
+    jobs = read_jobs(text, "body", four_fields=True)
     if not 1 <= len(jobs) <= MOST_JOBS:
         raise DefinitionError(f"jobs: expected from 1 to {MOST_JOBS} of them, got {len(jobs)}")
     return jobs

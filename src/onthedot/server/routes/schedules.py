@@ -31,6 +31,7 @@ class Expression(Body):
     tz: Line | None = Field(None, max_length=100, description="UTC, if it is not said.", examples=["Europe/Berlin"])
     gap: Literal["run_after", "skip"] | None = Field(None, description="For a time that a clock change leaves out.")
     fold: Literal["first", "second", "both"] | None = Field(None, description="For a time that it repeats.")
+    seconds: bool = Field(False, description="The first field is the second: 6 fields, or 4 up to the day.")
     job: Line | None = Field(
         None, max_length=201, description="The name (or namespace/name) that chooses what H is.", examples=["report"]
     )
@@ -106,7 +107,7 @@ async def preview_schedule(there: There, asked: Preview) -> Any:
 def _read(asked: Expression) -> Schedule:
     """The schedule as a job of this name has it."""
     namespace, _, name = (asked.job or "").rpartition("/")
-    schedule = parse(asked.expression, tz=asked.tz, gap=asked.gap, fold=asked.fold)
+    schedule = parse(asked.expression, tz=asked.tz, gap=asked.gap, fold=asked.fold, seconds=asked.seconds)
     check(schedule)
     called = Job(name=name, namespace=namespace or "default", task=Call(handler=""), schedules=(schedule,))
     return called.schedules[0]
