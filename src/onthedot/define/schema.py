@@ -291,7 +291,7 @@ class _Definitions:
         mount = _object({"source": path, "target": path, "writable": _FLAG}, required=("source", "target"))
         network: Schema = {**whole(NETWORK.pattern), "not": {"enum": ["host", "slirp4netns", "pasta"]}}
         words = _list(self._text)
-        kinds = (image, words, self._ref("env"), network, _list(mount), whole(USER.pattern))
+        kinds = (image, words, self._ref("env"), network, _list(mount), whole(USER.pattern), self._text)
         return _either(image, _object(dict(zip(CONTAINER, kinds, strict=True)), required=("image",)))
 
 

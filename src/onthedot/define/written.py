@@ -176,6 +176,7 @@ def _http(task: Http) -> Json:
 
 def _container(task: Container) -> Json:
     more = _given(
+        entrypoint=task.entrypoint,
         argv=list(task.argv),
         env=dict(task.env),
         network=_unless(task.network, "none"),
