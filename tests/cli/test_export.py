@@ -108,21 +108,55 @@ def test_every_field_survives(call: Call, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("form", "file", "names", "said"),
+    ("form", "file", "names", "said", "code"),
     [
-        ("crontab", "user.crontab", ["backup", "sync.sh"], "user.crontab:12:1: '@reboot' names no time"),
-        ("systemd", "backup.timer", ["backup"], "backup.service:7:1: it runs as backup there"),
-        ("systemd", "poll.timer", ["poll"], "OnBootSec: it counts from the start of the machine"),
-        ("kubernetes", "cronjobs.yaml", ["report", "tick"], "cronjobs.yaml:14:1: suspend: "),
-        ("csv", "document.csv", ["143214", "143215"], "'noop' stands in its place"),
+        (
+            "crontab",
+            "user.crontab",
+            ["backup", "sync"],
+            "user.crontab:12:1: '@reboot /usr/local/bin/warm-cache': it",
+            3,
+        ),
+        ("systemd", "backup.timer", ["backup"], "backup.service:7:1: it runs as backup there", 0),
+        ("systemd", "poll.timer", ["poll"], "OnBootSec=2min: it counts from the start of the machine", 0),
+        ("kubernetes", "cronjobs.yaml", ["report", "tick"], "cronjobs.yaml:14:1: suspend: ", 3),
+        ("csv", "document.csv", ["143214", "143215"], "'noop' stands in its place", 0),
     ],
 )
-def test_other_peoples_files_become_a_file(call: Call, form: str, file: str, names: list[str], said: str):
+def test_other_peoples_files_become_a_file(call: Call, form: str, file: str, names: list[str], said: str, code: int):
     result = call("import", str(CORPUS / file), "--from", form)
-    assert result.exit_code == 0
+    assert result.exit_code == code
     assert [job.name for job in read_jobs(result.stdout)][: len(names)] == names
     assert said in result.stderr
     assert result.stderr.splitlines()[-1].split()[1].startswith("job")
+
+
+def test_an_import_for_machines(call: Call):
+    result = call("import", str(CORPUS / "user.crontab"), "--from", "crontab", "--tz", "Europe/Berlin", "--json")
+    told = json.loads(result.stdout)
+    assert [job["name"] for job in told["jobs"]][:2] == ["backup", "sync"]
+    assert {one["line"] for one in told["remarks"] if one["left_out"]} == {12, 18, 19}
+    assert all(one["file"].endswith("user.crontab") and one["text"] for one in told["remarks"])
+    assert (result.stderr, result.exit_code) == ("", 3)
+
+
+def test_a_crontab_is_read_in_the_zone_of_the_machine(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("TZ", "Asia/Kathmandu")
+    (tmp_path / "it").write_text("30 2 * * * backup\n")
+    result = call("import", str(tmp_path / "it"), "--from", "crontab")
+    assert read_jobs(result.stdout)[0].schedules == (otd.cron("30 2 * * *", tz="Asia/Kathmandu"),)
+    assert "it: times without a zone are read in Asia/Kathmandu, the zone of this machine; --tz sets another" in (
+        result.stderr
+    )
+    named = call("import", str(tmp_path / "it"), "--from", "crontab", "--tz", "UTC")
+    assert (read_jobs(named.stdout)[0].schedules, "zone" in named.stderr) == ((otd.cron("30 2 * * *"),), False)
+    assert named.stderr == "1 job, 0 remarks, 0 left out\n"
+
+
+def test_comments_above_a_line_are_above_its_job(call: Call, tmp_path: Path):
+    (tmp_path / "it").write_text("# m h dom mon dow command\n\n# Nightly: \x1b[31mred\n30 2 * * * backup\n")
+    result = call("import", str(tmp_path / "it"), "--from", "crontab", "--tz", "UTC")
+    assert result.stdout.startswith("jobs:\n  # Nightly:  [31mred\n  - name: backup\n")
 
 
 def test_apply_stores_them(call: Call, tmp_path: Path):

@@ -4,7 +4,7 @@ call: report                                   # a handler that the workers' pro
 sleep: 5s
 noop: true
 http: https://example.org/hook                 # or {url: …, method: POST, headers: {…}, body: …, expect: [200]}
-container: alpine:3                            # or {image: …, argv: […], entrypoint: …, env: {…}, network: …, mounts: […]}
+container: alpine:3                            # or {image: …, argv: […], env: {…}, network: …, mounts: […], …}
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def read_table(text: str, file: str = "jobs.csv", *, tz: str = "UTC") -> Importe
             found.remark(1, f"unknown column {name!r}{did_you_mean(name, _TEXTS)}; left out")
     for number, row in rows:
         if len(row) != len(columns):
-            found.remark(number, f"expected {len(columns)} columns, got {len(row)}; left out")
+            found.lose(number, f"expected {len(columns)} columns, got {len(row)}")
             continue
         values = {name: cell.strip() for name, cell in zip(columns, row, strict=True) if cell.strip()}
         _add(found, number, values, tz)
