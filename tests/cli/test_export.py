@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import onthedot as otd
 from onthedot.define.from_mapping import read_job_list
 from onthedot.define.yaml_file import read_jobs
 from onthedot.job import Call as CallTask
-from onthedot.job import Job
+from onthedot.job import Job, Pause
 from onthedot.stores.sqlite import SqliteStore
 from tests.cli.conftest import Call
 from tests.stores.test_definitions import FULL
@@ -50,14 +51,29 @@ def test_what_is_exported_is_what_is_stored(call: Call, database: Path, form: st
     assert (read_jobs(text) if form == "yaml" else read_job_list(json.loads(text))) == stored(database)
 
 
-def test_what_a_file_cannot_say_is_a_comment(call: Call, database: Path):
-    assert call("pause", "tick", "--reason", "too loud\nby far", "--db", str(database)).exit_code == 0
-    text = call("export", "tick", "--db", str(database)).stdout
-    assert "  # it is paused: too loud by far; a file does not say so" in text
-    [job] = read_jobs(text)
-    assert job.name == "tick"
-    told = call("export", "tick", "--db", str(database), "--format", "json").stderr
-    assert told.startswith("default/tick: it is paused")
+def test_what_a_file_cannot_say_is_a_comment(call: Call, tmp_path: Path):
+    put(tmp_path / "it.db", Job(name="soon", task=CallTask(handler="x"), schedules=(otd.in_("1h"),)))
+    text = call("export", "--db", str(tmp_path / "it.db")).stdout
+    assert "  # 'in …' is counted from when it is stored" in text
+    told = call("export", "--db", str(tmp_path / "it.db"), "--format", "json").stderr
+    assert told.startswith("default/soon: 'in …' is counted")
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_a_pause_is_exported(call: Call, database: Path, form: str):
+    until = ("--until", "2096-01-01T09:00+01:00")
+    assert call("pause", "tick", "--reason", "too loud\nby far", *until, "--db", str(database)).exit_code == 0
+    result = call("export", "tick", "--db", str(database), "--format", form)
+    [job] = read_jobs(result.stdout) if form == "yaml" else read_job_list(json.loads(result.stdout))
+    assert job.paused == Pause(reason="too loud by far", until=datetime(2096, 1, 1, 8, tzinfo=UTC))
+    assert (result.stderr, "#" in result.stdout) == ("", False)
+
+
+def test_a_reason_of_any_length_is_exported(call: Call, database: Path):
+    assert call("pause", "tick", "--reason", "long " * 400, "--db", str(database)).exit_code == 0
+    [job] = read_jobs(call("export", "tick", "--db", str(database)).stdout)
+    assert job.paused is not None
+    assert job.paused.reason == "long " * 100
 
 
 def test_a_job_that_no_file_can_say_is_told(call: Call, tmp_path: Path):
@@ -119,7 +135,7 @@ def test_every_field_survives(call: Call, tmp_path: Path):
         ),
         ("systemd", "backup.timer", ["backup"], "backup.service:7:1: it runs as backup there", 0),
         ("systemd", "poll.timer", ["poll"], "OnBootSec=2min: it counts from the start of the machine", 0),
-        ("kubernetes", "cronjobs.yaml", ["report", "tick"], "cronjobs.yaml:14:1: suspend: ", 3),
+        ("kubernetes", "cronjobs.yaml", ["report", "tick"], "cronjobs.yaml:13:1: successfulJobsHistoryLimit: ", 3),
         ("csv", "document.csv", ["143214", "143215"], "'noop' stands in its place", 0),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.define.importing.kubernetes import read_cron_jobs
-from onthedot.job import Cron
+from onthedot.job import Cron, Pause
 from onthedot.task import Bounds, Container, Mount
 
 TEXT = (Path(__file__).parent / "corpus" / "cronjobs.yaml").read_text()
@@ -20,6 +20,7 @@ def test_the_jobs():
     report, tick = found.jobs
     assert (report.name, report.namespace, report.overlap) == ("report", "shop", otd.Overlap("skip"))
     assert report.schedules == (otd.cron("30 2 * * 1-5", tz="Europe/Berlin", gap="skip", fold="both"),)
+    assert (report.paused, tick.paused) == (Pause(reason="suspended in Kubernetes"), None)
     assert report.catch_up == otd.CatchUp("all", limit=1, window="1h")
     assert report.retry == otd.Retry(3, delay="10s", max_delay="6m")
     assert (report.timeout, report.bounds) == (timedelta(minutes=10), Bounds(memory=256 << 20))
@@ -39,7 +40,6 @@ def test_the_jobs():
     ("said", "line"),
     [
         ("successfulJobsHistoryLimit: history is kept", 13),
-        ("suspend: a definition does not say that", 14),
         ("activeDeadlineSeconds counts for each attempt", 18),
         ("serviceAccountName: there is no such thing here", 22),
         ("'@every 90s': here counted from 1970-01-01", 49),

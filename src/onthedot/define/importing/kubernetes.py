@@ -129,6 +129,7 @@ def _read(found: Imported, manifest: Node, tz: str) -> None:
     job: dict[str, Any] = {
         "name": str(_value(manifest, "metadata.name", "")),
         "namespace": _value(manifest, "metadata.namespace", "default"),
+        "paused": {"reason": "suspended in Kubernetes"} if _value(spec, "suspend") is True else None,
         "schedule": _schedule(found, spec, tz),
         "overlap": _OVERLAP.get(_value(spec, "concurrencyPolicy", "Allow"), "allow"),
         "container": _container(found, containers.items[0], pod),
@@ -167,9 +168,6 @@ def _policies(found: Imported, spec: Node, template: Node) -> dict[str, Any]:
     deadline = _value(spec, "startingDeadlineSeconds")
     limit = _value(template, "backoffLimit", 6)
     active = _value(template, "activeDeadlineSeconds")
-    suspend = _at(spec, "suspend")
-    if suspend is not None and suspend.value is True:
-        found.remark(suspend.at.line, "suspend: a definition does not say that; store it, then 'onthedot pause' it")
     if active is not None:
         found.remark(
             template.places["activeDeadlineSeconds"].line, "activeDeadlineSeconds counts for each attempt here"

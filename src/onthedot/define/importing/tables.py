@@ -77,8 +77,11 @@ def _add(found: Imported, line: int, values: dict[str, str], tz: str) -> None:
             job[name] = int(cell) if name in _NUMBERS and cell.isdigit() else cell
     job |= _schedule(values, tz)
     job |= _task(found, line, values)
-    if values.get("state", "active") not in ("active", "scheduled"):
-        found.remark(line, f"state {values['state']!r} is not part of a definition: pause it by 'onthedot pause'")
+    state = values.get("state", "active")
+    if state == "paused":
+        job["paused"] = True
+    elif state not in ("active", "scheduled"):
+        found.remark(line, f"state {state!r}: no part of a definition; left out")
     found.add(line, job)
 
 
