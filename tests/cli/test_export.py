@@ -147,6 +147,16 @@ def test_other_peoples_files_become_a_file(call: Call, form: str, file: str, nam
     assert result.stderr.splitlines()[-1].split()[1].startswith("job")
 
 
+def test_what_is_left_out_is_named_in_the_file(call: Call, tmp_path: Path):
+    (tmp_path / "it").write_text("0 1 * * * a\n@reboot warm\n")
+    text = call("import", str(tmp_path / "it"), "--from", "crontab", "--tz", "UTC").stdout
+    assert text.rstrip().endswith(
+        "it:2:1: '@reboot warm': it names no time; start it with systemd or with a program; left out"
+    )
+    assert text.count("# not imported: ") == 1
+    assert [job.name for job in read_jobs(text)] == ["a"]
+
+
 def test_an_import_for_machines(call: Call):
     result = call("import", str(CORPUS / "user.crontab"), "--from", "crontab", "--tz", "Europe/Berlin", "--json")
     told = json.loads(result.stdout)

@@ -61,8 +61,8 @@ def command(
 
     \b
     Examples:
-      crontab -l | onthedot import - --from crontab > jobs.yaml
       onthedot import /etc/crontab --from crontab --tz Europe/Berlin > jobs.yaml
+      crontab -l | onthedot import - --from crontab > jobs.yaml
       onthedot import /etc/systemd/system/backup.timer --from systemd
       onthedot import cronjobs.yaml --from kubernetes --apply --db onthedot.db
       onthedot import jobs.csv --from csv
@@ -86,7 +86,9 @@ def command(
             click.echo(f"{name}: {change}")
     else:
         notes = {name: lines for one in found for name, lines in one.notes.items()}
-        click.echo(yaml_file(Exported(job.name, written(job), notes.get(job_name(job), [])) for job in jobs), nl=False)
+        lines = [Exported(job.name, written(job), notes.get(job_name(job), [])) for job in jobs]
+        lost = [f"not imported: {told}" for one in found for told in one.lost]  # who reads the file knows it, too
+        click.echo(yaml_file([*lines, Exported("", None, lost)]), nl=False)
     if not as_json:
         _tell(found, len(jobs))
     if not jobs or any(one.lost for one in found):
@@ -118,9 +120,9 @@ def _zone_names() -> Iterator[str]:
 
 def _remark_zone(found: list[Imported], form: str, tz: str) -> None:
     whose = "of this machine" if form in ("crontab", "systemd") else "of most clusters"
-    for one in found:
-        if one.zone_assumed:
-            one.remark(None, f"times without a zone are read in {tz}, the zone {whose}; --tz sets another")
+    first = next((one for one in found if one.zone_assumed), None)
+    if first is not None:
+        first.remark(None, f"times without a zone are read in {tz}, the zone {whose}; --tz sets another")
 
 
 def _echo_json(found: list[Imported], jobs: list[Job], stored: dict[str, str]) -> None:

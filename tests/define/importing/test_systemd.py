@@ -151,3 +151,13 @@ def test_a_timer_that_only_starts_at_boot_is_left_out():
     assert [told.problem for told in found.lost] == [
         "OnBootSec=1min: it counts from the start of the machine; left out", "no time of it can be kept here; left out",
     ]  # fmt: skip
+
+
+def test_what_keeps_a_program_apart_is_one_remark():
+    service = "[Service]\nExecStart=/bin/true\nPrivateTmp=yes\nProtectSystem=full\nNice=5\nNoNewPrivileges=yes"
+    [found] = read_timers({"a.timer": "[Timer]\nOnCalendar=daily", "a.service": service})
+    assert [str(told) for told in found.remarks] == [
+        "a.service:3:1: PrivateTmp, ProtectSystem, NoNewPrivileges: see 'isolation' and 'bounds' for how a program is "
+        "kept apart; left out",
+        "a.service:5:1: Nice=5: there is no such thing here; left out",
+    ]

@@ -27,6 +27,10 @@ _QUIET = frozenset({
     "ExecStartPost", "WorkingDirectory", "Environment", "MemoryMax", "MemoryLimit", "TasksMax", "RuntimeMaxSec",
     "TimeoutStartSec", "TimeoutSec", "User", "FixedRandomDelay", "SyslogIdentifier", "StandardOutput", "StandardError",
 })  # fmt: skip
+_APART = re.compile(
+    r"(?:Private|Protect|Restrict|SystemCall|Capability|Ambient|Inaccessible|ReadOnly|ReadWrite)[A-Za-z]+"
+    r"|LockPersonality|NoNewPrivileges|MemoryDenyWriteExecute|RemoveIPC|DynamicUser|UMask|KeyringMode|ProcSubset"
+)
 _STARTS = ("OnBootSec", "OnStartupSec", "OnActiveSec", "OnClockChange", "OnTimezoneChange")
 _WHY = {
     "OnBootSec": "it counts from the start of the machine",
@@ -101,14 +105,7 @@ def _read_timer(file: str, units: Mapping[str, str], by_name: Mapping[str, str],
     }
     job |= _service(apart, service)
     for unit, remarks in ((timer, found), (service, apart)):
-        for key, values in unit.items():
-            if key in _QUIET:
-                continue
-            text = f"{key}={values[-1].value[:80]}: {_WHY.get(key, 'there is no such thing here')}"
-            if key in _STARTS and not job["schedule"]:
-                remarks.lose(values[-1].line, text)
-            else:
-                remarks.remark(values[-1].line, f"{text}; left out")
+        _rest(remarks, unit, has_time=bool(job["schedule"]))
     if job["schedule"] and ("argv" in job or "steps" in job):
         found.add(1, job)
     elif not job["schedule"]:
@@ -116,6 +113,22 @@ def _read_timer(file: str, units: Mapping[str, str], by_name: Mapping[str, str],
     found.remarks += apart.remarks
     found.lost += apart.lost
     return found
+
+
+def _rest(found: Imported, unit: Mapping[str, list[Entry]], *, has_time: bool) -> None:
+    """Remark what nobody reads; what keeps a program apart in one line, because hardened units have dozens of it."""
+    apart = [values[-1] for key, values in unit.items() if _APART.fullmatch(key)]
+    if apart:
+        named = ", ".join(entry.key for entry in apart)
+        found.remark(apart[0].line, f"{named}: see 'isolation' and 'bounds' for how a program is kept apart; left out")
+    for key, values in unit.items():
+        if key in _QUIET or _APART.fullmatch(key):
+            continue
+        text = f"{key}={values[-1].value[:80]}: {_WHY.get(key, 'there is no such thing here')}"
+        if key in _STARTS and not has_time:
+            found.lose(values[-1].line, text)
+        else:
+            found.remark(values[-1].line, f"{text}; left out")
 
 
 def _settings(given: list[Entry]) -> dict[str, list[Entry]]:
