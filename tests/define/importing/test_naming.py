@@ -35,6 +35,11 @@ def test_names(line: str, name: str):
     assert name_of(line).name == name
 
 
+def test_a_line_of_any_length_has_a_name():
+    assert name_of("sudo " * 3000 + "backup").name == "backup"
+    assert name_of("sh -c " * 3000 + "backup").name == "sh"
+
+
 SOME = ["0 1 * * * backup --full", "0 2 * * * backup --logs", "0 3 * * * backup --logs", "0 4 * * * echo hello"]
 
 

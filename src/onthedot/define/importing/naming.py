@@ -93,18 +93,21 @@ def _commands(script: str) -> Iterator[list[str]]:
 def _started(words: list[str]) -> list[str]:
     """Without what comes before the program itself: variables, keywords, programs that start another."""
     words = list(words)
-    while words and (words[0] in _KEYWORDS or _ASSIGNED.fullmatch(words[0])):
-        words.pop(0)
-    if not words or _base(words[0]) not in _WRAPPERS:
-        return words
-    short, positional = _WRAPPERS[_base(words.pop(0))]
-    while words and words[0].startswith("-"):
-        option = words.pop(0)
-        if len(option) == 2 and option[1] in short and words:
+    while words:
+        if words[0] in _KEYWORDS or _ASSIGNED.fullmatch(words[0]):
             words.pop(0)
-        if option == "--":
+            continue
+        if _base(words[0]) not in _WRAPPERS:
             break
-    return _started(words[positional:])
+        short, positional = _WRAPPERS[_base(words.pop(0))]
+        while words and words[0].startswith("-"):
+            option = words.pop(0)
+            if len(option) == 2 and option[1] in short and words:
+                words.pop(0)
+            if option == "--":
+                break
+        words = words[positional:]
+    return words
 
 
 def _named(words: list[str]) -> Named:
