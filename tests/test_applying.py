@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import onthedot as otd
+from onthedot.access import audit
 from onthedot.applying import KIND, Applied
 from onthedot.errors import DefinitionError, RevisionConflict, StoreUnavailable
+from onthedot.job import Pause
 from onthedot.open_verbs import OpenVerbs, opened
+from onthedot.policy.pausing import pause_of
 from onthedot.task import Noop
 
 
@@ -23,7 +28,7 @@ def job(name: str, time: str = "0 2 * * *", **more: object) -> otd.Job:
 async def verbs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[OpenVerbs]:
     url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'apply.db'}"
     async with opened(url) as there:
-        yield there.verbs()
+        yield there.verbs(door="a test")
 
 
 async def names(verbs: OpenVerbs) -> list[str]:
@@ -79,6 +84,84 @@ async def test_a_pause_stays(verbs: OpenVerbs):
     assert record is not None
     assert (record.state, record.revision, record.pause_reason) == ("paused", 2, "stocktaking")
     assert applied.paused == ("a",)
+
+
+PAUSED = Pause(reason="it moves", until=datetime(2096, 1, 1, tzinfo=UTC))
+
+
+async def pause_in(verbs: OpenVerbs, name: str = "a") -> Pause | None:
+    return pause_of(await verbs.get_job(name))
+
+
+async def audited(verbs: OpenVerbs) -> list[str]:
+    """The verbs in the audit, the oldest first."""
+    return [one.verb for one in await audit.read(verbs.there.store)]
+
+
+async def test_a_job_that_a_source_says_is_paused_comes_up_paused(verbs: OpenVerbs, monkeypatch: pytest.MonkeyPatch):
+    seen: list[tuple[int, str]] = []
+    store = verbs.there.store
+    put_job = store.put_job
+
+    async def put(job: otd.Job, *given: Any, **options: Any) -> Any:
+        record = await store.get_job(job.name)
+        seen.append((len(job.schedules), "" if record is None else str(record.state)))
+        return await put_job(job, *given, **options)
+
+    monkeypatch.setattr(store, "put_job", put)
+    planned = await verbs.apply([job("a", "* * * * *", paused=PAUSED)], source="jobs.yaml", dry_run=True)
+    applied = await verbs.apply([job("a", "* * * * *", paused=PAUSED)], source="jobs.yaml")
+    assert seen == [(0, ""), (1, "paused")], "it could start before it was paused"
+    for told in (planned, applied):
+        [one] = told.differences
+        assert (one.kind, one.appear, told.paused) == ("created", (), ())
+        assert one.fields["paused"] == (None, {"reason": "it moves", "until": "2096-01-01T00:00Z"})
+    assert await pause_in(verbs) == PAUSED
+    assert await verbs.list_runs(job="a") == []
+    record = await verbs.get_job("a")
+    assert record is not None
+    assert record.job == job("a", "* * * * *")
+    assert record.job.paused is None
+    assert await audited(verbs) == ["jobs.create", "jobs.pause"]
+    assert (await verbs.apply([job("a", "* * * * *", paused=PAUSED)], source="jobs.yaml")).changes == 0
+    assert await audited(verbs) == ["jobs.create", "jobs.pause"]
+
+
+async def test_a_source_pauses_and_resumes(verbs: OpenVerbs):
+    await verbs.apply([job("a")], source="jobs.yaml")
+    paused = await verbs.apply([job("a", "0 3 * * *", paused=Pause())], source="jobs.yaml")
+    assert (paused.differences[0].fields["paused"], paused.changes) == ((False, True), 1)
+    assert (len(paused.differences[0].vanish), paused.paused) == (30, ())
+    assert await pause_in(verbs) == Pause()
+    await verbs.pause("a", reason="by hand")
+    for says in (None, Pause(), Pause(reason="over", until=datetime(2020, 1, 1, tzinfo=UTC))):
+        same = await verbs.apply([job("a", "0 3 * * *", paused=says)], source="jobs.yaml")
+        assert (same.changes, same.paused, await pause_in(verbs)) == (0, ("a",), Pause(reason="by hand"))
+    again = await verbs.apply([job("a", "0 3 * * *", paused=PAUSED)], source="jobs.yaml")
+    assert (kinds(again), await pause_in(verbs)) == ({"a": "changed"}, PAUSED)
+    told = await verbs.apply([job("a", "0 3 * * *", paused=Pause(on=False))], source="jobs.yaml", dry_run=True)
+    assert (len(told.differences[0].appear), await pause_in(verbs)) == (30, PAUSED)
+    await verbs.apply([job("a", "0 3 * * *", paused=Pause(on=False))], source="jobs.yaml")
+    assert await pause_in(verbs) is None
+    assert (await verbs.apply([job("a", "0 3 * * *", paused=Pause(on=False))], source="jobs.yaml")).changes == 0
+    assert await audited(verbs) == [
+        "jobs.create", "jobs.edit", "jobs.pause", "jobs.pause", "jobs.pause", "jobs.resume",
+    ]  # fmt: skip
+
+
+async def test_a_job_that_is_put_is_paused_as_it_says(verbs: OpenVerbs):
+    put = await verbs.put(job("a", paused=PAUSED))
+    assert (put.change, put.pause, str(put.record.state), await pause_in(verbs)) == (
+        "created",
+        "pause",
+        "paused",
+        PAUSED,
+    )
+    with pytest.raises(RevisionConflict):
+        await verbs.put(job("a", "0 3 * * *", paused=Pause(reason="else")), revision=7)
+    assert await pause_in(verbs) == PAUSED
+    put = await verbs.put(job("a", paused=Pause(on=False)))
+    assert (put.change, put.pause, str(put.record.state)) == ("unchanged", "resume", "active")
 
 
 async def test_a_job_that_was_deleted_by_hand_comes_again(verbs: OpenVerbs):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         UnknownRun,
         UnknownSlot,
     )
-    from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Rate, Retry, Sleep
+    from onthedot.job import CatchUp, Guarantee, Job, Limit, Overlap, Pause, Rate, Retry, Sleep
     from onthedot.observe.counters import Counters
     from onthedot.observe.metrics import NodeMetrics
     from onthedot.retention import Retention
@@ -78,6 +78,7 @@ _HOME = {
     "OnTheDotError": "onthedot.errors",
     "Overlap": "onthedot.job",
     "Param": "onthedot.task",
+    "Pause": "onthedot.job",
     "Rate": "onthedot.job",
     "Retention": "onthedot.retention",
     "Retry": "onthedot.job",
@@ -154,6 +155,7 @@ __all__ = [
     "OnTheDotError",
     "Overlap",
     "Param",
+    "Pause",
     "Rate",
     "Retention",
     "Retry",

@@ -1,7 +1,7 @@
 """Apply a set of jobs from a source, such as a file: what it would change, and the change.
 
 Each job that was applied has a mark, a document that names its source: so a source removes only what came from it, and
-only when it is told to. Pauses belong to people, and stay.
+only when it is told to. A pause that somebody made stays, unless the source itself says what the job is (`paused`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from onthedot.access.recorder import Recorder
@@ -18,8 +18,9 @@ from onthedot.clock import Clock, Micros
 from onthedot.define.check import check_job, parents_first
 from onthedot.define.comparing import Difference, compare
 from onthedot.errors import DefinitionError
-from onthedot.job import Job, JobRecord, JobState, job_name
+from onthedot.job import Job, JobRecord, job_name
 from onthedot.plan.controls import put_job
+from onthedot.policy.pausing import pause_after, pause_of
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
 
@@ -70,6 +71,9 @@ class Review:
     async def done(self, before: JobRecord | None, after: JobRecord | None) -> None:
         """Told of each change once it is written, before the next one."""
 
+    async def pause_changed(self, verb: str, job: Job) -> None:
+        """Told of each pause that began (`jobs.pause`) or ended (`jobs.resume`) because the source says so."""
+
 
 class Recorded(Review):
     """Lets everything pass, and records it in the audit as this process's own; without a recorder, nothing."""
@@ -81,6 +85,10 @@ class Recorded(Review):
         if self._recorder is not None:
             was, is_ = (None if record is None else record.job for record in (before, after))
             await self._recorder.replaced(was, is_)
+
+    async def pause_changed(self, verb: str, job: Job) -> None:
+        if self._recorder is not None:
+            await self._recorder.changed(verb, job)
 
 
 class _Mark(NamedTuple):
@@ -117,8 +125,12 @@ async def apply_jobs(
     names = {job_name(job) for job in ordered}
     old = {key: record.job for key, record in found.records.items() if key in names}
     old |= {key: record.job for key, record in found.gone.items()} if prune else {}
-    new = {job_name(job): job for job in ordered}
-    differences = await review.compare(_shown(old), _shown(new), clock.now())
+    now = clock.now()
+    pauses = {key: pause_of(_of(found, key)) for key in old}
+    after = {job_name(job): pause_after(job.paused, pauses.get(job_name(job)), now) for job in ordered}
+    old = {key: replace(job, paused=pauses[key]) for key, job in old.items()}
+    new = {job_name(job): replace(job, paused=after[job_name(job)]) for job in ordered}
+    differences = await review.compare(_shown(old), _shown(new), now)
     elsewhere = {
         shown(key): found.marks[key].source if key in found.marks else ""
         for key in names & found.records.keys()
@@ -128,7 +140,7 @@ async def apply_jobs(
         source=source,
         differences=tuple(differences),
         elsewhere=elsewhere,
-        paused=tuple(sorted(shown(key) for key in old if _of(found, key).state is JobState.PAUSED)),
+        paused=tuple(sorted(shown(key) for key, pause in pauses.items() if pause and after.get(key, pause) == pause)),
         left=() if prune else tuple(sorted(map(shown, found.gone))),
         dry_run=dry_run,
     )
@@ -210,6 +222,8 @@ async def _write(
         put = await put_job(store, job, clock=clock, settings=settings, revision=read)
         if put.change != "unchanged":
             await review.done(before, put.record)
+        if put.pause:
+            await review.pause_changed(f"jobs.{put.pause}", put.record.job)
         mark = found.marks.get(key)
         if mark is None or mark.source != source:
             body = json.dumps({"source": source})

@@ -21,6 +21,7 @@ from onthedot.policies import CatchUpMode as CatchUpMode
 from onthedot.policies import Limit as Limit
 from onthedot.policies import Overlap as Overlap
 from onthedot.policies import OverlapMode as OverlapMode
+from onthedot.policies import Pause as Pause
 from onthedot.policies import Rate as Rate
 from onthedot.policies import Retry as Retry
 from onthedot.policies import Rule as Rule
@@ -175,6 +176,8 @@ class Job:
     assignment: Literal["worker", "leader"] = "worker"  # who finds a place for a run: workers take, or the leader gives
     bounds: Bounds = Bounds()  # noqa: RUF009 - frozen; of programs: what one attempt may take
     params: tuple[Param, ...] = ()  # of tasks that are no handlers: the arguments that a run may bring
+    # What a file says of its pause; None: nothing. It is no part of the definition: storing the job does it.
+    paused: Pause | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """`H` in its cron expressions is spread by what the job is called: every `Job` says so to its own schedules."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal, get_args
 
 from onthedot.duration import Duration, parse_duration
@@ -116,6 +116,19 @@ class CatchUp:
         _check_choice("catch_up", mode, get_args(CatchUpMode))
         _check_whole("catch_up.limit", limit, 1, 1000)
         _set(self, mode=mode, limit=limit, window=parse_duration(window, what="catch_up.window"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """What a file says of a job's pause: that it is paused, why, and until when; or (`on=False`) that it is not.
+
+    >>> Pause(reason="the database moves").on
+    True
+    """
+
+    on: bool = True
+    reason: str = ""
+    until: datetime | None = None
 
 
 When = Callable[[int, tuple[str, ...], str], Duration | None]

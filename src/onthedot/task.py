@@ -146,7 +146,8 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A container of this image. Without `argv`: what the image itself says.
+    """A container of this image. Without `argv`: what the image itself says. With `entrypoint`, this program starts in
+    place of the image's own entrypoint, and `argv` are its arguments; without `argv` it gets none.
 
     >>> task_name(Container(image="alpine:3", argv=("echo", "hello")))
     'container'
@@ -158,6 +159,16 @@ class Container:
     network: str = "none"
     mounts: tuple[Mount, ...] = ()
     user: str = ""
+    entrypoint: str = ""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments, after the program that starts with them if the job names one.
+
+        >>> Container(image="alpine:3", entrypoint="sh", argv=("-c", "date")).words
+        ('sh', '-c', 'date')
+        """
+        return (self.entrypoint, *self.argv) if self.entrypoint else self.argv
 
 
 Task = Call | Sleep | Noop | Command | Steps | Http | Container

@@ -61,8 +61,9 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """Store all jobs of a source, such as a file, and tell what that changes, in text and in time.
 
         With `prune`, jobs that came from this source before, and that it has no more, are removed; no others ever. A
-        job that is paused stays so. Everything is checked before anything is written; then each job is one write, and
-        if one fails, those before it stay: the same call does the rest. `dry_run` only tells.
+        job that is paused stays so, unless its `Job.paused` says otherwise. Everything is checked before anything is
+        written; then each job is written by itself, and if one fails, those before it stay: the same call does the
+        rest. `dry_run` only tells.
 
         >>> from datetime import timedelta
         >>> nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)), schedules=(otd.every("1h"),))

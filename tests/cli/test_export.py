@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import onthedot as otd
 from onthedot.define.from_mapping import read_job_list
 from onthedot.define.yaml_file import read_jobs
 from onthedot.job import Call as CallTask
-from onthedot.job import Job
+from onthedot.job import Job, Pause
 from onthedot.stores.sqlite import SqliteStore
 from tests.cli.conftest import Call
 from tests.stores.test_definitions import FULL
@@ -50,14 +51,29 @@ def test_what_is_exported_is_what_is_stored(call: Call, database: Path, form: st
     assert (read_jobs(text) if form == "yaml" else read_job_list(json.loads(text))) == stored(database)
 
 
-def test_what_a_file_cannot_say_is_a_comment(call: Call, database: Path):
-    assert call("pause", "tick", "--reason", "too loud\nby far", "--db", str(database)).exit_code == 0
-    text = call("export", "tick", "--db", str(database)).stdout
-    assert "  # it is paused: too loud by far; a file does not say so" in text
-    [job] = read_jobs(text)
-    assert job.name == "tick"
-    told = call("export", "tick", "--db", str(database), "--format", "json").stderr
-    assert told.startswith("default/tick: it is paused")
+def test_what_a_file_cannot_say_is_a_comment(call: Call, tmp_path: Path):
+    put(tmp_path / "it.db", Job(name="soon", task=CallTask(handler="x"), schedules=(otd.in_("1h"),)))
+    text = call("export", "--db", str(tmp_path / "it.db")).stdout
+    assert "  # 'in …' is counted from when it is stored" in text
+    told = call("export", "--db", str(tmp_path / "it.db"), "--format", "json").stderr
+    assert told.startswith("default/soon: 'in …' is counted")
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_a_pause_is_exported(call: Call, database: Path, form: str):
+    until = ("--until", "2096-01-01T09:00+01:00")
+    assert call("pause", "tick", "--reason", "too loud\nby far", *until, "--db", str(database)).exit_code == 0
+    result = call("export", "tick", "--db", str(database), "--format", form)
+    [job] = read_jobs(result.stdout) if form == "yaml" else read_job_list(json.loads(result.stdout))
+    assert job.paused == Pause(reason="too loud by far", until=datetime(2096, 1, 1, 8, tzinfo=UTC))
+    assert (result.stderr, "#" in result.stdout) == ("", False)
+
+
+def test_a_reason_of_any_length_is_exported(call: Call, database: Path):
+    assert call("pause", "tick", "--reason", "long " * 400, "--db", str(database)).exit_code == 0
+    [job] = read_jobs(call("export", "tick", "--db", str(database)).stdout)
+    assert job.paused is not None
+    assert job.paused.reason == "long " * 100
 
 
 def test_a_job_that_no_file_can_say_is_told(call: Call, tmp_path: Path):
@@ -108,21 +124,65 @@ def test_every_field_survives(call: Call, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("form", "file", "names", "said"),
+    ("form", "file", "names", "said", "code"),
     [
-        ("crontab", "user.crontab", ["backup", "sync.sh"], "user.crontab:12:1: '@reboot' names no time"),
-        ("systemd", "backup.timer", ["backup"], "backup.service:7:1: it runs as backup there"),
-        ("systemd", "poll.timer", ["poll"], "OnBootSec: it counts from the start of the machine"),
-        ("kubernetes", "cronjobs.yaml", ["report", "tick"], "cronjobs.yaml:14:1: suspend: "),
-        ("csv", "document.csv", ["143214", "143215"], "'noop' stands in its place"),
+        (
+            "crontab",
+            "user.crontab",
+            ["backup", "sync"],
+            "user.crontab:12:1: '@reboot /usr/local/bin/warm-cache': it",
+            3,
+        ),
+        ("systemd", "backup.timer", ["backup"], "backup.service:7:1: it runs as backup there", 0),
+        ("systemd", "poll.timer", ["poll"], "OnBootSec=2min: it counts from the start of the machine", 0),
+        ("kubernetes", "cronjobs.yaml", ["report", "tick"], "cronjobs.yaml:13:1: successfulJobsHistoryLimit: ", 3),
+        ("csv", "document.csv", ["143214", "143215"], "'noop' stands in its place", 0),
     ],
 )
-def test_other_peoples_files_become_a_file(call: Call, form: str, file: str, names: list[str], said: str):
+def test_other_peoples_files_become_a_file(call: Call, form: str, file: str, names: list[str], said: str, code: int):
     result = call("import", str(CORPUS / file), "--from", form)
-    assert result.exit_code == 0
+    assert result.exit_code == code
     assert [job.name for job in read_jobs(result.stdout)][: len(names)] == names
     assert said in result.stderr
     assert result.stderr.splitlines()[-1].split()[1].startswith("job")
+
+
+def test_what_is_left_out_is_named_in_the_file(call: Call, tmp_path: Path):
+    (tmp_path / "it").write_text("0 1 * * * a\n@reboot warm\n")
+    text = call("import", str(tmp_path / "it"), "--from", "crontab", "--tz", "UTC").stdout
+    assert text.rstrip().endswith(
+        "it:2:1: '@reboot warm': it names no time; start it with systemd or with a program; left out"
+    )
+    assert text.count("# not imported: ") == 1
+    assert [job.name for job in read_jobs(text)] == ["a"]
+
+
+def test_an_import_for_machines(call: Call):
+    result = call("import", str(CORPUS / "user.crontab"), "--from", "crontab", "--tz", "Europe/Berlin", "--json")
+    told = json.loads(result.stdout)
+    assert [job["name"] for job in told["jobs"]][:2] == ["backup", "sync"]
+    assert {one["line"] for one in told["remarks"] if one["left_out"]} == {12, 18, 19}
+    assert all(one["file"].endswith("user.crontab") and one["text"] for one in told["remarks"])
+    assert (result.stderr, result.exit_code) == ("", 3)
+
+
+def test_a_crontab_is_read_in_the_zone_of_the_machine(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("TZ", "Asia/Kathmandu")
+    (tmp_path / "it").write_text("30 2 * * * backup\n")
+    result = call("import", str(tmp_path / "it"), "--from", "crontab")
+    assert read_jobs(result.stdout)[0].schedules == (otd.cron("30 2 * * *", tz="Asia/Kathmandu"),)
+    assert "it: times without a zone are read in Asia/Kathmandu, the zone of this machine; --tz sets another" in (
+        result.stderr
+    )
+    named = call("import", str(tmp_path / "it"), "--from", "crontab", "--tz", "UTC")
+    assert (read_jobs(named.stdout)[0].schedules, "zone" in named.stderr) == ((otd.cron("30 2 * * *"),), False)
+    assert named.stderr == "1 job, 0 remarks, 0 left out\n"
+
+
+def test_comments_above_a_line_are_above_its_job(call: Call, tmp_path: Path):
+    (tmp_path / "it").write_text("# m h dom mon dow command\n\n# Nightly: \x1b[31mred\n30 2 * * * backup\n")
+    result = call("import", str(tmp_path / "it"), "--from", "crontab", "--tz", "UTC")
+    assert result.stdout.startswith("jobs:\n  # Nightly:  [31mred\n  - name: backup\n")
 
 
 def test_apply_stores_them(call: Call, tmp_path: Path):

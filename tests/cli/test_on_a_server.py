@@ -255,3 +255,21 @@ def test_a_key_comes_from_a_file_or_the_environment(
 
 def test_who_one_is_on_a_store_needs_no_asking(call: Call, database: Path):
     assert "there you may do everything" in call("whoami", "--db", database).stderr
+
+
+def test_a_pause_goes_through_a_server(call: Call, server: str, database: Path, tmp_path: Path):
+    assert call("pause", "tick", "--reason", "it moves", "--store", server).exit_code == 0
+    there, here = (call("export", "--store", server).stdout, call("export", "--db", database).stdout)
+    assert there == here
+    assert "    paused: {reason: it moves}\n" in there
+    file = tmp_path / "jobs.yaml"
+    file.write_text("jobs:\n  - {name: new, paused: {reason: not yet}, schedule: every 1h, run: date}\n")
+    assert "+ new: created (paused)\n" in call("plan", file, "--store", server).stdout
+    assert call("apply", file, "--store", server).exit_code == 0
+    assert call("plan", file, "--store", server, "--exit-code").exit_code == 0
+    states = {one["job"]: one["state"] for one in json.loads(call("jobs", "--json", "--db", database).stdout)}
+    assert (states["new"], states["tick"]) == ("paused", "paused")
+    file.write_text(file.read_text().replace("{reason: not yet}", "false"))
+    assert call("apply", file, "--store", server).exit_code == 0
+    states = {one["job"]: one["state"] for one in json.loads(call("jobs", "--json", "--db", database).stdout)}
+    assert (states["new"], states["tick"]) == ("active", "paused")

@@ -110,3 +110,31 @@ def test_a_file_that_cannot_be_read_changes_nothing(call: Call, file: Path, text
 def test_a_source_that_cannot_be_a_name_is_refused(call: Call, file: Path):
     result = call("apply", file, "--source", "what is this?")
     assert (result.exit_code, "source: expected letters" in result.output) == (2, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "redis"])
+def test_a_paused_job_is_paused_elsewhere(call: Call, tmp_path: Path, kind: str, request: pytest.FixtureRequest):
+    fixtures = {"postgres": "postgres_url", "redis": "valkey_url"}
+    there = request.getfixturevalue(fixtures[kind]) if kind in fixtures else f"sqlite:///{tmp_path / 'there.db'}"
+    here, file = f"sqlite:///{tmp_path / 'here.db'}", tmp_path / "jobs.yaml"
+    file.write_text("jobs:\n  - {name: tick, schedule: every 1s, run: date}\n  - {name: other, run: date}\n")
+    assert call("apply", str(file), "--store", here).exit_code == 0
+    assert call("pause", "tick", "--reason", "it moves", "--until", "2096-01-01T00:00Z", "--store", here).exit_code == 0
+    file.write_text(call("export", "--store", here).stdout)
+    assert "    paused: {reason: it moves, until: " in file.read_text()
+    if kind != "sqlite":
+        assert call("store", "migrate", "--store", there).exit_code == 0
+    planned = call("plan", str(file), "--store", there)
+    assert "+ tick: created (paused)\n" in planned.stdout
+    assert call("apply", str(file), "--store", there).exit_code == 0
+    states = {one["job"]: one for one in json.loads(call("jobs", "--json", "--store", there).stdout)}
+    assert (states["tick"]["state"], states["other"]["state"]) == ("paused", "active")
+    assert json.loads(call("runs", "--json", "--store", there).stdout or "[]") == []
+    assert call("plan", str(file), "--store", there, "--exit-code").exit_code == 0
+    file.write_text("jobs:\n  - {name: tick, paused: false, schedule: every 1s, run: date}\n")
+    planned = call("plan", str(file), "--store", there)
+    assert '    paused: {"reason": "it moves", "until": "2096-01-01T00:00Z"} → false\n' in planned.stdout
+    assert call("apply", str(file), "--store", there).exit_code == 0
+    [tick] = [one for one in json.loads(call("jobs", "--json", "--store", there).stdout) if one["job"] == "tick"]
+    assert tick["state"] == "active"

@@ -115,6 +115,7 @@ containers = st.builds(
     network=st.sampled_from(["none", "bridge", "own"]),
     mounts=st.lists(mounts, max_size=2, unique_by=lambda mount: mount.target).map(tuple),
     user=st.sampled_from(["", "1000", "ada:users"]),
+    entrypoint=st.sampled_from(["", "sh"]),
 )
 tasks: st.SearchStrategy[Task] = st.one_of(
     st.builds(Call, handler=some),

@@ -7,9 +7,9 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onthedot.clock import SECOND
+from onthedot.clock import SECOND, to_datetime
 from onthedot.define.comparing import MOST_STARTS, compare, load_per_hour
-from onthedot.job import FixedDelay, Job, Schedule
+from onthedot.job import FixedDelay, Job, Pause, Schedule
 from onthedot.schedules import cron, every
 from onthedot.task import Command, Noop
 
@@ -82,3 +82,23 @@ def test_what_vanishes_and_appears_makes_the_old_starts_the_new_ones(old: int, n
     starts -= {*found.vanish, *(move.old for move in found.moved)}
     starts |= {*found.appear, *(move.new for move in found.moved)}
     assert starts == {at * 60 * SECOND for at in range(new, 24 * 60 + 1, new)}
+
+
+def test_a_pause_takes_the_starts_and_its_end_brings_them():
+    running, paused = job(every("6h")), job(every("6h"), paused=Pause(reason="it moves"))
+    until = job(every("6h"), paused=Pause(until=to_datetime(DAY)))
+    [found] = compare(jobs(running), jobs(paused), now=0, horizon=2 * DAY)
+    assert (found.kind, len(found.vanish), found.fields) == ("changed", 8, {"paused": (False, {"reason": "it moves"})})
+    [found] = compare(jobs(running), jobs(until), now=0, horizon=2 * DAY)
+    assert found.vanish == (6 * HOUR, 12 * HOUR, 18 * HOUR, DAY)
+    [found] = compare(jobs(paused), jobs(running), now=0, horizon=2 * DAY)
+    assert (len(found.appear), found.fields["paused"][1]) == (8, False)
+    assert sum(load_per_hour(jobs(paused), now=0, horizon=2 * DAY)) == 0
+
+
+def test_a_job_that_stays_paused_shows_what_would_start():
+    pause = Pause(reason="it moves")
+    old, new = job(cron("0 2 * * *"), paused=pause), job(cron("0 3 * * *"), paused=pause)
+    [found] = compare(jobs(old), jobs(new), now=0, horizon=2 * DAY)
+    assert (len(found.moved), "paused" in found.fields) == (2, False)
+    assert compare(jobs(old), jobs(old), now=0)[0].kind == "unchanged"

@@ -94,6 +94,9 @@ TAKEN: list[dict[str, Any]] = [
     {"url": "https://example.org/x.git", "task": "build, test", "format": "go", "schedule": "1h",
      "is_recurring": True},
     {"http": {"url": "https://example.org", "method": "POST", "body": [1], "expect": 200}},
+    {"noop": True, "paused": True}, {"noop": True, "paused": False}, {"noop": True, "paused": {}},
+    {"noop": True, "paused": {"reason": "the database moves", "until": "2027-01-01T09:00+01:00"}},
+    {"container": {"image": "alpine:3", "entrypoint": "sh", "argv": ["-c", "date"]}},
 ]  # fmt: skip
 
 
@@ -120,6 +123,9 @@ WRONG_OPTIONS: list[dict[str, Any]] = [
     {"isolation": "jail"}, {"bounds": {"memory": "much"}}, {"bounds": {"output": None}}, {"bounds": {"files": 0}},
     {"args": []}, {"params": {"a b": 1}}, {"params": {"a": {"kind": "date"}}}, {"params": [{"kind": "text"}]},
     {"max_recoveries": -1}, {"max_recoveries": True},
+    {"paused": None}, {"paused": "yes"}, {"paused": 1}, {"paused": []}, {"paused": {"why": "x"}},
+    {"paused": {"reason": "a\nb"}}, {"paused": {"reason": "x" * 501}}, {"paused": {"until": "soon"}},
+    {"paused": {"until": "2027-01-01"}}, {"paused": {"until": "2027-01-01T09:00"}}, {"paused": {"until": 7}},
 ]  # fmt: skip
 WRONG: list[dict[str, Any]] = [
     {}, {"run": "x", "argv": ["y"]}, {"run": "x", "call": "y"}, {"run": ""}, {"argv": []}, {"run": 7}, {"run": "x\0"},

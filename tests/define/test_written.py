@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from onthedot.define.written import written
 from onthedot.define.yaml_file import read_jobs
 from onthedot.define.yaml_nodes import read_nodes
 from onthedot.define.yaml_text import yaml_text
-from onthedot.job import Call, Cron, Job, JobRecord, JobState
+from onthedot.job import Call, Cron, Job, JobRecord, JobState, Pause
 from onthedot.schedules import cron_fields, describe, from_json, schedule_id
 from onthedot.task import Command, Container, Http, Noop, Param, Sleep, Step, Steps
 from tests.define.strategies import jobs, values
@@ -69,9 +69,26 @@ def test_defaults_are_left_out():
 def test_every_field_of_a_job_is_written():
     plain = written(Job(name="report", task=FULL.task))
     for field in fields(Job):
-        if field.name not in ("name", "task"):
+        if field.name not in ("name", "task", "paused"):
             one = replace(Job(name="report", task=FULL.task), **{field.name: getattr(FULL, field.name)})
             assert written(one) != plain, f"give {field.name} a place in define/written.py"
+
+
+@pytest.mark.parametrize(
+    ("pause", "data"),
+    [
+        (Pause(), True),
+        (Pause(on=False), False),
+        (Pause(reason="it: moves"), {"reason": "it: moves"}),
+        (Pause(until=datetime(2027, 1, 1, 9, tzinfo=UTC)), {"until": "2027-01-01T09:00Z"}),
+    ],
+)
+def test_what_is_said_of_a_pause_is_written_and_read(pause: Pause, data: object):
+    said = written(Job(name="a", task=Noop(), paused=pause))
+    assert said == {"name": "a", "paused": data, "noop": True}
+    assert read_job(said).paused == pause
+    [job] = read_jobs(yaml_text({"jobs": [said]}))
+    assert job.paused == pause
 
 
 SHORT: list[tuple[Job, dict[str, Any]]] = [

@@ -27,7 +27,7 @@ FULL: list[Task] = [
     Steps(steps=(STEP, Step(name="x")), env={"B": "2"}, source=Source(git="https://x/y", ref="main"), artifacts=("*",)),
     Http(url="https://x", method="POST", headers={"A": "b"}, body={"n": [1, None]}, expect=(200, 404)),
     Container(
-        image="busybox", argv=("ls",), env={"A": "1"}, network="bridge", user="1000",
+        image="busybox", argv=("ls",), env={"A": "1"}, network="bridge", user="1000", entrypoint="sh",
         mounts=(Mount(source="/a", target="/b", writable=True),),
     ),
 ]  # fmt: skip

@@ -261,6 +261,7 @@ def test_what_may_be_read_as_code_is_refused(line: str):
     assert refused(Command(argv=given)), given
     assert refused(Steps(steps=(Step(name="a", argv=given),)))
     assert refused(Container(image="image", argv=given))
+    assert refused(Container(image="image", entrypoint=given[0], argv=given[1:]))
 
 
 @pytest.mark.parametrize("line", ARGUMENTS)

@@ -140,6 +140,8 @@ def test_steps_and_containers_are_filled():
     assert fill(container, {"x": "1"}, {"T": "hush"}).task == Container(
         image="busybox", argv=("ls", "1"), env={"T": "hush"}
     )
+    started = Container(image="busybox", entrypoint="ls", argv=("${{ params.x }}",))
+    assert fill(started, {"x": "1"}, {}).task == Container(image="busybox", entrypoint="ls", argv=("1",))
 
 
 def test_what_needs_nothing_stays_the_same():

@@ -51,6 +51,14 @@ async def test_it_runs_says_something_and_is_removed(podman: Podman, passing: Pa
     assert left(podman) == []
 
 
+@pytest.mark.parametrize(("argv", "log"), [(("hello", "there"), "hello there"), ((), "")])
+async def test_an_entrypoint_is_in_the_place_of_the_images_program_and_its_arguments(
+    podman: Podman, passing: Passing, argv: tuple[str, ...], log: str
+):
+    outcome, said_there = await outcome_of(passing, Container(image=IMAGE, entrypoint="echo", argv=argv))
+    assert (outcome, said_there.strip()) == (SUCCEEDED, log)
+
+
 @pytest.mark.parametrize(("text", "kind"), [("exit 3", "onthedot.ExitCode.3"), ("kill -9 $$; sleep 1", "")])
 async def test_its_exit_code_is_told(podman: Podman, passing: Passing, text: str, kind: str):
     """A first process of its namespace cannot kill itself: that one goes on, and ends well."""

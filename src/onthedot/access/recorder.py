@@ -107,14 +107,15 @@ class Recorder:
         await self.all_changed(verb, [what], before=before, after=after, namespace=namespace)
 
     async def put(self, put: PutJob) -> None:
-        """Record a definition that was stored, if it is new or another one."""
-        if put.change == "unchanged":
-            return
-        before = None
-        if put.change == "changed":
-            older = await self._store.list_revisions(put.record.id, before=put.record.revision, limit=1)
-            before = older[0].job if older else None
-        await self._defined("jobs.create" if put.change == "created" else "jobs.edit", before, put.record.job)
+        """Record a definition that was stored, if it is new or another one, and a pause that it began or ended."""
+        if put.change != "unchanged":
+            before = None
+            if put.change == "changed":
+                older = await self._store.list_revisions(put.record.id, before=put.record.revision, limit=1)
+                before = older[0].job if older else None
+            await self._defined("jobs.create" if put.change == "created" else "jobs.edit", before, put.record.job)
+        if put.pause:
+            await self.changed(f"jobs.{put.pause}", put.record.job)
 
     async def replaced(self, before: Job | None, after: Job | None) -> None:
         """Record a definition in the place of another; None: there was none, or there is none now."""

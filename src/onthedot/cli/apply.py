@@ -22,7 +22,7 @@ def command(
     program: str, source: str | None, prune: bool, yes: bool, store: str | None, db: str | None, as_json: bool
 ) -> None:
     """Store the jobs of PROGRAM, and tell what that has changed. See first with 'onthedot plan'. A job that somebody
-    has paused stays paused; what did not come from this file is never removed.
+    has paused stays paused, unless the file says 'paused: false'; what did not come from this file is never removed.
 
     PROGRAM is a YAML file with jobs (jobs.yaml) or a Python program that defines a scheduler (app.py), whose handlers
     the workers must have.

@@ -19,7 +19,7 @@ def lines(applied: Applied, now: Micros) -> Iterator[str]:
     """One job after the other; those that stay as they are only counted."""
     for one in applied.differences:
         if one.kind != "unchanged":
-            yield f"{_SIGNS[one.kind]} {plain(one.name)}: {one.kind}{_notes(applied, one.name)}"
+            yield f"{_SIGNS[one.kind]} {plain(one.name)}: {one.kind}{_notes(applied, one)}"
             if one.kind == "changed":
                 yield from _fields(one)
             yield from _starts(one, now)
@@ -31,13 +31,15 @@ def lines(applied: Applied, now: Micros) -> Iterator[str]:
         yield f"! not in {plain(applied.source)} any more, and left as they are (--prune removes them): {names}"
 
 
-def _notes(applied: Applied, name: str) -> str:
-    notes = []
+def _notes(applied: Applied, one: Difference) -> str:
+    name, notes = one.name, []
     if name in applied.elsewhere:
         source = applied.elsewhere[name]
         notes.append(f"until now from {plain(source)}" if source else "until now from no file")
     if name in applied.paused:
         notes.append("paused, and stays so")
+    if one.kind == "created" and one.fields.get("paused", (None, False))[1]:
+        notes.append("paused")
     return f" ({'; '.join(notes)})" if notes else ""
 
 

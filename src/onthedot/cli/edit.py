@@ -45,8 +45,10 @@ def command(job: str, pairs: tuple[str, ...], namespace: str, store: str | None,
     if as_json:
         told = {"job": job, "namespace": namespace, "change": put.change, "revision": put.record.revision}
         click.echo(json.dumps(told, indent=2))
-    elif put.change == "unchanged":
+    elif put.change == "unchanged" and put.record.state == record.state:
         click.echo(f"job {plain(job)} is as it was")
+    elif put.change == "unchanged":  # it says 'paused', and nothing else is another
+        click.echo(f"job {plain(job)} is {put.record.state}")
     else:
         click.echo(f"job {plain(job)} is changed: revision {put.record.revision}")
 

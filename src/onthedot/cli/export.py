@@ -29,8 +29,9 @@ _MOST_CELL = 32_000  # characters; spreadsheets take 32,767
 def command(names: tuple[str, ...], form: str, namespace: str | None, store: str | None, db: str | None) -> None:
     """Write all stored jobs, or those that are named, in the form that 'onthedot check' and 'onthedot up' read.
 
-    What a file cannot say (a pause, a function that decides retries) stands beside a job as a comment; with JSON it is
-    told on standard error. CSV is a table for people: a row for each job, with its next instant. What a spreadsheet
+    A job that is paused says so ('paused'), with its reason and its end: applied elsewhere, it is paused there, too.
+    What a file cannot say (a function that decides retries) stands beside a job as a comment; with JSON it is told on
+    standard error. CSV is a table for people: a row for each job, with its next instant. What a spreadsheet
     would take for a formula has a ' before it there.
 
     \b

@@ -2,63 +2,144 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from onthedot.cli.check import read_input
 from onthedot.cli.errors import BAD_INPUT, Command
-from onthedot.cli.options import store_url, with_debug, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from onthedot.define.importing.imported import Imported
+    from onthedot.define.places import Told
     from onthedot.job import Job
     from onthedot.verbs import Verbs
 
 FORMATS = ("csv", "crontab", "systemd", "kubernetes")
+LEFT_OUT = 3
+"""The exit code if there are jobs, and a job or a start was left out."""
+_UTC = frozenset({"Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu", "UCT", "Universal", "Zulu", "GMT", "Etc/GMT"})
 
 
 @click.command(cls=Command, short_help="Make jobs of crontabs, timers, CronJobs or tables.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.option("--from", "form", type=click.Choice(FORMATS), required=True, help="What the files are.")
-@click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="The zone of times that name none.")
+@click.option("--tz", metavar="ZONE",
+              help="Zone of times that name none.  [default: this machine's; UTC for csv and kubernetes]")  # fmt: skip
 @click.option(
     "--system/--user", "system", default=None, help="Whether a crontab's lines name a user.  [default: as it looks]"
 )
 @click.option("--apply", is_flag=True, help="Store the jobs, in place of writing a file.")
 @with_store
+@with_json("one JSON object, with the jobs and the remarks")
 @with_debug
 def command(
-    files: tuple[str, ...], form: str, tz: str, system: bool | None, apply: bool, store: str | None, db: str | None
+    files: tuple[str, ...],
+    form: str,
+    tz: str | None,
+    system: bool | None,
+    apply: bool,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
 ) -> None:
-    """Write the jobs of FILE as YAML, and tell on standard error, line by line, what could not be mapped.
+    """Write the jobs of FILE as YAML, and on standard error a remark for everything that is not the same here, with its
+    line. '-' is standard input.
 
-    Look at what it writes before you store it: 'onthedot check' reads it, 'onthedot lint' tells what is odd. A systemd
-    timer is read with the service of its name beside it. The exit code is 2 if no job was found. '-' is standard input.
+    Look at what it writes before you store it: 'onthedot check' reads it, 'onthedot lint' reports what is odd,
+    'onthedot plan' shows what starts when. A systemd timer is read with the service of its name beside it. A job is
+    named after the program that it starts; import the file again, and it has the same name.
+
+    The exit code is 0 if all jobs and starts are there, 3 if some were left out (such as @reboot), 2 if there is no
+    job.
 
     \b
     Examples:
       onthedot import /etc/crontab --from crontab --tz Europe/Berlin > jobs.yaml
-      crontab -l | onthedot import - --from crontab
+      crontab -l | onthedot import - --from crontab > jobs.yaml
       onthedot import /etc/systemd/system/backup.timer --from systemd
       onthedot import cronjobs.yaml --from kubernetes --apply --db onthedot.db
       onthedot import jobs.csv --from csv
     """
     from onthedot.define.exporting import Exported, yaml_file
     from onthedot.define.written import written
+    from onthedot.job import job_name
     from onthedot.schedules.zones import zone
 
-    zone(tz)
-    found = _read(files, form, tz, system)
+    where = tz or (machine_zone() if form in ("crontab", "systemd") else "UTC")
+    zone(where)
+    found = _read(files, form, where, system)
     jobs = _once_each(found)
-    if apply:
-        _store(jobs, store_url(store, db))
+    if tz is None:
+        _remark_zone(found, form, where)
+    stored = _store(jobs, store_url(store, db)) if apply else {}
+    if as_json:
+        _echo_json(found, jobs, stored)
+    elif apply:
+        for name, change in stored.items():
+            click.echo(f"{name}: {change}")
     else:
-        click.echo(yaml_file(Exported(job.name, written(job), []) for job in jobs), nl=False)
-    _tell(found, len(jobs))
-    if not jobs:
-        raise click.exceptions.Exit(BAD_INPUT)
+        notes = {name: lines for one in found for name, lines in one.notes.items()}
+        lines = [Exported(job.name, written(job), notes.get(job_name(job), [])) for job in jobs]
+        lost = [f"not imported: {told}" for one in found for told in one.lost]  # who reads the file knows it, too
+        click.echo(yaml_file([*lines, Exported("", None, lost)]), nl=False)
+    if not as_json:
+        _tell(found, len(jobs))
+    if not jobs or any(one.lost for one in found):
+        raise click.exceptions.Exit(LEFT_OUT if jobs else BAD_INPUT)
+
+
+def machine_zone() -> str:
+    """The zone that this machine's clocks show; UTC if it has no name that other machines know."""
+    from onthedot.errors import ScheduleError
+    from onthedot.schedules.zones import zone
+
+    for name in _zone_names():
+        try:
+            return "UTC" if name in _UTC else zone(name).key
+        except ScheduleError:
+            continue
+    return "UTC"
+
+
+def _zone_names() -> Iterator[str]:
+    yield os.environ.get("TZ", "").removeprefix(":")
+    link = os.path.realpath("/etc/localtime")
+    yield link.partition("/zoneinfo/")[2].removeprefix("posix/")
+    try:
+        yield Path("/etc/timezone").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return
+
+
+def _remark_zone(found: list[Imported], form: str, tz: str) -> None:
+    whose = "of this machine" if form in ("crontab", "systemd") else "of most clusters"
+    first = next((one for one in found if one.zone_assumed), None)
+    if first is not None:
+        first.remark(None, f"times without a zone are read in {tz}, the zone {whose}; --tz sets another")
+
+
+def _echo_json(found: list[Imported], jobs: list[Job], stored: dict[str, str]) -> None:
+    from onthedot.define.written import written
+
+    remarks: list[dict[str, Any]] = [
+        {
+            "file": told.file,
+            "line": told.at.line if told.at else None,
+            "text": told.problem,
+            "left_out": told in one.lost,
+        }
+        for one in found
+        for told in one.remarks
+    ]
+    data = {"jobs": [written(job) for job in jobs], "remarks": remarks, **({"stored": stored} if stored else {})}
+    click.echo(json.dumps(data, indent=2))
 
 
 def _read(files: tuple[str, ...], form: str, tz: str, system: bool | None) -> list[Imported]:
@@ -98,7 +179,7 @@ def _once_each(found: list[Imported]) -> list[Job]:
     for one in found:
         for job in one.jobs:
             if job_name(job) in jobs:
-                one.remark(None, f"job {job.name!r}: another file has one of this name; left out")
+                one.lose(None, f"job {job.name!r}: another file has one of this name")
             jobs.setdefault(job_name(job), job)
     return list(jobs.values())
 
@@ -106,21 +187,26 @@ def _once_each(found: list[Imported]) -> list[Job]:
 def _tell(found: list[Imported], jobs: int) -> None:
     from onthedot.observe.text import count, plain
 
-    remarks = [told for one in found for told in one.remarks]
+    remarks = sorted((told for one in found for told in one.remarks), key=_by_line)
     for told in remarks:
         click.echo("\n".join(plain(line, most=2_000) for line in str(told).split("\n")), err=True)
-    click.echo(f"{count(jobs, 'job')}, {count(len(remarks), 'remark')}", err=True)
+    lost = sum(len(one.lost) for one in found)
+    click.echo(f"{count(jobs, 'job')}, {count(len(remarks), 'remark')}, {lost} left out", err=True)
 
 
-def _store(jobs: list[Job], url: str) -> None:
+def _by_line(told: Told) -> tuple[str, int]:
+    return (told.file, told.at.line if told.at else 0)
+
+
+def _store(jobs: list[Job], url: str) -> dict[str, str]:
+    """Store them; what that changed, by name."""
     from onthedot.cli.asking import ask
     from onthedot.cli.reading import check_exists
     from onthedot.define.check import parents_first
 
     check_exists(url)
 
-    async def work(verbs: Verbs) -> list[str]:
-        return [f"{job.name}: {(await verbs.put(job)).change}" for job in parents_first(jobs)]
+    async def work(verbs: Verbs) -> dict[str, str]:
+        return {job.name: (await verbs.put(job)).change for job in parents_first(jobs)}
 
-    for line in ask(url, work):
-        click.echo(line)
+    return ask(url, work)

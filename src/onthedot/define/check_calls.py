@@ -103,7 +103,7 @@ def _container_problems(task: Container) -> list[str]:
         problems.append(f"user: expected a name or number, or two as in '1000:1000', got {task.user!r}")
     problems += [
         f"argv: expected text without NUL, got {argument!r}"
-        for argument in task.argv
+        for argument in task.words
         if not _is_text(argument) or "\0" in argument
     ]
     problems += [

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import merge
 from itertools import islice, takewhile
 from typing import Any, Literal, NamedTuple
 
-from onthedot.clock import SECOND, Micros
+from onthedot.clock import SECOND, Micros, to_micros
+from onthedot.define.written import written_pause
 from onthedot.job import Job, Schedule
 from onthedot.schedules import due_of, slots
 from onthedot.stores.definitions import encode
@@ -86,6 +87,8 @@ def _difference(name: str, old: Job | None, new: Job | None, now: Micros, horizo
     fields = _fields(old, new)
     if not fields:
         return Difference(name=name, kind="unchanged")
+    if old is not None and new is not None and old.paused == new.paused:  # what would start is of more use than nothing
+        old, new = replace(old, paused=None), replace(new, paused=None)
     before, until_before = _first_starts(old, now, now + horizon)
     after, until_after = _first_starts(new, now, now + horizon)
     until = min(until_before, until_after)
@@ -106,8 +109,10 @@ def _first_starts(job: Job | None, now: Micros, end: Micros) -> tuple[set[Micros
 
 
 def _starts(job: Job, now: Micros, end: Micros) -> Iterator[Micros]:
-    """When runs of a job are due, in order, as if its schedules began now. Of a fixed delay, whose rhythm hangs on how
-    long its runs take, the first start only is known."""
+    """When runs of a job are due, in order, as if its schedules began now, or at the end of its pause. Of a fixed
+    delay, whose rhythm hangs on how long its runs take, the first start only is known."""
+    if job.paused is not None and job.paused.on:
+        now = end if job.paused.until is None else max(now, to_micros(job.paused.until))
     return merge(*(_starts_of(job, schedule, now, end) for schedule in job.schedules))
 
 
@@ -141,4 +146,5 @@ def _flat(job: Job | None) -> dict[str, Any]:
 
     if job is not None:
         walk("", json.loads(encode(job)))
+        found["paused"] = written_pause(job.paused) or False
     return found

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
-from onthedot.clock import to_datetime
 from onthedot.define.from_mapping import read_job
 from onthedot.define.places import WrongText
 from onthedot.define.written import Written, written
+from onthedot.define.yaml_options import MOST_REASON
 from onthedot.define.yaml_text import yaml_text
 from onthedot.job import In, Job, JobRecord, JobState, job_name
-from onthedot.schedules.instants import format_instant
+from onthedot.policy.pausing import pause_of
 
 
 class Exported(NamedTuple):
@@ -24,7 +25,10 @@ class Exported(NamedTuple):
 
 def exported(record: JobRecord) -> Exported:
     """What a file says of a stored job. It is read again here: what is not the same then is noted."""
-    job, data = record.job, written(record.job)
+    job, pause = record.job, pause_of(record)
+    if pause is not None:  # a reason may be longer, and have more lines, than a file takes
+        pause = replace(pause, reason=_one_line(pause.reason)[:MOST_REASON])
+    data = written(replace(job, paused=pause))
     name = job_name(job)
     try:
         same = read_job(data, stored=True) == job
@@ -37,10 +41,6 @@ def exported(record: JobRecord) -> Exported:
 
 
 def _state_notes(record: JobRecord) -> list[str]:
-    if record.state is JobState.PAUSED:
-        until = "" if record.paused_until is None else f" until {format_instant(to_datetime(record.paused_until))}"
-        why = f": {record.pause_reason}" if record.pause_reason else ""
-        return [f"it is paused{until}{why}; a file does not say so, and to apply it does not end the pause"]
     if record.state is JobState.EXHAUSTED:
         return ["it is exhausted: none of its schedules comes any more"]
     return []

@@ -13,9 +13,21 @@ from onthedot.after import On
 from onthedot.define.check import LABEL, MOST_LABELS, MOST_PARENTS, MOST_SCHEDULES, NAME
 from onthedot.define.check_calls import HEADER, IMAGE, METHODS, MOST_HEADERS, NETWORK, USER
 from onthedot.define.check_task import KEY, MOST_PATTERNS, MOST_STEPS, MOST_TEXT, MOST_TRIES, MOST_WORDS, REF, VARIABLE
-from onthedot.define.schema_parts import DELAY, DURATION, FORMS, LENGTH, LOCAL, SCHEDULE_LINE, SIZE, Schema, whole
+from onthedot.define.schema_parts import (
+    DELAY,
+    DURATION,
+    FORMS,
+    INSTANT,
+    LENGTH,
+    LOCAL,
+    SCHEDULE_LINE,
+    SIZE,
+    Schema,
+    whole,
+)
 from onthedot.define.text_tasks import CONTAINER, HTTP
 from onthedot.define.yaml_file import FORMATS
+from onthedot.define.yaml_options import MOST_REASON, PAUSE
 from onthedot.job import Guarantee
 from onthedot.policies import Backoff, CatchUpMode
 from onthedot.route import PRIORITIES
@@ -193,7 +205,11 @@ class _Definitions:
             "isolation": _choice(*LEVELS),
             "assignment": _choice("worker", "leader"),
             "bounds": self._bounds(),
+            "paused": _either(_FLAG, _object(dict(zip(PAUSE, self._pause(), strict=True)))),
         }
+
+    def _pause(self) -> tuple[Schema, Schema]:
+        return {**self._line, "maxLength": MOST_REASON}, whole(INSTANT)
 
     def _retry(self) -> Schema:
         attempts, length = _number(1, 1000), self._ref("length")
@@ -291,7 +307,7 @@ class _Definitions:
         mount = _object({"source": path, "target": path, "writable": _FLAG}, required=("source", "target"))
         network: Schema = {**whole(NETWORK.pattern), "not": {"enum": ["host", "slirp4netns", "pasta"]}}
         words = _list(self._text)
-        kinds = (image, words, self._ref("env"), network, _list(mount), whole(USER.pattern))
+        kinds = (image, words, self._ref("env"), network, _list(mount), whole(USER.pattern), self._text)
         return _either(image, _object(dict(zip(CONTAINER, kinds, strict=True)), required=("image",)))
 
 

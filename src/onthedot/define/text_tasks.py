@@ -4,7 +4,7 @@ call: report                                   # a handler that the workers' pro
 sleep: 5s
 noop: true
 http: https://example.org/hook                 # or {url: …, method: POST, headers: {…}, body: …, expect: [200]}
-container: alpine:3                            # or {image: …, argv: […], env: {…}, network: …, mounts: […], user: …}
+container: alpine:3                            # or {image: …, argv: […], env: {…}, network: …, mounts: […], …}
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onthedot.duration import parse_duration
 from onthedot.task import Call, Container, Http, Mount, Noop, Sleep, Task
 
 HTTP = ("url", "method", "headers", "body", "expect")
-CONTAINER = ("image", "argv", "env", "network", "mounts", "user")
+CONTAINER = ("image", "argv", "env", "network", "mounts", "user", "entrypoint")
 MOUNT = ("source", "target", "writable")
 
 
@@ -67,7 +67,8 @@ def _container(node: Node) -> Task:
     if node.text is not None:
         return Container(image=node.text)
     names = _names("container", node, CONTAINER, needed="image")
-    fields: dict[str, Any] = {key: _text(key, names[key]) for key in ("image", "network", "user") if key in names}
+    texts = ("image", "network", "user", "entrypoint")
+    fields: dict[str, Any] = {key: _text(key, names[key]) for key in texts if key in names}
     if "argv" in names:
         fields["argv"] = _texts("argv", names["argv"])
     if "env" in names:

@@ -12,7 +12,7 @@ from typing import Any
 
 from onthedot.after import After
 from onthedot.duration import format_duration
-from onthedot.job import CatchUp, Cron, FixedDelay, Guarantee, Job, Json, Limit, Overlap, Rate, Retry, Schedule
+from onthedot.job import CatchUp, Cron, FixedDelay, Guarantee, Job, Json, Limit, Overlap, Pause, Rate, Retry, Schedule
 from onthedot.route import DEFAULT_QUEUE
 from onthedot.schedules import to_text
 from onthedot.schedules.fields import is_four_fields
@@ -51,6 +51,7 @@ def written(job: Job) -> Written:
         name=job.name,
         namespace=_unless(job.namespace, "default"),
         owner=job.owner,
+        paused=written_pause(job.paused),
         schedule=schedules[0] if len(schedules) == 1 else None,
         schedules=schedules if len(schedules) > 1 else None,
         after=_after(job.after),
@@ -83,6 +84,17 @@ def _given(**values: Any) -> Written:
 
 def _unless(value: Any, default: Any) -> Any:
     return None if value == default else value
+
+
+def written_pause(pause: Pause | None) -> Json:
+    """
+    >>> written_pause(Pause()), written_pause(Pause(on=False)), written_pause(Pause(reason="it moves"))
+    (True, False, {'reason': 'it moves'})
+    """
+    if pause is None or not pause.on:
+        return None if pause is None else False
+    until = None if pause.until is None else format_instant(pause.until)
+    return _given(reason=pause.reason, until=until) or True
 
 
 # ── schedules ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -178,6 +190,7 @@ def _http(task: Http) -> Json:
 
 def _container(task: Container) -> Json:
     more = _given(
+        entrypoint=task.entrypoint,
         argv=list(task.argv),
         env=dict(task.env),
         network=_unless(task.network, "none"),

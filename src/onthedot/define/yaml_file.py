@@ -12,6 +12,7 @@
             run: cat build.log
         artifacts: ["dist/*.whl"]
         timeout: 20m
+        paused: {reason: it moves}     # or true, with until: 2027-01-01T09:00Z as well; false resumes it
         retry: {attempts: 3, on: [75]} # exit codes, or names of errors
 
 A job has `steps`, or one command (`run`, `argv`, `command`), or `url`, `task` and `format`, which stand for a source
@@ -24,6 +25,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,7 @@ from onthedot.define.places import Place, Told, WrongText
 from onthedot.define.text_tasks import READERS as TASKS
 from onthedot.define.text_tasks import read_delay
 from onthedot.define.yaml_nodes import MOST_CHARACTERS, OF_FILES, Limits, Node, read_nodes
-from onthedot.define.yaml_options import READERS, Trouble, check_names, inner_place, read_schedules, shown
+from onthedot.define.yaml_options import READERS, Trouble, check_names, inner_place, read_pause, read_schedules, shown
 from onthedot.duration import parse_duration
 from onthedot.errors import DefinitionError
 from onthedot.job import Job, job_name
@@ -45,7 +47,7 @@ _WHAT = ("argv", "command", "run", "shell")
 _COMMAND = (*_WHAT, "directory", "env", "stdin")
 _STEPS = ("steps", "source", "artifacts", "env")
 _PACKAGE = ("url", "task", "format", "ref", "artifacts", "env")
-JOB = tuple(dict.fromkeys((*OPTIONS, *_SCHEDULE, *_COMMAND, *_STEPS, *_PACKAGE, *TASKS)))
+JOB = tuple(dict.fromkeys((*OPTIONS, "paused", *_SCHEDULE, *_COMMAND, *_STEPS, *_PACKAGE, *TASKS)))
 """Every key of a job."""
 STEP = (*_WHAT, "name", "directory", "env", "if", "when", "timeout", "retry", "attempts", "delay")
 """Every key of a step."""
@@ -143,6 +145,7 @@ class Found:
         options["schedules"] = self._read(
             node, "schedule", partial(read_schedules, names, four_fields=self._four_fields)
         )
+        paused = self._read(node, "paused", lambda: read_pause(names["paused"])) if "paused" in names else None
         task = self._task(node)
         known = task or Command(**_SOMETHING)  # in the place of what is wrong already: so that the rest is told, too
         try:
@@ -151,7 +154,7 @@ class Found:
             for problem in (*error.problems, *task_problems(Job(name="it", task=known))):
                 self.problem(self._where(node, problem), problem)
             return None
-        return job if len(self.problems) == before else None
+        return replace(job, paused=paused) if len(self.problems) == before else None
 
     def _options(self, node: Node) -> dict[str, Any]:
         """The options of every job, as `build_job` takes them."""

@@ -10,13 +10,17 @@ from onthedot.define.places import Place
 from onthedot.define.yaml_nodes import Node
 from onthedot.errors import DefinitionError, did_you_mean
 from onthedot.errors import shown as brief
-from onthedot.job import CatchUp, Limit, Overlap, Rate, Retry, Schedule
+from onthedot.job import CatchUp, Limit, Overlap, Pause, Rate, Retry, Schedule
 from onthedot.schedules import parse
 from onthedot.schedules.fields import is_four_fields
+from onthedot.schedules.instants import read_instant
 from onthedot.task import Param
 
 RETRY = ("attempts", "backoff", "delay", "max_delay", "jitter", "on", "on_timeout", "when")
 SCHEDULE = ("tz", "gap", "fold", "run_once", "seconds", "start", "end", "max_count", "jitter", "args", "id")
+PAUSE = ("reason", "until")
+MOST_REASON = 500
+"""The most characters of a pause's reason."""
 FORMS = ("cron", "every", "at", "in", "gap")
 """What says when, in a schedule that is a mapping. `gap` beside `cron` is what becomes of times that clocks skip."""
 
@@ -178,6 +182,26 @@ def _at_option(node: Node, form: str, problem: str) -> Place:
     key = problem.partition(":")[0]
     names = node.names or {}
     return names[key if key in names else form].at if form else node.at
+
+
+# ── pauses ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_pause(node: Node) -> Pause:
+    """`true`, `false`, or a mapping with `reason` and `until`."""
+    if node.names is None:
+        if not isinstance(node.value, bool):
+            raise Trouble(
+                node.at, f"paused: expected true, false, or a mapping with reason and until, got {shown(node)}"
+            )
+        return Pause(on=node.value)
+    given = named_values(node, PAUSE)
+    reason = node.names["reason"].text if "reason" in given else ""
+    if reason is None or len(reason) > MOST_REASON or not reason.isprintable():
+        at = node.names["reason"].at
+        raise Trouble(at, f"paused.reason: expected one line of at most {MOST_REASON} characters")
+    until = read_instant(node.names["until"].text or "", what="paused.until") if "until" in given else None
+    return Pause(reason=reason, until=until)
 
 
 # ── policies ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,13 +6,15 @@ Both read, compute and write; when somebody else was faster the store says so, a
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
-from onthedot.clock import Clock, Micros
+from onthedot.clock import Clock, Micros, to_micros
 from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
-from onthedot.job import Job, JobRecord
+from onthedot.job import Job, JobRecord, Pause
 from onthedot.plan.computing import Compute, at_once
 from onthedot.plan.places import living_places
 from onthedot.plan.windows import Missed, aimed, edit_windows, resume_windows
+from onthedot.policy.pausing import pause_change, pause_of
 from onthedot.policy.placement import targets
 from onthedot.settings import Settings
 from onthedot.stores.base import PutJob, Resumed, Store
@@ -21,11 +23,54 @@ from onthedot.stores.transactions import refuse_without
 
 
 async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings, revision: int | None = None) -> PutJob:
-    """Store a definition, with the runs of its next moments. `DefinitionError` for what this store cannot keep.
+    """Store a definition, with the runs of its next moments, and do what it says of a pause. `DefinitionError` for what
+    this store cannot keep.
 
     `revision` is the one that the caller has read (0: no such job yet; None: whichever is current). If another is
     stored, with another definition, `RevisionConflict`, and nothing is written.
     """
+    stored = None
+    if job.paused is not None:
+        with suppress(StoreUnusable):  # it is replaced
+            stored = await store.get_job(job.name, namespace=job.namespace)
+    change = pause_change(job.paused, pause_of(stored), clock.now())
+    if change == "pause" and job.paused is not None:
+        return await _put_paused(store, job, job.paused, stored, clock=clock, settings=settings, revision=revision)
+    put = await _put(store, job, clock=clock, settings=settings, revision=revision)
+    if change == "resume":
+        resumed = await resume_job(store, put.record.id, missed="none", clock=clock, settings=settings)
+        return replace(put, record=resumed.record, pause="resume")
+    return put
+
+
+async def _put_paused(
+    store: Store,
+    job: Job,
+    pause: Pause,
+    stored: JobRecord | None,
+    *,
+    clock: Clock,
+    settings: Settings,
+    revision: int | None,
+) -> PutJob:
+    """Pause first, then store: nothing of the new definition starts in between. A new job is stored without anything
+    that could start it, until it is paused."""
+    created = False
+    if stored is None:
+        idle = replace(job, schedules=(), after=None)
+        first = await _put(store, idle, clock=clock, settings=settings, revision=revision)
+        stored, revision, created = first.record, None, first.change == "created"
+    elif encode(stored.job) != encode(job):
+        check_read(job, stored, revision)
+    until = None if pause.until is None else to_micros(pause.until)
+    paused = await store.pause(stored.id, reason=pause.reason, until=until)
+    put = await _put(store, job, clock=clock, settings=settings, revision=revision)
+    record = paused.record if put.record.revision == paused.record.revision else put.record
+    return replace(put, record=record, change="created" if created else put.change, pause="pause")
+
+
+async def _put(store: Store, job: Job, *, clock: Clock, settings: Settings, revision: int | None) -> PutJob:
+    job = job if job.paused is None else replace(job, paused=None)  # no part of what is stored
     refuse_without(store.transactions is not None, job)
     told: Micros | None = None  # by the store, which had another time than we have
     slack: Micros = 0  # how long the next write may take

@@ -52,6 +52,9 @@ def check_may_write(who: Principal, job: Job) -> None:
     if not (who.may(Permission.JOBS_WRITE) and who.may(needed)):
         what = type(job.task).__name__.lower()
         raise Problem(403, "forbidden", f"job {job.name!r} ({what}): {who.name} may not write it: expected {needed}")
+    if job.paused is not None and not who.may(Permission.JOBS_CONTROL):
+        needed = Permission.JOBS_CONTROL
+        raise Problem(403, "forbidden", f"paused: {who.name} may not pause or resume {job.name!r}: expected {needed}")
 
 
 def check_seen(who: Principal, name: str, before: JobRecord | None) -> None:
@@ -107,7 +110,9 @@ async def write_job(
         if put.change != "unchanged":
             was = None if before is None else definition_of(before.job)
             verb = "jobs.create" if before is None else "jobs.edit"
-            await audited(request, verb, job, before=was, after=definition_of(job))
+            await audited(request, verb, job, before=was, after=definition_of(put.record.job))
+        if put.pause:
+            await audited(request, f"jobs.{put.pause}", job)
         return Written(before, put)
     raise _busy(place.name)
 

@@ -139,6 +139,7 @@ class PutJob:
     change: Literal["created", "changed", "unchanged"]
     planned: int = 0
     withdrawn: int = 0
+    pause: Literal["", "pause", "resume"] = ""  # what was done besides, because the job's file says so
 
 
 @dataclass(slots=True)

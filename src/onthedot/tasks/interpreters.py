@@ -66,8 +66,11 @@ def _is_bounded(param: Param) -> bool:
 
 def _all(task: Task) -> Iterator[Doubt]:
     match task:
-        case Command() | Container():
+        case Command():
             yield from _argv("argv", task.argv)
+            yield from _env("env", task.env)
+        case Container():
+            yield from _argv("argv", task.words)
             yield from _env("env", task.env)
         case Steps():
             yield from _env("env", task.env)

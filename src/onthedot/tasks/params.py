@@ -185,7 +185,10 @@ class _Filling:
                     source = replace(source, key=self._text("source.key", "key", source.key))
                 return replace(task, env=env, source=source, steps=tuple(self._step(step) for step in task.steps))
             case Container():
-                return replace(task, argv=self._argv(task.argv), env=self._mapping("env", "environment", task.env))
+                words = self._argv(task.words)
+                first, rest = (words[0], words[1:]) if task.entrypoint else ("", words)
+                env = self._mapping("env", "environment", task.env)
+                return replace(task, entrypoint=first, argv=rest, env=env)
             case Http():
                 return replace(task, headers=self._mapping("headers", "header", task.headers))
             case _:

@@ -114,7 +114,7 @@ def places(task: Task) -> Iterator[Place]:
             yield from _mapping("headers", "header", task.headers)
             yield from _texts("body", task.body)
         case Container():
-            yield from _argv("argv", task.argv)
+            yield from _argv("argv", task.words)
             yield from _mapping("env", "environment", task.env)
             for name in ("image", "network", "user"):
                 yield Place(name, "plain", getattr(task, name))

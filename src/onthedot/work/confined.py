@@ -54,7 +54,9 @@ def config_of(task: Container, lease: Lease, worker: str, user_processes: int | 
             **_limits(bounds),
         },
     }
-    if task.argv:
+    if task.entrypoint:
+        config["Entrypoint"] = [task.entrypoint]
+    if task.argv or task.entrypoint:  # without them, arguments of the image's own program would go to another one
         config["Cmd"] = list(task.argv)
     if task.user:
         config["User"] = task.user

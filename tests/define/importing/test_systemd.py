@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 import onthedot as otd
+from onthedot.clock import to_datetime, to_micros
 from onthedot.define.importing.calendar import CannotSay, read_calendar
 from onthedot.define.importing.systemd import entries, read_timers
+from onthedot.schedules import slots
 from onthedot.task import Bounds, Command, Step, Steps
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -24,7 +27,7 @@ def test_a_timer_and_its_service():
     [job] = found.jobs
     assert (job.name, job.owner, job.catch_up.mode, job.overlap) == ("backup", "backup", "last", otd.Overlap("skip"))
     assert job.schedules == (
-        otd.cron("30 2 * * MON,TUE,WED,THU,FRI", tz="Europe/Berlin", jitter="5m30s"),
+        otd.cron("30 2 * * MON,TUE,WED,THU,FRI", tz="Europe/Berlin", jitter="5m30s", gap="skip"),
         otd.cron("0 4 * * SAT,SUN", jitter="5m30s"),
     )
     assert job.task == Steps(
@@ -37,11 +40,11 @@ def test_a_timer_and_its_service():
     )
     assert (job.timeout, job.bounds) == (timedelta(minutes=90), Bounds(memory=512 << 20, processes=32))
     told = [str(one) for one in found.remarks]
-    assert any(one.startswith("backup.timer:8:1: AccuracySec: runs start on the dot") for one in told)
+    assert any(one.startswith("backup.timer:8:1: AccuracySec=1us: runs start on the dot") for one in told)
     assert any(one.startswith("backup.service:7:1: it runs as backup there") for one in told)
-    assert any(one.startswith("backup.service:11:1: EnvironmentFile: ") for one in told)
+    assert any(one.startswith("backup.service:11:1: EnvironmentFile=") for one in told)
     assert any("backup.service:12:1: ExecStartPre=-…: a failure of it is passed over" in one for one in told)
-    assert any(one.startswith("backup.service:19:1: Nice: ") for one in told)
+    assert any(one.startswith("backup.service:19:1: Nice=") for one in told)
 
 
 def test_rhythms_and_a_service_of_another_name():
@@ -51,7 +54,7 @@ def test_rhythms_and_a_service_of_another_name():
     assert job.task == Command(argv=("/usr/bin/poll", "--from", "${SOURCE}", "--unit", "%n"))
     assert job.catch_up.mode == "none"
     told = " ".join(map(str, found.remarks))
-    for said in ("OnBootSec: it counts from the start of the machine", "variables are filled in by systemd", "%i"):
+    for said in ("OnBootSec=2min: it counts from the start of the machine", "variables are filled in by systemd", "%i"):
         assert said in told
 
 
@@ -109,3 +112,52 @@ def test_an_empty_value_forgets_those_before():
     [found] = read_timers({"a.timer": timer, "a.service": "[Service]\nExecStart=/bin/true"})
     assert found.jobs[0].schedules == (otd.cron("0 * * * *"),)
     assert [entry.line for entry in entries(timer)] == [2, 3, 4]
+
+
+# What `systemd-analyze calendar` of systemd 252 says of the nights in which clocks change in Berlin, in UTC.
+NIGHTS = [
+    ("*-*-* 02:30:00", "2026-03-28T23:10Z", ["2026-03-30T00:30Z", "2026-03-31T00:30Z"]),
+    ("*-*-* 02:30:00", "2026-10-24T23:00Z", ["2026-10-25T00:30Z", "2026-10-26T01:30Z"]),
+    ("*-*-* 02/4:30:00", "2026-03-29T00:10Z", ["2026-03-29T04:30Z", "2026-03-29T08:30Z"]),
+]
+
+
+@pytest.mark.parametrize(("event", "after", "expected"), NIGHTS)
+def test_times_when_clocks_change(event: str, after: str, expected: list[str]):
+    units = {"a.timer": f"[Timer]\nOnCalendar={event} Europe/Berlin", "a.service": "[Service]\nExecStart=/bin/true"}
+    [found] = read_timers(units)
+    assert found.remarks == []
+    coming = slots(found.jobs[0].schedules[0], to_micros(datetime.fromisoformat(after)), origin=0)
+    assert [to_datetime(slot) for slot in islice(coming, 2)] == [datetime.fromisoformat(at) for at in expected]
+
+
+def test_a_rhythm_goes_on_in_the_hour_that_is_repeated_and_that_is_told():
+    timer = "[Timer]\nOnCalendar=*:0/30\nOnCalendar=daily\nOnStartupSec=1min"
+    [found] = read_timers({"a.timer": timer, "a.service": "[Service]\nExecStart=/bin/true"}, tz="Europe/Berlin")
+    assert found.jobs[0].schedules == (
+        otd.cron("0-59/30 * * * *", tz="Europe/Berlin"), otd.cron("0 0 * * *", tz="Europe/Berlin", gap="skip"),
+    )  # fmt: skip
+    assert [(told.at.line if told.at else 0, told.problem) for told in found.remarks] == [
+        (2, "OnCalendar=*:0/30: systemd leaves out the hour that a clock change repeats; here it runs on"),
+        (4, "OnStartupSec=1min: it counts from the start of systemd; left out"),
+    ]
+    assert (found.lost, found.zone_assumed) == ([], True)
+
+
+def test_a_timer_that_only_starts_at_boot_is_left_out():
+    units = {"a.timer": "[Timer]\nOnBootSec=1min", "a.service": "[Service]\nExecStart=/bin/true"}
+    [found] = read_timers(units)
+    assert found.jobs == []
+    assert [told.problem for told in found.lost] == [
+        "OnBootSec=1min: it counts from the start of the machine; left out", "no time of it can be kept here; left out",
+    ]  # fmt: skip
+
+
+def test_what_keeps_a_program_apart_is_one_remark():
+    service = "[Service]\nExecStart=/bin/true\nPrivateTmp=yes\nProtectSystem=full\nNice=5\nNoNewPrivileges=yes"
+    [found] = read_timers({"a.timer": "[Timer]\nOnCalendar=daily", "a.service": service})
+    assert [str(told) for told in found.remarks] == [
+        "a.service:3:1: PrivateTmp, ProtectSystem, NoNewPrivileges: see 'isolation' and 'bounds' for how a program is "
+        "kept apart; left out",
+        "a.service:5:1: Nice=5: there is no such thing here; left out",
+    ]

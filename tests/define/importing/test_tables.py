@@ -33,7 +33,7 @@ def test_other_tables():
     assert two.name == "two-lines"
     told = [str(one) for one in found.remarks]
     assert "jobs.csv:1:1: unknown column 'colour'" in told[0]
-    assert any(one.startswith("jobs.csv:5:1: left out, because it cannot be a job: schedule") for one in told)
+    assert any(one.startswith("jobs.csv:5:1: it cannot be a job: schedule") for one in told)
     assert any(one.startswith("jobs.csv:6:1: expected 8 columns, got 2") for one in told)
 
 

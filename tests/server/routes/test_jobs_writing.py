@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 import onthedot as otd
+from onthedot.access import audit
 from onthedot.access.permissions import Permission, Role
+from onthedot.define.yaml_text import yaml_text
 from onthedot.job import Call, JobRecord
 from onthedot.server.definitions import definition_of, patched
 from onthedot.task import Command, Noop
@@ -344,3 +346,58 @@ async def test_a_deleted_job_is_gone_with_what_waited(there: Served):
     answer = await there.client.delete("/api/v1/jobs/nap", headers=editor)
     assert answer.json() == {"cancelled": 1}
     assert (await there.client.delete("/api/v1/jobs/nap", headers=editor)).status_code == 404
+
+
+# ── pauses ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+PAUSED = {"reason": "the database moves", "until": "2096-01-01T09:00Z"}
+
+
+async def pause_of(there: Served) -> tuple[str, str, str | None]:
+    told = (await there.client.get("/api/v1/jobs/nap", headers=there.keys.add(Role.VIEWER))).json()
+    assert "paused" not in told["definition"]
+    return told["state"], told["pause_reason"], told["paused_until"]
+
+
+async def verbs_in_audit(there: Served) -> list[str]:
+    return [one.verb for one in await audit.read(there.there.store)]
+
+
+@pytest.mark.parametrize("door", ["put", "sources", "post", "patch", "file"])
+async def test_a_definition_pauses_its_job_by_every_door(there: Served, door: str):
+    editor = there.keys.add(Role.EDITOR, owner="ann")
+    said = body(NAP, paused=PAUSED)
+    ask = there.client
+    match door:
+        case "put":
+            told = await ask.put("/api/v1/jobs/nap", json=said, headers=editor)
+        case "post":
+            told = await ask.post("/api/v1/jobs", json=said, headers=editor)
+        case "sources":
+            told = await ask.put("/api/v1/sources/jobs.yaml", json={"jobs": [said]}, headers=editor)
+        case "patch":
+            await ask.post("/api/v1/jobs", json=body(NAP), headers=editor)
+            told = await ask.patch("/api/v1/jobs/nap", json={"paused": PAUSED}, headers=editor)
+        case _:
+            text = yaml_text({"jobs": [said]})
+            kind = {"content-type": "application/yaml"}
+            told = await ask.post("/api/v1/submit_job", content=text, headers={**editor, **kind})
+    assert told.status_code < 300, told.text
+    assert await pause_of(there) == ("paused", "the database moves", "2096-01-01T09:00:00.000000Z")
+    assert await verbs_in_audit(there) == ["jobs.create", "jobs.pause"]
+    resumed = await ask.put("/api/v1/jobs/nap", json=body(NAP, paused=False), headers=editor)
+    assert (resumed.status_code, resumed.json()["state"]) == (200, "active"), resumed.text
+    assert await verbs_in_audit(there) == ["jobs.create", "jobs.pause", "jobs.resume"]
+
+
+async def test_who_may_not_pause_may_not_write_that_a_job_is_paused(there: Served):
+    writer = there.keys.add(Role.EDITOR, owner="ann", scopes=(Permission.JOBS_WRITE, Permission.JOBS_READ))
+    for path, said in (
+        ("/api/v1/jobs/nap", body(NAP, paused=True)),
+        ("/api/v1/sources/jobs.yaml", {"jobs": [body(NAP, paused=False)]}),
+    ):
+        refused = await there.client.put(path, json=said, headers=writer)
+        assert refused.status_code == 403
+        assert "may not pause or resume 'nap': expected jobs:control" in refused.json()["detail"]
+    assert await stored(there) is None
+    assert (await there.client.put("/api/v1/jobs/nap", json=body(NAP), headers=writer)).status_code == 201

@@ -38,6 +38,16 @@ class CannotSay(ValueError):
     """A calendar event that none of our schedules can mean."""
 
 
+def names_zone(text: str) -> bool:
+    """Whether a calendar event has a zone of its own, which its last word is.
+
+    >>> names_zone("daily Europe/Berlin"), names_zone("daily")
+    (True, False)
+    """
+    words = text.split()
+    return len(words) > 1 and _ZONE.fullmatch(words[-1]) is not None
+
+
 def read_calendar(text: str, tz: str = "UTC") -> dict[str, Any]:
     """A schedule as our files have it, as a mapping.
 
@@ -47,7 +57,7 @@ def read_calendar(text: str, tz: str = "UTC") -> dict[str, Any]:
     {'cron': '0-59/15 * * * *'}
     """
     words = text.split()
-    if len(words) > 1 and _ZONE.fullmatch(words[-1]) and not words[-1][0].isdigit():
+    if names_zone(text):
         tz = "UTC" if words[-1] == "GMT" else words[-1]
         words.pop()
     zone = {} if tz == "UTC" else {"tz": tz}

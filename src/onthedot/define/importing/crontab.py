@@ -1,31 +1,38 @@
 """A crontab, of a user or of the system, as jobs.
 
-Kept as cron has it: nothing is caught up after an outage, and runs may overlap. `%` in a command begins its standard
-input, as there. A random minute (`0~59`) becomes `H(0-59)`.
+Kept as cron has it: nothing is caught up after an outage, runs may overlap, a failing command does not end its line,
+and times follow Debian's rules when clocks change, which are ours. `%` in a command begins its standard input.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from onthedot.define.importing.dialects import from_crontab
 from onthedot.define.importing.imported import Imported, as_it_is
+from onthedot.define.importing.naming import name_of
+from onthedot.errors import ScheduleError
+from onthedot.schedules.zones import zone
 
 _VARIABLE = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\"[^\"]*\"|'[^']*')\s*=\s*(.*?)\s*")
 _JOB = re.compile(r"\s*(@\S+|(?:\S+\s+){4}\S+)\s+(.*)", re.DOTALL)
-_USER = re.compile(r"(-?[a-z_][a-z0-9_-]*)\s+(\S.*)", re.DOTALL)
-_HEADER = re.compile(r"#.*\bm\b.*\bh\b.*\buser\b", re.IGNORECASE)
-_RANDOM = re.compile(r"([0-9]*)~([0-9]*)")
+_USER = re.compile(r"([a-z_][a-z0-9_.-]*\$?)(?::[a-z0-9_.-]+)?(?:/\S+)?\s+(\S.*)", re.DOTALL)
+_FLAGS = re.compile(r"(-[nqs]+)\s+(\S.*)", re.DOTALL)
+_HEADER = re.compile(r"^#.*\bm\b.*\bh\b.*\b(?:dom|mon|dow)\b", re.IGNORECASE | re.MULTILINE)
+_USER_HEADER = re.compile(r"^#.*\bm\b.*\bh\b.*\buser\b", re.IGNORECASE | re.MULTILINE)
+_TIME = re.compile(r"(?:@[a-z]+|(?:[0-9*][0-9*,/~-]*\s+){2}(?:\S+\s+){2}[0-9A-Za-z*,/#~-]+)\s+\S")
 _STDIN = re.compile(r"(?<!\\)%")
-_NO_NAMES = frozenset({"cd", "test", "[", "]", "{", "nice", "ionice", "sudo", "exec", "flock", "&&", "||", ";"})
-_IGNORED = {
-    "MAILTO": "mail is not sent: look at 'onthedot dead', or let a hook tell you",
-    "MAILFROM": "mail is not sent",
-    "LOGNAME": "",
-    "USER": "",
-}
+_NEEDS_HOME = re.compile(r"(?:^|[\s;&|(\"'=])(?:\.{1,2}/|~(?=[/\s]|$)|cd\s+[^/\s\"'$~-])|\$\{?HOME\b")
+_CD = re.compile(r"^cd\s+/\S*\s*&&\s*\.{1,2}/")
+_SEQUENCE = re.compile(r";|\n|(?<!&)&(?![&>0-9])")
+_USERS = frozenset({
+    "root", "www-data", "nobody", "daemon", "postgres", "mysql", "nginx", "apache", "http", "ubuntu", "admin",
+    "deploy", "git", "bin", "sys", "_www", "www",
+})  # fmt: skip
+_ALIASES = {"@every_minute": "* * * * *"}
 
 
 @dataclass
@@ -33,41 +40,80 @@ class _State:
     """What the lines above have set."""
 
     tz: str
+    system: bool
+    assumed: bool = True  # whether the zone is the caller's, not one that a line has set
     shell: str = "/bin/sh"
     home: str = ""
     jitter: str = ""
     env: dict[str, str] = field(default_factory=dict)
+    comments: list[str] = field(default_factory=list)
 
 
 def read_crontab(text: str, file: str = "crontab", *, tz: str = "UTC", system: bool | None = None) -> Imported:
     """The jobs of a crontab. `system`: whether its lines name a user; None: as the file looks.
 
-    >>> found = read_crontab("30 2 * * * /usr/bin/backup --all\\n@reboot /usr/bin/once")
+    >>> found = read_crontab("30 2 * * * /usr/bin/backup.sh --all\\n@reboot /usr/bin/once")
     >>> found.jobs[0].name, found.jobs[0].task.script
-    ('backup', '/usr/bin/backup --all')
+    ('backup', '/usr/bin/backup.sh --all')
     >>> str(found.remarks[-1])
-    "crontab:2:1: '@reboot' names no time: start it with the machine (systemd), or when a program starts"
+    "crontab:2:1: '@reboot /usr/bin/once': it names no time; start it with systemd or with a program; left out"
     """
     found = Imported(file)
-    named = _names_users(text, file) if system is None else system
-    state = _State(tz)
-    if tz == "UTC":
-        found.remark(None, "cron goes by the local time of its machine: UTC is assumed; --tz says another zone")
+    state = _State(tz, _names_users(found, text) if system is None else system)
     for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
+        bare = line.strip()
         variable = _VARIABLE.fullmatch(line)  # no field of a job line begins with a letter before '='
-        if variable is None:
-            _add(found, state, number, line, named)
+        if bare.startswith("#"):
+            _comment(found, state, number, bare)
+        elif bare and variable is None:
+            _add(found, state, number, line)
+            state.comments = []
         else:
-            _set(found, state, number, variable[1].strip("\"'"), _unquoted(variable[2]))
+            state.comments = []
+            if variable is not None:
+                _set(found, state, number, variable[1].strip("\"'"), _unquoted(variable[2]))
     return found
 
 
-def _names_users(text: str, file: str) -> bool:
-    """Where it lies, or what its header says."""
-    parts = file.replace("\\", "/").split("/")
-    return file.endswith("/etc/crontab") or "cron.d" in parts[:-1] or _HEADER.search(text) is not None
+# ── whose ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _names_users(found: Imported, text: str) -> bool:
+    """Whether lines name a user: by where the file lies, by its header, or by what is in the sixth column."""
+    parts = found.file.replace("\\", "/").split("/")
+    if found.file.endswith("/etc/crontab") or "cron.d" in parts[:-1] or _USER_HEADER.search(text) is not None:
+        return True
+    commands = list(_command_lines(text))
+    users = [match[1] if (match := _USER.fullmatch(command)) else "" for _, command in commands]
+    if users and all(users) and _USERS.intersection(users):
+        named = ", ".join(sorted(set(users)))
+        found.remark(None, f"its lines name users ({named}): read as a system crontab; --user reads it as a user's")
+        return True
+    for (number, _), user in zip(commands, users, strict=True):
+        if user in _USERS:
+            found.remark(number, f"its command starts with '{user}': if that is a user, import the file with --system")
+    return False
+
+
+def _command_lines(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        parts = _JOB.fullmatch(line)
+        if parts is not None and not line.lstrip().startswith("#") and not _VARIABLE.fullmatch(line):
+            yield number, parts[2]
+
+
+# ── settings and comments ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _comment(found: Imported, state: _State, line: int, text: str) -> None:
+    """Comments right above a job go with it; a job that is commented out, and the header of the fields, do not."""
+    words = text.lstrip("#").strip()
+    if _TIME.match(words):
+        found.remark(line, f"'{text[:80]}': a job that is commented out; left out")
+    elif _HEADER.match(text) or _USER_HEADER.match(text):
+        state.comments = []
+    elif words := words.strip("-=*#~_ "):
+        state.comments.append(words)
 
 
 def _unquoted(value: str) -> str:
@@ -77,58 +123,92 @@ def _unquoted(value: str) -> str:
 def _set(found: Imported, state: _State, line: int, name: str, value: str) -> None:
     match name:
         case "CRON_TZ":
-            state.tz = value
+            _set_zone(found, state, line, value)
         case "SHELL":
             state.shell = value
         case "HOME":
-            state.home = value
+            state.home = state.env["HOME"] = value
         case "RANDOM_DELAY":
             state.jitter = f"{value}m" if value.isdigit() and int(value) else ""
-        case _ if name in _IGNORED:
-            if _IGNORED[name] and value:
-                found.remark(line, f"{name}: {_IGNORED[name]}")
+        case "MAILTO" | "MAILFROM":
+            if value:
+                what = "no mail is sent; 'onthedot dead' lists what failed, a hook can tell you"
+                found.remark(line, f"{name}={value}: {what}")
+        case "LOGNAME" | "USER":
+            pass  # cron itself does not let a crontab change them
         case _:
             state.env[name] = as_it_is(value)
+            if name == "TZ":
+                found.remark(line, f"TZ={value}: commands get it as a variable; it does not move times, as in cron")
 
 
-def _add(found: Imported, state: _State, number: int, line: str, named: bool) -> None:
+def _set_zone(found: Imported, state: _State, line: int, value: str) -> None:
+    try:
+        zone(value)
+    except ScheduleError as error:
+        found.remark(line, f"CRON_TZ={value}: {error}; times below it are read in {state.tz}")
+    else:
+        state.tz, state.assumed = value, False
+
+
+# ── one line ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _add(found: Imported, state: _State, number: int, line: str) -> None:
+    line = re.sub(r"^\s*-(?=[0-9*@])", "", line)  # cronie: do not log it
     parts = _JOB.fullmatch(line)
     if parts is None:
-        found.remark(number, f"expected five fields and a command, got {line.strip()[:80]!r}; left out")
+        found.lose(number, f"expected five fields and a command, got {line.strip()[:80]!r}")
         return
-    when, command = " ".join(parts[1].split()), parts[2].rstrip()
-    owner = ""
-    if named:
+    when, command, owner = " ".join(parts[1].split()), parts[2].rstrip(), ""
+    if state.system:
         user = _USER.fullmatch(command)
         if user is None:
-            found.remark(number, f"expected a user and a command after the fields, got {command[:80]!r}; left out")
+            found.lose(number, f"expected a user and a command after the fields, got {command[:80]!r}")
             return
-        owner, command = user[1].lstrip("-"), user[2]
-        found.remark(number, f"it runs as {owner} there: here as the user of its worker; {owner} becomes its owner")
+        owner, command = user[1], user[2]
+    flags = _FLAGS.fullmatch(command)
+    if flags is not None:
+        command = flags[2]
+        kept = "the job does not overlap itself; " if "s" in flags[1] else ""
+        found.remark(number, f"'{flags[1]}' before the command: {kept}what it says of mail and logs is left out")
     if when.lower() == "@reboot":
-        found.remark(number, "'@reboot' names no time: start it with the machine (systemd), or when a program starts")
+        found.lose(number, f"'@reboot {command[:80]}': it names no time; start it with systemd or with a program")
         return
+    if owner:
+        found.remark(number, f"it runs as {owner} there: here as the user of its worker; {owner} becomes its owner")
     script, stdin = _with_stdin(command)
-    schedule: dict[str, Any] = {"cron": _cron(when)}
+    if not state.home and _NEEDS_HOME.search(_CD.sub("", script)):
+        where = f"the home directory of {owner}" if owner else "its user's home directory"
+        found.remark(number, f"it uses {where}: here a run starts in an empty directory, which is its HOME, too; set "
+                             "'directory' and HOME in 'env'")  # fmt: skip
+    named = name_of(script)
+    job = {
+        "name": named.name, "owner": owner, "schedule": _schedule(found, state, number, when), **_task(state, script),
+        "stdin": stdin, "directory": state.home, "env": dict(state.env), "catch_up": "none",
+        "overlap": "skip" if flags is not None and "s" in flags[1] else "allow",
+    }  # fmt: skip
+    found.add(number, job, more=named.more, notes=state.comments)
+
+
+def _schedule(found: Imported, state: _State, line: int, when: str) -> Any:
+    translated = from_crontab(_ALIASES.get(when.lower(), when))
+    for note in translated.notes:
+        found.remark(line, note)
+    found.zone_assumed |= state.assumed
+    schedule: dict[str, Any] = {"cron": translated.expression}
     if state.tz != "UTC":
         schedule["tz"] = state.tz
     if state.jitter:
         schedule["jitter"] = state.jitter
-    usual = state.shell in ("/bin/sh", "sh")
-    found.add(number, {
-        "name": _name(script), "owner": owner, "schedule": schedule if len(schedule) > 1 else schedule["cron"],
-        "run": script if usual else None, "argv": None if usual else [state.shell, "-c", as_it_is(script)],
-        "stdin": stdin, "directory": state.home, "env": dict(state.env), "catch_up": "none", "overlap": "allow",
-    })  # fmt: skip
+    return schedule if len(schedule) > 1 else schedule["cron"]
 
 
-def _cron(when: str) -> str:
-    """The same fields; a random value is one that the job's name chooses."""
-
-    def spread(found: re.Match[str]) -> str:
-        return f"H({found[1]}-{found[2]})" if found[1] and found[2] else "H"
-
-    return _RANDOM.sub(spread, when)
+def _task(state: _State, script: str) -> dict[str, Any]:
+    """For the shell. Ours ends at the first command that fails, cron's goes on."""
+    if state.shell in ("/bin/sh", "sh"):
+        return {"run": f"set +e; {script}" if _SEQUENCE.search(script) else script}
+    return {"argv": [state.shell, "-c", as_it_is(script)]}
 
 
 def _with_stdin(command: str) -> tuple[str, str]:
@@ -136,16 +216,3 @@ def _with_stdin(command: str) -> tuple[str, str]:
     script, *lines = _STDIN.split(command)
     stdin = "\n".join(lines) + "\n" if lines else ""
     return script.strip().replace("\\%", "%"), stdin.replace("\\%", "%")
-
-
-def _name(script: str) -> str:
-    """By the program that it starts."""
-    try:
-        words = shlex.split(script)
-    except ValueError:
-        words = script.split()
-    for before, word in zip(["", *words], words, strict=False):
-        if "=" in word or word in _NO_NAMES or before == "cd" or word.startswith("-") or word.endswith("/"):
-            continue
-        return word.rsplit("/", 1)[-1]
-    return "job"

@@ -1,7 +1,8 @@
 """Kubernetes CronJobs as jobs that run a container.
 
-A missed start is made up for once, as there; with `startingDeadlineSeconds` only so long. What a cluster gives to a pod
-(volumes, accounts, neighbours) is remarked: a container here has its image, its arguments, its environment, a network.
+A missed start is made up for once, as there; with `startingDeadlineSeconds` only so long. A time that a clock change
+leaves out does not run, and one that it repeats runs twice, as there. What a cluster gives to a pod (volumes, accounts,
+neighbours) is remarked: a container here has its image, its arguments, its environment, a network.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from onthedot.define.importing.dialects import from_kubernetes, with_clock_rules
 from onthedot.define.importing.imported import Imported, as_it_is
 from onthedot.define.places import WrongText
 from onthedot.define.yaml_nodes import Node, read_nodes
@@ -22,6 +24,10 @@ _OVERLAP = {"Allow": "allow", "Forbid": "skip", "Replace": "replace"}
 _QUANTITY = re.compile(r"([0-9]+)(Ki|Mi|Gi|Ti|k|M|G|T)?")
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _VARIABLE = re.compile(r"\$\([A-Za-z_]")
+_HELM = re.compile(
+    r"\{\{-?\s*(?:\.(?:Values|Release|Chart|Capabilities|Files|Template)\b"
+    r"|(?:include|template|tpl|toYaml|range|if|with|end|define|else)\b|\$|/\*)"
+)
 
 _JOB = ("schedule", "timeZone", "concurrencyPolicy", "suspend", "startingDeadlineSeconds", "jobTemplate")
 _TEMPLATE = ("template", "backoffLimit", "activeDeadlineSeconds")
@@ -56,11 +62,17 @@ def read_cron_jobs(text: str, file: str = "cronjob.yaml", *, tz: str = "UTC") ->
     ('report', 'alpine:3', ('date',), 'skip')
     """
     found = Imported(file)
+    helm = _HELM.search(text)
+    if helm is not None:
+        line = text.count("\n", 0, helm.start()) + 1
+        found.lose(line, f"'{helm[0]}…': this is a Helm template: run 'helm template' first, and import what it writes")
+        return found
     for document in _documents(text):
         try:
             node = read_nodes(document, file)
         except WrongText as error:
             found.remarks += error.told
+            found.lost += error.told
             continue
         for manifest in _manifests(node):
             _read(found, manifest, tz)
@@ -106,7 +118,7 @@ def _read(found: Imported, manifest: Node, tz: str) -> None:
     pod = _at(template, "template.spec")
     containers = _at(pod, "containers")
     if spec is None or template is None or pod is None or containers is None or not containers.items:
-        found.remark(line, "expected spec.schedule and a container in spec.jobTemplate, found none; left out")
+        found.lose(line, "expected spec.schedule and a container in spec.jobTemplate, found none")
         return
     _rest(found, spec, _JOB)
     _rest(found, template, _TEMPLATE)
@@ -117,6 +129,7 @@ def _read(found: Imported, manifest: Node, tz: str) -> None:
     job: dict[str, Any] = {
         "name": str(_value(manifest, "metadata.name", "")),
         "namespace": _value(manifest, "metadata.namespace", "default"),
+        "paused": {"reason": "suspended in Kubernetes"} if _value(spec, "suspend") is True else None,
         "schedule": _schedule(found, spec, tz),
         "overlap": _OVERLAP.get(_value(spec, "concurrencyPolicy", "Allow"), "allow"),
         "container": _container(found, containers.items[0], pod),
@@ -139,21 +152,22 @@ def _schedule(found: Imported, spec: Node, tz: str) -> Any:
     written = _ZONE.fullmatch(text)
     if written is not None:
         zone, text = written[1], written[2]
-    if zone is None and tz == "UTC":
-        found.remark(spec.at.line, "without timeZone the cluster's own zone counts: UTC is assumed; --tz says another")
+    line = spec.places["schedule"].line if "schedule" in spec.places else spec.at.line
     every = _EVERY.fullmatch(text)
     if every is not None:
+        found.remark(line, f"'{text}': here counted from 1970-01-01, not from the last start")
         return f"every {every[1]}"
-    return {"cron": text.replace("?", "*"), "tz": str(zone or tz)}
+    found.zone_assumed |= zone is None
+    translated = from_kubernetes(text)
+    for note in translated.notes:
+        found.remark(line, note)
+    return with_clock_rules({"cron": translated.expression, "tz": str(zone or tz)}, gap="skip", fold="both")
 
 
 def _policies(found: Imported, spec: Node, template: Node) -> dict[str, Any]:
     deadline = _value(spec, "startingDeadlineSeconds")
     limit = _value(template, "backoffLimit", 6)
     active = _value(template, "activeDeadlineSeconds")
-    suspend = _at(spec, "suspend")
-    if suspend is not None and suspend.value is True:
-        found.remark(suspend.at.line, "suspend: a definition does not say that; store it, then 'onthedot pause' it")
     if active is not None:
         found.remark(
             template.places["activeDeadlineSeconds"].line, "activeDeadlineSeconds counts for each attempt here"
@@ -171,13 +185,13 @@ def _policies(found: Imported, spec: Node, template: Node) -> dict[str, Any]:
 
 def _container(found: Imported, node: Node, pod: Node) -> dict[str, Any]:
     command, args = _value(node, "command") or [], _value(node, "args") or []
-    if command:
-        found.remark(node.places["command"].line, "command: the image's own entrypoint stays in front of it")
     words = [str(word) for part in (command, args) if isinstance(part, list) for word in part]
     if any(_VARIABLE.search(word) for word in words):
         found.remark(node.at.line, "$(NAME) in arguments is filled in by Kubernetes, and by nobody here")
+    entrypoint = words.pop(0) if isinstance(command, list) and command else ""  # without it: the image's own
     given = {
         "image": str(_value(node, "image", "")),
+        "entrypoint": as_it_is(entrypoint),
         "argv": [as_it_is(word) for word in words],
         "env": _env(found, node),
         "network": "bridge",

@@ -1,7 +1,8 @@
 """Timers of systemd, each with the service that it starts, as jobs.
 
 A timer never starts a service that runs already, so that slots overlap as `skip`. Without `Persistent=true` nothing is
-caught up. `OnUnitInactiveSec` counts from the end of the last run, and becomes `gap`.
+caught up. `OnUnitInactiveSec` counts from the end of the last run, and becomes `gap`. A time that a clock change leaves
+out does not run, and one that it repeats runs once, as there.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from onthedot.define.importing.calendar import CannotSay, read_calendar
+from onthedot.define.importing.calendar import CannotSay, names_zone, read_calendar
+from onthedot.define.importing.dialects import has_fixed_time, with_clock_rules
 from onthedot.define.importing.imported import Imported, as_it_is
 from onthedot.duration import format_duration, parse_duration
 from onthedot.errors import DefinitionError
@@ -25,6 +27,11 @@ _QUIET = frozenset({
     "ExecStartPost", "WorkingDirectory", "Environment", "MemoryMax", "MemoryLimit", "TasksMax", "RuntimeMaxSec",
     "TimeoutStartSec", "TimeoutSec", "User", "FixedRandomDelay", "SyslogIdentifier", "StandardOutput", "StandardError",
 })  # fmt: skip
+_APART = re.compile(
+    r"(?:Private|Protect|Restrict|SystemCall|Capability|Ambient|Inaccessible|ReadOnly|ReadWrite)[A-Za-z]+"
+    r"|LockPersonality|NoNewPrivileges|MemoryDenyWriteExecute|RemoveIPC|DynamicUser|UMask|KeyringMode|ProcSubset"
+)
+_STARTS = ("OnBootSec", "OnStartupSec", "OnActiveSec", "OnClockChange", "OnTimezoneChange")
 _WHY = {
     "OnBootSec": "it counts from the start of the machine",
     "OnStartupSec": "it counts from the start of systemd",
@@ -85,7 +92,7 @@ def _read_timer(file: str, units: Mapping[str, str], by_name: Mapping[str, str],
     stem = file.rsplit("/", 1)[-1].removesuffix(".timer")
     named = timer["Unit"][-1].value if "Unit" in timer else f"{stem}.service"
     if named not in by_name:
-        found.remark(None, f"expected the service {named} beside it, found none; give both files; left out")
+        found.lose(None, f"expected the service {named} beside it, found none; give both files")
         return found
     service_file = by_name[named]
     service = _settings(list(entries(units[service_file])))
@@ -98,15 +105,30 @@ def _read_timer(file: str, units: Mapping[str, str], by_name: Mapping[str, str],
     }
     job |= _service(apart, service)
     for unit, remarks in ((timer, found), (service, apart)):
-        for key, values in unit.items():
-            if key not in _QUIET:
-                remarks.remark(values[0].line, f"{key}: {_WHY.get(key, 'there is no such thing here')}; left out")
+        _rest(remarks, unit, has_time=bool(job["schedule"]))
     if job["schedule"] and ("argv" in job or "steps" in job):
         found.add(1, job)
     elif not job["schedule"]:
-        found.remark(None, "no instant of it can be said here; left out")
+        found.lose(None, "no time of it can be kept here")
     found.remarks += apart.remarks
+    found.lost += apart.lost
     return found
+
+
+def _rest(found: Imported, unit: Mapping[str, list[Entry]], *, has_time: bool) -> None:
+    """Remark what nobody reads; what keeps a program apart in one line, because hardened units have dozens of it."""
+    apart = [values[-1] for key, values in unit.items() if _APART.fullmatch(key)]
+    if apart:
+        named = ", ".join(entry.key for entry in apart)
+        found.remark(apart[0].line, f"{named}: see 'isolation' and 'bounds' for how a program is kept apart; left out")
+    for key, values in unit.items():
+        if key in _QUIET or _APART.fullmatch(key):
+            continue
+        text = f"{key}={values[-1].value[:80]}: {_WHY.get(key, 'there is no such thing here')}"
+        if key in _STARTS and not has_time:
+            found.lose(values[-1].line, text)
+        else:
+            found.remark(values[-1].line, f"{text}; left out")
 
 
 def _settings(given: list[Entry]) -> dict[str, list[Entry]]:
@@ -132,11 +154,9 @@ def _schedules(found: Imported, timer: Mapping[str, list[Entry]], tz: str) -> li
     made: list[dict[str, Any]] = []
     for entry in timer.get("OnCalendar", []):
         try:
-            made.append(read_calendar(entry.value, tz))
+            made.append(_calendar(found, entry, tz))
         except CannotSay as error:
-            found.remark(entry.line, f"OnCalendar={entry.value}: {error}; left out")
-    if timer.get("OnCalendar") and tz == "UTC" and any("tz" not in one for one in made):
-        found.remark(None, "systemd goes by the local time of its machine: UTC is assumed; --tz says another zone")
+            found.lose(entry.line, f"OnCalendar={entry.value}: {error}")
     for key, form in (("OnUnitActiveSec", "every"), ("OnUnitInactiveSec", "gap")):
         for entry in timer.get(key, []):
             length = _span(found, entry)
@@ -146,9 +166,19 @@ def _schedules(found: Imported, timer: Mapping[str, list[Entry]], tz: str) -> li
                     found.remark(entry.line, f"{key}: every {length}, counted from 1970, not from the last start")
     jitter = _span(found, timer["RandomizedDelaySec"][-1]) if "RandomizedDelaySec" in timer else ""
     for one in made:
-        if jitter and "gap" not in one:
+        if jitter and ("cron" in one or "gap" not in one):  # cron has a rule of that name
             one["jitter"] = jitter
     return made
+
+
+def _calendar(found: Imported, entry: Entry, tz: str) -> dict[str, Any]:
+    schedule = read_calendar(entry.value, tz)
+    found.zone_assumed |= not names_zone(entry.value)
+    where = schedule.get("tz", "UTC")
+    if "cron" in schedule and where != "UTC" and not has_fixed_time(schedule["cron"]):
+        found.remark(entry.line, f"OnCalendar={entry.value}: systemd leaves out the hour that a clock change repeats; "
+                                 "here it runs on")  # fmt: skip
+    return with_clock_rules(schedule, gap="skip")
 
 
 def _span(found: Imported, entry: Entry) -> str:
@@ -190,7 +220,7 @@ def _service(found: Imported, service: Mapping[str, list[Entry]]) -> dict[str, A
     elif directory:
         found.remark(service["WorkingDirectory"][-1].line, f"WorkingDirectory={directory}: expected a path; left out")
     if "ExecStart" not in service:
-        found.remark(None, "expected ExecStart, found none: there is nothing to be done; left out")
+        found.lose(None, "expected ExecStart, found none: there is nothing to be done")
     elif len(programs) == 1:
         job["argv"] = programs[0][1]
     else:

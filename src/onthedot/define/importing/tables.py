@@ -44,7 +44,7 @@ def read_table(text: str, file: str = "jobs.csv", *, tz: str = "UTC") -> Importe
             found.remark(1, f"unknown column {name!r}{did_you_mean(name, _TEXTS)}; left out")
     for number, row in rows:
         if len(row) != len(columns):
-            found.remark(number, f"expected {len(columns)} columns, got {len(row)}; left out")
+            found.lose(number, f"expected {len(columns)} columns, got {len(row)}")
             continue
         values = {name: cell.strip() for name, cell in zip(columns, row, strict=True) if cell.strip()}
         _add(found, number, values, tz)
@@ -78,8 +78,11 @@ def _add(found: Imported, line: int, values: dict[str, str], tz: str) -> None:
             job[name] = int(cell) if name in _NUMBERS and cell.isdigit() else cell
     job |= _schedule(values, tz)
     job |= _task(found, line, values)
-    if values.get("state", "active") not in ("active", "scheduled"):
-        found.remark(line, f"state {values['state']!r} is not part of a definition: pause it by 'onthedot pause'")
+    state = values.get("state", "active")
+    if state == "paused":
+        job["paused"] = True
+    elif state not in ("active", "scheduled"):
+        found.remark(line, f"state {state!r}: no part of a definition; left out")
     found.add(line, job)
 
 

@@ -112,12 +112,16 @@ class _Reviewed(Review):
             was, is_ = (None if one is None else definition_of(one.job) for one in (before, after))
             await audited(self._request, verb, about.job, before=was, after=is_)
 
+    async def pause_changed(self, verb: str, job: Job) -> None:
+        await audited(self._request, verb, job)
+
 
 @routes.put("/sources/{source:path}", response_model=AppliedOut, responses={404: {}, 409: {}, 412: {}})
 async def apply_source(request: Request, there: There, who: Who, source: SourceName, asked: Source) -> Response:
     """Store all jobs of a source, such as a file, and tell what that changes, in text and in time. Everything is
     checked before anything is written; then each job is one write. With `prune`, jobs that came from this source
-    before, and that it has no more, are removed. A job that is paused stays so."""
+    before, and that it has no more, are removed. A job that is paused stays so, unless its definition here says
+    `paused: false`; one with `paused: true`, or with a reason and an end, is paused."""
     jobs = await computed(read_job_list, {"jobs": asked.jobs})
     for namespace in {job.namespace for job in jobs}:
         verbs_for(there, who, namespace)
