@@ -178,7 +178,8 @@ async def test_a_change_of_a_user_is_whole_or_nothing(there: Served):
         answer = await there.client.patch("/api/v1/users/ann", json=asked, headers=root)
         assert answer.status_code == 422
     team = await admin(there, namespaces=("qa",))
-    for more in ({"namespaces": []}, {"role": "admin", "namespaces": ["qa", "shop"]}):
+    wider: list[dict[str, object]] = [{"namespaces": []}, {"role": "admin", "namespaces": ["qa", "shop"]}]
+    for more in wider:
         assert (await there.client.patch("/api/v1/users/ann", json=more, headers=team)).status_code == 403
     assert await users.get_user(store, "ann") == before
     lifted = await there.client.patch("/api/v1/users/ann", json={"role": "operator", "scopes": None}, headers=team)

@@ -32,8 +32,8 @@ events_logger = "file"
 
 
 class Podman:
-    """An engine, until it is closed; its containers go with it. It works in its own folder: when a container runs out of
-    memory, conmon leaves an empty file `oom` in the folder that podman was started in."""
+    """An engine, until it is closed; its containers go with it. It works in its own folder: when a container runs out
+    of memory, conmon leaves an empty file `oom` in the folder that podman was started in."""
 
     def __init__(self) -> None:
         program = setup.PODMAN.found()
