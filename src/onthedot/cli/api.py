@@ -115,6 +115,13 @@ class Api:
         if self._serving is not None:
             self._serving.stop()
 
+    def ping(self, answer: Callable[[], None]) -> None:
+        """See `Beside`."""
+        if self._serving is None:
+            answer()
+        else:
+            self._serving.ping(answer)
+
 
 def with_api(command: F) -> F:
     """`--listen`, `--no-api` and `--insecure`, which `api_given` takes; the others are settings."""
