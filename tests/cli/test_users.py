@@ -53,7 +53,7 @@ def verbs(db: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_the_life_of_a_user(db: Path):
-    assert users(db, "list").output == "there are no users; make one with 'onthedot users create NAME'\n"
+    assert users(db, "list").output == f"there are no users; make one with 'onthedot users create NAME --db {db}'\n"
     result = users(db, "create", "ann", "--role", "editor", "--namespace", "shop", given=f"{PASSWORD}\n")
     assert (result.exit_code, result.output) == (0, "user ann is made: editor, in shop, owner (ann)\n")
     assert lets_in(db, PASSWORD)
@@ -138,7 +138,7 @@ def test_a_name_is_taken_once(db: Path):
     assert users(db, "create", "ann", given=PASSWORD).exit_code == 0
     result = users(db, "create", "ann", given=OTHER)
     assert result.exit_code == 2
-    assert "user 'ann' is there already; 'onthedot users password' changes its password" in result.output
+    assert f"user 'ann' is there already; 'onthedot users password ann --db {db}' sets another password" in result.output
     assert users(db, "disable", "anm").output.endswith("did you mean 'ann'?\n")
     assert lets_in(db, PASSWORD)
 

@@ -71,7 +71,7 @@ async def create(
     now = await store.tell_time() if now is None else now
     user = User(name=name, grant=grant, made_at=now, epoch=(ids or RandomIds()).token(), password=hashed)
     if not (await store.put_document(KIND, name, write_user(user), version=0)).accepted:
-        raise DuplicateUser(f"user {name!r} is there already; 'onthedot users password' changes its password")
+        raise DuplicateUser(f"user {name!r} is there already; 'onthedot users password {name}' sets another password")
     return user
 
 
@@ -375,4 +375,6 @@ def as_address(name: str) -> str:
 
 
 def _refused() -> LoginRefused:
-    return LoginRefused("login: expected the name and the password of a user, got others; 'onthedot users' knows them")
+    return LoginRefused(
+        "login: expected the name and the password of a user, got others; 'onthedot users list' has them"
+    )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.granting import audit, grant_of, in_words, read_password, with_grant
 from onthedot.cli.groups import Group
@@ -108,7 +109,7 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
         rows = [[user.name, _state(user), in_words(user.grant), moment(user.made_at, now)] for user in found]
         echo_table(["USER", "STATE", "MAY", "MADE"], rows)
     else:
-        click.echo("there are no users; make one with 'onthedot users create NAME'")
+        click.echo(on_this_store("there are no users; make one with 'onthedot users create NAME'"))
 
 
 @command.command(cls=Command, short_help="Give a user another role, or other permissions, namespaces or owner.")

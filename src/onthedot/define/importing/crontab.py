@@ -21,7 +21,7 @@ _RANDOM = re.compile(r"([0-9]*)~([0-9]*)")
 _STDIN = re.compile(r"(?<!\\)%")
 _NO_NAMES = frozenset({"cd", "test", "[", "]", "{", "nice", "ionice", "sudo", "exec", "flock", "&&", "||", ";"})
 _IGNORED = {
-    "MAILTO": "mail is not sent: look at 'onthedot dead', or let a hook tell you",
+    "MAILTO": "mail is not sent: look at 'onthedot dead list', or let a hook tell you",
     "MAILFROM": "mail is not sent",
     "LOGNAME": "",
     "USER": "",

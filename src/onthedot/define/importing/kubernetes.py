@@ -153,7 +153,7 @@ def _policies(found: Imported, spec: Node, template: Node) -> dict[str, Any]:
     active = _value(template, "activeDeadlineSeconds")
     suspend = _at(spec, "suspend")
     if suspend is not None and suspend.value is True:
-        found.remark(suspend.at.line, "suspend: a definition does not say that; store it, then 'onthedot pause' it")
+        found.remark(suspend.at.line, "suspend: a definition does not say that; store it, then 'onthedot pause JOB'")
     if active is not None:
         found.remark(
             template.places["activeDeadlineSeconds"].line, "activeDeadlineSeconds counts for each attempt here"

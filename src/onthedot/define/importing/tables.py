@@ -78,7 +78,7 @@ def _add(found: Imported, line: int, values: dict[str, str], tz: str) -> None:
     job |= _schedule(values, tz)
     job |= _task(found, line, values)
     if values.get("state", "active") not in ("active", "scheduled"):
-        found.remark(line, f"state {values['state']!r} is not part of a definition: pause it by 'onthedot pause'")
+        found.remark(line, f"state {values['state']!r} is not part of a definition: use 'onthedot pause JOB'")
     found.add(line, job)
 
 
