@@ -122,6 +122,8 @@ def problem_of(advice: Advice) -> str:
                 if advice.kind == "mentioned" or command is cli
                 else f"{context.command_path}: no command of this group"
             )
+        if any(words[0] in parameter.opts for parameter in command.get_params(context)):
+            return ""  # --version, --help
         found = command.get_command(context, words[0])
         if found is None:
             return f"there is no command {words[0]!r} of {context.command_path}"

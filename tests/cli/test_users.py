@@ -138,7 +138,9 @@ def test_a_name_is_taken_once(db: Path):
     assert users(db, "create", "ann", given=PASSWORD).exit_code == 0
     result = users(db, "create", "ann", given=OTHER)
     assert result.exit_code == 2
-    assert f"user 'ann' is there already; 'onthedot users password ann --db {db}' sets another password" in result.output
+    assert (
+        f"user 'ann' is there already; 'onthedot users password ann --db {db}' sets another password" in result.output
+    )
     assert users(db, "disable", "anm").output.endswith("did you mean 'ann'?\n")
     assert lets_in(db, PASSWORD)
 
