@@ -42,6 +42,8 @@ async def test_the_page_shows_every_operation():
     shown = set(re.findall(r"<h3 id=\"\w+\"><code>([^<]+)</code>", answer.text))
     assert shown == {line.replace(":path}", "}") for line in TABLE} - hidden
     assert set(re.findall(r'(?:href|src)="([^"#][^"]*)"', answer.text)) == {"/openapi.json", "/style.css"}
+    anchors = set(re.findall(r'href="#([^"]+)"', answer.text))
+    assert anchors <= set(re.findall(r'<h2 id="([^" ]+)">', answer.text))
     assert re.findall(r"<(script|style|img|iframe|form|object)\b", answer.text) == []
 
 

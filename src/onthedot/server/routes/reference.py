@@ -96,8 +96,9 @@ def page_of(document: Mapping[str, Any]) -> str:
     for path, method, operation in _operations(document):
         tag = next(iter(operation.get("tags", ())), "other")
         groups.setdefault(tag, []).append(_operation(path, method, operation, document))
-    links = " · ".join(f'<a href="#{escape(tag)}">{escape(tag)}</a>' for tag in groups)
-    parts = "".join(f'<h2 id="{escape(tag)}">{escape(tag)}</h2>{"".join(told)}' for tag, told in groups.items())
+    ids = {tag: escape(tag.replace(" ", "-")) for tag in groups}
+    links = " · ".join(f'<a href="#{ids[tag]}">{escape(tag)}</a>' for tag in groups)
+    parts = "".join(f'<h2 id="{ids[tag]}">{escape(tag)}</h2>{"".join(told)}' for tag, told in groups.items())
     return (
         f"<h1>{escape(info['title'])} API {escape(info['version'])}</h1><p>Send a key with each request: "
         "<code>Authorization: Bearer otd_…</code>. <code>onthedot keys create NAME</code> makes one. Errors are "
@@ -115,7 +116,7 @@ def _operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping
 
 def _operation(path: str, method: str, operation: Mapping[str, Any], document: Mapping[str, Any]) -> str:
     permission = operation.get("x-permission")
-    takes = f"takes <code>{escape(permission)}</code>" if permission else "takes no key"
+    needs = f"needs <code>{escape(permission)}</code>" if permission else "needs no key"
     rows = [
         (one["name"], one["in"], _kind(one.get("schema", {})), one.get("required", False), one.get("description", ""))
         for one in operation.get("parameters", ())
@@ -126,7 +127,7 @@ def _operation(path: str, method: str, operation: Mapping[str, Any], document: M
     answers = ", ".join(status for status in operation.get("responses", {}) if status.startswith("2"))
     head = f'<h3 id="{escape(operation["operationId"])}"><code>{method.upper()} {escape(path)}</code></h3>'
     described = operation.get("description") or operation.get("summary") or ""
-    return f"{head}<p>{_words(described)}</p><p>{takes} · answers {escape(answers)}</p>{_table(rows)}"
+    return f"{head}<p>{_words(described)}</p><p>{needs} · answers {escape(answers)}</p>{_table(rows)}"
 
 
 def _fields(schema: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[tuple[str, str, bool, str]]:
