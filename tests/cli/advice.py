@@ -10,6 +10,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -24,6 +25,7 @@ FIELD = "\x00"
 _SUGGESTED = re.compile(r"'(onthedot(?: [^'\n]+)?)'|<code>(onthedot [^<]+)</code>|`(onthedot [^`\n]+)`")
 _MENTIONED = re.compile(r"'(onthedot(?: [^'\n]+)?)'")
 _EXAMPLE = re.compile(r"^ {6}(\S[^\n]*)$", re.MULTILINE)
+_MAY_HAVE = re.compile(r"['`>]onthedot |^ {6}\S?.*onthedot ", re.MULTILINE)
 _NOT_A_COMMAND = {"onthedot migrations "}  # the name of a lock
 
 
@@ -41,17 +43,19 @@ class Advice(NamedTuple):
         return shlex.split(self.text.replace(FIELD, "1"))[1:]
 
 
+@cache
 def all_advice() -> list[Advice]:
-    """Everywhere in the source."""
-    return [advice for path in sorted(SOURCE.rglob("*.py")) for advice in advice_in(path.read_text(), path)]
+    """Everywhere in the source. Only files that may have some are parsed: that is most of the time."""
+    texts = {path: path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
+    return [advice for path, text in texts.items() if _MAY_HAVE.search(text) for advice in advice_in(text, path)]
 
 
 def advice_in(text: str, path: Path) -> Iterator[Advice]:
     """What one file suggests."""
-    tree = ast.parse(text)
-    docstrings = {id(node.body[0].value) for node in ast.walk(tree) if _has_docstring(node)}  # type: ignore[attr-defined]
-    parts = {id(value) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for value in node.values}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(text)))
+    docstrings = {id(node.body[0].value) for node in nodes if _has_docstring(node)}  # type: ignore[attr-defined]
+    parts = {id(value) for node in nodes if isinstance(node, ast.JoinedStr) for value in node.values}
+    for node in nodes:
         told = None if id(node) in parts else _told(node)
         if told is None:
             continue

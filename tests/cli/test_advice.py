@@ -16,25 +16,23 @@ from click.testing import CliRunner, Result
 
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.main import cli
-from tests.cli.advice import FIELD, SOURCE, Advice, advice_in, advice_of_page, all_advice, problem_of
+from tests.cli.advice import FIELD, SOURCE, advice_in, advice_of_page, all_advice, problem_of
 from tests.cli.started import started
 
 Call = Callable[..., Result]
-ADVICE = all_advice()
 ROOT = SOURCE.parents[1]
 PASSWORD = "correct horse battery"
 
 
 def test_suggestions_are_found():
-    texts = {advice.text for advice in ADVICE}
+    texts = {advice.text for advice in all_advice()}
     assert {"onthedot worker", "onthedot keys create NAME", f"onthedot store migrate --db {FIELD}"} <= texts
-    assert len(ADVICE) > 200
+    assert len(all_advice()) > 200
 
 
-@pytest.mark.parametrize("advice", sorted(set(ADVICE)), ids=lambda one: f"{one.where} {one.text}".replace(FIELD, "1"))
-def test_the_parser_takes_it(advice: Advice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_parser_takes_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert problem_of(advice) == ""
+    assert [(*one, problem) for one in all_advice() if (problem := problem_of(one))] == []
 
 
 @pytest.mark.parametrize(
@@ -85,7 +83,7 @@ MEANT = {  # what the reader, or the message (in the place of \0), puts there
 
 
 def suggested() -> list[str]:
-    texts = {advice.text for advice in ADVICE if advice.kind == "suggested" and advice.words}
+    texts = {advice.text for advice in all_advice() if advice.kind == "suggested" and advice.words}
     assert set(MEANT) <= texts
     unknown = {text for text in texts - set(MEANT) if FIELD in text or any(word.isupper() for word in text.split())}
     assert unknown == set(), "say in MEANT what a reader puts there"
