@@ -168,6 +168,7 @@ COMMANDS: dict[str, str | Command] = {
     "sessions list": READS,
     "users create": Command("bob", "users.create", server=False, typed=f"{PASSWORD}\n"),
     "users disable": Command("ann", "users.disable", server=False),
+    "users edit": Command("ann --role operator", "users.change", server=False),
     "users enable": Command("ann", "users.enable", server=False),
     "users list": READS,
     "users password": Command("ann", "users.password", server=False, typed=f"{PASSWORD}\n"),

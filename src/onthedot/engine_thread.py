@@ -156,6 +156,16 @@ class EngineThread:
         """Stop now: attempts that are still running are ended early."""
         self._set(self._hurry)
 
+    def ping(self, answer: Callable[[], None]) -> None:
+        """Call this on the engine's event loop; at once if it has ended."""
+        if self._loop is None or self._loop.is_closed():
+            answer()
+            return
+        try:
+            self._loop.call_soon_threadsafe(answer)
+        except RuntimeError:  # closed in between
+            answer()
+
     def _set(self, event: asyncio.Event) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(event.set)

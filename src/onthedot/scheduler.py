@@ -347,3 +347,12 @@ class Scheduler(SchedulerVerbs):
         if self._thread is None:
             raise StateError("the scheduler is not running; call start() first, or use 'async with'")
         return self._thread
+
+
+def ping_engine(scheduler: Scheduler, answer: Callable[[], None]) -> None:
+    """Call this on the event loop of the scheduler's engine: a sign that it runs. At once if there is none."""
+    thread = scheduler._thread or scheduler._stopping
+    if thread is None:
+        answer()
+    else:
+        thread.ping(answer)

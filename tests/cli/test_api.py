@@ -6,9 +6,11 @@ import json
 import os
 import pty
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx2
@@ -18,6 +20,7 @@ from click.testing import Result
 from onthedot.access import audit
 from onthedot.cli.node_options import Given
 from onthedot.cli.reading import read_store
+from onthedot.listening import PORT
 from onthedot.settings import Settings
 from tests.server.test_tls import write
 from tests.servers.running import free_port
@@ -51,6 +54,25 @@ def lets_in(link: str) -> None:
         assert "heartbeat" in client.get(link).text
         assert ", admin" in client.get(page).text
     assert httpx2.get(link).status_code == httpx2.get(page).status_code == 401
+
+
+@pytest.mark.slow
+def test_the_usual_port_may_be_another_and_one_that_was_asked_for_may_not(tmp_path: Path):
+    with ExitStack() as taken:
+        with suppress(OSError):  # somebody else has it: that is as good
+            taken.enter_context(socket.create_server(("127.0.0.1", PORT)))
+        process = started(tmp_path, "up", "--plain", "--for", "50s")
+        url = re.findall(r"http://127\.0\.0\.1:(\d+)", line_with(process, "api "))
+        assert url[0] != str(PORT)
+        assert line_with(process, "port ").split(maxsplit=1)[1].startswith(f"{PORT} is taken by another program, so")
+        stop(process)
+        asked = ["server", "--listen", f"127.0.0.1:{PORT}", "--db", "x.db"]
+        refused = subprocess.run(
+            [ONTHEDOT, *asked], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+        )
+    assert refused.returncode == 2
+    assert f"listen: expected 127.0.0.1:{PORT} to be free" in refused.stderr
+    assert "name another with --listen" in refused.stderr
 
 
 @pytest.mark.slow

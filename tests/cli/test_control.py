@@ -135,7 +135,7 @@ def test_pause_until(call: Call, database: Path):
         (["pause", "tick", "--until", "2020-01-01T00:00Z"], "--until: expected an instant that lies ahead"),
         (["resume", "tikc"], "no job 'tikc' is stored, did you mean 'tick'?"),
         (["resume", "tick", "--missed", "some"], "'some' is not one of 'none', 'last', 'all'"),
-        (["cancel", "99"], "RUN: expected a stored run, got 99; 'onthedot runs' lists them"),
+        (["cancel", "99"], "RUN: expected a stored run, got 99; 'onthedot runs --db "),
         (["cancel", "1"], "expected a run that waits or runs, got 1, which has ended already: succeeded"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -103,7 +103,7 @@ def test_show(call: Call, box: Path, in_berlin: None):
     ]
     result = call("dead", "show", "nothing", "--db", box)
     assert result.exit_code == 2
-    assert "FINGERPRINT: expected one of 'onthedot dead list', got 'nothing'" in result.output
+    assert "FINGERPRINT: expected one of 'onthedot dead list --db " in result.output
 
 
 def test_replay_by_number_is_one_run_each(call: Call, box: Path):

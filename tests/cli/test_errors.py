@@ -42,7 +42,7 @@ Call = Callable[..., Result]
         (["next", "@daily", "-n", "100000"], "100000 is not in the range 1<=x<=1000"),
         (
             ["jobs", "--db", "gone.db"],
-            "expected a database at 'gone.db', found none; make one with 'onthedot up --db gone.db'",
+            "expected a database at 'gone.db', found none; make one with 'onthedot store migrate --db gone.db'",
         ),
         (["jobs", "--store", "memory:"], "expected one that other processes can read, got 'memory:'"),
         (

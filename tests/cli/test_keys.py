@@ -110,7 +110,7 @@ def test_what_was_said_is_what_it_may(db: Path):
 
 
 def test_a_list_tells_all_but_the_secret(db: Path):
-    assert keys(db, "list").output == "there are no keys; make one with 'onthedot keys create NAME'\n"
+    assert keys(db, "list").output == f"there are no keys; make one with 'onthedot keys create NAME --db {db}'\n"
     assert json.loads(keys(db, "list", "--json").output) == []
     first, second = made(db, "one", "--expires", "never"), made(db, "two", "--role", "admin", "--expires", "never")
     write_store(f"sqlite:///{db}", lambda store: note_use(store, second["id"], 1_800_000_000 * SECOND))

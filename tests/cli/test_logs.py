@@ -129,7 +129,7 @@ def test_json_has_everything(call: Call, database: Path, output: Path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["99"], "RUN: expected a stored run, got 99; 'onthedot runs' lists them"),
+        (["99"], "RUN: expected a stored run, got 99; 'onthedot runs --db "),
         (["4", "--attempt", "3"], "--attempt: expected 1 to 2, got 3"),
         (["3", "--attempt", "1"], "--attempt: expected none: it has not been tried yet, got 1"),
         (["4", "--step", "biuld"], "--step: expected one of its steps, got 'biuld', did you mean 'build'?"),

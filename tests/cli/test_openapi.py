@@ -24,7 +24,7 @@ def document(call: Call) -> dict[str, Any]:
     return found
 
 
-PAGE = ("GET /", "GET /style.css")  # for people, and not a part of the API
+PAGE = ("GET /", "GET /style.css", "GET /docs", "GET /openapi.json")  # for people, or the document itself
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -139,7 +139,7 @@ def test_json_of_one_that_waits_and_one_that_runs(call: Call, cluster: Path):
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        ("99", "RUN: expected a stored run, got 99; 'onthedot runs' lists them"),
+        ("99", "RUN: expected a stored run, got 99; 'onthedot runs --db "),
         ("zero", "'zero' is not a valid integer"),
         ("0", "0 is not in the range"),
     ],

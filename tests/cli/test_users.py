@@ -53,7 +53,7 @@ def verbs(db: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_the_life_of_a_user(db: Path):
-    assert users(db, "list").output == "there are no users; make one with 'onthedot users create NAME'\n"
+    assert users(db, "list").output == f"there are no users; make one with 'onthedot users create NAME --db {db}'\n"
     result = users(db, "create", "ann", "--role", "editor", "--namespace", "shop", given=f"{PASSWORD}\n")
     assert (result.exit_code, result.output) == (0, "user ann is made: editor, in shop, owner (ann)\n")
     assert lets_in(db, PASSWORD)
@@ -88,6 +88,11 @@ def test_the_life_of_a_user(db: Path):
         (["create", "ann"], "", "password: expected at least 8 characters"),
         (["create", "ann"], "x" * 2_000, "password: expected at most 1024 bytes"),
         (["create", "ann"], b"\xff" * 20, "password: expected UTF-8 text"),
+        (["create", "ann"], f"{PASSWORD}\n{OTHER}\n", "expected one line on standard input, or the same line twice"),
+        (["create", "ann"], f"{PASSWORD}\n" * 3, "or the same line twice, got 3 lines"),
+        (["edit", "ann", "--role", "viewer"], "", "user 'ann': expected one that is there, found none"),
+        (["edit", "ann"], "", "expected something to change, such as --role operator"),
+        (["edit", "ann", "--scope", "runs:read", "--all-scopes"], "", "expected --scope or --all-scopes, got both"),
         (["create", "ann", "--role", "root"], PASSWORD, "role: unknown role 'root'"),
         (["password", "ann"], PASSWORD, "user 'ann': expected one that is there, found none"),
         (["disable", "ann"], "", "user 'ann': expected one that is there, found none"),
@@ -104,11 +109,38 @@ def test_what_is_refused(db: Path, arguments: list[str], given: str | bytes, tol
     assert verbs(db) == []
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_password_that_is_sent_twice_is_the_password(db: Path, end: str):
+    """As by scripts that answer the two questions of a terminal."""
+    assert users(db, "create", "ann", given=f"{PASSWORD}{end}{PASSWORD}{end}".encode()).exit_code == 0
+    assert lets_in(db, PASSWORD)
+
+
+def test_a_user_gets_another_role_and_other_limits(db: Path):
+    made = ("create", "ann", "--role", "editor", "--code", "--namespace", "shop")
+    assert users(db, *made, given=PASSWORD).exit_code == 0
+    told = users(db, "edit", "ann", "--role", "operator")
+    assert (told.exit_code, told.output) == (0, "user ann is changed: operator, in shop, owner (ann)\n")
+    narrowed = users(db, "edit", "ann", "--scope", "runs:read", "--only-own", "--all-namespaces")
+    assert narrowed.output == "user ann is changed: operator, only runs:read, in all namespaces, only its own (ann)\n"
+    refused = users(db, "edit", "ann", "--role", "worker")
+    assert (refused.exit_code, "scope: expected a permission of the role worker" in refused.output) == (2, True)
+    wide = ("--role", "editor", "--code", "--all-scopes", "--not-only-own", "--owner", "bob", "--json")
+    shown = json.loads(users(db, "edit", "ann", *wide).output)
+    assert (shown["role"], shown["may_code"], shown["scopes"], shown["owner"]) == ("editor", True, None, "bob")
+    assert lets_in(db, PASSWORD)
+    assert verbs(db) == ["users.create", "users.change", "users.change", "users.change"]
+    entries = read_store(f"sqlite:///{db}", read)
+    assert (entries[1].before["role"], entries[1].after["role"]) == ("editor", "operator")
+
+
 def test_a_name_is_taken_once(db: Path):
     assert users(db, "create", "ann", given=PASSWORD).exit_code == 0
     result = users(db, "create", "ann", given=OTHER)
     assert result.exit_code == 2
-    assert "user 'ann' is there already; 'onthedot users password' changes its password" in result.output
+    assert (
+        f"user 'ann' is there already; 'onthedot users password ann --db {db}' sets another password" in result.output
+    )
     assert users(db, "disable", "anm").output.endswith("did you mean 'ann'?\n")
     assert lets_in(db, PASSWORD)
 

@@ -96,6 +96,26 @@ def test_a_server_needs_no_program(program: Path, tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("processes", [(), ("--processes", "2")])
+def test_a_worker_needs_no_program_for_jobs_made_by_the_command_line(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, processes: tuple[str, ...]
+):
+    """`store check` advises it as it is, and then has nothing to say."""
+    monkeypatch.chdir(tmp_path)
+    with started(tmp_path, "server", "--no-api") as server:
+        server.until("leads (term 1)")
+        assert call("create", "greet", "--schedule", "every 1s", "--run", "echo hello").exit_code == 0
+        checked = call("store", "check")
+        assert "start 'onthedot worker'" in checked.output
+        with started(tmp_path, "worker", *processes) as worker:
+            worker.until("finished", "greet", "succeeded")
+            assert "start 'onthedot" not in call("store", "check").output
+            assert "hello" in call("logs", "1").output
+            worker.signal(signal.SIGTERM)
+            assert worker.end() == 0
+
+
+@pytest.mark.slow
 def test_several_processes_are_several_nodes_that_end_together(program: Path, tmp_path: Path, call: Call):
     with started(tmp_path, "worker", "app.py", "--processes", "2", "--node-id", "w", "--seats", "3") as family:
         family.until("w-1  ", "started", "tick")
@@ -220,7 +240,6 @@ def test_json_lines_say_whose_they_are(program: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("worker",), "Missing argument 'PROGRAM'"),
         (("worker", "nowhere.py"), "PROGRAM: expected a Python file, found none at 'nowhere.py'"),
         (("worker", "nowhere.py", "--processes", "2"), "PROGRAM: expected a Python file, found none at 'nowhere.py'"),
         (("worker", "app.py", "--queues", "a,,b"), "expected names with commas between them, got 'a,,b'"),

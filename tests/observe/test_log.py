@@ -77,7 +77,8 @@ LINES = [
     "12:00:00.000  output     of 3 attempts is lost (5 MiB): the spool is full",
     "12:00:00.000  pruned     the output of 7 runs that had gone",
     "12:00:00.000  sealed     12 changes in the audit; head 3:0af3",
-    "12:00:00.000  key        3f0c9a1b2d4e5f6 (ci) expires 2026-01-15 12:00:00; 'onthedot keys create' makes another",
+    "12:00:00.000  key        3f0c9a1b2d4e5f6 (ci) expires 2026-01-15 12:00:00; "
+    "'onthedot keys create ci' makes another",
     "12:00:00.000  zombie     import          run 41     handler import does not stop; its seat stays taken until it "
     "ends (2 seats lost so)",
     "12:00:00.000  kept       import          run 41     its transaction is committed, and it has succeeded; what came "

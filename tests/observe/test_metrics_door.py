@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
 import threading
 import time
@@ -52,6 +53,14 @@ def test_every_scrape_tells_what_was_counted_until_then(url: str, counters: Coun
     assert (status, b'started_total{job="import",namespace="default"} 1.0' in text) == (200, True)
     counters(started())
     assert b'started_total{job="import",namespace="default"} 2.0' in ask(url)[1]
+
+
+def test_it_is_compressed_for_who_takes_that(url: str, counters: Counters):
+    counters(started())
+    asked = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})  # noqa: S310 - our own, on loopback
+    with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310
+        assert answer.headers["Content-Encoding"] == "gzip"
+        assert b'started_total{job="import",namespace="default"} 1.0' in gzip.decompress(answer.read())
 
 
 def test_nothing_else_is_there(url: str):

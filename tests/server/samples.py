@@ -30,6 +30,9 @@ PASSWORD = "a good long password"
 SAMPLES: dict[str, Sample] = {
     "GET /": Sample(),
     "GET /style.css": Sample(),
+    "GET /docs": Sample(),
+    "GET /openapi.json": Sample(),
+    "GET /api/v1": Sample(),
     "GET /api/v1/health": Sample(),
     "GET /api/v1/ready": Sample(),
     "GET /api/v1/version": Sample(),

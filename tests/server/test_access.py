@@ -148,6 +148,44 @@ async def test_a_user_is_changed_and_forgotten(there: Served):
     assert (await there.client.delete("/api/v1/users/ann", headers=root)).status_code == 404
 
 
+async def test_a_user_gets_another_role(there: Served):
+    """The session that it has keeps going, with what the new role allows."""
+    root = await admin(there)
+    store = there.there.store
+    ann = await users.create(store, "ann", PASSWORD, Grant(role=Role.EDITOR, may_code=True, namespaces=("shop",)))
+    session = await sessions.open_session(store, "ann", user="ann", epoch=ann.epoch)
+    before = await there.client.post("/api/v1/keys", json={"name": "x", "role": "viewer"}, headers=bearer(session.text))
+    assert before.status_code == 403
+    changed = await there.client.patch("/api/v1/users/ann", json={"role": "operator"}, headers=root)
+    assert changed.status_code == 200
+    grant = changed.json()["grant"]
+    assert (grant["role"], grant["may_code"], grant["namespaces"]) == ("operator", False, ["shop"])
+    there.app.state.door._keys._believed.clear()  # what it has read two seconds ago
+    seen = (await whoami(there, bearer(session.text))).json()
+    assert (seen["role"], "jobs:write" in seen["permissions"]) == ("operator", False)
+    [entry] = (await there.client.get("/api/v1/audit", headers=root)).json()["items"]
+    assert (entry["verb"], entry["before"]["grant"]["role"], entry["after"]["grant"]["role"]) == (
+        *("users.change", "editor", "operator"),
+    )  # fmt: skip
+
+
+async def test_a_change_of_a_user_is_whole_or_nothing(there: Served):
+    root = await admin(there)
+    store = there.there.store
+    before = await users.create(store, "ann", PASSWORD, Grant(role=Role.VIEWER, namespaces=("qa",)))
+    for bad in ({"role": "boss"}, {"role": "worker", "scopes": ["jobs:write"]}, {"namespaces": ["a b"]}):
+        asked = {"password": "another horse battery", "disabled": True, **bad}
+        answer = await there.client.patch("/api/v1/users/ann", json=asked, headers=root)
+        assert answer.status_code == 422
+    team = await admin(there, namespaces=("qa",))
+    wider: list[dict[str, object]] = [{"namespaces": []}, {"role": "admin", "namespaces": ["qa", "shop"]}]
+    for more in wider:
+        assert (await there.client.patch("/api/v1/users/ann", json=more, headers=team)).status_code == 403
+    assert await users.get_user(store, "ann") == before
+    lifted = await there.client.patch("/api/v1/users/ann", json={"role": "operator", "scopes": None}, headers=team)
+    assert (lifted.status_code, lifted.json()["grant"]["scopes"]) == (200, None)
+
+
 async def test_changes_are_on_record(there: Served):
     root = await admin(there)
     headers = {**root, "X-Request-Id": "r-1"}

@@ -32,7 +32,8 @@ events_logger = "file"
 
 
 class Podman:
-    """An engine, until it is closed; its containers go with it."""
+    """An engine, until it is closed; its containers go with it. It works in its own folder: when a container runs out
+    of memory, conmon leaves an empty file `oom` in the folder that podman was started in."""
 
     def __init__(self) -> None:
         program = setup.PODMAN.found()
@@ -53,8 +54,8 @@ class Podman:
     def run(self, *arguments: str, patience: float = running.PATIENCE) -> subprocess.CompletedProcess[str]:
         """One command of podman's own."""
         return subprocess.run(
-            [*self._command, *arguments], env=self._environment, capture_output=True, text=True, check=False,
-            timeout=patience,
+            [*self._command, *arguments], cwd=self.folder, env=self._environment, capture_output=True, text=True,
+            check=False, timeout=patience,
         )  # fmt: skip
 
     def why_not(self) -> str:
@@ -73,7 +74,8 @@ class Podman:
         with self.log.open("ab") as output:
             self._popen = subprocess.Popen(
                 [*self._command, "system", "service", "--time", "0", self.url],
-                env=self._environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True,
             )  # fmt: skip
         running.wait_answers(lambda: engines.answers(self.url), self._popen, self.log, "podman")
         return self

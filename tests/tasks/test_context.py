@@ -192,7 +192,8 @@ async def test_progress_and_log_are_kept_with_the_run(url):
     @sched.job
     def plain(ctx: otd.Context) -> None:
         ctx.progress(0.5)
-        ctx.log("from a thread")
+        ctx.log("from a %s", "thread")
+        ctx.log("rows", 7)
 
     async with sched:
         first, second = await sched.submit_many([pages, plain])
@@ -201,7 +202,7 @@ async def test_progress_and_log_are_kept_with_the_run(url):
         failed, succeeded = await sched.logs(first)
         assert failed.text.startswith("attempt 1\nConnectionError came from (last frame last):\n")
         assert succeeded.text == "attempt 2\n"
-        assert [log.text for log in await sched.logs(second)] == ["from a thread\n"]
+        assert [log.text for log in await sched.logs(second)] == ["from a thread\nrows 7\n"]
         records = {run.id: run.progress for run in await sched.list_runs()}
     assert records == {first: Progress(999, 1000), second: Progress(0.5)}
 

@@ -174,5 +174,5 @@ def _write(stored: Stored) -> str:
 def _refused() -> LoginRefused:
     return LoginRefused(
         "token: expected one that was not used yet and has not ended, got another; "
-        "'onthedot sessions link' makes a new link, or use a key ('onthedot keys create')"
+        "'onthedot sessions link' makes a new link, or use a key ('onthedot keys create NAME')"
     )

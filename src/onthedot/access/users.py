@@ -8,12 +8,13 @@ its beginning, so one write ends all sessions of a user, on every server within 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from onthedot.access import sessions
 from onthedot.access.credentials import hidden, is_id
-from onthedot.access.grants import NAME, Grant, check_given, check_name, read_grant
+from onthedot.access.grants import NAME, Grant, check_given, check_name, edited_grant, read_grant
 from onthedot.access.keys import UNREADABLE, crowded
 from onthedot.access.login_limits import LoginLimits, Refusals, Turns
 from onthedot.access.passwords import MOST, PASSWORDS, Passwords
@@ -70,7 +71,7 @@ async def create(
     now = await store.tell_time() if now is None else now
     user = User(name=name, grant=grant, made_at=now, epoch=(ids or RandomIds()).token(), password=hashed)
     if not (await store.put_document(KIND, name, write_user(user), version=0)).accepted:
-        raise DuplicateUser(f"user {name!r} is there already; 'onthedot users password' changes its password")
+        raise DuplicateUser(f"user {name!r} is there already; 'onthedot users password {name}' sets another password")
     return user
 
 
@@ -89,6 +90,42 @@ async def list_users(store: Store, *, by: Principal = LOCAL, after: str = "", li
     return users[:limit]
 
 
+async def edit(
+    store: Store,
+    name: str,
+    *,
+    password: str | None = None,
+    disabled: bool | None = None,
+    grant: Mapping[str, Any] | None = None,
+    by: Principal = LOCAL,
+    passwords: Passwords = PASSWORDS,
+    ids: Ids | None = None,
+) -> User:
+    """Change what is given of a user, in one write. Another password, and being disabled or enabled, end its sessions;
+    another `grant` (see `edited_grant`) holds for them from the next look, within 5 seconds. `DefinitionError` for the
+    password of one that signs on elsewhere and for a grant that is none, `AccessDenied` for more than `by` has."""
+    before = await get_user(store, name, by=by)
+    if password is not None:
+        _check_password_user(before)  # before the work of a hash
+    if grant:
+        check_given(edited_grant(before.grant, grant), by)
+    hashed = None if password is None else await passwords.hash(password)
+    epoch = (ids or RandomIds()).token()
+
+    def change(user: User) -> User:
+        if hashed is not None:
+            _check_password_user(user)
+            user = replace(user, password=hashed, epoch=epoch)
+        if disabled is not None and disabled != user.disabled:
+            user = replace(user, disabled=disabled, epoch=epoch)
+        if grant:
+            user = replace(user, grant=edited_grant(user.grant, grant))
+            check_given(user.grant, by)
+        return user
+
+    return await _change(store, name, by, change)
+
+
 async def set_password(
     store: Store,
     name: str,
@@ -99,14 +136,7 @@ async def set_password(
     ids: Ids | None = None,
 ) -> User:
     """Give a user another password, and end its sessions. `DefinitionError` for one that signs on elsewhere."""
-    _check_password_user(await get_user(store, name, by=by))  # before the work of a hash
-    hashed, epoch = await passwords.hash(password), (ids or RandomIds()).token()
-
-    def change(user: User) -> User:
-        _check_password_user(user)
-        return replace(user, password=hashed, epoch=epoch)
-
-    return await _change(store, name, by, change)
+    return await edit(store, name, password=password, by=by, passwords=passwords, ids=ids)
 
 
 def _check_password_user(user: User) -> None:
@@ -120,12 +150,7 @@ async def set_disabled(
 ) -> User:
     """Let a user in no more, and end its sessions; or let it in again, with its old password. What it is already is
     left as it is."""
-    epoch = (ids or RandomIds()).token()
-
-    def change(user: User) -> User:
-        return user if user.disabled == disabled else replace(user, disabled=disabled, epoch=epoch)
-
-    return await _change(store, name, by, change)
+    return await edit(store, name, disabled=disabled, by=by, ids=ids)
 
 
 async def remove(store: Store, name: str, *, by: Principal = LOCAL) -> User:
@@ -350,4 +375,6 @@ def as_address(name: str) -> str:
 
 
 def _refused() -> LoginRefused:
-    return LoginRefused("login: expected the name and the password of a user, got others; 'onthedot users' knows them")
+    return LoginRefused(
+        "login: expected the name and the password of a user, got others; 'onthedot users list' has them"
+    )

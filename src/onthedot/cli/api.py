@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from onthedot.cli.advice import on_this_store
 from onthedot.cli.granting import audit
 from onthedot.errors import DefinitionError
 
@@ -48,6 +49,9 @@ class Api:
         self._settings = settings
         self._counters = counters
         self._serving: Serving | None = None
+        # Here, because it starts on another thread, where click does not know what the command was given.
+        self._make_key = on_this_store("'onthedot keys create NAME'")
+        self._make_link = on_this_store("'onthedot sessions link URL'")
 
     def start(self) -> list[tuple[str, str]]:
         """Serve; what is to be told about it, as pairs of a word and a text."""
@@ -66,7 +70,7 @@ class Api:
         self._serving = Serving(self._url, self._settings, self._listen(), knows, self._counters)
         self._serving.start()
         settle_memory()
-        return [("api", self._told(self._serving)), *self._warnings(self._serving)]
+        return [("api", self._told(self._serving)), *self._elsewhere(self._serving), *self._warnings(self._serving)]
 
     def _listen(self) -> Listen:
         from onthedot.listening import Listen, read_listen
@@ -84,9 +88,10 @@ class Api:
         if self._given.insecure:
             return f"{serving.url} (lets everybody on this machine in)"
         if not self._given.link:
-            return f"{serving.url} ('onthedot keys create' makes keys)"
+            return f"{serving.url} ({self._make_key} makes a key)"
         if not self._given.terminal:  # what is kept or read by others must not let them in
-            return f"{serving.url} ('onthedot sessions link {serving.url}' makes a link to sign in with)"
+            link = self._make_link.replace("URL", serving.url, 1)
+            return f"{serving.url} ({link} makes a link to sign in with)"
         from onthedot.access.grants import Grant
         from onthedot.access.permissions import Role
         from onthedot.access.sessions import issue_token
@@ -98,6 +103,12 @@ class Api:
 
         token = serving.ask(issue)
         return f"{serving.url}/?token={token} (once, within 15 minutes)"
+
+    def _elsewhere(self, serving: Serving) -> list[tuple[str, str]]:
+        usual = self._listen()
+        if not usual.elsewhere or serving.url.endswith(f":{usual.port}"):
+            return []
+        return [("port", f"{usual.port} is taken by another program, so this is another; --listen HOST:PORT sets one")]
 
     def _warnings(self, serving: Serving) -> list[tuple[str, str]]:
         if self._listen().is_loopback or serving.url.startswith("https:"):
@@ -114,6 +125,13 @@ class Api:
         """Twice is fine."""
         if self._serving is not None:
             self._serving.stop()
+
+    def ping(self, answer: Callable[[], None]) -> None:
+        """See `Beside`."""
+        if self._serving is None:
+            answer()
+        else:
+            self._serving.ping(answer)
 
 
 def with_api(command: F) -> F:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
@@ -37,7 +38,9 @@ def command(run_id: int, reason: str, store: str | None, db: str | None, as_json
         state = None if answer.state is None else str(answer.state)
         click.echo(json.dumps({"run_id": run_id, "answer": answer.kind, "state": state}, indent=2))
     elif answer.kind == "asked":
-        click.echo(f"run {run_id} is running; it is asked to stop, 'onthedot show {run_id}' tells when it has")
+        click.echo(
+            on_this_store(f"run {run_id} is running; it is asked to stop, 'onthedot show {run_id}' tells when it has")
+        )
     else:
         click.echo(f"run {run_id} is cancelled")
 

@@ -93,9 +93,8 @@ async def _create(verbs: Verbs, jobs: list[Job]) -> list[PutJob]:
             done.append(await verbs.put(job, revision=0))
         except RevisionConflict:
             stored = f"; stored before that: {', '.join(put.record.job.name for put in done)}" if done else ""
-            raise BadInput(
-                f"NAME: expected a new one, got {job.name!r}, which is there already; see 'onthedot edit'{stored}"
-            ) from None
+            told = f"NAME: expected a new one, got {job.name!r}, which is there already"
+            raise BadInput(f"{told}; see 'onthedot edit {job.name}'{stored}") from None
     return done
 
 

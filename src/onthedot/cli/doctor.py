@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
 
+from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import Command
 from onthedot.cli.options import DEFAULT_STORE, store_url, with_debug, with_json, with_store
 
@@ -42,7 +43,8 @@ def command(program: str | None, output: str, store: str | None, db: str | None,
     """
     from onthedot.doctor.looking import look
 
-    findings = look(_asked(program, output, store, db))
+    found = look(_asked(program, output, store, db))
+    findings = [replace(finding, remedy=on_this_store(finding.remedy)) for finding in found]
     faults = [finding.name for finding in findings if finding.is_fault]
     if as_json:
         click.echo(json.dumps({"ok": not faults, "findings": [asdict(finding) for finding in findings]}, indent=2))

@@ -1,4 +1,4 @@
-"""Handles SIGTERM before the node has started and after it has ended.
+"""Handles SIGTERM and SIGHUP before the node has started and after it has ended.
 
 A node drains (`stopping.py`). Before there is one nothing runs and nothing is open: the process ends at once, as after
 an ordinary stop. When the node has ended the process is about to end with the exit code that tells how: that stays.
@@ -16,8 +16,15 @@ _begun = False
 
 
 def install() -> None:
-    """Handle SIGTERM until the node installs its own handler."""
+    """Handle both until the node installs its own handler."""
     signal.signal(signal.SIGTERM, _on_signal)
+    if hears_hangup():
+        signal.signal(signal.SIGHUP, _on_signal)
+
+
+def hears_hangup() -> bool:
+    """Whether SIGHUP means something here: `nohup` has it ignored."""
+    return signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
 
 def node_begins() -> None:

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import click
 
+from onthedot.cli.advice import on_this_store
 from onthedot.errors import (
     DefinitionError,
     OnTheDotError,
@@ -33,7 +34,7 @@ class Failure(click.ClickException):
     exit_code = BROKEN
 
     def __init__(self, message: str) -> None:
-        super().__init__("\n".join(plain(line, most=2_000) for line in message.split("\n")))
+        super().__init__("\n".join(plain(line, most=2_000) for line in on_this_store(message).split("\n")))
 
 
 class BadInput(Failure):

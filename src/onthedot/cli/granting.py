@@ -70,13 +70,19 @@ async def audit(
 
 
 def read_password(name: str) -> str:
-    """Asked for on a terminal, read from standard input elsewhere; never an argument, which everybody could read."""
+    """Asked for on a terminal, read from standard input elsewhere: one line, or the same line twice, as scripts send it
+    that were written for the terminal. Never an argument, which everybody could read."""
     from onthedot.access.passwords import MOST
 
     if sys.stdin.isatty():
         password: str = click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True)
         return password
     try:
-        return sys.stdin.buffer.read(4 * MOST).decode().removesuffix("\n").removesuffix("\r")
+        text = sys.stdin.buffer.read(4 * MOST).decode()
     except UnicodeDecodeError:
         raise BadInput("password: expected UTF-8 text, got other bytes") from None
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    if len(lines) > 2 or lines[0] != lines[-1]:
+        told = "different lines" if len(lines) == 2 else f"{len(lines)} lines"
+        raise BadInput(f"password: expected one line on standard input, or the same line twice, got {told}")
+    return lines[0]

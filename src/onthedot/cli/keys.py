@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import Command
 from onthedot.cli.granting import audit, grant_of, in_words, with_grant
 from onthedot.cli.groups import Group
@@ -127,7 +128,7 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
         ]  # fmt: skip
         echo_table(["KEY", "NAME", "STATE", "MAY", "EXPIRES", "LAST USED"], rows)
     else:
-        click.echo("there are no keys; make one with 'onthedot keys create NAME'")
+        click.echo(on_this_store("there are no keys; make one with 'onthedot keys create NAME'"))
 
 
 @command.command(cls=Command, short_help="Show one key, never its secret.")

@@ -106,7 +106,7 @@ def _schedules(words: tuple[str, ...], tz: str | None, seconds: bool) -> list[tu
     if len(words) > 1:
         raise click.UsageError(
             f"expected one EXPR or FILE, got {len(words)} words; put it in quotes, so that the shell leaves '*' alone: "
-            'onthedot lint "*/7 * * * *"'
+            "'onthedot lint \"*/7 * * * *\"'"
         )
     from onthedot.define.yaml_file import read_file
     from onthedot.schedules import parse

@@ -74,7 +74,7 @@ def _one(words: tuple[str, ...]) -> str:
     if len(words) > 1:
         raise click.UsageError(
             f"expected one EXPR, got {len(words)} words; put it in quotes, so that the shell leaves '*' alone: "
-            'onthedot next "30 2 * * *"'
+            "'onthedot next \"30 2 * * *\"'"
         )
     return words[0]
 

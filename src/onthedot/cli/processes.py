@@ -20,6 +20,7 @@ import click
 
 from onthedot.cli import early
 from onthedot.cli.errors import BAD_INPUT, BROKEN
+from onthedot.cli.systemd import Family, Notifier
 from onthedot.clock import SECOND, Micros, SystemClock
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds before one that died is started again
@@ -67,10 +68,12 @@ class Processes:
         self._asked = 0  # how often somebody has asked to stop
         self._stopping = threading.Event()
         self._unread = False
+        self._family = Family(Notifier.take(os.environ), count, self._lives)
 
     def run(self) -> int:
         """Until all have ended, after a signal or because they cannot start; the exit code."""
-        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+        numbers = (*_SIGNALS, signal.SIGHUP) if early.hears_hangup() else _SIGNALS
+        before = {number: signal.signal(number, self._on_signal) for number in numbers}
         early.node_begins()
         try:
             threads = [threading.Thread(target=self._look_after, args=(child,)) for child in self._children]
@@ -82,6 +85,7 @@ class Processes:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            self._family.close()
         return worst([child.codes[-1] for child in self._children if child.codes])
 
     def _look_after(self, child: _Child) -> None:
@@ -109,15 +113,20 @@ class Processes:
 
     def _start(self, child: _Child) -> subprocess.Popen[str] | None:
         own = [*child.own, "--node-id", child.name, "--with-parent"]
+        environment = {**os.environ, **self._family.environment(self._children.index(child))}
         command = [sys.executable, "-m", "onthedot", *self._arguments, *own]
         with self._lock:
             if self._asked:
                 return None
             child.process = subprocess.Popen(  # noqa: S603 - our own command line, once more
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, errors="replace",
-                start_new_session=True,
+                start_new_session=True, env=environment,
             )  # fmt: skip
             return child.process
+
+    def _lives(self, number: int) -> bool:
+        process = self._children[number].process
+        return process is not None and process.poll() is None
 
     def _pass_on(self, name: str, process: subprocess.Popen[str]) -> None:
         """Its lines, until it has ended; each says whose it is."""
@@ -141,13 +150,17 @@ class Processes:
             self._stop_all()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+        del frame
+        if number == signal.SIGHUP and self._asked:
+            return  # it drains, and never hurries
         threading.Thread(target=self._stop_all).start()  # not here: the lock may be taken by what was interrupted
 
     def _stop_all(self) -> None:
         """The first time they drain, the second time they stop now."""
         with self._lock:
             self._asked += 1
+            if self._asked == 1:
+                self._family.stopping()
             for child in self._children:
                 if child.process is not None and child.process.poll() is None:
                     child.process.send_signal(signal.SIGTERM)

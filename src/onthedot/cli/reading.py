@@ -36,7 +36,7 @@ def check_exists(url: str) -> None:
     if path is not None and not (path.exists() and path.stat().st_size):
         raise click.UsageError(
             f"store: expected a database at '{path}', found none; "
-            f"make one with 'onthedot up --db {path}', or name another with --db"
+            f"make one with 'onthedot store migrate --db {path}', or name another with --db"
         )
 
 

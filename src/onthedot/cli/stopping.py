@@ -1,4 +1,8 @@
-"""What Ctrl-C and SIGTERM mean: the first drains, the second stops now, a third ends the process on the spot."""
+"""What Ctrl-C and SIGTERM mean: the first drains, the second stops now, a third ends the process on the spot.
+
+SIGHUP drains, however often it comes: a terminal that closes may send it twice, and systemd sends it right behind
+SIGTERM if it is told to. Under `nohup` it is ignored, and stays so.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +44,8 @@ class Stopping:
     @contextmanager
     def signals(self) -> Iterator[None]:
         """Listen to the signals meanwhile."""
-        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+        numbers = (*_SIGNALS, signal.SIGHUP) if early.hears_hangup() else _SIGNALS
+        before = {number: signal.signal(number, self._on_signal) for number in numbers}
         early.node_begins()
         try:
             yield
@@ -49,9 +54,11 @@ class Stopping:
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
+        del frame
         if not self._draining:
             self.drain()
+            return
+        if number == signal.SIGHUP:
             return
         self.hurried = True
         self._hurry()

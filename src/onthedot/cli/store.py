@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
 
+from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import Command
 from onthedot.cli.granting import audit
 from onthedot.cli.groups import Group
@@ -98,6 +99,7 @@ def check(store: str | None, db: str | None, as_json: bool) -> None:
 
     url = store_url(store, db)
     found = read_store(url, _check)
+    found = replace(found, problems=[on_this_store(problem) for problem in found.problems])
     if as_json:
         click.echo(json.dumps({"store": shown_url(url)} | asdict(found), indent=2))
     else:

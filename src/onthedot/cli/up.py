@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import click
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.events import Event
     from onthedot.scheduler import Scheduler
+    from onthedot.settings import Settings
 
 _NODE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,99}")
 _SHORTEST_LEASE = 1_000_000
@@ -77,10 +80,10 @@ def command(program: str | None, plain: bool, **options: Any) -> None:
     It serves the HTTP API on this machine. On a terminal it prints a link with a one-time token that signs you in;
     elsewhere it says how to make one ('onthedot sessions link').
 
-    It tells what it plans, starts (and how late) and finishes; on a terminal with a live view below. Ctrl-C or SIGTERM
-    drains: no new work is taken, attempts end, and the node hands over; a second one stops now. After a crash start it
-    again: everything is still there, runs of the dead node are recovered, and slots that were missed are caught up or
-    skipped, as each job's policy says.
+    It tells what it plans, starts (and how late) and finishes; on a terminal with a live view below. Ctrl-C, SIGTERM or
+    SIGHUP drains: no new work is taken, attempts end, and the node hands over; a second Ctrl-C or SIGTERM stops now.
+    After a crash start it again: everything is still there, runs of the dead node are recovered, and slots that were
+    missed are caught up or skipped, as each job's policy says.
 
     Exit codes: 0 after a clean drain, also if a signal came before the node had started; 1 when something broke,
     attempts did not end within --grace or were stopped because the store was out of reach, or outcomes could not be
@@ -161,6 +164,10 @@ class Beside(Protocol):
         """End. Twice is fine, and so is without a start."""
         ...
 
+    def ping(self, answer: Callable[[], None]) -> None:
+        """Call `answer` on its event loop, if it has one that runs; else at once."""
+        ...
+
 
 Shape = Literal["live", "lines", "json"]
 
@@ -189,9 +196,13 @@ async def run_node(
     from onthedot.cli.found import look
     from onthedot.cli.outbox import Outbox
     from onthedot.cli.stopping import Stopping
+    from onthedot.cli.systemd import Notifier, Watchdog
     from onthedot.clock import SystemClock
+    from onthedot.scheduler import ping_engine
 
     settings = scheduler.settings
+    notifier = Notifier.take(os.environ)
+    watchdog = Watchdog(notifier, [partial(ping_engine, scheduler), *(one.ping for one in beside)])
     stopping = Stopping(scheduler.stop_now)
     if on_signals is not None:
         on_signals(stopping)
@@ -209,13 +220,16 @@ async def run_node(
     with stopping.signals():
         try:
             await _unless_asked(start(), stopping)
+            notifier.ready(" and ".join(_duties(settings)))
+            watchdog.start()
             looking = asyncio.create_task(_look(scheduler, view)) if view is not None else None
-            await _run(scheduler, stopping, duration)
+            await _run(scheduler, stopping, duration, lambda: notifier.stopping(settings.grace))
             if looking is not None:
                 looking.cancel()
         finally:
             for one in beside:
                 await asyncio.to_thread(one.stop)
+            watchdog.stop()
             outbox.close()
     if outbox.error is not None:
         raise outbox.error
@@ -292,12 +306,13 @@ async def _start(
         outbox.start(opening.in_words(), events, is_told=Opening.is_told)
 
 
-async def _run(scheduler: Scheduler, stopping: Stopping, duration: Micros | None) -> None:
-    """From the start to the end of the drain."""
+async def _run(scheduler: Scheduler, stopping: Stopping, duration: Micros | None, on_drain: Callable[[], None]) -> None:
+    """From the start to the end of the drain, which is told when it begins."""
     from onthedot.errors import OnTheDotError
 
     try:
         await _until_asked(scheduler, stopping, duration)
+        on_drain()
         await scheduler.stop()
     except OnTheDotError as error:  # no bad input any more, whatever it is: it had started well
         raise Failure(f"the node broke: {error}") from error
@@ -337,6 +352,13 @@ async def _unless_asked(start: Coroutine[Any, Any, None], stopping: Stopping) ->
         _leave_now(0)  # whatever waits for the store: nobody waits for it
     asked.cancel()
     await starting
+
+
+def _duties(settings: Settings) -> Iterator[str]:
+    if settings.plans:
+        yield "plans"
+    if settings.works:
+        yield f"works, up to {settings.seats} attempts at once"
 
 
 def _names(jobs: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""`onthedot users create | list | password | disable | enable | rm`: people who log in to a server."""
+"""`onthedot users create | list | edit | password | disable | enable | rm`: people who log in to a server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.granting import audit, grant_of, in_words, read_password, with_grant
 from onthedot.cli.groups import Group
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from onthedot.stores.base import Store
 
 
-@click.group(cls=Group, short_help="Create, list, disable or remove users, or set a password.")
+@click.group(cls=Group, short_help="Create, list, edit, disable or remove users, or set a password.")
 def command() -> None:
     """Look after the people who log in to a server with a name and a password. Programs have keys ('onthedot keys').
 
@@ -26,6 +27,7 @@ def command() -> None:
     \b
     Examples:
       onthedot users create ann --role editor
+      onthedot users edit ann --role operator
       onthedot users password ann
       onthedot users disable ann
     """
@@ -107,7 +109,66 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
         rows = [[user.name, _state(user), in_words(user.grant), moment(user.made_at, now)] for user in found]
         echo_table(["USER", "STATE", "MAY", "MADE"], rows)
     else:
-        click.echo("there are no users; make one with 'onthedot users create NAME'")
+        click.echo(on_this_store("there are no users; make one with 'onthedot users create NAME'"))
+
+
+@command.command(cls=Command, short_help="Give a user another role, or other permissions, namespaces or owner.")
+@click.argument("name")
+@click.option("--role", metavar="ROLE", help="What it may: viewer, operator, editor, admin or worker.")
+@click.option("--scope", "scopes", metavar="PERMISSION", multiple=True,
+              help="Only these of the role's permissions; more than once.")  # fmt: skip
+@click.option("--all-scopes", is_flag=True, help="All of the role's permissions.")
+@click.option("--code/--no-code", "may_code", default=None, help="Whether an editor may write jobs that run programs.")
+@click.option("--namespace", "namespaces", metavar="NAME", multiple=True,
+              help="Only what is in these namespaces; more than once.")  # fmt: skip
+@click.option("--all-namespaces", is_flag=True, help="What is in any namespace.")
+@click.option("--owner", metavar="NAME", help="Who the jobs belong to that it makes from now on.")
+@click.option("--only-own/--not-only-own", "only_own", default=None, help="Whether only that owner's jobs are there.")
+@with_store
+@with_json("one JSON object, without the password")
+@with_debug
+def edit(
+    name: str,
+    scopes: tuple[str, ...],
+    all_scopes: bool,
+    namespaces: tuple[str, ...],
+    all_namespaces: bool,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Give the user NAME another role, or other limits. What is not said stays as it is; '--code' ends with the role
+    editor. It holds for open sessions, too, within 5 seconds. Its jobs stay whose they are.
+
+    \b
+    Examples:
+      onthedot users edit ann --role operator
+      onthedot users edit ann --role editor --code --namespace shop
+      onthedot users edit ann --all-namespaces --json
+    """
+    from onthedot.access import users
+    from onthedot.cli.writing import write_store
+
+    said = {option: value for option, value in given.items() if value is not None}
+    for option, values, every, lifted in (
+        ("scopes", scopes, all_scopes, None), ("namespaces", namespaces, all_namespaces, []),
+    ):  # fmt: skip
+        if values and every:
+            raise click.UsageError(f"expected --{option[:-1]} or --all-{option}, got both; leave one out")
+        if values or every:
+            said[option] = list(values) or lifted
+    if not said:
+        raise click.UsageError("expected something to change, such as --role operator, got nothing")
+
+    async def work(opened: Store) -> User:
+        before = await users.get_user(opened, name)
+        after = await users.edit(opened, name, grant=said)
+        await audit(opened, "users.change", f"user/{name}", before=_as_json(before), after=_as_json(after))
+        return after
+
+    user = write_store(store_url(store, db), work)
+    _tell(user, f"is changed: {in_words(user.grant)}", as_json=as_json)
 
 
 @command.command(cls=Command, short_help="Set another password.")

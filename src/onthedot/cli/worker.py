@@ -1,4 +1,4 @@
-"""`onthedot worker`: execute the runs of a program's jobs, in one process or in several."""
+"""`onthedot worker`: execute the runs of stored jobs or of a program's, in one process or in several."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 MOST_PROCESSES = 256
 
 
-@click.command(cls=Command, short_help="Execute the runs of a program's jobs.")
-@click.argument("program")
+@click.command(cls=Command, short_help="Execute the runs of stored jobs, or of a program's.")
+@click.argument("program", required=False)
 @click.option(
     "--processes", type=click.IntRange(1, MOST_PROCESSES), default=1, show_default=True,
     help="How many nodes, each a process of its own.",
@@ -27,8 +27,9 @@ MOST_PROCESSES = 256
     "--seats", type=click.IntRange(1, 10_000), help="How many attempts run at once, in each process.  [default: 64]"
 )
 @click.option(
-    "--queues", metavar="NAMES", callback=read_names, help="The queues it serves, as in a,b.  [default: its jobs' own]"
-)
+    "--queues", metavar="NAMES", callback=read_names,
+    help="The queues it serves, as in a,b.  [default: 'default', and those of PROGRAM's jobs]",
+)  # fmt: skip
 @click.option("--labels", metavar="NAMES", callback=read_names, help="What it offers to jobs, as in gpu,region=eu.")
 @click.option(
     "--roles", metavar="ROLES", default="worker", show_default=True, callback=read_roles,
@@ -39,12 +40,13 @@ MOST_PROCESSES = 256
     help="Tell Prometheus at /metrics what it does; no key is asked for.  [default: nowhere]",
 )  # fmt: skip
 @with_node
-def command(program: str, processes: int, **options: Any) -> None:
-    """Execute the runs of PROGRAM's jobs: a Python file that defines a scheduler (app.py, or app.py:name if it has
-    several), a module (shop.jobs), or a YAML file with jobs (jobs.yaml). Its store and settings are used where none are
-    given here.
+def command(program: str | None, processes: int, **options: Any) -> None:
+    """Execute the runs of stored jobs. Without PROGRAM: of all jobs that need none, such as commands, steps, HTTP calls
+    and containers made by the API, by YAML or by this command line. With PROGRAM: of its handlers, too. PROGRAM is a
+    Python file that defines a scheduler (app.py, or app.py:name if it has several), a module (shop.jobs), or a YAML
+    file with jobs (jobs.yaml). Its jobs are stored; its store and settings are used where none are given here.
 
-    Somebody else has to plan: 'onthedot server', another program, or this one with --roles planner,worker. With
+    Another node has to plan: 'onthedot server', another program, or this one with --roles planner,worker. With
     --processes each is a node of its own (NAME-1, NAME-2, …); one that dies is started again, and all end with this
     command, however it ends. Ctrl-C or SIGTERM drains all of them; a second one stops now. The metrics of the second
     are one port above those of the first, and so on.
@@ -53,6 +55,8 @@ def command(program: str, processes: int, **options: Any) -> None:
 
     \b
     Examples:
+      onthedot worker
+      onthedot worker --store postgresql://localhost/jobs --queues default,mail
       onthedot worker app.py
       onthedot worker jobs.yaml --store sqlite:///shop.db
       onthedot worker app.py --processes 4 --seats 32
@@ -69,8 +73,9 @@ def command(program: str, processes: int, **options: Any) -> None:
     from onthedot.cli.processes import Processes
     from onthedot.cli.program import load_program
 
-    load_program(program)  # what is wrong with it is said once
-    arguments = ["worker", program, *given.as_arguments()]
+    if program is not None:
+        load_program(program)  # what is wrong with it is said once
+    arguments = ["worker", *([program] if program is not None else []), *given.as_arguments()]
     own = partial(_own_metrics, given.metrics)
     family = Processes(arguments, given.node_id, processes, as_json=given.as_json, own=own)
     code = family.run()

@@ -239,7 +239,9 @@ def check_url(url: str) -> str:
 
 def _check_key(key: str) -> str:
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise DefinitionError("key: expected one like otd_….…, as 'onthedot keys create' has shown it, got other text")
+        raise DefinitionError(
+            "key: expected one like otd_….…, as 'onthedot keys create NAME' has shown it, got other text"
+        )
     return key
 
 

@@ -29,7 +29,9 @@ async def look_at_store(url: str, settings: Settings, *, wanted: bool) -> list[F
     path = sqlite_path(url)
     if path is not None and not (path.exists() and path.stat().st_size):
         costs = "there are no jobs and no runs yet"
-        return [Finding("store", "missing", f"{shown}: no such file", costs, "'onthedot up' makes it", wanted)]
+        return [
+            Finding("store", "missing", f"{shown}: no such file", costs, "'onthedot store migrate' makes it", wanted)
+        ]
     try:
         async with asyncio.timeout(PATIENCE):
             store = await open_store(url, read_only=True)

@@ -291,7 +291,7 @@ class Lines:
                 return Line(at, "sealed", text, "quiet")
             case KeyExpires():
                 text = f"{plain(event.key_id)} ({plain(event.name)}) expires {self._moment(event.expires_at, at)}"
-                return Line(at, "key", f"{text}; 'onthedot keys create' makes another", "warning")
+                return Line(at, "key", f"{text}; 'onthedot keys create {plain(event.name)}' makes another", "warning")
             case _:
                 raise AssertionError(f"no words for {event!r}")
 

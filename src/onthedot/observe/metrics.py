@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from onthedot.clock import SECOND, Micros
 from onthedot.observe.cluster import NodeShown, nodes_shown
 from onthedot.observe.counters import Counters, Spread
+from onthedot.observe.negotiation import TEXT, preferred
 from onthedot.stores.base import Queue, Store
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def exposed(metrics: Iterable[Metric], accept: str) -> tuple[bytes, str]:
     from prometheus_client.openmetrics import exposition as openmetrics
 
     several = _Several(list(metrics))
-    if _OPEN in accept:
+    if preferred(accept, (TEXT, _OPEN)) == _OPEN:
         made: bytes = openmetrics.generate_latest(several)  # type: ignore[no-untyped-call]  # the library's own gap
         return made, openmetrics.CONTENT_TYPE_LATEST
     return exposition.generate_latest(several), exposition.CONTENT_TYPE_PLAIN_0_0_4

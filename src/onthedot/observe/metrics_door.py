@@ -15,6 +15,7 @@ from onthedot.errors import DefinitionError
 from onthedot.listening import Listen
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import NodeMetrics, exposed
+from onthedot.observe.negotiation import compressed
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -58,13 +59,15 @@ class MetricsDoor:
 
     def _answer(self, asked: WSGIEnvironment, begin: StartResponse) -> Iterable[bytes]:
         status, media_type, body = "200 OK", "text/plain; charset=utf-8", b""
+        more: dict[str, str] = {}
         if asked["PATH_INFO"] != "/metrics":
             status, body = "404 Not Found", b"expected /metrics, got another path\n"
         elif asked["REQUEST_METHOD"] not in ("GET", "HEAD"):
             status, body = "405 Method Not Allowed", b"expected GET or HEAD, got another method\n"
         else:
             body, media_type = exposed(self._metrics.collect(), asked.get("HTTP_ACCEPT", ""))
-        told = [("Content-Type", media_type), ("Content-Length", str(len(body))), ("Server", "onthedot")]
+            body, more = compressed(body, asked.get("HTTP_ACCEPT_ENCODING", ""))
+        told = [("Content-Type", media_type), ("Content-Length", str(len(body))), ("Server", "onthedot"), *more.items()]
         begin(status, [*told, ("Allow", "GET, HEAD")] if status.startswith("405") else told)
         return [] if asked["REQUEST_METHOD"] == "HEAD" else [body]
 

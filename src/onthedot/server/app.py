@@ -41,6 +41,7 @@ from onthedot.server.routes import (
     nodes,
     page,
     queues,
+    reference,
     runs,
     schedules,
     skips,
@@ -53,7 +54,7 @@ from onthedot.server.table import TABLE
 
 ROUTES = (
     runs, health, login, keys_routes, audit, jobs, jobs_writing, jobs_control, schedules, sources, nodes, queues,
-    metrics, logs, artifacts, attempts, skips, letters, events, documents, page,
+    metrics, logs, artifacts, attempts, skips, letters, events, documents, page, reference,
 )  # fmt: skip
 """In this order: what is asked for most is found first."""
 
@@ -84,6 +85,8 @@ def make_app(
     app.state.quotas = make_quotas(there.store, there.clock, settings)
     app.state.live = Live(there)
     app.state.counters = counters
+    app.state.describe = openapi_of
+    app.state.reference = None
     believed = Provider(settings.sign_on, settings.sign_on_client)
     app.state.provider = ProviderKeys(believed, there.clock) if settings.sign_on else None
     include(app, [module.routes for module in ROUTES])
@@ -109,7 +112,7 @@ def openapi_of(app: FastAPI) -> dict[str, object]:
     for line, permission in TABLE.items():
         method, path = line.replace(":path}", "}").split(" ")
         operation = document["paths"].get(path, {}).get(method.lower())
-        if operation is None:  # the page for people
+        if operation is None:  # the pages for people, and this document itself
             continue
         if permission is None:
             operation["security"] = []

@@ -71,7 +71,7 @@ class Browsers:
         if problem is None:
             await self._app(scope, receive, send)
         else:
-            await answer(problem, str(scope.get("request_id", "")))(scope, receive, send)
+            await answer(problem, scope)(scope, receive, send)
 
     def _problem(self, scope: Scope) -> Problem | None:
         if scope["path"] not in self._exempt:

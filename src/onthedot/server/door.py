@@ -96,7 +96,7 @@ def _wanted(request: Request) -> str:
     """What somebody has to send who was not let in."""
     if "authorization" not in request.headers and cookie_of(request) in request.cookies:
         return f"expected {CSRF} beside the page's cookie (and Origin for a change): the cookie opens the page alone"
-    return "expected a key: send 'Authorization: Bearer otd_…'; 'onthedot keys create' makes one"
+    return "expected a key: send 'Authorization: Bearer otd_…'; 'onthedot keys create NAME' makes one"
 
 
 def _bucket(request: Request, who: Principal | None) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import time
-from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -72,12 +71,12 @@ class Envelope:
         try:
             await self._bounded(scope, headers, receive, tell)
         except (TooLarge, TooSlow) as error:
-            await self._refuse(problem_of_framework(error), request_id, scope, receive, tell)
+            await answer(problem_of_framework(error), scope)(scope, receive, tell)
         except Exception:  # a bug of any kind in a route: its request is answered, logged, and no other one suffers
             logger.exception("request %s: %s %s broke", request_id, scope["method"], _shown(scope["path"]))
             if status == 0:  # nothing was sent yet
                 detail = f"this is a bug; the server's log says more under {request_id}, or under one like it before"
-                await self._refuse(Problem(500, "broken", detail), request_id, scope, receive, tell)
+                await answer(Problem(500, "broken", detail), scope)(scope, receive, tell)
         took = (time.perf_counter() - began) * 1000
         logger.debug("%s %s %s: %d in %.1f ms", request_id, scope["method"], _shown(scope["path"]), status, took)
 
@@ -105,9 +104,6 @@ class Envelope:
             return message
 
         await self._app(scope, count, send)
-
-    async def _refuse(self, problem: Problem, request_id: str, scope: Scope, receive: Receive, send: Any) -> None:
-        await answer(problem, request_id)(scope, receive, send)
 
 
 def _kind_of(scope: Scope) -> str:

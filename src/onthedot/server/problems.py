@@ -12,9 +12,11 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Scope
 
 from onthedot import errors
 from onthedot.clock import SECOND
+from onthedot.observe.negotiation import wants_text
 from onthedot.server.methods import methods_of
 
 logger = logging.getLogger("onthedot.server")
@@ -154,9 +156,15 @@ def shown(problem: Problem, request_id: str) -> dict[str, Any]:
     return told
 
 
-def answer(problem: Problem, request_id: str) -> Response:
-    """A problem as it is sent."""
-    return Response(json.dumps(shown(problem, request_id)), problem.status, problem.headers, MEDIA_TYPE)
+def answer(problem: Problem, scope: Scope) -> Response:
+    """A problem as it is sent: as text to who would rather have text than JSON."""
+    told = shown(problem, str(scope.get("request_id", "")))
+    accept = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"accept"), "")
+    headers = {**problem.headers, "Vary": "Accept"}
+    if wants_text(accept):
+        text = f"{told['title']}: {told['detail']}\n(status {told['status']}, request {told['request_id']})\n"
+        return Response(text.encode(errors="replace"), problem.status, headers, "text/plain; charset=utf-8")
+    return Response(json.dumps(told), problem.status, headers, MEDIA_TYPE)
 
 
 # ── what a framework raises ──────────────────────────────────────────────────────────────────────────────────
@@ -196,16 +204,15 @@ def _wrong_part(part: Mapping[str, Any]) -> Wrong:
 
 async def handle(request: Request, error: Exception) -> Response:
     """The one handler of all errors: known ones become problems, any other is a bug that is logged and not shown."""
-    request_id = str(request.scope.get("request_id", ""))
     if isinstance(error, RequestValidationError):
-        return answer(problem_of_request(error), request_id)
+        return answer(problem_of_request(error), request.scope)
     if isinstance(error, HTTPException):
         problem = problem_of_framework(error)
         if problem.status == 405:
             problem.headers["Allow"] = methods_of(request.url.path)
-        return answer(problem, request_id)
+        return answer(problem, request.scope)
     if isinstance(error, Problem):
-        return answer(error, request_id)
+        return answer(error, request.scope)
     if isinstance(error, errors.OnTheDotError):
-        return answer(problem_of(error), request_id)
+        return answer(problem_of(error), request.scope)
     raise error

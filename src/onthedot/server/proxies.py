@@ -79,7 +79,7 @@ class Forwarded:
             return
         place = place_of(client)
         if self._under_way[place] >= self._most:
-            await answer(_too_many(self._most), str(scope.get("request_id", "")))(scope, receive, send)
+            await answer(_too_many(self._most), scope)(scope, receive, send)
             return
         self._under_way[place] += 1
         try:

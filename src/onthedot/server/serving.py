@@ -86,6 +86,16 @@ class Serving:
             raise StateError("the server is not running; start it first")
         return asyncio.run_coroutine_threadsafe(work(self._there), self._loop).result()
 
+    def ping(self, answer: Callable[[], None]) -> None:
+        """Call this on the server's event loop; at once if it does not run."""
+        if self._loop is None or self._loop.is_closed():
+            answer()
+            return
+        try:
+            self._loop.call_soon_threadsafe(answer)
+        except RuntimeError:  # closed in between
+            answer()
+
     def stop(self) -> None:
         """Take no more requests, let those under way end (for five seconds at the most), close. Twice is fine."""
         if self._server is not None:

@@ -13,6 +13,9 @@ EVERYBODY = None
 TABLE: dict[str, Permission | None] = {
     "GET /": EVERYBODY,
     "GET /style.css": EVERYBODY,
+    "GET /docs": EVERYBODY,
+    "GET /openapi.json": EVERYBODY,
+    "GET /api/v1": EVERYBODY,
     "GET /api/v1/health": EVERYBODY,
     "GET /api/v1/ready": EVERYBODY,
     "GET /api/v1/version": EVERYBODY,

@@ -123,7 +123,7 @@ def _idle(question: Question, tally: Tally) -> list[Warning]:
     idle = [job.name for job in question.jobs.values() if job.schedules and not _was_seen(tally.jobs[job.name])]
     if not idle:
         return []
-    advice = "simulate more days, or ask 'onthedot next' what their schedules mean"
+    advice = "simulate more days, or see what their schedules mean with 'onthedot next EXPR'"
     return [Warning("idle", tuple(idle), f"no slot in this time: {_names(idle)}", advice)]
 
 

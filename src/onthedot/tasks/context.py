@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
@@ -194,8 +195,11 @@ class Context:
         if self._notes.progress(Progress(done, of)):
             self._at_desk().noted(self._notes)
 
-    def log(self, text: str) -> None:
+    def log(self, text: object, *args: object) -> None:
         """Keep a line of text with the run. Of each attempt the first and the last 32 KiB are kept.
+
+        Arguments fill the text's placeholders as in `logging`: `ctx.log("page %d of %d", 3, 10)`. If they do not fit,
+        they follow the text as in `print`: `ctx.log("rows", 7)` keeps `rows 7`.
 
         >>> @sched.job
         ... async def greet(ctx: otd.Context) -> None:
@@ -206,7 +210,7 @@ class Context:
         ...     print(await sched.logs(run))
         [LogRecord(attempt=1, text='hello\\n')]
         """
-        if self._notes.log(str(text)):
+        if self._notes.log(filled(str(text), args)):
             self._at_desk().noted(self._notes)
 
     # ── exactly once ─────────────────────────────────────────────────────────────────────────────────────────
@@ -282,6 +286,22 @@ class Context:
 
     def __repr__(self) -> str:
         return f"Context(job={self.job!r}, run_id={self.run_id}, attempt={self.attempt})"
+
+
+def filled(text: str, args: tuple[object, ...]) -> str:
+    """A line of a log with its arguments: in its placeholders, or behind it if they do not fit.
+
+    >>> filled("page %d of %d", (3, 10)), filled("rows", (7,)), filled("100%", ("done",)), filled("%(a)s", ({"a": 1},))
+    ('page 3 of 10', 'rows 7', '100% done', '1')
+    """
+    if not args:
+        return text
+    values = args[0] if len(args) == 1 and isinstance(args[0], Mapping) else args  # as `logging` does it
+    try:
+        line = text % values
+    except (TypeError, ValueError, KeyError):
+        line = text
+    return " ".join(map(str, (text, *args))) if line == text else line
 
 
 def _refuse_on_loop(verb: str, instead: str) -> None:

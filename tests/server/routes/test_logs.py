@@ -321,3 +321,36 @@ async def test_quiet_streams_say_that_they_are_there(
     async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
         await reader.ping()
         await reader.ping()
+
+
+@pytest.mark.parametrize(
+    ("accept", "query", "kind"),
+    [
+        ("text/plain", "", "text/plain; charset=utf-8"),
+        ("text/plain;q=0.9, application/json;q=0.2", "", "text/plain; charset=utf-8"),
+        ("text/plain;q=0.2, application/json;q=0.9", "", "application/json"),
+        ("*/*", "", "application/json"),
+        ("text/html, */*;q=0.8", "", "application/json"),
+        ("text/plain", "?format=json", "application/json"),
+        ("application/json", "?format=text", "text/plain; charset=utf-8"),
+    ],
+)
+async def test_text_or_json_as_the_client_accepts(
+    server: Served, viewer: dict[str, str], worker: Worker, accept: str, query: str, kind: str
+):
+    run_id = await submitted(server)
+    lease = await worker.take_one()
+    await worker.keep(lease, RECORDS)
+    await worker.end(lease)
+    answer = await server.client.get(logs(run_id, query), headers={**viewer, "Accept": accept})
+    assert (answer.headers["content-type"], answer.headers["vary"]) == (kind, "Accept")
+    assert (answer.text == TEXT) == kind.startswith("text/plain")
+
+
+async def test_an_error_is_text_for_who_accepts_that(server: Served, viewer: dict[str, str]):
+    answer = await server.client.get(logs(99), headers={**viewer, "Accept": "text/plain", "X-Request-Id": "r-7"})
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "text/plain; charset=utf-8")
+    assert answer.text.startswith("There is no such thing: there is no run 99")
+    assert answer.text.endswith("\n(status 404, request r-7)\n")
+    usual = await server.client.get(logs(99), headers={**viewer, "Accept": "application/json, text/plain"})
+    assert (usual.status_code, usual.headers["content-type"]) == (404, "application/problem+json")

@@ -47,3 +47,14 @@ async def test_who_sees_a_part_is_told_no_names_of_others(narrow):
         answer = await there.client.get("/metrics", headers=there.keys.add(Role.VIEWER, **narrow))
     assert answer.status_code == 403
     assert answer.json()["detail"].startswith("metrics: expected a key for all namespaces and owners")
+
+
+async def test_metrics_are_compressed_for_who_takes_that():
+    async with served() as there:
+        viewer = there.keys.add(Role.VIEWER)
+        plain = await there.client.get("/metrics", headers={**viewer, "Accept-Encoding": "gzip;q=0, identity"})
+        small = await there.client.get("/metrics", headers={**viewer, "Accept-Encoding": "gzip"})
+    assert ("content-encoding" in plain.headers, plain.headers["vary"]) == (False, "Accept-Encoding")
+    assert (small.headers["content-encoding"], small.headers["vary"]) == ("gzip", "Accept-Encoding")
+    assert int(small.headers["content-length"]) < int(plain.headers["content-length"]) / 2
+    assert small.text == plain.text

@@ -76,7 +76,7 @@ async def test_what_is_another_programs_is_left_alone(postgres_url: str):
 
 
 async def test_for_reading_only_it_must_be_there(postgres_url: str):
-    with pytest.raises(StoreUnusable, match="expected version 3, got 0; 'onthedot up' brings it up to date"):
+    with pytest.raises(StoreUnusable, match="expected version 3, got 0; 'onthedot store migrate' brings it up to date"):
         await PostgresStore.open(postgres_url, read_only=True)
     assert do(postgres_url, "SELECT to_regnamespace('onthedot')") == [(None,)]
     await (await PostgresStore.open(postgres_url)).close()

@@ -36,7 +36,7 @@ _WHY = {
     "OnBootSec": "it counts from the start of the machine",
     "OnStartupSec": "it counts from the start of systemd",
     "OnActiveSec": "it counts from when the timer was activated",
-    "EnvironmentFile": "put what is in it into env, or its secrets into 'onthedot secret set'",
+    "EnvironmentFile": "put what is in it into env, or its secrets into 'onthedot secret set NAME'",
     "AccuracySec": "runs start on the dot",
     "Restart": "say 'retry: 3' if a run is to be tried again",
 }

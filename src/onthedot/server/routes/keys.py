@@ -72,6 +72,18 @@ class UserChange(Body):
 
     password: str | None = Field(None, max_length=1024)
     disabled: bool | None = Field(None, examples=[True])
+    role: str | None = Field(None, max_length=20, examples=["operator"])
+    scopes: list[str] | None = Field(None, max_length=50, description="`null`, if it is said: all of the role's.")
+    may_code: bool | None = Field(None, description="Ends with the role `editor` if it is not said.")
+    namespaces: list[str] | None = Field(None, max_length=100, description="An empty list: all of them.")
+    owner: str | None = Field(None, max_length=100)
+    only_own: bool | None = None
+
+    def grant(self) -> dict[str, Any]:
+        """What is said of the grant."""
+        said = self.model_dump(include={"role", "scopes", "may_code", "namespaces", "owner", "only_own"})
+        wanted = {name: value for name, value in said.items() if name in self.model_fields_set}
+        return {name: value for name, value in wanted.items() if value is not None or name == "scopes"}
 
 
 class GrantOut(BaseModel):
@@ -203,13 +215,13 @@ async def create_user(request: Request, there: There, who: Who, asked: UserIn) -
 
 @routes.patch("/users/{user}", response_model=UserOut, responses={404: {}})
 async def change_user(request: Request, there: There, who: Who, user: UserName, asked: UserChange) -> Any:
-    """Give a user another password, or let it in no more (or again). Its sessions end."""
-    changed = await users.get_user(there.store, user, by=who)
-    before = user_fields(changed)
-    if asked.password is not None:
-        changed = await users.set_password(there.store, user, asked.password, by=who)
-    if asked.disabled is not None:
-        changed = await users.set_disabled(there.store, user, disabled=asked.disabled, by=who)
+    """Give a user another password, or let it in no more (or again): then its sessions end. Or give it another role,
+    or other permissions, namespaces or owner, but no more than you have: its open sessions have them within five
+    seconds. All that is said is done, or nothing."""
+    before = user_fields(await users.get_user(there.store, user, by=who))
+    changed = await users.edit(
+        there.store, user, password=asked.password, disabled=asked.disabled, grant=asked.grant(), by=who
+    )
     await audited(request, "users.change", f"user/{user}", before=before, after=user_fields(changed))
     return user_fields(changed)
 

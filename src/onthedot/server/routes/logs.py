@@ -10,6 +10,7 @@ from fastapi import Header, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from onthedot.errors import DefinitionError
+from onthedot.observe.negotiation import wants_text
 from onthedot.observe.text import iso
 from onthedot.output.following import Place, read_place
 from onthedot.output.reading import Said, read_said
@@ -53,32 +54,40 @@ class LogsOut(BaseModel):
 
 
 _TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "With `format=text`, a file."}
+    200: {
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+        "description": "With `format=text` or `Accept: text/plain`, a file.",
+    }
 }
 
 
 @routes.get("/runs/{run}/logs", response_model=LogsOut, responses={404: {}, **_TEXT})
 async def get_logs(
+    request: Request,
     there: There,
     who: Who,
     run_id: RunId,
-    format: Annotated[Literal["text", "json"], Query(description="A file of text, or JSON.")] = "json",
+    format: Annotated[
+        Literal["text", "json"] | None, Query(description="A file of text, or JSON; null: as `Accept` says, else JSON.")
+    ] = None,
     attempt: Attempt = None,
     offset: Annotated[
         int, Query(ge=0, le=2**40, description="Where to begin: so many characters of text, or records of JSON.")
     ] = 0,
     limit: Annotated[int | None, Query(ge=1, le=MOST_CHARACTERS, description="How many of them at the most.")] = None,
 ) -> Response:
-    """What the attempts of a run have said, in order: at most 1,048,576 characters, or 1,000 records. Of text, the
-    header `X-Next-Offset` says where to read on."""
+    """What the attempts of a run have said, in order: at most 1,048,576 characters, or 1,000 records. Text for who asks
+    for `text/plain`; then the header `X-Next-Offset` says where to read on."""
     await seen_run(there.store, who, run_id)
     said = await read_said(there.store, there.outputs, run_id, only=attempt)
-    if format == "text":
+    as_text = wants_text(request.headers.get("accept", "")) if format is None else format == "text"
+    if as_text:
         body, following = await asyncio.to_thread(_text, said, offset, limit or MOST_CHARACTERS)
         more = {} if following is None else {"X-Next-Offset": str(following)}
-        headers = {**attachment(f"run-{run_id}.log"), **more}
+        headers = {**attachment(f"run-{run_id}.log"), **more, "Vary": "Accept"}
         return Response(body, headers=headers, media_type="text/plain; charset=utf-8")
-    return json_answer(await asyncio.to_thread(_json, said, offset, min(limit or MOST_RECORDS, MOST_RECORDS)))
+    records = await asyncio.to_thread(_json, said, offset, min(limit or MOST_RECORDS, MOST_RECORDS))
+    return json_answer(records, headers={"Vary": "Accept"})
 
 
 def _text(said: list[Said], offset: int, limit: int) -> tuple[bytes, int | None]:

@@ -6,6 +6,7 @@ from fastapi import Request, Response
 
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import NodeMetrics, Standing, exposed
+from onthedot.observe.negotiation import compressed
 from onthedot.server.computing import computed
 from onthedot.server.door import There, Who
 from onthedot.server.routes.nodes import check_whole
@@ -20,13 +21,18 @@ TEXT = {"description": "The metrics.", "content": {kind: {"schema": {"type": "st
 @routes.get("/metrics", response_class=Response, responses={200: TEXT})
 async def read_metrics(request: Request, there: There, who: Who) -> Response:
     """Nodes and queues of the whole cluster, as Prometheus reads them, or in OpenMetrics for who asks for that; and
-    what the node in this process has counted: attempts by job, how late they began. For keys of all namespaces."""
+    what the node in this process has counted: attempts by job, how late they began. Compressed by gzip for who takes
+    that. For keys of all namespaces."""
     check_whole(who, "metrics")
     standing = await Standing.read(there.store, there.clock.now())
-    body, media_type = await computed(_text, standing, request.app.state.counters, request.headers.get("accept", ""))
-    return Response(body, media_type=media_type)
+    accept, encoding = (request.headers.get(name, "") for name in ("accept", "accept-encoding"))
+    body, headers, media_type = await computed(_text, standing, request.app.state.counters, accept, encoding)
+    return Response(body, headers=headers, media_type=media_type)
 
 
-def _text(standing: Standing, counters: Counters | None, accept: str) -> tuple[bytes, str]:
+def _text(
+    standing: Standing, counters: Counters | None, accept: str, encoding: str
+) -> tuple[bytes, dict[str, str], str]:
     of_node = [] if counters is None else NodeMetrics(counters).collect()
-    return exposed([*standing.collect(), *of_node], accept)
+    body, media_type = exposed([*standing.collect(), *of_node], accept)
+    return *compressed(body, encoding), media_type

@@ -54,11 +54,11 @@ async def page(request: Request, there: There, token: Annotated[str, Query(max_l
         return await _signed_in(request, there, token)
     who: Principal | None = request.state.who
     if who is None or not who.may(Permission.JOBS_READ) or not who.may(Permission.RUNS_READ):
-        return _html(_stranger(), status=401)
+        return html_page(_stranger(), status=401)
     now = there.clock.now()
     jobs, _ = await find_jobs(there, who, JobFilter(), limit=_SHOWN)
     runs, _ = await find_runs(there, who, RunFilter(), limit=_SHOWN)
-    return _html(_whole(who, jobs, runs, now))
+    return html_page(_whole(who, jobs, runs, now))
 
 
 @routes.get("/style.css", include_in_schema=False)
@@ -73,7 +73,7 @@ async def _signed_in(request: Request, there: OpenStore, token: str) -> Response
         session = await users.exchange(there.store, token, page=True, source=source_of(request))
     except LoginRefused as error:
         await audited_refusal(request, token_named(token), "link", error)
-        return _html(_stranger("This link was used before, or is too old."), status=401)
+        return html_page(_stranger("This link was used before, or is too old."), status=401)
     await audited_login(request, session, "link")
     answer = RedirectResponse(f"/#csrf={session.csrf}", 303)
     answer.set_cookie(
@@ -86,10 +86,12 @@ async def _signed_in(request: Request, there: OpenStore, token: str) -> Response
 # ── what it shows ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _html(body: str, status: int = 200) -> HTMLResponse:
+def html_page(body: str, status: int = 200, *, title: str = "onthedot", refresh: bool = True) -> HTMLResponse:
+    """A whole page; with `refresh` a browser asks for it again every five seconds."""
+    again = '<meta http-equiv="refresh" content="5">' if refresh else ""
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        '<meta http-equiv="refresh" content="5"><title>onthedot</title>'
+        f"{again}<title>{escape(title)}</title>"
     )
     text = f'<!doctype html><html lang="en">{head}<link rel="stylesheet" href="/style.css"><body>{body}</body></html>'
     return HTMLResponse(text, status, {"Content-Security-Policy": _POLICY})
@@ -98,8 +100,8 @@ def _html(body: str, status: int = 200) -> HTMLResponse:
 def _stranger(why: str = "") -> str:
     return (
         f"<h1>onthedot</h1><p>{escape(why)}</p><p>Sign in to see this page: open the link that "
-        "<code>onthedot sessions link</code> makes, or use the API under <code>/api/v1</code> with a key of "
-        "<code>onthedot keys create</code>.</p>"
+        '<code>onthedot sessions link</code> makes, or use the <a href="/docs">API</a> with a key of '
+        "<code>onthedot keys create NAME</code>.</p>"
     )
 
 
@@ -108,7 +110,8 @@ def _whole(who: Principal, jobs: Sequence[JobRecord], runs: Sequence[RunRecord],
     told_runs = _table(("Run", "Job", "State", "Due", "Late", "Took", "Why"), (_run(run, now) for run in runs))
     return (
         f"<h1>onthedot</h1><h2>Jobs</h2>{told_jobs}<h2>Runs</h2>{told_runs}"
-        f"<footer>{escape(who.name)}, {escape(str(who.role))} · times are UTC · <code>/api/v1</code></footer>"
+        f"<footer>{escape(who.name)}, {escape(str(who.role))} · times are UTC · "
+        '<a href="/docs">API</a></footer>'
     )
 
 

@@ -72,7 +72,7 @@ async def check_current(address: Address) -> None:
     if found < newest:
         raise StoreUnusable(
             f"{address.shown}, schema {address.schema}: expected version {newest}, got {found}; "
-            "'onthedot up' brings it up to date when it starts"
+            "'onthedot store migrate' brings it up to date; a node does so when it starts"
         )
 
 

@@ -37,7 +37,7 @@ def check_current(db: sqlite3.Connection, path: str) -> None:
     if found < newest:
         raise StoreUnusable(
             f"{path}: expected schema {newest}, got {found}: an older onthedot wrote it; "
-            "'onthedot up' brings it up to date when it starts"
+            "'onthedot store migrate' brings it up to date; a node does so when it starts"
         )
 
 

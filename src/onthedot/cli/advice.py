@@ -1,0 +1,45 @@
+"""Commands that a message suggests: on the store that the command at hand was given, so that they can be copied."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import cast
+
+import click
+
+from onthedot.stores.addresses import is_server, shown_url
+
+_SUGGESTED = re.compile(r"'(onthedot ([^'\n]+))'")
+
+
+def on_this_store(text: str) -> str:
+    """The text with every command that it suggests on the store that this command was given: a suggestion is copied."""
+    context = click.get_current_context(silent=True)
+    given = {} if context is None else {name: context.params.get(name) for name in ("db", "store")}
+    said = [(name, str(value)) for name, value in given.items() if value]
+    if len(said) != 1 or "'onthedot " not in text:
+        return text
+    [(option, value)] = said
+    return _SUGGESTED.sub(lambda found: f"'{found[1]}{_store_of(found[2], option, value)}'", text)
+
+
+def _store_of(arguments: str, option: str, value: str) -> str:
+    """` --db FILE` for a command that takes it, and does not say it already."""
+    from onthedot.cli.main import cli
+
+    words, command = arguments.split(), cast(click.Command, cli)
+    if "--db" in words or "--store" in words:
+        return ""
+    for word in words:
+        if not isinstance(command, click.Group):
+            break
+        found = command.get_command(click.Context(command), word)
+        if found is None:
+            return ""
+        command = found
+    takes = {parameter.name for parameter in command.params}
+    server = option == "store" and is_server(value)
+    if option not in takes or (server and "key_file" not in takes):
+        return ""
+    return f" --{option} {shlex.quote(value if option == 'db' else shown_url(value))}"
