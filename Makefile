@@ -44,7 +44,8 @@ slow: $(VENV)/.dev ## the tests that `make test` runs and `make unit` does not
 unit-then-slow: unit
 	@$(MAKE) --no-print-directory slow
 
-soak: servers $(VENV)/.image ## before a release: everything, for hours; SEED=<number> repeats a run
+soak: $(VENV)/.dev $(VENV)/.image ## before a release: everything, for hours; SEED=<number> repeats a run
+	@$(BIN)/python -m tests.servers.setup --soak
 	@echo 'make soak SEED=$(SEED)'
 	ONTHEDOT_SOAK=$(SEED) ONTHEDOT_SEED=$(SEED) $(PYTEST) --hypothesis-seed=$(SEED) -n auto $(ARGS)
 

@@ -225,7 +225,8 @@ class Engine:
         await self._leadership.tick(self.clock.now())
         for job in jobs:
             put = await self.put_job(job)
-            self.events.emit(JobPut(job.name, put.change, put.record.revision, put.planned, put.withdrawn))
+            stored = JobPut(job.name, put.change, put.record.revision, put.planned, put.withdrawn, job.namespace)
+            self.events.emit(stored)
         self._loop.start()
         if application_loop is not asyncio.get_running_loop():
             self._courtesy = GiveWay(application_loop, self.clock)
