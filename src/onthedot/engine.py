@@ -328,8 +328,7 @@ class Engine:
 
     async def unrunnable(self) -> list[JobRecord]:
         """Stored jobs whose task this program cannot do: their runs wait for a program that can."""
-        records = await self.store.list_jobs()
-        return [record for record in records if self._registry.unknown([record.job])]
+        return [record for record in await self.store.list_jobs() if self._registry.unknown([record.job])]
 
     async def broken(self) -> BaseException:
         """Wait until a service breaks: a bug, not a fault of the store."""

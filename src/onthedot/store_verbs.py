@@ -30,7 +30,7 @@ from onthedot.stores.base import CancelAnswer, Excepted, Layout, Node, Noting, P
 from onthedot.stores.finding import RunFilter
 from onthedot.stores.joining import Joins, joining, wait_for
 from onthedot.stores.paging import all_runs
-from onthedot.verbs import MOST_SKIPS, Asked, Run, Verbs
+from onthedot.verbs import Asked, Run, Verbs
 
 if TYPE_CHECKING:
     from onthedot.applying import Applied
@@ -153,7 +153,7 @@ class StoreVerbs(Verbs):
 
         return await self._on_store(read)
 
-    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
+    async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
         async def read(store: Store) -> list[JobRecord]:
             return await store.list_jobs(limit=limit)
 
@@ -393,7 +393,7 @@ class StoreVerbs(Verbs):
         node: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         wanted = RunFilter(
             namespaces=(self._namespace_of(job or ""),),
@@ -408,8 +408,8 @@ class StoreVerbs(Verbs):
         )
         return await self._on_store(lambda store: all_runs(store, wanted, limit))
 
-    async def list_skips(self, job: str | None = None, *, limit: int = 100) -> list[SkipRecord]:
-        namespace, most = self._namespace_of(job or ""), max(0, min(limit, MOST_SKIPS))
+    async def list_skips(self, job: str | None = None, *, limit: int | None = None) -> list[SkipRecord]:
+        namespace, most = self._namespace_of(job or ""), None if limit is None else max(0, limit)
         return await self._on_store(lambda store: store.list_skips(job=job, namespace=namespace, limit=most))
 
     async def history(self, run_id: int) -> list[AttemptRecord]:
@@ -449,7 +449,7 @@ class StoreVerbs(Verbs):
         fingerprint: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         from onthedot.plan.letters import Box, find_letters
 
@@ -509,7 +509,7 @@ class StoreVerbs(Verbs):
 
     # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
+    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
         return await self._on_store(lambda store: store.list_nodes(limit=limit))
 
     async def drain_node(self, node: str, *, draining: bool = True) -> int:

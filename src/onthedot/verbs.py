@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from onthedot.applying import Applied
     from onthedot.plan.backfill import Backfill
 
-MOST_SKIPS = 1_000
-"""How many ranges of slots that did not run are told at once."""
 
 Asked = str | Callable[..., Any] | BoundCall
 """What a run is asked for by: a job's name, its function, or a call of it with arguments (`report.call(…)`)."""
@@ -114,8 +112,8 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
-        """The stored jobs, by namespace and name.
+    async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
+        """The stored jobs, by namespace and name: all of them, or the first `limit`.
 
         >>> async with sched:
         ...     print([stored.job.name for stored in await sched.list_jobs()])
@@ -291,9 +289,10 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         node: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
-        """Live runs first, by due instant; then finished ones, newest end first.
+        """Live runs first, by due instant; then finished ones, newest end first: all of them, or the first `limit`.
+        Set a limit, or `since`, if the history is long.
 
         Of a job, in these states, of an owner, in a queue, that need a label of their worker, that a node holds or had
         last; from `since` on and before `until`, by when they are due while they live, and by when they ended.
@@ -307,9 +306,9 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def list_skips(self, job: str | None = None, *, limit: int = 100) -> list[SkipRecord]:
-        """Slots that did not run, of a job or of all, and why: ranges of one schedule each, the newest first, 1,000 at
-        the most. They were skipped before there was a run of them; a run that was skipped is among the runs.
+    async def list_skips(self, job: str | None = None, *, limit: int | None = None) -> list[SkipRecord]:
+        """Slots that did not run, of a job or of all, and why: ranges of one schedule each, the newest first: all of
+        them, or `limit`. They were skipped before there was a run of them; a run that was skipped is among the runs.
 
         >>> from datetime import timedelta
         >>> nap = otd.Sleep(duration=timedelta(0))

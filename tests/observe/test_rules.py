@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from ruamel.yaml import YAML
 
 from onthedot.clock import SECOND
 from onthedot.events import AttemptEnded, RunSkipped, StoreTrouble
@@ -27,7 +27,7 @@ SHARDS = 'onthedot_shards{instance="s:7411",job="onthedot"}'
 
 
 def expressions() -> dict[str, str]:
-    [group] = yaml.safe_load(RULES.read_text())["groups"]
+    [group] = YAML(typ="safe").load(RULES.read_text())["groups"]
     return {rule["alert"]: rule["expr"] for rule in group["rules"]}
 
 

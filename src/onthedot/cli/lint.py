@@ -26,9 +26,6 @@ class Looked(NamedTuple):
     odd: list[Odd]
 
 
-MOST = 100_000
-
-
 @click.command(cls=Command, short_help="Tell what is odd about a schedule, a file, or the stored jobs.")
 @click.argument("words", nargs=-1, metavar="[EXPR|FILE]")
 @click.option("--tz", metavar="ZONE", help="The time zone of EXPR.  [default: UTC]")
@@ -83,7 +80,7 @@ def _stored(url: str, tz: str | None) -> list[Job]:
 
     if tz is not None:
         raise click.UsageError("--tz: expected with EXPR only, got it without; stored jobs say their own")
-    return [record.job for record in look(url, lambda verbs: verbs.list_jobs(limit=MOST))]
+    return [record.job for record in look(url, lambda verbs: verbs.list_jobs())]
 
 
 def _doubts(job: Job) -> list[str]:

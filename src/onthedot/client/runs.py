@@ -134,7 +134,7 @@ class RunsAsked(Asking):
         node: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         wanted = None if states is None else [str(state) for state in states]
         if wanted == []:
@@ -152,7 +152,7 @@ class RunsAsked(Asking):
         }
         return [run async for run in self._pages(values.run_record, "/api/v1/runs", query, limit)]
 
-    async def list_skips(self, job: str | None = None, *, limit: int = 100) -> list[SkipRecord]:
+    async def list_skips(self, job: str | None = None, *, limit: int | None = None) -> list[SkipRecord]:
         query = {"namespace": self.namespace, "job": job}
         return [skip async for skip in self._pages(values.skip_record, "/api/v1/skips", query, limit)]
 
