@@ -28,7 +28,7 @@ from onthedot.schedules.instants import read_instant
 from onthedot.settings import Settings
 from onthedot.stores.base import CancelAnswer, Excepted, Layout, Node, Noting, Paused, Queue, Resumed, Store, Term
 from onthedot.stores.finding import RunFilter
-from onthedot.stores.joining import Joins, joining, wait_for
+from onthedot.stores.joining import OUTSIDE, Joins, given_connection, joining, wait_for
 from onthedot.stores.paging import all_runs
 from onthedot.verbs import Asked, Run, Verbs
 
@@ -210,7 +210,7 @@ class StoreVerbs(Verbs):
         delay: Duration | None = None,
         expires: Duration | None = None,
         key: str = "",
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> Run:
         wanted = self._wanted(job, args, submit_trigger(self._ids.token()), key)
         [run] = await self._ask_for([wanted], delay, expires, connection)
@@ -223,7 +223,7 @@ class StoreVerbs(Verbs):
         delay: Duration | None = None,
         expires: Duration | None = None,
         keys: Sequence[str] = (),
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> list[Run]:
         asked = list(jobs)
         if keys and len(keys) != len(asked):
@@ -267,8 +267,9 @@ class StoreVerbs(Verbs):
         wanted: Sequence[Wanted],
         delay: Duration | None = None,
         expires: Duration | None = None,
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> list[Run]:
+        connection = given_connection(connection)
         wait = 0 if delay is None else micros(parse_duration(delay, what="delay"))
         lives = None if expires is None else micros(parse_duration(expires, what="expires"))
         batch = self.settings.batch
@@ -290,7 +291,7 @@ class StoreVerbs(Verbs):
                 await recorder.submit_elsewhere(_counted(wanted, records))
             return joins, records
 
-        if connection is None:
+        if connection is OUTSIDE:
             return await self._on_store(insert)
         store, records = await self._on_store(look)
         return [run for part in some for run in await self._join(store, connection, part, records, wait, lives)]

@@ -19,6 +19,7 @@ from onthedot.plan.moving import To
 from onthedot.plan.windows import Missed
 from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.base import CancelAnswer, Excepted, LogRecord, Paused, PutJob, Resumed
+from onthedot.stores.joining import OUTSIDE
 
 if TYPE_CHECKING:
     from onthedot.applying import Applied
@@ -183,7 +184,7 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         delay: Duration | None = None,
         expires: Duration | None = None,
         key: str = "",
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> Run:
         """Ask for one run of a job, now or after `delay`. Stored when this returns.
 
@@ -193,9 +194,10 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         started when it `expires` (counted from its due instant) is skipped.
 
         With a `connection` to the store's own database the run is submitted in the transaction that is open there: it
-        exists exactly if that is committed, and starts then. A connection of asyncpg or psycopg, or a connection or
-        session of SQLAlchemy; used where this is called, or if it is not awaited, on another thread meanwhile. On
-        PostgreSQL only. Nothing else can be asked of the run before the commit.
+        exists exactly if that is committed, and starts then. Django's `connection`, a connection of asyncpg or psycopg,
+        or a connection or session of SQLAlchemy; used where this is called, or if it is not awaited, on another thread
+        meanwhile. None, or one without a transaction, is refused. On PostgreSQL only. Nothing else can be asked of the
+        run before the commit.
 
         >>> async with sched:
         ...     run = await sched.submit(report.call("us"), key="report:us", delay="10ms", expires="1h")
@@ -211,7 +213,7 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         delay: Duration | None = None,
         expires: Duration | None = None,
         keys: Sequence[str] = (),
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> list[Run]:
         """Ask for many runs, 500 to a write, on Redis 100; one handle each, in order. `keys`, if given, has one for
         each.

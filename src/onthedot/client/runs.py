@@ -21,6 +21,7 @@ from onthedot.job import Json
 from onthedot.plan.asking import check_arguments
 from onthedot.run import TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.base import CancelAnswer, LogRecord
+from onthedot.stores.joining import OUTSIDE
 from onthedot.verbs import Asked, Run
 
 _ONE_WAIT = 20 * SECOND
@@ -41,9 +42,9 @@ class RunsAsked(Asking):
         delay: Duration | None = None,
         expires: Duration | None = None,
         key: str = "",
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> Run:
-        if connection is not None:
+        if connection is not OUTSIDE:
             _refuse_connection()
         name, given = _wanted(job, args)
         _check_key(key)
@@ -57,9 +58,9 @@ class RunsAsked(Asking):
         delay: Duration | None = None,
         expires: Duration | None = None,
         keys: Sequence[str] = (),
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> list[Run]:
-        if connection is not None:
+        if connection is not OUTSIDE:
             _refuse_connection()
         wanted = [_wanted(job, None) for job in jobs]
         if keys and len(keys) != len(wanted):
