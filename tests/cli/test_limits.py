@@ -20,8 +20,9 @@ from onthedot.errors import UnknownJob
 from onthedot.job import Call as CallTask
 from onthedot.job import Job
 from onthedot.plan.asking import find_job, is_used, near_names
+from onthedot.plan.places import living_places
 from onthedot.run import NewRun
-from onthedot.stores.base import Store
+from onthedot.stores.base import Node, Store
 from onthedot.stores.finding import JobFilter
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
@@ -131,3 +132,12 @@ async def test_lists_of_a_store_have_no_limit_of_their_own():
     await store.submit([NewRun(put.record.id, f"api:{number}", number) for number in range(MANY)])
     assert len(await store.list_runs()) == MANY
     assert len(await store.list_runs(limit=7)) == 7
+
+
+async def test_the_oldest_node_is_seen_behind_a_thousand_that_came_later():
+    """One that starts again and again must not hide a worker that has lived for weeks."""
+    store = MemoryStore(SystemClock())
+    for number in range(MANY):
+        await store.register(Node("old" if not number else "new", f"life-{number}", roles=("worker",)), ttl=60 * SECOND)
+    places = await living_places(store, SystemClock().now())
+    assert "old" in {place.node_id for place in places}
