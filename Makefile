@@ -15,6 +15,7 @@ SLOW_WORKERS ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 2))))
 SEED   := $(or $(SEED),$(shell date +%s))
 
 PEERS_VENV   := .venv-peers
+CLIENTS_VENV := .venv-clients
 UV_VERSION   := 0.13.7
 LOCK_VENV    := .venv-lock
 # Packages younger than this are not locked: most poisoned releases are found within days.
@@ -44,7 +45,8 @@ slow: $(VENV)/.dev ## the tests that `make test` runs and `make unit` does not
 unit-then-slow: unit
 	@$(MAKE) --no-print-directory slow
 
-soak: servers $(VENV)/.image ## before a release: everything, for hours; SEED=<number> repeats a run
+soak: $(VENV)/.dev $(VENV)/.image $(CLIENTS_VENV)/.clients ## before a release: everything, for hours; SEED=<number> repeats a run
+	@$(BIN)/python -m tests.servers.setup --soak
 	@echo 'make soak SEED=$(SEED)'
 	ONTHEDOT_SOAK=$(SEED) ONTHEDOT_SEED=$(SEED) $(PYTEST) --hypothesis-seed=$(SEED) -n auto $(ARGS)
 
@@ -78,11 +80,12 @@ lock: $(LOCK_VENV)/.uv-$(UV_VERSION) ## regenerate requirements*.txt (ARGS="--up
 	$(LOCK) --group build --extra server --constraints requirements-dev.txt pyproject.toml --output-file requirements.txt
 	$(LOCK) --group build --all-extras --constraints requirements-dev.txt pyproject.toml --output-file requirements-image.txt
 	$(LOCK) --group pyproject.toml:peers --constraints requirements-dev.txt --output-file requirements-peers.txt
-	@! grep -nE '://|(^|[[:space:]])/|file:' requirements.txt requirements-dev.txt requirements-image.txt requirements-peers.txt \
+	$(LOCK) --group pyproject.toml:clients --constraints requirements-dev.txt --output-file requirements-clients.txt
+	@! grep -nE '://|(^|[[:space:]])/|file:' requirements.txt requirements-dev.txt requirements-image.txt requirements-peers.txt requirements-clients.txt \
 		|| { echo "make lock: these lines name a host or a path; do not commit them" >&2; exit 1; }
 
 clean: ## remove environments, caches and builds
-	rm -rf $(VENV) $(LOCK_VENV) $(PEERS_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(LOCK_VENV) $(PEERS_VENV) $(CLIENTS_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # --- set-up ---------------------------------------------------------------------------------------------
@@ -114,6 +117,13 @@ $(PEERS_VENV)/.peers: requirements-peers.txt
 	$(PYTHON) -m venv --clear $(PEERS_VENV)
 	$(PEERS_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps \
 		-r requirements-peers.txt
+	@touch $@
+
+# A generator of clients, which reads the API's document in `make soak`: it needs other versions than we do.
+$(CLIENTS_VENV)/.clients: requirements-clients.txt
+	$(PYTHON) -m venv --clear $(CLIENTS_VENV)
+	$(CLIENTS_VENV)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-deps \
+		-r requirements-clients.txt
 	@touch $@
 
 $(LOCK_VENV)/.uv-$(UV_VERSION):

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from onthedot.errors import StateError
 from onthedot.portal import Portal
 from onthedot.scheduler import Scheduler
+from onthedot.stores.joining import given_connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,6 +28,8 @@ def _through(
 
     @functools.wraps(verb)
     def ask(self: BlockingScheduler, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if "connection" in kwargs:  # before it is another thread's
+            kwargs["connection"] = given_connection(kwargs["connection"])
         return self._ask(verb(self.scheduler, *args, **kwargs))
 
     ask.__doc__ = inspect.getdoc(verb)  # said in `Verbs`

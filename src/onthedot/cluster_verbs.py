@@ -15,7 +15,7 @@ class ClusterVerbs(Protocol):
     ...     return [term.node_id for term in await onthedot.list_terms()]
     """
 
-    async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
+    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
         """The incarnations of nodes, newest first; those that have ended, too, until they are forgotten.
 
         >>> async with sched:

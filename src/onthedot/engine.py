@@ -225,7 +225,8 @@ class Engine:
         await self._leadership.tick(self.clock.now())
         for job in jobs:
             put = await self.put_job(job)
-            self.events.emit(JobPut(job.name, put.change, put.record.revision, put.planned, put.withdrawn))
+            stored = JobPut(job.name, put.change, put.record.revision, put.planned, put.withdrawn, job.namespace)
+            self.events.emit(stored)
         self._loop.start()
         if application_loop is not asyncio.get_running_loop():
             self._courtesy = GiveWay(application_loop, self.clock)
@@ -327,8 +328,7 @@ class Engine:
 
     async def unrunnable(self) -> list[JobRecord]:
         """Stored jobs whose task this program cannot do: their runs wait for a program that can."""
-        records = await self.store.list_jobs()
-        return [record for record in records if self._registry.unknown([record.job])]
+        return [record for record in await self.store.list_jobs() if self._registry.unknown([record.job])]
 
     async def broken(self) -> BaseException:
         """Wait until a service breaks: a bug, not a fault of the store."""

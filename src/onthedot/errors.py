@@ -375,6 +375,7 @@ class StateError(OnTheDotError, RuntimeError):
     """
 
 
+_MOST_KNOWN = 50  # names in one message
 _LONGEST_GUESS = 200  # characters: comparing two texts takes the product of their lengths
 
 
@@ -409,7 +410,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word[:_LONGEST_GUESS], names, n=1, cutoff=0.6)
     if near:
         return f", did you mean {near[0]!r}?"
-    return f"; known: {', '.join(map(_in_one_line, names))}" if names else ""
+    more = f" and {len(names) - _MOST_KNOWN} more" if len(names) > _MOST_KNOWN else ""
+    return f"; known: {', '.join(map(_in_one_line, names[:_MOST_KNOWN]))}{more}" if names else ""
 
 
 def _in_one_line(name: str) -> str:

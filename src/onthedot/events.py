@@ -112,6 +112,7 @@ class JobPut(NamedTuple):
     revision: int
     planned: int
     withdrawn: int
+    namespace: str = "default"
 
 
 class JobResumed(NamedTuple):

@@ -56,7 +56,7 @@ class LetterVerbs(Protocol):
         fingerprint: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         """The same runs one by one, newest end first: of a job, of one fingerprint, that ended from `since` on and
         before `until`.

@@ -28,9 +28,9 @@ from onthedot.schedules.instants import read_instant
 from onthedot.settings import Settings
 from onthedot.stores.base import CancelAnswer, Excepted, Layout, Node, Noting, Paused, Queue, Resumed, Store, Term
 from onthedot.stores.finding import RunFilter
-from onthedot.stores.joining import Joins, joining, wait_for
+from onthedot.stores.joining import OUTSIDE, Joins, given_connection, joining, wait_for
 from onthedot.stores.paging import all_runs
-from onthedot.verbs import MOST_SKIPS, Asked, Run, Verbs
+from onthedot.verbs import Asked, Run, Verbs
 
 if TYPE_CHECKING:
     from onthedot.applying import Applied
@@ -153,7 +153,7 @@ class StoreVerbs(Verbs):
 
         return await self._on_store(read)
 
-    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
+    async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
         async def read(store: Store) -> list[JobRecord]:
             return await store.list_jobs(limit=limit)
 
@@ -210,7 +210,7 @@ class StoreVerbs(Verbs):
         delay: Duration | None = None,
         expires: Duration | None = None,
         key: str = "",
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> Run:
         wanted = self._wanted(job, args, submit_trigger(self._ids.token()), key)
         [run] = await self._ask_for([wanted], delay, expires, connection)
@@ -223,7 +223,7 @@ class StoreVerbs(Verbs):
         delay: Duration | None = None,
         expires: Duration | None = None,
         keys: Sequence[str] = (),
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> list[Run]:
         asked = list(jobs)
         if keys and len(keys) != len(asked):
@@ -267,8 +267,9 @@ class StoreVerbs(Verbs):
         wanted: Sequence[Wanted],
         delay: Duration | None = None,
         expires: Duration | None = None,
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> list[Run]:
+        connection = given_connection(connection)
         wait = 0 if delay is None else micros(parse_duration(delay, what="delay"))
         lives = None if expires is None else micros(parse_duration(expires, what="expires"))
         batch = self.settings.batch
@@ -290,7 +291,7 @@ class StoreVerbs(Verbs):
                 await recorder.submit_elsewhere(_counted(wanted, records))
             return joins, records
 
-        if connection is None:
+        if connection is OUTSIDE:
             return await self._on_store(insert)
         store, records = await self._on_store(look)
         return [run for part in some for run in await self._join(store, connection, part, records, wait, lives)]
@@ -393,7 +394,7 @@ class StoreVerbs(Verbs):
         node: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         wanted = RunFilter(
             namespaces=(self._namespace_of(job or ""),),
@@ -408,8 +409,8 @@ class StoreVerbs(Verbs):
         )
         return await self._on_store(lambda store: all_runs(store, wanted, limit))
 
-    async def list_skips(self, job: str | None = None, *, limit: int = 100) -> list[SkipRecord]:
-        namespace, most = self._namespace_of(job or ""), max(0, min(limit, MOST_SKIPS))
+    async def list_skips(self, job: str | None = None, *, limit: int | None = None) -> list[SkipRecord]:
+        namespace, most = self._namespace_of(job or ""), None if limit is None else max(0, limit)
         return await self._on_store(lambda store: store.list_skips(job=job, namespace=namespace, limit=most))
 
     async def history(self, run_id: int) -> list[AttemptRecord]:
@@ -449,7 +450,7 @@ class StoreVerbs(Verbs):
         fingerprint: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         from onthedot.plan.letters import Box, find_letters
 
@@ -509,7 +510,7 @@ class StoreVerbs(Verbs):
 
     # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
+    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
         return await self._on_store(lambda store: store.list_nodes(limit=limit))
 
     async def drain_node(self, node: str, *, draining: bool = True) -> int:

@@ -19,13 +19,12 @@ from onthedot.plan.moving import To
 from onthedot.plan.windows import Missed
 from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.base import CancelAnswer, Excepted, LogRecord, Paused, PutJob, Resumed
+from onthedot.stores.joining import OUTSIDE
 
 if TYPE_CHECKING:
     from onthedot.applying import Applied
     from onthedot.plan.backfill import Backfill
 
-MOST_SKIPS = 1_000
-"""How many ranges of slots that did not run are told at once."""
 
 Asked = str | Callable[..., Any] | BoundCall
 """What a run is asked for by: a job's name, its function, or a call of it with arguments (`report.call(…)`)."""
@@ -115,8 +114,8 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
-        """The stored jobs, by namespace and name.
+    async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
+        """The stored jobs, by namespace and name: all of them, or the first `limit`.
 
         >>> async with sched:
         ...     print([stored.job.name for stored in await sched.list_jobs()])
@@ -186,7 +185,7 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         delay: Duration | None = None,
         expires: Duration | None = None,
         key: str = "",
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> Run:
         """Ask for one run of a job, now or after `delay`. Stored when this returns.
 
@@ -196,9 +195,10 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         started when it `expires` (counted from its due instant) is skipped.
 
         With a `connection` to the store's own database the run is submitted in the transaction that is open there: it
-        exists exactly if that is committed, and starts then. A connection of asyncpg or psycopg, or a connection or
-        session of SQLAlchemy; used where this is called, or if it is not awaited, on another thread meanwhile. On
-        PostgreSQL only. Nothing else can be asked of the run before the commit.
+        exists exactly if that is committed, and starts then. Django's `connection`, a connection of asyncpg or psycopg,
+        or a connection or session of SQLAlchemy; used where this is called, or if it is not awaited, on another thread
+        meanwhile. None, or one without a transaction, is refused. On PostgreSQL only. Nothing else can be asked of the
+        run before the commit.
 
         >>> async with sched:
         ...     run = await sched.submit(report.call("us"), key="report:us", delay="10ms", expires="1h")
@@ -214,7 +214,7 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         delay: Duration | None = None,
         expires: Duration | None = None,
         keys: Sequence[str] = (),
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> list[Run]:
         """Ask for many runs, 500 to a write, on Redis 100; one handle each, in order. `keys`, if given, has one for
         each.
@@ -292,9 +292,10 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         node: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
-        """Live runs first, by due instant; then finished ones, newest end first.
+        """Live runs first, by due instant; then finished ones, newest end first: all of them, or the first `limit`.
+        Set a limit, or `since`, if the history is long.
 
         Of a job, in these states, of an owner, in a queue, that need a label of their worker, that a node holds or had
         last; from `since` on and before `until`, by when they are due while they live, and by when they ended.
@@ -308,9 +309,9 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def list_skips(self, job: str | None = None, *, limit: int = 100) -> list[SkipRecord]:
-        """Slots that did not run, of a job or of all, and why: ranges of one schedule each, the newest first, 1,000 at
-        the most. They were skipped before there was a run of them; a run that was skipped is among the runs.
+    async def list_skips(self, job: str | None = None, *, limit: int | None = None) -> list[SkipRecord]:
+        """Slots that did not run, of a job or of all, and why: ranges of one schedule each, the newest first: all of
+        them, or `limit`. They were skipped before there was a run of them; a run that was skipped is among the runs.
 
         >>> from datetime import timedelta
         >>> nap = otd.Sleep(duration=timedelta(0))

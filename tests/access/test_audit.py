@@ -61,7 +61,7 @@ class Counting(MemoryStore):
     rows = calls = 0
     gap = 1
 
-    async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[base.Entry]:
+    async def list_appended(self, kind: str, *, after: int = 0, limit: int | None = None) -> list[base.Entry]:
         plain = await super().list_appended(kind, after=after // self.gap, limit=limit)
         self.calls += 1
         self.rows += len(plain)

@@ -53,7 +53,8 @@ def behind(db: Path, statement: str) -> None:
 def test_the_newest_are_shown(db: Path):
     assert audit(db).output == "the audit has no such changes\n"
     fill(db, "jobs.put", "jobs.pause", "jobs.resume")
-    head, *rows = [re.split(r" {2,}", line) for line in audit(db, "-n", "2").output.splitlines()]
+    head, *rows, more = [re.split(r" {2,}", line) for line in audit(db, "-n", "2").output.splitlines()]
+    assert more == ["showing 2 changes, and there are more; --all shows every one"]
     assert head == ["NUMBER", "AT", "WHO", "VERB", "OBJECT", "FROM"]
     assert [(row[0], *row[2:]) for row in rows] == [
         ("2", "local (local)", "jobs.pause", "job/default/\\x1b[2J", "10.0.0.7"),
@@ -61,16 +62,17 @@ def test_the_newest_are_shown(db: Path):
     ]
     [one] = json.loads(audit(db, "--after", "2", "--json").output)
     assert (one["number"], one["verb"], one["who_kind"], one["request_id"]) == (3, "jobs.resume", "local", "")
-    assert [each["number"] for each in json.loads(audit(db, "--after", "0", "-n", "1", "--json").output)] == [1]
+    assert [each["number"] for each in json.loads(audit(db, "--after", "0", "-n", "1", "--json").stdout)] == [1]
 
 
 def test_a_hundred_are_shown_or_all(db: Path):
     fill(db, *(f"v{number}" for number in range(1, 131)), sealed=False)
 
     def numbers(*arguments: str) -> list[int]:
-        return [entry["number"] for entry in json.loads(audit(db, "--json", *arguments).output)]
+        return [entry["number"] for entry in json.loads(audit(db, "--json", *arguments).stdout)]
 
     assert numbers() == list(range(31, 131))
+    assert audit(db, "--json").stderr == "showing 100 changes, and there are more; --all shows every one\n"
     assert numbers("--all") == list(range(1, 131))
     assert numbers("--all", "--after", "120") == list(range(121, 131))
     assert numbers("--after", "0") == list(range(1, 101))

@@ -100,10 +100,17 @@ def test_show(call: Call, box: Path, in_berlin: None):
         ["RUN", "JOB", "ENDED", "TRIES", "ARGS", "ERROR"],
         ["4", "charge", "13:00:03", "1", '{"order":3}', "ConnectionError: no answer for order 3"],
         ["2", "charge", "13:00:01", "1", '{"order":2}', "ConnectionError: no answer for order 2"],
+        ["showing 2 dead letters, and there are more; --limit sets how many"],
     ]
     result = call("dead", "show", "nothing", "--db", box)
     assert result.exit_code == 2
     assert "FINGERPRINT: expected one of 'onthedot dead list --db " in result.output
+
+
+def test_discard_of_more_than_the_limit_changes_nothing(call: Call, box: Path):
+    result = call("dead", "discard", "--all", "--limit", "2", "--yes", "--db", box)
+    assert (result.exit_code, "--limit: expected at most 2 dead letters, got more" in result.output) == (2, True)
+    assert len(groups(call, box)) == 2, "all of them are still there"
 
 
 def test_replay_by_number_is_one_run_each(call: Call, box: Path):

@@ -6,11 +6,14 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from click.testing import Result
 
+from onthedot.define.schema import job_schema
 from onthedot.server.table import TABLE
 
 Call = Callable[..., Result]
@@ -48,6 +51,78 @@ def test_every_operation_has_a_name_of_its_own_and_words(document: dict[str, Any
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch("[a-z_]+", one) for one in ids)
     assert [line for line, operation in operations(document) if not operation.get("description")] == []
+
+
+def test_every_operation_has_a_title_a_tag_that_is_declared_and_answers_with_a_schema(document: dict[str, Any]):
+    declared = [tag["name"] for tag in document["tags"]]
+    assert all(tag["description"] for tag in document["tags"])
+    used = {line: operation["tags"] for line, operation in operations(document)}
+    assert {tag for tags in used.values() for tag in tags} == set(declared)
+    assert len(set(declared)) == len(declared)
+    for line, operation in operations(document):
+        assert operation["summary"], line
+        for status, answer in operation["responses"].items():
+            contents = answer.get("content", {})
+            assert contents or status in ("204", "304"), (line, status)
+            assert all("schema" in content for content in contents.values()), (line, status)
+
+
+def test_linters_find_who_it_is_and_where(document: dict[str, Any]):
+    assert document["servers"] == [{"url": "/", "description": "The server that this document comes from."}]
+    assert document["info"]["license"]["identifier"] == "Apache-2.0"
+    assert document["info"]["contact"]
+
+
+def test_generators_of_clients_can_read_every_schema(document: dict[str, Any]):
+    """No schema that is true or false, no constant, no type for each branch of an object, no body that is null."""
+    for path, schema in schemas_in(document, ()):
+        assert isinstance(schema, dict), path
+        assert "const" not in schema or isinstance(schema["const"], str), path
+        assert not ({"oneOf", "anyOf"} & schema.keys() and "properties" in schema), path
+    for line, operation in operations(document):
+        for content in operation.get("requestBody", {}).get("content", {}).values():
+            assert {"type": "null"} not in content["schema"].get("anyOf", []), line
+
+
+VALUES: dict[str, Any] = {
+    "run": "true", "argv": ["true"], "command": "true", "steps": [{"run": "true"}], "call": "report", "sleep": "1s",
+    "noop": True, "http": "https://example.org", "container": "busybox", "url": "https://example.org/a", "stdin": "",
+    "source": "https://example.org/a.git", "artifacts": [], "format": "shell", "env": {}, "shell": True, "ref": "main",
+}  # fmt: skip
+
+
+def test_a_body_is_as_strict_as_the_schema_for_editors(document: dict[str, Any]):
+    """Which keys go together is said in another way there: of no pair, and of no single one, it says another thing."""
+    ours = jsonschema_rs.validator_for(job_schema())
+    theirs = jsonschema_rs.validator_for({**document, "$ref": "#/components/schemas/written.job"})
+    valid = 0
+    for keys in [(), *((key,) for key in VALUES), *combinations(VALUES, 2)]:
+        job = {"name": "one", **{key: VALUES[key] for key in keys}}
+        assert ours.is_valid(job) == theirs.is_valid(job), keys
+        valid += ours.is_valid(job)
+    assert valid > len(VALUES), "some of them are good"
+    for step in ({}, {"run": "a"}, {"run": "a", "argv": ["a"]}, {"argv": ["a"]}, {"name": "a"}):
+        job = {"name": "one", "steps": [step]}
+        assert ours.is_valid(job) == theirs.is_valid(job), step
+    assert not theirs.is_valid({"name": "one", "noop": False})
+
+
+def schemas_in(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Whatever stands where a schema is expected."""
+    if isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from schemas_in(one, (*path, str(number)))
+    elif isinstance(value, dict):
+        for word, one in value.items():
+            if word in ("examples", "example", "default", "enum"):
+                continue
+            if word in ("properties", "schemas", "dependentSchemas", "patternProperties"):
+                yield from (((*path, word, name), schema) for name, schema in one.items())
+            elif word in ("schema", "items", "not", "propertyNames"):
+                yield (*path, word), one
+            elif word in ("anyOf", "oneOf", "allOf"):
+                yield from (((*path, word, str(number)), schema) for number, schema in enumerate(one))
+            yield from schemas_in(one, (*path, word))
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]):

@@ -24,9 +24,12 @@ RUN  JOB     STATE      DUE       LATE    TOOK     TRIES  WHY
 """
 
 
+MORE = "showing 2 runs, and there are more; -n sets how many"
+
+
 def numbers(result: Result) -> list[int]:
     assert result.exit_code == 0, result.output
-    return [int(line.split()[0]) for line in result.output.splitlines()[1:]]
+    return [int(line.split()[0]) for line in result.output.splitlines()[1:] if line != MORE]
 
 
 def test_the_table(call: Call, database: Path):
@@ -37,6 +40,8 @@ def test_the_table(call: Call, database: Path):
 
 def test_filters(call: Call, database: Path):
     assert numbers(call("runs", "--db", database, "--job", "tick", "-n", "2")) == [3, 7]
+    assert MORE in call("runs", "--db", database, "--job", "tick", "-n", "2").output
+    assert len(json.loads(call("runs", "--db", database, "-n", "2", "--json").stdout)) == 2
     assert numbers(call("runs", "--db", database, "--state", "dead", "--state", "running")) == [6, 4]
 
 

@@ -149,7 +149,7 @@ def scraped(port: int) -> str:
 
 
 def has_begun(port: int) -> bool:
-    return 'onthedot_attempts_started_total{job="tick",namespace="default"}' in scraped(port)
+    return 'onthedot_attempts_started_total{job_name="tick",job_namespace="default"}' in scraped(port)
 
 
 @pytest.mark.slow

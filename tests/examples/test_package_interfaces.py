@@ -209,7 +209,7 @@ async def test_each_of_them_can_be_faked(example):
     assert fake.asked == ["report"]
 
     class Unavailable(MemoryStore):
-        async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
+        async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
             raise otd.StoreUnavailable("away")
 
     with pytest.raises(otd.StoreUnavailable):

@@ -12,10 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families as read_plai
 
 import onthedot as otd
 from onthedot.clock import MILLISECOND, SECOND, Micros
-from onthedot.events import AttemptEnded, RunSkipped, StoreTrouble
+from onthedot.events import AttemptEnded, JobPut, RunSkipped, StoreTrouble
 from onthedot.observe.cluster import NodeShown
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import BOUNDS, NodeMetrics, Standing, exposed
+from onthedot.run import RunState
 from onthedot.stores.base import Held, Node, Queue
 from onthedot.stores.memory import MemoryStore
 from tests.observe.made_up import NOON, failure, finish, lease, started
@@ -54,12 +55,40 @@ def test_attempts_are_told_by_job_and_verdict():
         started(), AttemptEnded(finish()), started(), AttemptEnded(finish(failure())),
         started(name="mail"), AttemptEnded(finish(name="mail")), RunSkipped(lease(), "overlap:1:", 7),
     )  # fmt: skip
-    of_import = {"namespace": "default", "job": "import"}
+    of_import = {"job_namespace": "default", "job_name": "import"}
     assert value(found, "onthedot_attempts_started_total", **of_import) == 2
     assert value(found, "onthedot_attempts_ended_total", verdict="succeeded", **of_import) == 1
     assert value(found, "onthedot_attempts_ended_total", verdict="failed", **of_import) == 1
     assert value(found, "onthedot_slots_skipped_total", **of_import) == 1
-    assert value(found, "onthedot_attempts_started_total", namespace="default", job="mail") == 1
+    assert value(found, "onthedot_attempts_started_total", job_namespace="default", job_name="mail") == 1
+
+
+def test_the_first_death_of_a_job_is_an_increase():
+    deaths = "onthedot_attempts_ended_total"
+    put = JobPut("import", "created", 1, 6, 0, "team")
+    team = {"verdict": "dead", "job_namespace": "team", "job_name": "import"}
+    assert value(counted(put), deaths, **team) == 0, "a job of this program that has not run yet"
+    of_import = {"verdict": "dead", "job_namespace": "default", "job_name": "import"}
+    assert value(counted(started()), deaths, **of_import) == 0, "any job, from its first attempt on"
+    assert value(counted(started(), AttemptEnded(finish(failure(state=RunState.DEAD)))), deaths, **of_import) == 1
+
+
+def test_nothing_else_is_told_of_what_never_happened():
+    found = counted(JobPut("import", "created", 1, 6, 0), started(name="mail"))
+    assert not [labels for name, labels in found if name == "onthedot_slots_skipped_total"]
+    assert [dict(labels)["job_name"] for name, labels in found if name == "onthedot_attempts_started_total"] == ["mail"]
+    ended = sorted(dict(labels)["job_name"] for name, labels in found if name == "onthedot_attempts_ended_total")
+    assert ended == ["import", "mail"]
+
+
+def test_no_label_is_one_that_prometheus_sets_itself():
+    counters = Counters()
+    for event in (started(), AttemptEnded(finish()), RunSkipped(lease(), "overlap:1:", 7)):
+        counters(event)
+    standing = Standing(NOON, [shown("a", "living")], 1, [Queue("default")])
+    found = samples([*NodeMetrics(counters).collect(), *standing.collect()])
+    labels = {name for _, pairs in found for name, _ in pairs}
+    assert labels.isdisjoint({"job", "instance", "namespace", "pod", "container", "service", "endpoint"}), labels
 
 
 def test_events_are_told_by_their_names():
@@ -88,7 +117,9 @@ def test_a_program_adds_them_to_a_registry_of_its_own():
     counters, registry = otd.Counters(), CollectorRegistry()
     registry.register(otd.NodeMetrics(counters))
     counters(started())
-    assert b'onthedot_attempts_started_total{job="import",namespace="default"} 1.0' in generate_latest(registry)
+    assert b'onthedot_attempts_started_total{job_name="import",job_namespace="default"} 1.0' in generate_latest(
+        registry
+    )
 
 
 def test_ten_thousand_jobs_are_some_thousand_lines_and_no_more():

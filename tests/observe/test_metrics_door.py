@@ -50,9 +50,9 @@ def ask(url: str, method: str = "GET") -> tuple[int, bytes]:
 def test_every_scrape_tells_what_was_counted_until_then(url: str, counters: Counters):
     counters(started())
     status, text = ask(url)
-    assert (status, b'started_total{job="import",namespace="default"} 1.0' in text) == (200, True)
+    assert (status, b'started_total{job_name="import",job_namespace="default"} 1.0' in text) == (200, True)
     counters(started())
-    assert b'started_total{job="import",namespace="default"} 2.0' in ask(url)[1]
+    assert b'started_total{job_name="import",job_namespace="default"} 2.0' in ask(url)[1]
 
 
 def test_it_is_compressed_for_who_takes_that(url: str, counters: Counters):

@@ -1,4 +1,5 @@
-"""What the tests need besides Python packages: `python -m tests.servers.setup` installs it, where that is allowed.
+"""What the tests need besides Python packages: `python -m tests.servers.setup` installs it, where that is allowed;
+with `--soak` also what only `make soak` needs.
 
 Nothing is passed over in silence. What can be installed here and is not fails the tests that need it, with the line
 that installs it. Only what a missing right forbids is left out, and the end of the test run lists it as NOT TESTED.
@@ -44,7 +45,9 @@ PGBOUNCER = Program("pgbouncer", "pgbouncer", "PostgreSQL through PgBouncer in t
 REDIS = Program("redis-server", "redis-server", "the Redis store on Debian's redis-server, and over TLS")
 BUBBLEWRAP = Program("bwrap", "bubblewrap", "programs in a sandbox")
 PODMAN = Program("podman", "podman runc busybox-static", "containers in a real engine")
+PROMTOOL = Program("promtool", "prometheus", "the alert rules in Prometheus' own tool")
 PROGRAMS = (PGBOUNCER, REDIS, BUBBLEWRAP, PODMAN)
+SOAK_PROGRAMS = (*PROGRAMS, PROMTOOL)
 
 
 def install(programs: tuple[Program, ...] = PROGRAMS) -> int:
@@ -71,4 +74,4 @@ def _run(line: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(install())
+    sys.exit(install(SOAK_PROGRAMS if "--soak" in sys.argv else PROGRAMS))

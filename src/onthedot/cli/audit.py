@@ -100,7 +100,13 @@ def command(
         _tell(read_store(url, lambda opened: check(opened, known=known)), as_json=as_json)
         return
     most = None if everything else limit or NEWEST
-    _show(read_store(url, lambda opened: _entries(opened, after, most)), as_json=as_json)
+    found = read_store(url, lambda opened: _entries(opened, after, None if most is None else most + 1))
+    entries = found if most is None else found[:most] if after is not None else found[-most:]
+    _show(entries, as_json=as_json)
+    if len(entries) < len(found):
+        from onthedot.cli.table import echo_more
+
+        echo_more(len(entries), "changes", "--all shows every one", as_json=as_json)
 
 
 def _follow(url: str, after: int | None, to: str | None, allow: tuple[str, ...]) -> None:

@@ -109,7 +109,9 @@ def show(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None
     from onthedot.cli.asking import look
 
     box = _box(asked)
-    runs = look(store_url(store, db), lambda verbs: verbs.dead_runs(**box), namespace=asked["namespace"])
+    box["limit"] += 1
+    found = look(store_url(store, db), lambda verbs: verbs.dead_runs(**box), namespace=asked["namespace"])
+    runs = found[: asked["limit"]]
     if as_json:
         click.echo(json.dumps([_run_as_json(run) for run in runs], indent=2))
     elif not runs:
@@ -118,6 +120,10 @@ def show(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None
         )
     else:
         _echo_runs(runs)
+    if len(runs) < len(found):
+        from onthedot.cli.table import echo_more
+
+        echo_more(len(runs), "dead letters", "--limit sets how many", as_json=as_json)
 
 
 # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -210,7 +216,11 @@ def discard(
     asks, box = _may_ask(yes or dry_run or as_json), _box(asked)
 
     async def work(verbs: Verbs) -> int:
-        ids = list(run_ids) or [run.id for run in await verbs.dead_runs(**box)]
+        ids = list(run_ids) or [run.id for run in await verbs.dead_runs(**{**box, "limit": box["limit"] + 1})]
+        if not run_ids and len(ids) > box["limit"]:
+            raise BadInput(
+                f"--limit: expected at most {box['limit']} dead letters, got more; choose fewer, or raise the limit"
+            )
         if asks and len(ids) > ASK_ABOVE:
             click.confirm(f"{count(len(ids), 'dead letter')} would be discarded. Go on?", abort=True)
         if not dry_run:

@@ -13,7 +13,6 @@ from onthedot.cli.options import store_url, with_debug, with_server
 if TYPE_CHECKING:
     from onthedot.observe.jobs import Shown
 
-MOST = 100_000
 COLUMNS = ("name", "namespace", "owner", "schedule", "task", "state", "next")
 """Of CSV."""
 _MOST_CELL = 32_000  # characters; spreadsheets take 32,767
@@ -47,9 +46,9 @@ def command(names: tuple[str, ...], form: str, namespace: str | None, store: str
 
     url = store_url(store, db)
     if form == "csv":
-        found = jobs_shown(url, SystemClock().now(), MOST)
+        found = jobs_shown(url, SystemClock().now(), None)
     else:
-        found = [Shown(record, [], None) for record in look(url, lambda verbs: verbs.list_jobs(limit=MOST))]
+        found = [Shown(record, [], None) for record in look(url, lambda verbs: verbs.list_jobs())]
     shown = _chosen(found, names, namespace)
     if form == "csv":
         click.echo(_csv(shown), nl=False)

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from onthedot.stores.base import Store
 
 MOST = 1_000
+"""How many a table shows without --limit."""
 
 
 @click.command(cls=Command, short_help="List the stored jobs: schedule, next instant, last run.")
 @with_server
+@click.option("--limit", type=click.IntRange(1), help=f"At most so many.  [default: {MOST}; with --json all]")
 @with_json("a JSON array with one object per job")
 @with_debug
-def command(store: str | None, db: str | None, as_json: bool) -> None:
+def command(store: str | None, db: str | None, limit: int | None, as_json: bool) -> None:
     """List the stored jobs: state, revision, last run, next instant, schedule in words.
 
     It only reads, also while 'onthedot up' is running.
@@ -33,22 +35,28 @@ def command(store: str | None, db: str | None, as_json: bool) -> None:
     \b
     Examples:
       onthedot jobs
+      onthedot jobs --limit 5000
       onthedot jobs --db /var/lib/shop/onthedot.db --json
     """
     from onthedot.clock import SystemClock
 
-    now = SystemClock().now()
-    jobs = jobs_shown(store_url(store, db), now, MOST)
+    now, most = SystemClock().now(), limit or (None if as_json else MOST)
+    found = jobs_shown(store_url(store, db), now, None if most is None else most + 1)
+    jobs = found[:most]
     if as_json:
         click.echo(json.dumps([_as_json(job) for job in jobs], indent=2))
     elif jobs:
         _echo(jobs, now)
     else:
         click.echo("no jobs are stored")
+    if len(jobs) < len(found):
+        from onthedot.cli.table import echo_more
+
+        echo_more(len(jobs), "jobs", "--limit sets how many", as_json=as_json)
 
 
-def jobs_shown(url: str, now: Micros, most: int) -> list[Shown]:
-    """The jobs of a store, or of a server, with their next instants and last runs."""
+def jobs_shown(url: str, now: Micros, most: int | None) -> list[Shown]:
+    """The jobs of a store, or of a server, at most so many (None: all), with their next instants and last runs."""
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.observe.jobs import shown
@@ -70,8 +78,6 @@ def _echo(jobs: list[Shown], now: Micros) -> None:
 
     rows = [row for job in jobs for row in _rows(job, now)]
     echo_table(["JOB", "STATE", "REV", "LAST RUN", "NEXT", "SCHEDULE"], rows)
-    if len(jobs) == MOST:
-        click.echo(f"these are the first {MOST}; there may be more")
 
 
 def _rows(job: Shown, now: Micros) -> list[list[str]]:

@@ -26,7 +26,6 @@ class Looked(NamedTuple):
     odd: list[Odd]
 
 
-MOST = 100_000
 _FILES = (".yaml", ".yml", ".json")
 
 
@@ -93,7 +92,7 @@ def _stored(url: str, tz: str | None) -> list[Job]:
 
     if tz is not None:
         raise click.UsageError("--tz: expected with EXPR only, got it without; stored jobs say their own")
-    return [record.job for record in look(url, lambda verbs: verbs.list_jobs(limit=MOST))]
+    return [record.job for record in look(url, lambda verbs: verbs.list_jobs())]
 
 
 def _doubts(job: Job) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from onthedot.scheduler import Scheduler
 from onthedot.schedules import describe, next_after
 from onthedot.stores.addresses import shown_url
 from onthedot.stores.opening import sqlite_path
+
+_MOST_NAMED = 10  # jobs that the program cannot do
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Opening:
         planned = {put.job: put.planned for put in self.changes.values() if put.planned}
         if planned:
             facts.append(("planned", f"{count(sum(planned.values()), 'run')} of {count(len(planned), 'job')}"))
-        facts += [("warning", self._unrunnable(job)) for job in self.unrunnable]
+        facts += [("warning", line) for line in self._warnings()]
         return [*(f"{name:<9} {text}" for name, text in facts), "Ctrl-C drains and stops; a second one stops now", ""]
 
     def _store(self) -> str:
@@ -118,6 +120,15 @@ class Opening:
         if put is None or put.change == "unchanged":
             return ""
         return "new" if put.change == "created" else f"changed: revision {put.revision}"
+
+    def _warnings(self) -> Iterator[str]:
+        """Jobs that this program cannot do: the first ones by name, then how many more there are."""
+        yield from map(self._unrunnable, self.unrunnable[:_MOST_NAMED])
+        if len(self.unrunnable) > _MOST_NAMED:
+            others = count(len(self.unrunnable) - _MOST_NAMED, "other stored job")
+            yield f"{others} cannot be done by this program either: 'onthedot jobs' lists them"
+        if self.works and self.found is not None and self.found.more_jobs:
+            yield f"only the first {len(self.found.jobs)} stored jobs were compared with what this program can do"
 
     def _unrunnable(self, job: Job) -> str:
         return (

@@ -116,7 +116,7 @@ async def _check_known(verbs: Verbs, name: str) -> None:
     from onthedot.errors import did_you_mean
 
     known = {queue.name for queue in await verbs.list_queues()}
-    known |= {record.job.queue for record in await verbs.list_jobs(limit=10_000)}
+    known |= {record.job.queue for record in await verbs.list_jobs()}
     known |= {queue for node in await verbs.list_nodes() for queue in node.queues}
     if name not in known:
         raise BadInput(f"NAME: expected a queue that a job or a node uses, got {name!r}{did_you_mean(name, known)}")

@@ -64,16 +64,21 @@ def command(
     with_skips = not as_json and (wanted is None or RunState.SKIPPED in wanted)
 
     async def read(verbs: Verbs) -> tuple[list[RunRecord], list[SkipRecord]]:
-        runs = await _list(verbs, job, namespace, wanted, count)
-        return runs, await verbs.list_skips(job, limit=NEWEST_SKIPS) if with_skips else []
+        runs = await _list(verbs, job, namespace, wanted, count + 1)
+        return runs, await verbs.list_skips(job, limit=NEWEST_SKIPS + 1) if with_skips else []
 
-    runs, skips = look(url, read, namespace=namespace)
+    found, skips = look(url, read, namespace=namespace)
+    runs = found[:count]
     if as_json:
         from onthedot.observe.json_lines import run_fields
 
         click.echo(json.dumps([run_fields(run) for run in runs], indent=2))
     else:
         _echo(runs, skips)
+    if len(runs) < len(found):
+        from onthedot.cli.table import echo_more
+
+        echo_more(len(runs), "runs", "-n sets how many", as_json=as_json)
 
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -107,9 +112,11 @@ def _echo(runs: list[RunRecord], skips: list[SkipRecord]) -> None:
         echo_table(["RUN", "JOB", "STATE", "DUE", "LATE", "TOOK", "TRIES", "WHY"], [_row(run, now) for run in runs])
     else:
         click.echo("no runs match")
-    for skip in skips:
+    for skip in skips[:NEWEST_SKIPS]:
         when = span(skip.first, skip.last, now)
         click.echo(f"skipped: {count(skip.count, 'slot')} of {plain(skip.job)} {when}: {plain(skip.reason)}")
+    if len(skips) > NEWEST_SKIPS:
+        click.echo(f"these are the newest {NEWEST_SKIPS} ranges of skipped slots; GET /api/v1/skips has all")
 
 
 def _row(run: RunRecord, now: Micros) -> list[str]:

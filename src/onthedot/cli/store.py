@@ -123,7 +123,7 @@ class Checked:
 
 
 _LATE = 60_000_000  # µs after which a run that nobody has taken is worth a look
-_MOST = 1_000
+_MOST = 10_000  # overdue runs that are counted
 
 
 async def _check(store: Store) -> Checked:
@@ -131,16 +131,15 @@ async def _check(store: Store) -> Checked:
     from onthedot.cluster.living import is_living
     from onthedot.observe.text import count, plain
     from onthedot.run import RunState
+    from onthedot.stores.finding import RunFilter
+    from onthedot.stores.paging import all_runs
 
     now = SystemClock().now()
     jobs = await store.list_jobs()
     runs = await store.count_runs()
-    waiting = []
-    for namespace in sorted({record.job.namespace for record in jobs}):
-        states = (RunState.SCHEDULED, RunState.RESERVED)
-        waiting += await store.list_runs(namespace=namespace, states=states, limit=_MOST)
-    overdue = sum(run.due_at < now - _LATE for run in waiting)
-    living = [node for node in await store.list_nodes(limit=_MOST) if is_living(node, now)]
+    waiting = RunFilter(states=frozenset({RunState.SCHEDULED, RunState.RESERVED}), until=now - _LATE)
+    overdue = len(await all_runs(store, waiting, _MOST))  # of all namespaces
+    living = [node for node in await store.list_nodes() if is_living(node, now)]
     terms = [term for term in await store.list_terms() if term.until > now]
     planners = [node for node in living if "planner" in node.roles]
     workers = [node for node in living if "worker" in node.roles]
@@ -152,7 +151,7 @@ async def _check(store: Store) -> Checked:
     if planners and not terms:
         problems.append("no node leads, though there are planners: see 'onthedot nodes' and their clocks")
     if overdue:
-        at_least = "at least " if len(waiting) >= _MOST else ""
+        at_least = "at least " if overdue >= _MOST else ""
         problems.append(f"{at_least}{count(overdue, 'run')} due for more than a minute, and not started")
     names = {node.incarnation: plain(node.id) for node in living}
     leads = names.get(terms[0].incarnation, "") if terms else ""

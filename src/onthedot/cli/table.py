@@ -69,6 +69,11 @@ def echo_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     click.echo("\n".join([click.style(head, bold=True) if colours_wanted() else head, *lines]))
 
 
+def echo_more(shown: int, what: str, option: str, *, as_json: bool = False) -> None:
+    """Say that a list was cut, and how to get the rest; beside JSON on standard error."""
+    click.echo(f"showing {shown} {what}, and there are more; {option}", err=as_json)
+
+
 def colours_wanted() -> bool:
     """Colours only on a terminal, and not when the user has asked for none (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -15,6 +15,7 @@ from onthedot.duration import Duration, format_duration, parse_duration
 from onthedot.errors import DefinitionError, UnknownJob, UnknownRun
 from onthedot.observe.text import iso
 from onthedot.schedules.instants import read_instant
+from onthedot.stores.values import most
 from onthedot.verbs import Verbs
 
 T = TypeVar("T")
@@ -32,7 +33,7 @@ class Asking(Verbs):
     namespace: str
 
     async def _pages(
-        self, kind: Callable[[Any], T], path: str, query: Mapping[str, Any], limit: int
+        self, kind: Callable[[Any], T], path: str, query: Mapping[str, Any], limit: int | None
     ) -> AsyncIterator[T]:
         async for one in pages(self.server, kind, path, query, limit):
             yield one
@@ -50,15 +51,16 @@ class Asking(Verbs):
 
 
 async def pages(
-    server: Server, kind: Callable[[Any], T], path: str, query: Mapping[str, Any], limit: int
+    server: Server, kind: Callable[[Any], T], path: str, query: Mapping[str, Any], limit: int | None
 ) -> AsyncIterator[T]:
-    """Page by page, so many at the most. A page may be short, or empty, and have a next one."""
+    """Page by page, so many at the most; None: all. A page may be short, or empty, and have a next one."""
     after: str | None = None
-    while limit > 0:
-        told = await server.ask("GET", path, query={**query, "limit": min(limit, PAGE), "after": after})
-        for one in told["items"][:limit]:
+    left = most(limit)
+    while left > 0:
+        told = await server.ask("GET", path, query={**query, "limit": min(left, PAGE), "after": after})
+        for one in told["items"][:left]:
             yield read(kind, one)
-        limit -= len(told["items"])
+        left -= len(told["items"])
         after = told["next"]
         if after is None:
             return

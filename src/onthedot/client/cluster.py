@@ -16,7 +16,7 @@ from onthedot.stores.base import Layout, Node, Queue, Term
 class ClusterAsked(Asking):
     """See `Verbs`."""
 
-    async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
+    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
         told = await self.server.ask("GET", "/api/v1/nodes", query={"all": "true"})
         return [read(values.node, one) for one in told["items"][:limit]]
 

@@ -59,7 +59,7 @@ class JobsAsked(Asking):
     async def _found(self, job: str) -> JobRecord:
         return read(values.job_record, await self.server.ask("GET", self._of_job(job), query=self._here))
 
-    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
+    async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
         return [job async for job in self._pages(values.job_record, "/api/v1/jobs", {}, limit)]
 
     async def skip_next(self, job: str, *, slot: datetime | None = None) -> Excepted:

@@ -42,7 +42,7 @@ class LettersAsked(Asking):
         fingerprint: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         query = {**self._box(job, since, until), "fingerprint": fingerprint}
         return [run async for run in self._pages(values.run_record, _LETTERS, query, limit)]

@@ -21,6 +21,7 @@ from onthedot.job import Json
 from onthedot.plan.asking import check_arguments
 from onthedot.run import TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.base import CancelAnswer, LogRecord
+from onthedot.stores.joining import OUTSIDE
 from onthedot.verbs import Asked, Run
 
 _ONE_WAIT = 20 * SECOND
@@ -41,9 +42,9 @@ class RunsAsked(Asking):
         delay: Duration | None = None,
         expires: Duration | None = None,
         key: str = "",
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> Run:
-        if connection is not None:
+        if connection is not OUTSIDE:
             _refuse_connection()
         name, given = _wanted(job, args)
         _check_key(key)
@@ -57,9 +58,9 @@ class RunsAsked(Asking):
         delay: Duration | None = None,
         expires: Duration | None = None,
         keys: Sequence[str] = (),
-        connection: Any = None,
+        connection: Any = OUTSIDE,
     ) -> list[Run]:
-        if connection is not None:
+        if connection is not OUTSIDE:
             _refuse_connection()
         wanted = [_wanted(job, None) for job in jobs]
         if keys and len(keys) != len(wanted):
@@ -134,7 +135,7 @@ class RunsAsked(Asking):
         node: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         wanted = None if states is None else [str(state) for state in states]
         if wanted == []:
@@ -152,7 +153,7 @@ class RunsAsked(Asking):
         }
         return [run async for run in self._pages(values.run_record, "/api/v1/runs", query, limit)]
 
-    async def list_skips(self, job: str | None = None, *, limit: int = 100) -> list[SkipRecord]:
+    async def list_skips(self, job: str | None = None, *, limit: int | None = None) -> list[SkipRecord]:
         query = {"namespace": self.namespace, "job": job}
         return [skip async for skip in self._pages(values.skip_record, "/api/v1/skips", query, limit)]
 

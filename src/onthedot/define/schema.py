@@ -42,6 +42,8 @@ _MILLION = 1_000_000
 _PARAM = "[A-Za-z_][A-Za-z0-9_]{0,99}"
 _KINDS = ("text", "number", "whole", "yes_or_no")
 _FLAG: Schema = {"type": "boolean"}
+# As `const: true` says it, which generators of clients do not read.
+_TRUE: Schema = {"type": "boolean", "not": {"enum": [False]}}
 _PATH = r"/[^/\u0000]+(/[^/\u0000]+)*"
 
 
@@ -96,6 +98,11 @@ def _list(items: Schema, least: int = 0, most: int | None = None, **more: Any) -
     return schema if most is None else {**schema, "maxItems": most}
 
 
+def _has(name: str) -> Schema:
+    """An object with this key, whatever it is there: linters want what is required to be declared beside it."""
+    return {"required": [name], "properties": {name: {}}}
+
+
 def _either(*schemas: Schema) -> Schema:
     return {"anyOf": list(schemas)}
 
@@ -116,6 +123,7 @@ class _Definitions:
             "delay": DELAY,
             "size": SIZE,
             "env": self._env(),
+            "args": {"type": "object", "additionalProperties": {}},
             "name": whole(NAME.pattern),
         }
 
@@ -126,14 +134,14 @@ class _Definitions:
 
     def _job(self) -> Schema:
         tasks = self._tasks()
-        has_schedule = {"anyOf": [{"required": ["schedule"]}, {"required": ["schedules"]}]}
+        has_schedule = {"anyOf": [_has("schedule"), _has("schedules")]}
         return _object(
             {**self._options(), **self._when(), **tasks},
             required=("name",),
             oneOf=[_branch(kind, tasks) for kind in _GOES_WITH],
             dependentSchemas={
                 **dict.fromkeys(("run_once", "is_recurring", "tz"), has_schedule),
-                "schedules": {"not": {"required": ["schedule"]}},
+                "schedules": {"not": _has("schedule")},
             },
         )
 
@@ -150,7 +158,7 @@ class _Definitions:
 
     def _schedule(self) -> Schema:
         local, flag = whole(LOCAL), _FLAG
-        shared: dict[str, Schema] = {"args": {"type": "object"}, "id": whole("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")}
+        shared: dict[str, Schema] = {"args": self._ref("args"), "id": whole("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")}
         bounded = {"start": local, "end": local, "max_count": _number(1, MOST), "run_once": flag}
         jitter = {"jitter": self._ref("length")}
         tz: dict[str, Schema] = {"tz": {"type": "string"}}
@@ -161,7 +169,7 @@ class _Definitions:
         }  # fmt: skip
         forms = {form: whole(pattern) for form, pattern in FORMS.items()}
         forms["at"] = _either(forms["at"], _list(local, least=1, most=1000))
-        both = {"max_count": {"not": {"properties": {"run_once": {"const": True}}, "required": ["run_once"]}}}
+        both = {"max_count": {"not": {"properties": {"run_once": _TRUE}, "required": ["run_once"]}}}
         return _either(
             SCHEDULE_LINE,
             *(
@@ -186,7 +194,7 @@ class _Definitions:
             "queue": name,
             "owner": {"type": "string", "pattern": "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"},
             "after": _either(name, parents, after),
-            "args": {"type": "object"},
+            "args": self._ref("args"),
             "params": self._params(),
             "guarantee": _choice(*Guarantee),
             "catch_up": _either(catch_up, _object(window, required=("mode",))),
@@ -256,7 +264,7 @@ class _Definitions:
             "ref": whole(REF.pattern),
             "call": {"type": "string", "minLength": 1},
             "sleep": self._ref("delay"),
-            "noop": {"const": True},
+            "noop": _TRUE,
             "http": self._http(),
             "container": self._container(),
         }

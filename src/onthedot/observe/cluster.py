@@ -11,8 +11,6 @@ from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
 from onthedot.stores.base import Held, Node, Queue, Store, Term
 
-MOST = 10_000
-
 
 class NodeShown(NamedTuple):
     """A node with what people want to know of it."""
@@ -25,7 +23,7 @@ class NodeShown(NamedTuple):
 
 async def nodes_shown(store: Store, now: Micros) -> list[NodeShown]:
     """Every node that is registered, the latest first."""
-    nodes, terms, held = await store.list_nodes(limit=MOST), await store.list_terms(), await store.count_held()
+    nodes, terms, held = await store.list_nodes(), await store.list_terms(), await store.count_held()
     return [
         NodeShown(
             node,

@@ -18,6 +18,7 @@ from onthedot.events import (
     AttemptEnded,
     AttemptStarted,
     Event,
+    JobPut,
     LeaseLost,
     RunMissed,
     RunRecovered,
@@ -191,6 +192,7 @@ class Counters:
 
     def __init__(self) -> None:
         self._jobs: dict[tuple[str, str], Counts] = {}
+        self._idle: set[tuple[str, str]] = set()  # stored by this program; some of them have not run yet
         self._events: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -226,6 +228,10 @@ class Counters:
             case SlotsSkipped():
                 with self._lock:
                     self._of(event.namespace, event.job).skipped += event.slots
+            case JobPut():
+                with self._lock:
+                    if len(self._jobs) + len(self._idle) < MOST_JOBS:
+                        self._idle.add((event.namespace, event.job))
             case _:
                 pass
 
@@ -251,16 +257,17 @@ class Counters:
             return dict(self._events)
 
     def tallies(self) -> list[tuple[tuple[str, str], Tally]]:
-        """By namespace and job, without lengths of time: cheap, however many jobs there are.
+        """By namespace and job, without lengths of time: cheap, however many jobs there are. Also the jobs that this
+        program has stored at its start, and that have not run yet.
 
         >>> counters.tallies()
         [(('default', 'work'), Tally(started=1, skipped=0, verdicts={'succeeded': 1}))]
         """
         with self._lock:
-            return [
-                (key, Tally(counts.started, counts.skipped, dict(counts.verdicts)))
-                for key, counts in sorted(self._jobs.items())
-            ]
+            found = {
+                key: Tally(counts.started, counts.skipped, dict(counts.verdicts)) for key, counts in self._jobs.items()
+            }
+            return sorted({**dict.fromkeys(self._idle, Tally(0, 0, {})), **found}.items())
 
     def snapshot(self) -> dict[str, Any]:
         """Everything that was counted so far, as plain data: `total`, `jobs` by namespace and name, and `events`.

@@ -51,16 +51,19 @@ class NodeMetrics:
         """
         from prometheus_client.core import CounterMetricFamily
 
-        by_job = ("namespace", "job")
+        by_job = ("job_namespace", "job_name")  # `job` is Prometheus' own, and `namespace` its operator's
         started = CounterMetricFamily("onthedot_attempts_started", "Attempts that began, by job.", labels=by_job)
         ended = CounterMetricFamily(
             "onthedot_attempts_ended", "Attempts that ended, by job and what followed.", labels=[*by_job, "verdict"]
         )
         skipped = CounterMetricFamily("onthedot_slots_skipped", "Slots that this node skipped, by job.", labels=by_job)
         for (namespace, job), tally in self._counters.tallies():
-            started.add_metric([namespace, job], tally.started)
-            skipped.add_metric([namespace, job], tally.skipped)
-            for verdict, count in sorted(tally.verdicts.items()):
+            if tally.started:
+                started.add_metric([namespace, job], tally.started)
+            if tally.skipped:
+                skipped.add_metric([namespace, job], tally.skipped)
+            # Deaths from zero on: a series that begins at 1 has not increased, and nobody would be told.
+            for verdict, count in sorted({"dead": 0, **tally.verdicts}.items()):
                 ended.add_metric([namespace, job, verdict], count)
         events = CounterMetricFamily(
             "onthedot_events", "What this node has told, by the event's name.", labels=["event"]

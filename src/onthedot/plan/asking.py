@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from onthedot.clock import Clock
 from onthedot.errors import UnknownJob, did_you_mean
 from onthedot.job import Call, JobRecord, JobState
 from onthedot.run import NewRun, RunRecord
 from onthedot.stores.base import Noting, Store
+from onthedot.stores.finding import JobFilter
+from onthedot.stores.paging import FindsJobs, all_jobs
 from onthedot.tasks.params import require_params
+
+_FEW = 1_000  # names that are compared, whether they look alike or not
 
 Sees = Callable[[str, str], bool]
 """Whether the caller sees jobs of this namespace and owner."""
@@ -48,15 +53,47 @@ async def find_job(store: Store, name: str, *, namespace: str = "default", known
     """The stored job of that name; `UnknownJob`, with the nearest of the stored and the otherwise `known` names."""
     record = await store.get_job(name, namespace=namespace)
     if record is None:
-        stored = [other.job.name for other in await store.list_jobs() if other.job.namespace == namespace]
+        stored = await near_names(store, name, JobFilter(namespaces=(namespace,)))
         raise UnknownJob(f"no job {name!r} is stored{did_you_mean(name, {*stored, *known})}")
     return record
+
+
+async def near_names(store: FindsJobs, name: str, wanted: JobFilter) -> set[str]:
+    """The names of these jobs, for `did_you_mean`. Of many jobs only those whose name has a third of this one in it:
+    two wrong letters leave at least one third as it was."""
+    page = await store.find_jobs(wanted, limit=_FEW)
+    found = {record.job.name for record in page.items}
+    if page.next is None:
+        return found
+    near: set[str] = set()
+    for part in _thirds(name):
+        some = await all_jobs(store, replace(wanted, name_contains=part), _FEW)
+        near |= {record.job.name for record in some}
+    return near
+
+
+def _thirds(name: str) -> set[str]:
+    """
+    >>> sorted(_thirds("report")), sorted(_thirds("x"))
+    (['po', 're', 'rt'], ['x'])
+    """
+    size = max(1, len(name) // 3)
+    return {part for part in (name[:size], name[size:-size], name[-size:]) if part}
+
+
+async def is_used(store: Store, queue: str) -> bool:
+    """Whether a job or a node uses this queue, or somebody has paused or shared it."""
+    if await all_jobs(store, JobFilter(queue=queue), 1):
+        return True
+    return queue in {one.name for one in await store.list_queues()} or any(
+        queue in node.queues for node in await store.list_nodes()
+    )
 
 
 async def known_queues(store: Store) -> set[str]:
     """Every queue that a job or a node uses, or that somebody has paused or shared."""
     known = {queue.name for queue in await store.list_queues()}
-    known |= {record.job.queue for record in await store.list_jobs(limit=10_000)}
+    known |= {record.job.queue for record in await store.list_jobs()}
     return known | {queue for node in await store.list_nodes() for queue in node.queues}
 
 

@@ -26,6 +26,7 @@ from onthedot.run import NewRun, RunRecord, RunState, rerun_trigger
 from onthedot.schedules.instants import format_instant, read_instant
 from onthedot.stores.base import Store
 from onthedot.stores.letters import LAST
+from onthedot.stores.values import most
 
 BATCH = 500
 """How many letters one write is about: the engine has other things to do in between."""
@@ -46,7 +47,7 @@ class Box(NamedTuple):
     fingerprint: str | None = None
     since: datetime | str | None = None
     until: datetime | str | None = None
-    limit: int = 10_000
+    limit: int | None = 10_000  # None: all
     owner: str | None = None
     before: Mark = LAST
 
@@ -149,7 +150,7 @@ def _died_of(run: RunRecord) -> str:
 
 async def _letters(store: Store, box: Box) -> AsyncIterator[RunRecord]:
     """All of them, page by page."""
-    if box.limit < 1:
+    if box.limit is not None and box.limit < 1:
         raise DefinitionError(f"limit: expected a whole number above zero, got {box.limit!r}")
     since = 0 if box.since is None else _instant(box.since, "since")
     mark = box.before if box.until is None else min(box.before, Mark(_instant(box.until, "until"), 0))
@@ -211,8 +212,8 @@ async def replay_many(
 ) -> Replayed:
     """A new run for each letter that is meant, the oldest first; due at once, or spread over time by the rate.
     `DefinitionError`, and nothing is written, if there are more than the limit. With `dry_run` nothing is written."""
-    letters = await find_letters(store, box._replace(limit=box.limit + 1))
-    if len(letters) > box.limit:
+    letters = await find_letters(store, box._replace(limit=most(box.limit) + 1))
+    if len(letters) > most(box.limit):
         raise DefinitionError(
             f"limit: expected at most {box.limit} dead letters, got more; choose fewer, or raise the limit"
         )

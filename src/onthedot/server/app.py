@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -100,9 +101,39 @@ def make_app(
     return app
 
 
+TAGS = {
+    "jobs": "Definitions: what runs, and when.",
+    "schedules": "What an expression means, before it is stored.",
+    "runs": "Ask for runs, see them, cancel them, run them again.",
+    "logs": "What attempts have written: lines, results, artifacts.",
+    "dead letters": "Runs that have failed for good: grouped, replayed, discarded.",
+    "events": "What happens, as it happens.",
+    "queues": "Pause, resume and share queues.",
+    "nodes": "Who plans and who works, and metrics of it.",
+    "access": "Keys, users, sessions, secrets and the audit.",
+    "documents": "Jobs as documents, and what became of them.",
+    "server": "Whether it is up and ready, and what it is.",
+}
+"""Every tag of the document, in the order in which a reader wants them."""
+
+
+def _without_null(body: dict[str, Any]) -> None:
+    """A body that may be left out is documented as what it is if it is there: clients would send a null, or fail."""
+    for content in body.get("content", {}).values():
+        match content["schema"]:
+            case {"anyOf": [{"$ref": _} as kind, {"type": "null"}]}:
+                content["schema"] = kind
+
+
 def openapi_of(app: FastAPI) -> dict[str, object]:
     """The document that describes every route."""
     document = app.openapi()
+    document["info"] |= {
+        "contact": {"name": "onthedot"},
+        "license": {"name": "Apache License 2.0", "identifier": "Apache-2.0"},
+    }
+    document["servers"] = [{"url": "/", "description": "The server that this document comes from."}]
+    document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(ProblemOut.model_json_schema(ref_template="#/components/schemas/{model}").pop("$defs", {}))
     schemas["ProblemOut"] = schema_of(ProblemOut)
@@ -114,6 +145,7 @@ def openapi_of(app: FastAPI) -> dict[str, object]:
         operation = document["paths"].get(path, {}).get(method.lower())
         if operation is None:  # the pages for people, and this document itself
             continue
+        _without_null(operation.get("requestBody", {}))
         if permission is None:
             operation["security"] = []
         else:

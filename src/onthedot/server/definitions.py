@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import Body
@@ -77,9 +78,9 @@ def components() -> dict[str, Any]:
     """The schemas that bodies refer to, by their names among those of the API's document.
 
     >>> sorted(components())[:2]
-    ['written.delay', 'written.document_job']
+    ['written.args', 'written.delay']
     """
-    found = definitions(f"{_AT}{_PREFIX}")
+    found = {name: without_branches(schema) for name, schema in definitions(f"{_AT}{_PREFIX}").items()}
     whole = found["job"]
     found["named_job"] = {
         **whole,
@@ -93,6 +94,32 @@ def components() -> dict[str, Any]:
         "additionalProperties": False,
     }
     return {f"{_PREFIX}{name}": schema for name, schema in found.items()}
+
+
+def without_branches(schema: dict[str, Any]) -> dict[str, Any]:
+    """The same rule as "exactly one of these keys, each with others that do not go with it", said without `oneOf`:
+    generators of clients make a type of each branch, and forget the properties that all of them share.
+
+    >>> one = {"type": "object", "properties": {"run": {}, "argv": {}}}
+    >>> plain = without_branches({**one, "oneOf": [{"required": ["run"]}, {"required": ["argv"]}]})
+    >>> plain["dependentSchemas"]["run"], plain["not"]
+    ({'propertyNames': {'not': {'enum': ['argv']}}}, {'propertyNames': {'not': {'enum': ['run', 'argv']}}})
+    """
+    branches = {branch["required"][0]: branch.get("properties", {}) for branch in schema.get("oneOf", ())}
+    if not branches:
+        return schema
+    clashing = {
+        key: _none_of(dict.fromkeys([*(other for other in branches if other != key), *forbidden]))
+        for key, forbidden in branches.items()
+    }
+    rest = {word: one for word, one in schema.items() if word != "oneOf"}
+    dependent = {**schema.get("dependentSchemas", {}), **clashing}
+    return {**rest, "dependentSchemas": dependent, "not": _none_of(branches)}
+
+
+def _none_of(keys: Iterable[str]) -> dict[str, Any]:
+    """An object without any of these keys."""
+    return {"propertyNames": {"not": {"enum": list(keys)}}}
 
 
 def patched(target: Any, patch: Any) -> Any:

@@ -96,7 +96,11 @@ class Routes(APIRouter):
         permission = TABLE[line]
         own = options.get("responses") or {}
         named = [status for status in own if status in _MORE and not own[status]]
-        rest = {status: told for status, told in own.items() if status not in named}
+        rest = {
+            status: {"content": _CONTENT, **told} if int(status) >= 400 else told
+            for status, told in own.items()
+            if status not in named
+        }
         options["responses"] = {**problems(*named, known=permission is not None), **rest}
         options["operation_id"] = options.get("operation_id") or endpoint.__name__
         super().add_api_route(path, endpoint, **options)

@@ -120,8 +120,9 @@ class JobsSlice(Protocol):
         """The current revision, or None."""
         ...
 
-    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
-        """Jobs by namespace and name, page after page (`FindingSlice.find_jobs`)."""
+    async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
+        """Jobs by namespace and name, page after page (`FindingSlice.find_jobs`). Here as in every list: without a
+        limit all of them."""
         ...
 
     async def schedules_of(self, job_id: int) -> list[ScheduleState]:
@@ -369,7 +370,7 @@ class NodesSlice(Protocol):
         """Ask every node to beat now, by a hint."""
         ...
 
-    async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
+    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
         """Incarnations, newest first."""
         ...
 
@@ -438,7 +439,7 @@ class HistorySlice(Protocol):
         job: str | None = None,
         namespace: str = "default",
         states: Iterable[RunState] | None = None,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         """Live runs first, by due instant; then finished ones, newest end first: page after page
         (`FindingSlice.find_runs`), and each once, as it was seen last."""
@@ -464,7 +465,7 @@ class HistorySlice(Protocol):
         ...
 
     async def list_skips(
-        self, *, job: str | None = None, namespace: str = "default", limit: int = 100
+        self, *, job: str | None = None, namespace: str = "default", limit: int | None = None
     ) -> list[SkipRecord]:
         """Ranges of slots that were skipped when they were planned, newest first."""
         ...

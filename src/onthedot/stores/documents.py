@@ -86,7 +86,7 @@ class DocumentsSlice(Protocol):
         """
         ...
 
-    async def list_documents(self, kind: str, *, after: str = "", limit: int = 100) -> list[Document]:
+    async def list_documents(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Document]:
         """Documents of a kind whose id comes after this one, in the order of their ids' characters."""
         ...
 
@@ -106,7 +106,7 @@ class DocumentsSlice(Protocol):
         key is none."""
         ...
 
-    async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
+    async def list_appended(self, kind: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         """What was appended with a number above this one, in order."""
         ...
 

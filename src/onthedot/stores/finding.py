@@ -222,7 +222,9 @@ class FindingSlice(Protocol):
         all but those of one run: `DefinitionError`, with the reason."""
         ...
 
-    async def list_revisions(self, job_id: int, *, before: int | None = None, limit: int = 100) -> list[Revision]:
+    async def list_revisions(
+        self, job_id: int, *, before: int | None = None, limit: int | None = None
+    ) -> list[Revision]:
         """The definitions that a job had, also one that is deleted, newest first; those before this revision."""
         ...
 

@@ -8,6 +8,7 @@ has `submit_within`; the others refuse, and say who can.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -19,6 +20,33 @@ from onthedot.run import NewRun
 from onthedot.stores.base import Store
 
 T = TypeVar("T")
+
+
+class _Outside:
+    """The default of `connection`: not None, which a program may pass by mistake."""
+
+    def __repr__(self) -> str:
+        return "OUTSIDE"
+
+
+OUTSIDE: Any = _Outside()
+"""No connection was given: the run is submitted in a transaction of our own."""
+
+
+def given_connection(connection: Any) -> Any:
+    """What a caller has given, on the caller's own thread; `DefinitionError` for None.
+
+    Django's `connection` leads each thread to another connection: here it becomes the one of this thread.
+    """
+    if connection is None:
+        raise DefinitionError(
+            "connection: expected a connection with a transaction that is open, got None; leave 'connection' out to "
+            "submit without one; with Django, give 'django.db.connection' itself"
+        )
+    kind = type(connection)
+    if (kind.__module__.partition(".")[0], kind.__name__) == ("django", "ConnectionProxy"):
+        return sys.modules["django.db"].connections[connection.alias]
+    return connection
 
 
 class Joined(NamedTuple):

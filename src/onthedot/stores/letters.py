@@ -23,7 +23,7 @@ class LettersSlice(Protocol):
         namespace: str = "default",
         since: Micros = 0,
         before: Mark = LAST,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         """Dead runs that are not settled, newest end first: those that ended at `since` or later, and come before this
         mark. The mark of the last one that was answered reads on. Only the box is read, however long history is."""

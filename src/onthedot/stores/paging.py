@@ -27,6 +27,10 @@ from onthedot.stores.finding import (
     RunFilter,
     RunPage,
 )
+from onthedot.stores.values import most
+
+PAGE = 10_000
+"""How many of a list are read at once, however many are wanted."""
 
 T = TypeVar("T")
 P = TypeVar("P", bound=tuple[Any, ...])
@@ -87,16 +91,34 @@ class FindsRuns(Protocol):
         ...
 
 
-async def all_runs(store: FindsRuns, wanted: RunFilter, limit: int) -> list[RunRecord]:
-    """Page after page, at most so many. What moves between two pages is shown once, as it was seen last."""
+async def all_runs(store: FindsRuns, wanted: RunFilter, limit: int | None = None) -> list[RunRecord]:
+    """Page after page, at most so many; None: all. What moves between two pages is shown once, as it was seen last."""
     found: dict[int, RunRecord] = {}
     place: RunCursor | None = FIRST_LIVE
-    while place is not None and len(found) < limit:
-        some, place = await store.find_runs(wanted, after=place, limit=limit - len(found))
+    while place is not None and len(found) < most(limit):
+        some, place = await store.find_runs(wanted, after=place, limit=min(PAGE, most(limit) - len(found)))
         for run in some:
             found.pop(run.id, None)
             found[run.id] = run
     return list(found.values())
+
+
+class FindsJobs(Protocol):
+    """Whoever has pages of jobs."""
+
+    async def find_jobs(self, wanted: JobFilter, *, after: JobCursor | None = None, limit: int = 100) -> JobPage:
+        """See `FindingSlice`."""
+        ...
+
+
+async def all_jobs(store: FindsJobs, wanted: JobFilter, limit: int | None = None) -> list[JobRecord]:
+    """Page after page, at most so many; None: all."""
+    found: list[JobRecord] = []
+    place: JobCursor | None = FIRST_JOB
+    while place is not None and len(found) < most(limit):
+        some, place = await store.find_jobs(wanted, after=place, limit=min(PAGE, most(limit) - len(found)))
+        found += some
+    return found
 
 
 class Pages(ABC):
@@ -144,13 +166,8 @@ class Pages(ABC):
 
     # ── all at once ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def list_jobs(self, *, limit: int = 1000) -> list[JobRecord]:
-        found: list[JobRecord] = []
-        place: JobCursor | None = FIRST_JOB
-        while place is not None and len(found) < limit:
-            some, place = await self.find_jobs(JobFilter(), after=place, limit=limit - len(found))
-            found += some
-        return found
+    async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
+        return await all_jobs(self, JobFilter(), limit)
 
     async def list_runs(
         self,
@@ -158,7 +175,7 @@ class Pages(ABC):
         job: str | None = None,
         namespace: str = "default",
         states: Iterable[RunState] | None = None,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         wanted = RunFilter(namespaces=(namespace,), job=job, states=None if states is None else frozenset(states))
         return await all_runs(self, wanted, limit)

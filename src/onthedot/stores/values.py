@@ -11,6 +11,18 @@ from onthedot.clock import Micros, to_datetime
 from onthedot.job import JobRecord
 from onthedot.run import Lease, RunState
 
+EVERY = 10**9
+"""As a limit: all there are."""
+
+
+def most(limit: int | None) -> int:
+    """A limit as a number; None, which means all, is one that nothing reaches.
+
+    >>> most(100), most(None)
+    (100, 1000000000)
+    """
+    return EVERY if limit is None else limit
+
 
 class Slot(NamedTuple):
     """A slot that is to become a run, and the instant after which it no longer should (None: never)."""

@@ -22,7 +22,7 @@ async def test_how_the_cluster_stands_and_what_this_node_did():
         assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
         assert 'onthedot_nodes{state="living"} 1.0' in answer.text
         assert 'onthedot_node_seats{node="web-1"} 4.0' in answer.text
-        assert 'onthedot_attempts_started_total{job="import",namespace="default"} 1.0' in answer.text
+        assert 'onthedot_attempts_started_total{job_name="import",job_namespace="default"} 1.0' in answer.text
         accept = {"Accept": "application/openmetrics-text;version=1.0.0"}
         assert (await there.client.get("/metrics", headers={**viewer, **accept})).text.endswith("# EOF\n")
 

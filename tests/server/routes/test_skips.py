@@ -51,6 +51,19 @@ async def test_they_are_those_of_a_job_and_of_a_namespace(server: Served, viewer
     assert await told(server, viewer, namespace="team") == ["team/far"]
 
 
+async def test_the_older_ones_are_on_the_next_page(server: Served, viewer: dict[str, str]):
+    for name in ("poll", "sweep", "tick"):
+        await skipped(server, name)
+    found: list[str] = []
+    query: dict[str, str] | None = {"limit": "2"}
+    while query is not None:
+        page = (await server.client.get(SKIPS, params=query, headers=viewer)).json()
+        found += [one["job"] for one in page["items"]]
+        query = None if page["next"] is None else {"limit": "2", "after": page["next"]}
+    assert found == ["tick", "sweep", "poll"]
+    assert (await server.client.get(SKIPS, params={"after": "x"}, headers=viewer)).status_code == 422
+
+
 async def test_those_of_others_are_not_there(server: Served):
     await skipped(server, "poll")
     await skipped(server, "theirs", owner="bob")

@@ -14,12 +14,13 @@ from onthedot.observe.jobs import Shown, looked
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
 from onthedot.open_verbs import OpenStore, OpenVerbs
+from onthedot.plan.asking import near_names
 from onthedot.plan.coming import coming
 from onthedot.server.answering import json_answer
 from onthedot.server.computing import computed
 from onthedot.server.definitions import EXAMPLE, definition_of
 from onthedot.server.door import There, Who, verbs_for
-from onthedot.server.finding import find_jobs
+from onthedot.server.finding import find_jobs, seen_by
 from onthedot.server.preconditions import etag_of
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import JobOut, Line, RunOut, fields, run_out
@@ -122,8 +123,8 @@ async def seen_job(there: OpenStore, who: Principal, job: str, namespace: str) -
 async def seen(there: OpenStore, who: Principal, record: JobRecord | None, job: str, namespace: str) -> JobRecord:
     """What was found under a job's name, if it is there for whoever asks; else `UnknownJob`, and what may be meant."""
     if record is None or not who.sees(namespace, record.job.owner):
-        found, _ = await find_jobs(there, who, JobFilter(namespaces=(namespace,)), limit=1000)
-        near = did_you_mean(job, [other.job.name for other in found]) if found else ""
+        found = await near_names(there.store, job, seen_by(who, JobFilter(namespaces=(namespace,))))
+        near = did_you_mean(job, found) if found else ""
         raise UnknownJob(f"no job {job!r} is stored{near if near.startswith(',') else ''}")
     return record
 

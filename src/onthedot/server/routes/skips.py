@@ -8,17 +8,17 @@ from fastapi import Response
 from pydantic import BaseModel, Field
 
 from onthedot.access.principal import Principal
+from onthedot.errors import DefinitionError
 from onthedot.observe.text import iso
 from onthedot.open_verbs import OpenStore
 from onthedot.run import SkipRecord
 from onthedot.server.answering import json_answer
-from onthedot.server.asked import PageSize
+from onthedot.server.asked import After, PageSize
 from onthedot.server.door import There, Who, verbs_for
 from onthedot.server.routes.jobs import Namespace
 from onthedot.server.routes.letters import JobName
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import fields
-from onthedot.verbs import MOST_SKIPS
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
 
@@ -40,21 +40,38 @@ class LeftOutList(BaseModel):
     """Some ranges, the newest first."""
 
     items: list[LeftOutOut]
-    next: None = Field(description="There are no pages: older ones are not told.")
+    next: str | None = Field(description="What `after` is for the older ones; null: there are none.", examples=["100"])
 
 
 @routes.get("/skips", response_model=LeftOutList, responses={404: {}})
 async def list_skips(
-    there: There, who: Who, namespace: Namespace = "default", job: JobName = None, limit: PageSize = 100
+    there: There,
+    who: Who,
+    namespace: Namespace = "default",
+    job: JobName = None,
+    limit: PageSize = 100,
+    after: After = None,
 ) -> Response:
     """Why slots did not run: those that were skipped before there was a run of them, the newest first. Slots whose run
     was skipped are runs in the state `skipped`."""
     verbs = verbs_for(there, who, namespace)
+    first = _place(after)
     if who.only_own:
-        found = await _own(there, who, await verbs.list_skips(job, limit=MOST_SKIPS), namespace)
+        found = await _own(there, who, await verbs.list_skips(job), namespace)
     else:
-        found = await verbs.list_skips(job, limit=limit)
-    return json_answer({"items": [_told(skip, namespace) for skip in found[:limit]], "next": None})
+        found = await verbs.list_skips(job, limit=first + limit + 1)
+    following = str(first + limit) if len(found) > first + limit else None
+    items = [_told(skip, namespace) for skip in found[first : first + limit]]
+    return json_answer({"items": items, "next": following})
+
+
+def _place(after: str | None) -> int:
+    """How many newer ones were told before. What is skipped in the meantime moves the rest: a range may come twice."""
+    if after is None:
+        return 0
+    if not (after.isascii() and after.isdecimal() and len(after) < 10):
+        raise DefinitionError(f"after: expected a cursor as it was answered, got {after!r}")
+    return int(after)
 
 
 async def _own(there: OpenStore, who: Principal, found: list[SkipRecord], namespace: str) -> list[SkipRecord]:

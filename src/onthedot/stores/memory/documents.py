@@ -28,7 +28,7 @@ class Documents(Tables):
         self.documents[kind, id] = Document(kind, id, self.last_version, body, self.read_clock(now))
         return PutDocument(True, self.last_version)
 
-    async def list_documents(self, kind: str, *, after: str = "", limit: int = 100) -> list[Document]:
+    async def list_documents(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Document]:
         found = (document for document in self.documents.values() if document.kind == kind and document.id > after)
         return sorted(found)[:limit]
 
@@ -44,5 +44,5 @@ class Documents(Tables):
         check_entries(kind, bodies, keys)
         return self.append(kind, bodies, keys, self.read_clock(now))
 
-    async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
+    async def list_appended(self, kind: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         return list(islice((entry for entry in self.entries.get(kind, ()) if entry.number > after), limit))

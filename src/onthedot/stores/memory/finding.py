@@ -93,7 +93,9 @@ class Finding(Pages, History, Jobs):
         key = self.runs[run_id].key if run_id in self.runs else self.finished_keys[run_id]
         return self.jobs[key.job_id].job
 
-    async def list_revisions(self, job_id: int, *, before: int | None = None, limit: int = 100) -> list[Revision]:
+    async def list_revisions(
+        self, job_id: int, *, before: int | None = None, limit: int | None = None
+    ) -> list[Revision]:
         newest_first = reversed(self.revisions.get(job_id, []))
         return [one for one in newest_first if before is None or one.revision < before][:limit]
 

@@ -55,7 +55,7 @@ class History(Tables):
         return list(self.attempts.get(run_id, ()))
 
     async def list_skips(
-        self, *, job: str | None = None, namespace: str = "default", limit: int = 100
+        self, *, job: str | None = None, namespace: str = "default", limit: int | None = None
     ) -> list[SkipRecord]:
         names = {job_id: self.jobs[job_id].job for job_id in {skip.job_id for skip in self.skips}}
         return [

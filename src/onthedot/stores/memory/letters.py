@@ -23,7 +23,7 @@ class Letters(History):
         namespace: str = "default",
         since: Micros = 0,
         before: Mark = LAST,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         box = [run for run in self.finished.values() if _is_in_box(run) and since <= _mark(run).ended_at]
         found = (

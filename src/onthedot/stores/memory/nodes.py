@@ -72,7 +72,7 @@ class Nodes(Tables):
     async def probe(self, *, now: Micros | None = None) -> None:
         self.hints.send(Hint("beats", self.read_clock(now)))
 
-    async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
+    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
         return [replace(row.node, ttl=row.ttl) for row in reversed(self.nodes.values())][:limit]
 
     async def campaign(

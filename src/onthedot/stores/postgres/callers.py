@@ -1,4 +1,4 @@
-"""Connections that belong to the caller: of asyncpg, psycopg 3 and SQLAlchemy, each as our statements know one.
+"""Connections that belong to the caller: of asyncpg, psycopg 3, SQLAlchemy and Django, each as our statements know one.
 
 A statement of ours is spoken as it is: `$1`, `$2` stand for its values. No library is imported here: whoever has a
 connection has its library. Types are told by name, so that asking costs nothing where none is given.
@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from onthedot.errors import DefinitionError
+from onthedot.errors import DefinitionError, StateError
 
 _PLACE = re.compile(r"\$(\d+)")
 
@@ -88,6 +88,28 @@ class Psycopg(Caller):
             return cursor.fetchall() if cursor.description else [], cursor.rowcount
 
 
+class Django(Psycopg):
+    """Django's wrapper of a connection of psycopg 3, inside `transaction.atomic()`.
+
+    Only its attributes are read: its methods refuse a thread that has an event loop.
+    """
+
+    def __init__(self, wrapper: Any) -> None:
+        if wrapper.vendor != "postgresql":
+            raise DefinitionError(f"connection: expected one to PostgreSQL, got one to {wrapper.vendor}")
+        if wrapper.connection is None or (wrapper.autocommit and not wrapper.in_atomic_block):
+            raise StateError(
+                "connection: expected one with a transaction that is open, got one without; "
+                "submit inside of 'with transaction.atomic():'"
+            )
+        of = type(wrapper.connection).__module__.partition(".")[0]
+        if of != "psycopg":
+            raise DefinitionError(
+                f"connection: expected Django with psycopg 3, got it with {of}; install psycopg, which Django prefers"
+            )
+        super().__init__(wrapper.connection)
+
+
 class AsyncPsycopg(Caller):
     """`psycopg.AsyncConnection`."""
 
@@ -133,6 +155,7 @@ def _answer(result: Any) -> tuple[Rows, int]:
 _KINDS: dict[tuple[str, str], Callable[[Any], Caller]] = {
     ("asyncpg", "Connection"): Asyncpg,
     ("asyncpg", "PoolConnectionProxy"): Asyncpg,
+    ("django", "DatabaseWrapper"): Django,
     ("onthedot", "BlockingConnection"): OfHandler,
     ("psycopg", "Connection"): Psycopg,
     ("psycopg", "AsyncConnection"): AsyncPsycopg,
@@ -152,8 +175,8 @@ def caller_of(connection: Any) -> Caller:
     name = type(connection).__name__
     todo = f"; give the session itself: {name} is called for it" if name.endswith("scoped_session") else ""
     raise DefinitionError(
-        "connection: expected a connection of asyncpg or psycopg 3, or a connection or session of SQLAlchemy, "
-        f"got {type(connection).__module__}.{name}{todo}"
+        "connection: expected a connection of asyncpg or psycopg 3, a connection or session of SQLAlchemy, or Django's "
+        f"connection, got {type(connection).__module__}.{name}{todo}"
     )
 
 

@@ -69,7 +69,7 @@ class Documents(Tables):
 
         return await self.write(work)
 
-    async def list_documents(self, kind: str, *, after: str = "", limit: int = 100) -> list[Document]:
+    async def list_documents(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Document]:
         return [Document(*row) for row in await self.read(lambda tx: tx.rows(LIST, kind, after, limit))]
 
     async def delete_document(self, kind: str, id: str, *, version: int) -> bool:
@@ -95,7 +95,7 @@ class Documents(Tables):
 
         return await self.write(work)
 
-    async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
+    async def list_appended(self, kind: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         return [Entry(*row) for row in await self.read(lambda tx: tx.rows(LIST_APPENDED, kind, after, limit))]
 
 

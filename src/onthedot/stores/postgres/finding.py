@@ -293,7 +293,9 @@ class Finding(Pages, History, Jobs):
 
         return await self.show(work)
 
-    async def list_revisions(self, job_id: int, *, before: int | None = None, limit: int = 100) -> list[Revision]:
+    async def list_revisions(
+        self, job_id: int, *, before: int | None = None, limit: int | None = None
+    ) -> list[Revision]:
         async def work(tx: Transaction) -> list[Revision]:
             rows = await tx.rows(LIST_REVISIONS, job_id, 2**31 - 1 if before is None else before, limit)
             await self.records.load(tx, [row[:3] for row in rows])

@@ -99,7 +99,7 @@ class History(Tables):
         return [AttemptRecord(*row) for row in await self.show(lambda tx: tx.rows(LIST_ATTEMPTS, run_id))]
 
     async def list_skips(
-        self, *, job: str | None = None, namespace: str = "default", limit: int = 100
+        self, *, job: str | None = None, namespace: str = "default", limit: int | None = None
     ) -> list[SkipRecord]:
         rows = await self.show(lambda tx: tx.rows(LIST_SKIPS, namespace, job, limit))
         return [SkipRecord(*row) for row in rows]

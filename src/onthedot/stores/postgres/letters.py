@@ -35,7 +35,7 @@ class Letters(Tables):
         namespace: str = "default",
         since: Micros = 0,
         before: Mark = LAST,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         values = (since, before.ended_at, before.run_id, namespace, job, limit)
         return [shown(row) for row in await self.show(lambda tx: tx.rows(LIST_DEAD, *values))]

@@ -133,7 +133,7 @@ class Nodes(Tables):
 
         await self.write(work)
 
-    async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
+    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
         return [_node(row) for row in await self.read(lambda tx: tx.rows(LIST_NODES, limit))]
 
     async def drain(self, node_id: str, *, draining: bool = True, now: Micros | None = None) -> int:

@@ -57,7 +57,7 @@ class RedisStore(Control, Plan, Checkpoints, Nodes, Upkeep, Finding, Letters, Do
         """Bring a store of an earlier version up to date. Nobody who comes by here goes on before it is done."""
         if await self.ask("namespace_gates") == "0":
             return
-        jobs = await self.list_jobs(limit=10**9)
+        jobs = await self.list_jobs()
         rates = {(one.job.namespace, one.job.rate.name) for one in jobs if one.job.rate is not None}
         names = sorted((namespace, name) for namespace, name in rates if name and namespace != "default")
         for what in ("rates", "runs"):

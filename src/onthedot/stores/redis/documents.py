@@ -9,6 +9,7 @@ from onthedot.stores.base import Document, Entry, PutDocument
 from onthedot.stores.documents import check_document, check_entries
 from onthedot.stores.redis.rows import entries_asked
 from onthedot.stores.redis.tables import Tables
+from onthedot.stores.values import most
 
 
 class Documents(Tables):
@@ -25,8 +26,8 @@ class Documents(Tables):
         accepted, current = await self.ask("put_document", now=now, kind=kind, id=id, body=body, version=version)
         return PutDocument(bool(accepted), current)
 
-    async def list_documents(self, kind: str, *, after: str = "", limit: int = 100) -> list[Document]:
-        rows = await self.look("list_documents", kind=kind, after=after, limit=limit)
+    async def list_documents(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Document]:
+        rows = await self.look("list_documents", kind=kind, after=after, limit=most(limit))
         return [Document(kind, *row) for row in rows]
 
     async def delete_document(self, kind: str, id: str, *, version: int) -> bool:
@@ -39,6 +40,6 @@ class Documents(Tables):
         entries = entries_asked(bodies, keys)
         return [int(number) for number in await self.ask("append_documents", now=now, kind=kind, entries=entries)]
 
-    async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
-        rows = await self.look("list_appended", kind=kind, after=after, limit=limit)
+    async def list_appended(self, kind: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        rows = await self.look("list_appended", kind=kind, after=after, limit=most(limit))
         return [Entry(kind, *row) for row in rows]

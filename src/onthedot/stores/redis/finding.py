@@ -27,6 +27,7 @@ from onthedot.stores.paging import AttemptScan, JobScan, Pages, RunScan, Scan, a
 from onthedot.stores.redis.history import History
 from onthedot.stores.redis.jobs import Jobs
 from onthedot.stores.redis.rows import read_run
+from onthedot.stores.values import most
 
 ROWS = 500
 """How many records one script looks at: some milliseconds of the server's time."""
@@ -89,11 +90,13 @@ class Finding(Pages, History, Jobs):
         ]  # fmt: skip
         return Scan(sorted(found, key=attempt_cursor, reverse=True)[:limit])
 
-    async def list_revisions(self, job_id: int, *, before: int | None = None, limit: int = 100) -> list[Revision]:
+    async def list_revisions(
+        self, job_id: int, *, before: int | None = None, limit: int | None = None
+    ) -> list[Revision]:
         jobs = await self.look("get_jobs_by_id", job_ids=[job_id])
         newest = max((row[1] for row in jobs), default=0)
         first = newest if before is None else min(newest, before - 1)
-        wanted = range(first, max(0, first - limit), -1)
+        wanted = range(first, max(0, first - most(limit)), -1)
         records = await self.records((job_id, one, JobState.ACTIVE, 0, 0, None, None) for one in wanted)
         return [Revision(record.revision, record.job, record.updated_at) for record in records]
 

@@ -12,6 +12,7 @@ from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.base import Owned, Standing
 from onthedot.stores.redis.queues import Queues
 from onthedot.stores.redis.rows import read_run
+from onthedot.stores.values import most
 
 _ROWS = 1000  # jobs that one script looks at
 
@@ -45,9 +46,9 @@ class History(Queues):
         return [AttemptRecord(run_id, *row) for row in await self.look("list_attempts", run_id=run_id)]
 
     async def list_skips(
-        self, *, job: str | None = None, namespace: str = "default", limit: int = 100
+        self, *, job: str | None = None, namespace: str = "default", limit: int | None = None
     ) -> list[SkipRecord]:
-        found = await self._pages("list_skips", limit, job=job, namespace=namespace)
+        found = await self._pages("list_skips", most(limit), job=job, namespace=namespace)
         return [SkipRecord(name, *row) for name, row in found]
 
     async def count_runs(self) -> dict[RunState, int]:

@@ -11,6 +11,7 @@ from onthedot.run import RunRecord
 from onthedot.stores.letters import LAST
 from onthedot.stores.redis.rows import read_run
 from onthedot.stores.redis.tables import Tables
+from onthedot.stores.values import most
 
 
 class Letters(Tables):
@@ -23,13 +24,18 @@ class Letters(Tables):
         namespace: str = "default",
         since: Micros = 0,
         before: Mark = LAST,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
         found: list[Any] = []
         mark: Sequence[int] | None = before
-        while mark is not None and len(found) < limit:
+        while mark is not None and len(found) < most(limit):
             rows, mark = await self.look(
-                "list_dead", job=job, namespace=namespace, since=since, before=list(mark), limit=limit - len(found)
+                "list_dead",
+                job=job,
+                namespace=namespace,
+                since=since,
+                before=list(mark),
+                limit=most(limit) - len(found),
             )
             found += rows
         return [read_run(row) for row in found]

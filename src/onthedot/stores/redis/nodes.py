@@ -8,6 +8,7 @@ from onthedot.clock import Micros
 from onthedot.stores.base import Beat, Node, Term
 from onthedot.stores.redis.rows import read_term, term_asked
 from onthedot.stores.redis.tables import Tables
+from onthedot.stores.values import most
 
 
 class Nodes(Tables):
@@ -34,8 +35,8 @@ class Nodes(Tables):
     async def probe(self, *, now: Micros | None = None) -> None:
         await self.ask("probe", now=now)
 
-    async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
-        return [_read(row) for row in await self.look("list_nodes", limit=limit)]
+    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
+        return [_read(row) for row in await self.look("list_nodes", limit=most(limit))]
 
     async def campaign(
         self,

@@ -11,6 +11,7 @@ from onthedot.stores.base import Document, Entry, PutDocument
 from onthedot.stores.documents import Places, check_document, check_entries, judge
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables, take_numbers
+from onthedot.stores.values import most
 
 FIND = "SELECT kind, id, version, body, written_at FROM documents WHERE kind = ? AND id = ?"
 
@@ -61,8 +62,8 @@ class Documents(Tables):
 
         return await self.write(work)
 
-    async def list_documents(self, kind: str, *, after: str = "", limit: int = 100) -> list[Document]:
-        rows = await self.read(lambda tx: tx.db.execute(LIST, (kind, after, limit)).fetchall())
+    async def list_documents(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Document]:
+        rows = await self.read(lambda tx: tx.db.execute(LIST, (kind, after, most(limit))).fetchall())
         return [Document(*row) for row in rows]
 
     async def delete_document(self, kind: str, id: str, *, version: int) -> bool:
@@ -80,8 +81,8 @@ class Documents(Tables):
         check_entries(kind, bodies, keys)
         return await self.write(lambda tx: append_entries(tx.db, kind, bodies, keys, self.read_clock(now)))
 
-    async def list_appended(self, kind: str, *, after: int = 0, limit: int = 100) -> list[Entry]:
-        rows = await self.read(lambda tx: tx.db.execute(LIST_APPENDED, (kind, after, limit)).fetchall())
+    async def list_appended(self, kind: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
+        rows = await self.read(lambda tx: tx.db.execute(LIST_APPENDED, (kind, after, most(limit))).fetchall())
         return [Entry(*row) for row in rows]
 
 

@@ -38,6 +38,7 @@ from onthedot.stores.sqlite.history import FINISHED, LIVE, LIVE_NODE, History
 from onthedot.stores.sqlite.jobs import SHOWN, Jobs
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.triggers import with_slots
+from onthedot.stores.values import most
 
 LINES = 20
 """How many jobs a filter may name for each to be looked through on its own."""
@@ -295,8 +296,10 @@ class Finding(Pages, History, Jobs):
 
         return await self.read(work)
 
-    async def list_revisions(self, job_id: int, *, before: int | None = None, limit: int = 100) -> list[Revision]:
-        values = {"job_id": job_id, "before": LAST if before is None else before, "limit": limit}
+    async def list_revisions(
+        self, job_id: int, *, before: int | None = None, limit: int | None = None
+    ) -> list[Revision]:
+        values = {"job_id": job_id, "before": LAST if before is None else before, "limit": most(limit)}
 
         def work(tx: Transaction) -> list[Revision]:
             found = []

@@ -10,6 +10,7 @@ from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.showing import by_id, counted, shown
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables
+from onthedot.stores.values import most
 
 # Who holds it, or had it last: attempts are recorded once they have ended.
 LIVE_NODE = """
@@ -106,9 +107,9 @@ class History(Tables):
         return await self.read(lambda tx: [AttemptRecord(*row) for row in tx.db.execute(LIST_ATTEMPTS, (run_id,))])
 
     async def list_skips(
-        self, *, job: str | None = None, namespace: str = "default", limit: int = 100
+        self, *, job: str | None = None, namespace: str = "default", limit: int | None = None
     ) -> list[SkipRecord]:
-        values = {"job": job, "namespace": namespace, "limit": limit}
+        values = {"job": job, "namespace": namespace, "limit": most(limit)}
         return await self.read(lambda tx: [SkipRecord(*row) for row in tx.db.execute(LIST_SKIPS, values)])
 
     async def count_runs(self) -> dict[RunState, int]:

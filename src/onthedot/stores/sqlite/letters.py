@@ -12,6 +12,7 @@ from onthedot.stores.showing import shown
 from onthedot.stores.sqlite.history import FINISHED
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables
+from onthedot.stores.values import most
 
 # Read backwards from the newest end, only as far as it is asked for. The index is the box: nothing else is in it.
 LIST_DEAD = FINISHED.format(
@@ -34,9 +35,9 @@ class Letters(Tables):
         namespace: str = "default",
         since: Micros = 0,
         before: Mark = LAST,
-        limit: int = 100,
+        limit: int | None = None,
     ) -> list[RunRecord]:
-        values = {"job": job, "namespace": namespace, "since": since, "limit": limit}
+        values = {"job": job, "namespace": namespace, "since": since, "limit": most(limit)}
         values |= {"ended": before.ended_at, "run_id": before.run_id}
         return await self.read(lambda tx: [shown(row) for row in tx.db.execute(LIST_DEAD, values)])
 

@@ -14,6 +14,7 @@ from onthedot.stores.base import Beat, Hint, Layout, Node, Term
 from onthedot.stores.shards import buckets_of
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables, check_lease
+from onthedot.stores.values import most
 
 # Asked again, it is a beat.
 REGISTER = """
@@ -130,8 +131,8 @@ class Nodes(Tables):
 
         await self.write(work)
 
-    async def list_nodes(self, *, limit: int = 1000) -> list[Node]:
-        rows = await self.read(lambda tx: tx.db.execute(LIST_NODES, (limit,)).fetchall())
+    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
+        rows = await self.read(lambda tx: tx.db.execute(LIST_NODES, (most(limit),)).fetchall())
         return [_node(row) for row in rows]
 
     async def drain(self, node_id: str, *, draining: bool = True, now: Micros | None = None) -> int:

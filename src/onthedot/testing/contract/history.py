@@ -51,6 +51,23 @@ async def check_runs_can_be_filtered(bench: Workbench) -> None:
 
 
 @check
+async def check_lists_without_a_limit_are_whole(bench: Workbench) -> None:
+    """However long they are: no list has a limit that nobody asked for."""
+    record = await bench.define()
+    many = 101
+    await bench.store.submit([NewRun(record.id, f"api:{number}", at(number)) for number in range(many)], now=bench.now)
+    for number in range(many):
+        await bench.store.put_document("note", f"{number:03}", "{}", version=0, now=bench.now)
+    await bench.store.append_documents("audit", ["{}"] * many, now=bench.now)
+    assert len(await bench.store.list_runs()) == many
+    assert len(await bench.store.list_documents("note")) == many
+    assert len(await bench.store.list_appended("audit")) == many
+    assert [node.id for node in await bench.store.list_nodes()] == []
+    assert (await bench.store.list_skips(), await bench.store.list_dead()) == ([], [])
+    assert [one.revision for one in await bench.store.list_revisions(record.id)] == [1]
+
+
+@check
 async def check_one_run(bench: Workbench) -> None:
     """`get_run` finds live and finished runs, as `list_runs` shows them, and None for what is not there."""
     record = await bench.define(namespace="team")

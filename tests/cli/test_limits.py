@@ -1,0 +1,143 @@
+"""A store with more jobs and runs than one page holds: nothing is left out without a word."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+import onthedot as otd
+from onthedot.cli import found as finding
+from onthedot.cli.found import Found, look
+from onthedot.cli.opening import Opening
+from onthedot.clock import SECOND, SystemClock
+from onthedot.errors import UnknownJob
+from onthedot.job import Call as CallTask
+from onthedot.job import Job
+from onthedot.plan.asking import find_job, is_used, near_names
+from onthedot.plan.places import living_places
+from onthedot.run import NewRun
+from onthedot.stores.base import Node, Store
+from onthedot.stores.finding import JobFilter
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sqlite import SqliteStore
+
+Call = Callable[..., Result]
+MANY = 1_001
+NAP = otd.Sleep(duration=timedelta(0))
+pytestmark = pytest.mark.slow  # the store of most of these takes a second to make
+
+
+async def fill(store: Store) -> None:
+    """So many jobs; then one that nobody can do, and one of another namespace, whose run is overdue."""
+    foreign = Job(name="zoo", task=CallTask(handler="elsewhere"), queue="night")
+    far = Job(name="wanted", namespace="zeta", task=NAP)
+    jobs = [*(Job(name=f"job-{number:04}", task=NAP) for number in range(MANY)), foreign, far]
+    put = await asyncio.gather(*(store.put_job(job) for job in jobs))
+    await store.submit([NewRun(put[-1].record.id, "api:1", SystemClock().now() - 3_600 * SECOND)])
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("crowded") / "onthedot.db"
+
+    async def make() -> None:
+        store = await SqliteStore.open(path)
+        await fill(store)
+        await store.close()
+
+    asyncio.run(make())
+    return path
+
+
+def test_check_sees_the_overdue_run_of_the_last_namespace(call: Call, crowded: Path):
+    checked = call("store", "check", "--db", crowded, "--json")
+    told = json.loads(checked.output)
+    assert (checked.exit_code, told["jobs"], told["overdue"]) == (1, MANY + 2, 1)
+    assert told["problems"] == ["1 run due for more than a minute, and not started"]
+
+
+async def test_a_start_counts_all_jobs_and_overdue_runs(crowded: Path):
+    found = await look(f"sqlite:///{crowded}", SystemClock().now())
+    assert found is not None
+    assert found.in_words()[0] == f"{MANY + 2} jobs, 1 run waiting (1 of them due already)"
+    assert found.as_json()["more_jobs"] is False
+
+
+async def test_a_start_says_that_it_did_not_look_at_all_jobs(crowded: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(finding, "_MOST_JOBS", 500)
+    found = await look(f"sqlite:///{crowded}", SystemClock().now())
+    assert found is not None
+    assert found.in_words()[0].startswith("more than 500 jobs")
+    assert (found.as_json()["jobs"], found.as_json()["more_jobs"]) == (500, True)
+    warnings = _opening(found).in_words()
+    assert "warning   only the first 500 stored jobs were compared with what this program can do" in warnings
+
+
+async def test_a_start_warns_of_a_job_behind_the_first_thousand(crowded: Path):
+    opening = _opening(await look(f"sqlite:///{crowded}", SystemClock().now()))
+    assert [job.name for job in opening.unrunnable] == ["zoo"]
+
+
+async def test_many_jobs_that_cannot_be_done_are_counted(crowded: Path):
+    found = await look(f"sqlite:///{crowded}", SystemClock().now())
+    assert found is not None
+    [foreign] = [record for record in found.jobs if record.job.name == "zoo"]
+    lines = _opening(Found(found.now, jobs=[foreign] * 13)).in_words()
+    assert sum(line.startswith("warning   stored job 'zoo'") for line in lines) == 10
+    assert "warning   3 other stored jobs cannot be done by this program either: 'onthedot jobs' lists them" in lines
+
+
+def _opening(found: Found | None) -> Opening:
+    return Opening.of("memory:", found, otd.Scheduler("memory:"), [], SystemClock().now())
+
+
+def test_runs_suggests_a_job_behind_the_first_thousand(call: Call, crowded: Path):
+    assert "did you mean 'zoo'?" in call("runs", "--db", crowded, "--job", "zoos").output
+    assert "did you mean 'wanted'?" in call("runs", "--db", crowded, "--job", "wantd", "--namespace", "zeta").output
+
+
+def test_jobs_are_all_in_json_and_the_table_says_that_it_was_cut(call: Call, crowded: Path):
+    assert len(json.loads(call("jobs", "--db", crowded, "--json").output)) == MANY + 2
+    assert call("jobs", "--db", crowded).output.endswith(
+        "showing 1000 jobs, and there are more; --limit sets how many\n"
+    )
+    all_shown = call("jobs", "--db", crowded, "--limit", MANY + 2).output
+    assert "zeta/wanted" in all_shown
+    assert "there are more" not in all_shown
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_a_name_behind_the_first_thousand_is_suggested(kind: str, crowded: Path):
+    store: Store = await SqliteStore.open(crowded) if kind == "sqlite" else MemoryStore(SystemClock())
+    if kind == "memory":
+        await fill(store)
+    with pytest.raises(UnknownJob, match="did you mean 'zoo'"):
+        await find_job(store, "zooo")
+    assert await near_names(store, "wnted", JobFilter(namespaces=("zeta",))) == {"wanted"}
+    assert await is_used(store, "night")
+    assert not await is_used(store, "nigth")
+    assert len(await store.list_jobs()) == MANY + 2
+    await store.close()
+
+
+async def test_lists_of_a_store_have_no_limit_of_their_own():
+    store = MemoryStore(SystemClock())
+    put = await store.put_job(Job(name="one", task=NAP))
+    await store.submit([NewRun(put.record.id, f"api:{number}", number) for number in range(MANY)])
+    assert len(await store.list_runs()) == MANY
+    assert len(await store.list_runs(limit=7)) == 7
+
+
+async def test_the_oldest_node_is_seen_behind_a_thousand_that_came_later():
+    """One that starts again and again must not hide a worker that has lived for weeks."""
+    store = MemoryStore(SystemClock())
+    for number in range(MANY):
+        await store.register(Node("old" if not number else "new", f"life-{number}", roles=("worker",)), ttl=60 * SECOND)
+    places = await living_places(store, SystemClock().now())
+    assert "old" in {place.node_id for place in places}
