@@ -29,7 +29,7 @@ def decide(
     """The verdict on an attempt that ended at `ended_at`, after `failures` earlier ones.
 
     `when` is the function of `Retry.when`, and decides in place of the back-off; what it raises is raised.
-    `chance` in [0, 1) spreads retries (full jitter). A released attempt never began: it is due again at once, but
+    `chance` in [0, 1) spreads retries (`delay_before`). A released attempt never began: it is due again at once, but
     not before `due_at`, when it was due itself (it is armed a little ahead), and counts as nothing; under at_most_once
     nothing is ever armed twice, so there it is lost. A retry is not due before
     the instant that the outcome brings along (`not_before`), but for that waits no longer than an hour.
@@ -77,7 +77,13 @@ def delay_by(when: When, outcome: Outcome, attempt: int) -> Micros | None:
 
 
 def delay_before(retry_number: int, retry: Retry, chance: float) -> Micros:
-    """How long to wait before the n-th retry (1 is the first): back-off, capped, then full jitter."""
+    """How long to wait before the n-th retry (1 is the first): the back-off, capped; with jitter between half of that
+    and the whole, so that runs that failed together do not come back together, and none comes back at once.
+
+    >>> retry = Retry(3, delay="8s")
+    >>> [delay_before(1, retry, chance) / SECOND for chance in (0.0, 0.5, 1.0)]
+    [4.0, 6.0, 8.0]
+    """
     first, longest = micros(retry.delay), micros(retry.max_delay)
     match retry.backoff:
         case "fixed":
@@ -87,4 +93,4 @@ def delay_before(retry_number: int, retry: Retry, chance: float) -> Micros:
         case "exponential":
             wait = first * 2 ** min(retry_number - 1, _LONGEST_EXPONENT)
     wait = min(wait, longest)
-    return round(wait * chance) if retry.jitter else wait
+    return round(wait * (1 + chance) / 2) if retry.jitter else wait
