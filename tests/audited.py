@@ -150,6 +150,8 @@ COMMANDS: dict[str, str | Command] = {
     "cancel": Command("{running}", "runs.cancel"),
     "pause": Command("nap", "jobs.pause"),
     "resume": Command("asleep", "jobs.resume"),
+    "skip-next": Command("nap", "jobs.skip-next"),
+    "move-next": Command("nap +30m", "jobs.move-next"),
     "backfill": Command("nap --from 2026-01-01T00:00Z --to 2026-01-01T03:00Z --yes", "jobs.backfill"),
     "node drain": Command("worker-1", "nodes.drain"),
     "queue pause": Command("default", "queues.pause"),

@@ -66,9 +66,10 @@ def test_jitter_spreads_over_the_second_half_of_the_delay():
 def test_a_retry_waits_at_least_half_of_its_delay_and_at_most_all_of_it(
     retry_number, backoff, delay, max_delay, chance
 ):
-    lengths = {"delay": timedelta(microseconds=delay), "max_delay": timedelta(microseconds=max_delay)}
-    whole = delay_before(retry_number, Retry(9, backoff=backoff, jitter=False, **lengths), chance)
-    found = delay_before(retry_number, Retry(9, backoff=backoff, **lengths), chance)
+    first, longest = timedelta(microseconds=delay), timedelta(microseconds=max_delay)
+    exact = Retry(9, backoff=backoff, delay=first, max_delay=longest, jitter=False)
+    whole = delay_before(retry_number, exact, chance)
+    found = delay_before(retry_number, Retry(9, backoff=backoff, delay=first, max_delay=longest), chance)
     assert min(delay, max_delay) <= whole <= max_delay
     assert whole // 2 <= found <= whole
 

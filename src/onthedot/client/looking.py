@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from onthedot.client import values
 from onthedot.client.asking import pages
@@ -15,6 +16,7 @@ from onthedot.observe.cluster import NodeShown
 from onthedot.observe.jobs import Next, Shown
 from onthedot.output.reading import Said
 from onthedot.output.records import Record
+from onthedot.plan.coming import Coming
 from onthedot.schedules import schedule_id
 from onthedot.stores.base import Held, Standing
 
@@ -60,6 +62,17 @@ def _standing(told: Told | None) -> Standing | None:
         return None
     instants = {name: values.optional(told[name]) for name in ("expires_at", "reserved_at", "granted_at")}
     return Standing(**{**told, **instants, "holders": tuple(told["holders"])})
+
+
+async def coming(server: Server, job: str, namespace: str, count: int) -> list[Coming]:
+    """The next slots of a job whose fate is open."""
+    query = {"namespace": namespace, "count": count}
+    told = await server.ask("GET", f"/api/v1/jobs/{quote(job, safe='')}/next", query=query)
+    return [read(_coming, one) for one in told["items"]]
+
+
+def _coming(told: Told) -> Coming:
+    return Coming(values.instant(told["slot_at"]), told["schedule"], values.instant(told["due_at"]))
 
 
 # ── what runs have said ──────────────────────────────────────────────────────────────────────────────────────
