@@ -136,6 +136,8 @@ COMMANDS: dict[str, str | Command] = {
     "dead replay": Command("{dead} --yes", "letters.replay"),
     "dead show": READS,
     "logs": READS,
+    "artifacts fetch": READS,
+    "artifacts list": READS,
     "nodes": READS,
     "queues": READS,
     "audit": READS,  # with --to it keeps its own position

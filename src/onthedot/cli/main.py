@@ -22,6 +22,7 @@ COMMANDS = (
         "show",
         "dead",
         "logs",
+        "artifacts",
         "nodes",
         "queues",
         "audit",

@@ -106,6 +106,20 @@ def record_of(told: Told) -> Record | None:
     return Record(values.instant(told["at"]), told["stream"], told["step"], told["text"])
 
 
+async def artifacts(server: Server, run_id: int) -> list[Told]:
+    """The files that the attempts of a run have left: attempt, name, size, sha256."""
+    told: list[Told] = await server.ask("GET", f"/api/v1/runs/{run_id}/artifacts")
+    return told
+
+
+async def read_artifact(server: Server, run_id: int, attempt: int, name: str) -> AsyncGenerator[bytes]:
+    """One of these files, piece by piece."""
+    path = f"/api/v1/runs/{run_id}/artifacts/{attempt}/{quote(name, safe='')}"
+    async with server.stream(path, headers={"Accept-Encoding": "identity"}) as answer:
+        async for piece in answer.aiter_bytes():
+            yield piece
+
+
 class Happening(NamedTuple):
     """One event of a stream."""
 
