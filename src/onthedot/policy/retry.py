@@ -12,6 +12,7 @@ from onthedot.verdict import Outcome, OutcomeKind, Verdict
 
 _SUCCEEDED = Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED)
 _TIMED_OUT = ("builtins.TimeoutError", "builtins.OSError", "builtins.Exception", "builtins.BaseException")
+_BAD_ARGUMENTS = "onthedot.BadArguments"  # see `tasks/registry.py`
 _LONGEST_WISH: Micros = 3600 * SECOND  # nobody outside puts a retry off for longer
 _LONGEST_EXPONENT = 62  # 2 ** 62 µs is longer than any max_delay; beyond it floats would overflow
 
@@ -57,7 +58,10 @@ def decide(
 
 
 def worth_retrying(outcome: Outcome, retry: Retry) -> bool:
-    """Whether the job's policy names this kind of failure."""
+    """Whether the job's policy names this kind of failure. Arguments that do not fit stay the same: they are worth
+    another try only if the policy names just that."""
+    if _BAD_ARGUMENTS in outcome.error_types:
+        return _BAD_ARGUMENTS in retry.on
     if outcome.kind is OutcomeKind.TIMED_OUT:
         return retry.on_timeout
     return not retry.on or not set(retry.on).isdisjoint(outcome.error_types)
