@@ -228,6 +228,49 @@ def test_no_database_is_made(call: Call, tmp_path: Path, arguments: list[str]):
 # ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+KINDS = (
+    Param(name="tag"), Param(name="depth", kind="whole"), Param(name="share", kind="number"),
+    Param(name="fast", kind="yes_or_no"),
+)  # fmt: skip
+
+
+def test_arguments_are_read_as_their_parameters_declare(call: Call, cluster: Path, look: Look):
+    job = Job(name="list", task=Command(argv=("ls",)), params=KINDS)
+    write_store(f"sqlite:///{cluster}", lambda store: store.put_job(job))
+
+    def args_of(*arguments: str) -> dict[str, object]:
+        told = call("trigger", "list", *arguments, "--db", cluster, "--json")
+        assert told.exit_code == 0, told.output
+        found: dict[str, object] = json.loads(look(lambda store: store.get_run(json.loads(told.stdout)["run_id"])).args)
+        return found
+
+    given = ["--arg", "tag=137", "--arg", "depth=137", "--arg", "share=2", "--arg", "fast=yes"]
+    assert args_of(*given) == {"tag": "137", "depth": 137, "share": 2, "fast": True}
+    assert args_of("--arg", "tag=true", "--arg", "fast=False") == {"tag": "true", "fast": False}
+    assert args_of("--arg", 'tag="quoted"') == {"tag": '"quoted"'}
+    assert args_of("--arg-json", 'tag="137"', "--arg", "share=0.5") == {"tag": "137", "share": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--arg", "depth=deep"], 'depth: expected a whole number, got "deep"'),
+        (["--arg", "depth=1.5"], 'depth: expected a whole number, got "1.5"'),
+        (["--arg", "fast=maybe"], 'fast: expected true or false, got "maybe"'),
+        (["--arg", "share=NaN"], 'share: expected a number, got "NaN"'),
+        (["--arg-json", "tag=137"], "tag: expected text, got 137"),
+        (["--arg-json", "tag=abc"], "--arg-json: expected JSON for 'tag', got 'abc'; text needs quotes of its own"),
+        (["--arg", "tag=1", "--arg-json", "tag=1"], "expected 'tag' once, got it twice"),
+        (["--arg-json", "tag"], "--arg-json: expected NAME=VALUE"),
+    ],
+)
+def test_a_value_of_another_kind_is_told(call: Call, cluster: Path, arguments: list[str], words: str):
+    job = Job(name="list", task=Command(argv=("ls",)), params=KINDS)
+    write_store(f"sqlite:///{cluster}", lambda store: store.put_job(job))
+    refused = call("trigger", "list", *arguments, "--db", cluster)
+    assert (refused.exit_code, words in refused.stderr) == (2, True), refused.output
+
+
 def test_trigger_passes_declared_parameters_and_no_others(call: Call, cluster: Path, look: Look):
     task = Command(argv=("ls", "${{ params.depth }}"))
     job = Job(name="list", task=task, params=(Param(name="depth", kind="whole", default=1),))
