@@ -176,6 +176,8 @@ COMMANDS: dict[str, str | Command] = {
     "users list": READS,
     "users password": Command("ann", "users.password", server=False, typed=f"{PASSWORD}\n"),
     "users rm": Command("ann", "users.delete", server=False),
+    "login": "the server records it, by its route",
+    "logout": "the server records it, by its route",
     "whoami": READS,
 }
 """The commands: what they leave, or why nothing."""

@@ -44,7 +44,7 @@ COMMANDS = (
         "queue",
         "secret",
     ),  # change
-    *("keys", "users", "sessions", "whoami"),  # allow
+    *("keys", "users", "sessions", "login", "logout", "whoami"),  # allow
 )
 """Each is `command` in the file of its name (`import` in `import_.py`, `skip-next` in `skip_next.py`), in the order of
 `--help`."""
