@@ -136,6 +136,8 @@ COMMANDS: dict[str, str | Command] = {
     "dead replay": Command("{dead} --yes", "letters.replay"),
     "dead show": READS,
     "logs": READS,
+    "artifacts fetch": READS,
+    "artifacts list": READS,
     "nodes": READS,
     "queues": READS,
     "audit": READS,  # with --to it keeps its own position
@@ -150,6 +152,8 @@ COMMANDS: dict[str, str | Command] = {
     "cancel": Command("{running}", "runs.cancel"),
     "pause": Command("nap", "jobs.pause"),
     "resume": Command("asleep", "jobs.resume"),
+    "skip-next": Command("nap", "jobs.skip-next"),
+    "move-next": Command("nap +30m", "jobs.move-next"),
     "backfill": Command("nap --from 2026-01-01T00:00Z --to 2026-01-01T03:00Z --yes", "jobs.backfill"),
     "node drain": Command("worker-1", "nodes.drain"),
     "queue pause": Command("default", "queues.pause"),
@@ -173,6 +177,8 @@ COMMANDS: dict[str, str | Command] = {
     "users list": READS,
     "users password": Command("ann", "users.password", server=False, typed=f"{PASSWORD}\n"),
     "users rm": Command("ann", "users.delete", server=False),
+    "login": "the server records it, by its route",
+    "logout": "the server records it, by its route",
     "whoami": READS,
 }
 """The commands: what they leave, or why nothing."""

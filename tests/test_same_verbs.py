@@ -188,6 +188,19 @@ async def test_slots_are_skipped_and_moved(verbs: Verbs):
         await verbs.move_next("nobody", to="now")
 
 
+async def test_a_slot_of_one_schedule_is_skipped_or_moved(verbs: Verbs):
+    both = (otd.cron("0 9 1 1 *", id="new-year"), otd.cron("0 9 1 1,2 *", id="both"))
+    await verbs.put(replace(NAP, name="twice", schedules=both))
+    first = await verbs.skip_next("twice", schedule="new-year")
+    assert (first.schedule_id, first.slot.month) == ("new-year", 1)
+    moved = await verbs.move_next("twice", to="+2h", schedule="both", slot=first.slot)  # the same instant, of the other
+    assert (moved.schedule_id, moved.slot_at) == ("both", first.slot_at)
+    with pytest.raises(
+        otd.DefinitionError, match=r"schedule: expected one of job 'twice' \(both, new-year\), got 'boht'"
+    ):
+        await verbs.skip_next("twice", schedule="boht")
+
+
 async def test_slots_that_did_not_run_are_told(doors: Doors):
     verbs = doors.verbs
     assert await verbs.list_skips() == []

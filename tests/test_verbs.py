@@ -28,7 +28,7 @@ async def test_a_result_comes_as_it_was_returned(url):
     sched = quick(url)
 
     @sched.job
-    async def echo(value: dict[str, list[object]] | str | int | None) -> object:
+    async def echo(value: dict[str, list[object]] | str | float | bool | None) -> object:
         return value
 
     values: tuple[dict[str, list[object]] | str | int | None, ...] = ({"pages": [1, 2.5, None]}, "text", 0, False, None)

@@ -4,7 +4,7 @@
     ├── DefinitionError        what a user wrote cannot be a job
     │   ├── ScheduleError      … because of its schedule
     │   ├── DuplicateJob       … because the name is taken
-    │   ├── ArgumentsError     … because its arguments are not JSON, or too large
+    │   ├── ArgumentsError     … because its arguments are not JSON, too large, or do not fit
     │   ├── DependencyCycle    … because it would run after itself
     │   └── DuplicateUser      … or a user, because the name is taken
     ├── UnknownJob             no job of that name
@@ -97,7 +97,7 @@ class DuplicateJob(DefinitionError):
 
 
 class ArgumentsError(DefinitionError):
-    """Arguments that are not JSON, or larger than a run may carry.
+    """Arguments that are not JSON, or larger than a run may carry, or do not fit the handler or the parameters.
 
     >>> import onthedot as otd
     >>> sched = otd.Scheduler("memory:")

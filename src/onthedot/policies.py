@@ -155,6 +155,10 @@ class Retry:
     `on` names the exception types that are worth another try (their subclasses count); empty means every one.
     Time-outs are retried unless `on_timeout` is False.
 
+    The wait before the n-th retry is `delay` (`backoff="fixed"`), n times `delay` ("linear"), or `delay` doubled n - 1
+    times ("exponential"), and never more than `max_delay`. With `jitter` it is a random part of that, from half to the
+    whole: `Retry(3, delay="1s")` waits 0.5 to 1 s, then 1 to 2 s. Without, it is exactly that.
+
     `when` decides in place of the back-off: a function of the number of failures so far, the dotted names of the
     error's type and its bases, and the error's text. It answers how long to wait, or None: not worth another try. It
     must be quick, and answer the same to the same. A store keeps its name only: a program without it goes by the

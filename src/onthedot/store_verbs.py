@@ -159,18 +159,22 @@ class StoreVerbs(Verbs):
 
         return await self._on_store(read)
 
-    async def skip_next(self, job: str, *, slot: datetime | None = None) -> Excepted:
-        return await self._except(job, slot, None)
+    async def skip_next(self, job: str, *, slot: datetime | None = None, schedule: str | None = None) -> Excepted:
+        return await self._except(job, slot, None, schedule)
 
-    async def move_next(self, job: str, *, to: To, slot: datetime | None = None) -> Excepted:
-        return await self._except(job, slot, to)
+    async def move_next(
+        self, job: str, *, to: To, slot: datetime | None = None, schedule: str | None = None
+    ) -> Excepted:
+        return await self._except(job, slot, to, schedule)
 
-    async def _except(self, job: str, slot: datetime | None, to: To | None) -> Excepted:
+    async def _except(self, job: str, slot: datetime | None, to: To | None, schedule: str | None) -> Excepted:
         trigger = manual_trigger(self._ids.token())
 
         async def work(store: Store) -> Excepted:
             record, clock = await self._stored(store, job), self._store_clock()
-            done = await except_next(store, record.id, slot=slot, to=to, trigger=trigger, clock=clock)
+            done = await except_next(
+                store, record.id, slot=slot, to=to, trigger=trigger, clock=clock, schedule=schedule
+            )
             await self._changed("jobs.skip-next" if to is None else "jobs.move-next", record.job)
             return done
 

@@ -123,8 +123,9 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def skip_next(self, job: str, *, slot: datetime | None = None) -> Excepted:
-        """Leave out the next slot of a job, of whichever schedule; or the one that `slot` names.
+    async def skip_next(self, job: str, *, slot: datetime | None = None, schedule: str | None = None) -> Excepted:
+        """Leave out the next slot of a job, of whichever schedule, or of the one with the id `schedule`; or the slot
+        that `slot` names.
 
         The slot is skipped(cancelled), whatever is edited or paused until then; all others stay as they are. One that
         has begun is left alone: `SlotSettled`. Called twice, it leaves out two; with `slot` it is the same one.
@@ -136,8 +137,11 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def move_next(self, job: str, *, to: To, slot: datetime | None = None) -> Excepted:
+    async def move_next(
+        self, job: str, *, to: To, slot: datetime | None = None, schedule: str | None = None
+    ) -> Excepted:
         """Run the next slot of a job at another instant; or the slot that `slot` names. Which one, and the run's id.
+        With `schedule` it is a slot of the schedule with this id.
 
         `to` is an instant; or a timedelta or text like "+2h", counted from the slot; or "now". ISO text without an
         offset is in the schedule's own zone. The slot is skipped(moved), and a run by hand takes its place in the same

@@ -207,6 +207,9 @@ BAD = {
     ("S15", "arguments that its schedule never had"): changed(good(), "arm", body='{"mark":9}'),
     ("S16", "more failures than attempts"): beginning().lease(59, "arm").verdict(60, **DEAD | {"state": "scheduled"})
     .lease(61, "arm", lease="l2", attempt=2, fence=2, failures=1).verdict(62, lease="l2", attempt=2, **DEAD),
+    ("S16", "a retry at once"): beginning(retry=otd.Retry(3, delay="10s")).lease(59, "arm").verdict(
+        60, **DEAD | {"state": "scheduled", "due": 64 * S}
+    ),
     ("S16", "a lease that counts wrong"): changed(good(), "arm", failures=1),
     ("S16", "recovered for ever"): beginning(max_recoveries=0).lease(59.9, "arm").verdict(
         74, "reap", state="scheduled", outcome="lost", recovered=True

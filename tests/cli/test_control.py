@@ -80,6 +80,55 @@ def test_cancel_a_run_that_waits_and_one_that_runs(call: Call, cluster: Path, lo
     assert "its attempt is asked to stop: cancelled" in call("show", "1", "--db", cluster).output
 
 
+# ── skip-next and move-next ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_next_start_is_skipped_and_what_comes_is_shown(call: Call, database: Path):
+    told = call("skip-next", "report", "--db", database)
+    assert (told.exit_code, told.output.splitlines()[:3]) == (0, [
+        "job report: the start at 2026-03-29 03:00:00 +02:00, in 13 h 59 m, is skipped",
+        "next starts by its schedules:",
+        "  2026-03-29 11:00:00 +02:00, in 21 h 59 m (schedule 6ce89a21c7)",
+    ])  # fmt: skip
+
+
+def test_the_next_start_is_moved_and_the_run_is_told(call: Call, database: Path):
+    schedules = json.loads(call("jobs", "--db", database, "--json").output)
+    by_cron, daily = [one["id"] for job in schedules if job["job"] == "report" for one in job["schedules"]]
+    told = json.loads(call("move-next", "report", "-10m", "--schedule", daily, "--json", "--db", database).output)
+    assert (told["schedule"], told["slot_at"]) == (daily, "2026-03-29T09:00:00.000000Z")
+    assert (told["reason"], told["due_at"]) == ("moved", "2026-03-29T08:50:00.000000Z")
+    assert [one["schedule"] for one in told["next"]] == [by_cron, by_cron, daily]
+    run = json.loads(call("show", told["run_id"], "--db", database, "--json").output)
+    assert (run["state"], run["trigger"].partition(":")[0]) == ("scheduled", "manual")
+    local = call("move-next", "report", "2026-03-29T06:00", "--db", database).output  # in the schedule's own zone
+    assert "the start at 2026-03-29 03:00:00 +02:00 is moved to 2026-03-29 06:00:00 +02:00, in" in local
+
+
+def test_a_paused_job_says_that_nothing_starts(call: Call, database: Path):
+    call("pause", "poll", "--db", database)
+    told = call("skip-next", "poll", "--db", database).output
+    assert "the job is paused: nothing starts until 'onthedot resume'" in told
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["skip-next", "tikc"], "did you mean 'tick'?"),
+        (["skip-next", "tick", "--slot", "soon"], "--slot: expected a point in time"),
+        (["skip-next", "tick", "--slot", "2026-03-28T11:00:30"], "--slot: expected"),
+        (["skip-next", "tick", "--schedule", "x"], "schedule: expected one of job 'tick'"),
+        (["skip-next", "on_demand"], "expected a job with a slot ahead"),
+        (["move-next", "tick", "soon"], "expected a point in time"),
+        (["move-next", "tick", "-1h"], "expected an instant that lies ahead"),
+    ],
+)
+def test_a_start_that_cannot_be_changed_is_told(call: Call, database: Path, command: list[str], words: str):
+    refused = call(*command, "--db", database)
+    assert refused.exit_code in (1, 2)
+    assert words in refused.output
+
+
 # ── pause and resume ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -177,6 +226,49 @@ def test_no_database_is_made(call: Call, tmp_path: Path, arguments: list[str]):
 
 
 # ── parameters ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+KINDS = (
+    Param(name="tag"), Param(name="depth", kind="whole"), Param(name="share", kind="number"),
+    Param(name="fast", kind="yes_or_no"),
+)  # fmt: skip
+
+
+def test_arguments_are_read_as_their_parameters_declare(call: Call, cluster: Path, look: Look):
+    job = Job(name="list", task=Command(argv=("ls",)), params=KINDS)
+    write_store(f"sqlite:///{cluster}", lambda store: store.put_job(job))
+
+    def args_of(*arguments: str) -> dict[str, object]:
+        told = call("trigger", "list", *arguments, "--db", cluster, "--json")
+        assert told.exit_code == 0, told.output
+        found: dict[str, object] = json.loads(look(lambda store: store.get_run(json.loads(told.stdout)["run_id"])).args)
+        return found
+
+    given = ["--arg", "tag=137", "--arg", "depth=137", "--arg", "share=2", "--arg", "fast=yes"]
+    assert args_of(*given) == {"tag": "137", "depth": 137, "share": 2, "fast": True}
+    assert args_of("--arg", "tag=true", "--arg", "fast=False") == {"tag": "true", "fast": False}
+    assert args_of("--arg", 'tag="quoted"') == {"tag": '"quoted"'}
+    assert args_of("--arg-json", 'tag="137"', "--arg", "share=0.5") == {"tag": "137", "share": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--arg", "depth=deep"], 'depth: expected a whole number, got "deep"'),
+        (["--arg", "depth=1.5"], 'depth: expected a whole number, got "1.5"'),
+        (["--arg", "fast=maybe"], 'fast: expected true or false, got "maybe"'),
+        (["--arg", "share=NaN"], 'share: expected a number, got "NaN"'),
+        (["--arg-json", "tag=137"], "tag: expected text, got 137"),
+        (["--arg-json", "tag=abc"], "--arg-json: expected JSON for 'tag', got 'abc'; text needs quotes of its own"),
+        (["--arg", "tag=1", "--arg-json", "tag=1"], "expected 'tag' once, got it twice"),
+        (["--arg-json", "tag"], "--arg-json: expected NAME=VALUE"),
+    ],
+)
+def test_a_value_of_another_kind_is_told(call: Call, cluster: Path, arguments: list[str], words: str):
+    job = Job(name="list", task=Command(argv=("ls",)), params=KINDS)
+    write_store(f"sqlite:///{cluster}", lambda store: store.put_job(job))
+    refused = call("trigger", "list", *arguments, "--db", cluster)
+    assert (refused.exit_code, words in refused.stderr) == (2, True), refused.output
 
 
 def test_trigger_passes_declared_parameters_and_no_others(call: Call, cluster: Path, look: Look):

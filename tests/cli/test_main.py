@@ -35,7 +35,7 @@ def test_the_version_is_the_packages(call: Call):
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("job", "'jobs'"), ("nxet", "'next'"), ("frobnicate", "known: apply, audit, backfill, cancel, ")],
+    [("job", "'jobs'"), ("nxet", "'next'"), ("frobnicate", "known: apply, artifacts, audit, backfill, cancel, ")],
 )
 def test_a_misspelt_command_is_told_what_was_meant(call: Call, typed: str, meant: str):
     result = call(typed)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -117,7 +119,33 @@ def test_what_is_changed_is_changed(call: Call, cluster: Path, busy: str):
     assert call("node", "drain", "nobody", "--store", busy).exit_code == 2
 
 
+def test_an_argument_is_read_as_its_parameter_declares(call: Call, database: Path, server: str):
+    task, params = otd.Command(argv=("ls",)), (otd.Param(name="tag"), otd.Param(name="depth", kind="whole"))
+    job = otd.Job(name="list", task=task, params=params)
+
+    async def put() -> None:
+        async with opened(f"sqlite:///{database}") as there:
+            await there.verbs().put(job)
+
+    asyncio.run(put())
+    run = call("trigger", "list", "--arg", "tag=137", "--arg", "depth=137", "--store", server, "--json")
+    assert run.exit_code == 0, run.output
+    shown = json.loads(call("show", str(json.loads(run.stdout)["run_id"]), "--db", database, "--json").stdout)
+    assert shown["args"] == {"tag": "137", "depth": 137}
+
+
+@pytest.mark.parametrize("command", [["skip-next", "report"], ["move-next", "report", "+2h"]], ids=" ".join)
+def test_a_start_is_changed_alike(call: Call, database: Path, server: str, command: list[str], tmp_path: Path):
+    copy = tmp_path / "copy.db"
+    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+    here, there = call(*command, "--db", copy, "--json"), call(*command, "--store", server, "--json")
+    assert here.exit_code == there.exit_code == 0, there.output
+    assert json.loads(there.stdout) == json.loads(here.stdout)
+
+
 REFUSED = [
+    ["skip-next", "tikc"], ["move-next", "tick", "soon"], ["skip-next", "tick", "--schedule", "x"],
     ["pause", "tikc"], ["trigger", "tikc"], ["cancel", "999"], ["retry", "999"], ["show", "999"], ["logs", "999"],
     ["runs", "--job", "nobody"], ["rm", "tikc"], ["edit", "nobody", "--set", "priority=high"],
     ["backfill", "report", "--from", "2026-03-01", "--to", "2026-02-01"], ["export", "nobody"],

@@ -42,6 +42,19 @@ def test_the_same_failure(one: str, two: str):
         ("E: it can't be read and don't ask", "E: it can't be sent and don't ask"),  # apostrophes quote nothing
         ("E: decade facade", "E: facade decade"),  # words of hex letters are words
         ("", "E: x"),
+        ("exit code 2", "exit code 5"),
+        ("exit code 2", "exit code 137"),
+        ("step 'load': exit code 2", "step 'load': exit code 3"),
+        ("killed by SIGUSR1", "killed by SIGUSR2"),
+        ("killed by signal 35", "killed by signal 36"),
+        (
+            "CalledProcessError: Command 'x' returned non-zero exit status 2.",
+            "CalledProcessError: Command 'x' returned non-zero exit status 3.",
+        ),
+        (
+            "CalledProcessError: Command 'x' died with <Signals.SIGKILL: 9>.",
+            "CalledProcessError: Command 'x' died with <Signals.SIGTERM: 15>.",
+        ),
     ],
 )
 def test_another_failure(one: str, two: str):

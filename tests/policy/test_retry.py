@@ -1,8 +1,11 @@
 """What follows from an outcome."""
 
 from datetime import timedelta
+from typing import get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from onthedot.clock import SECOND
 from onthedot.errors import DefinitionError
@@ -48,9 +51,27 @@ def test_backoff_grows_up_to_its_limit(backoff: Backoff, seconds: list[int]):
     assert [delay_before(n, retry, 0.9) // SECOND for n in (1, 2, 3, 4)] == seconds
 
 
-def test_full_jitter_spreads_over_the_whole_delay():
+def test_jitter_spreads_over_the_second_half_of_the_delay():
     retry = Retry(9, delay="8s")
-    assert [delay_before(1, retry, chance) for chance in (0.0, 0.25, 0.5)] == [0, 2 * SECOND, 4 * SECOND]
+    assert [delay_before(1, retry, chance) for chance in (0.0, 0.25, 0.5)] == [4 * SECOND, 5 * SECOND, 6 * SECOND]
+
+
+@given(
+    retry_number=st.integers(1, 1000),
+    backoff=st.sampled_from(get_args(Backoff)),
+    delay=st.integers(1, 10**9),
+    max_delay=st.integers(1, 10**9),
+    chance=st.floats(0, 1, exclude_max=True),
+)
+def test_a_retry_waits_at_least_half_of_its_delay_and_at_most_all_of_it(
+    retry_number, backoff, delay, max_delay, chance
+):
+    first, longest = timedelta(microseconds=delay), timedelta(microseconds=max_delay)
+    exact = Retry(9, backoff=backoff, delay=first, max_delay=longest, jitter=False)
+    whole = delay_before(retry_number, exact, chance)
+    found = delay_before(retry_number, Retry(9, backoff=backoff, delay=first, max_delay=longest), chance)
+    assert min(delay, max_delay) <= whole <= max_delay
+    assert whole // 2 <= found <= whole
 
 
 def test_exponential_backoff_does_not_overflow():

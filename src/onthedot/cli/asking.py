@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
@@ -79,26 +79,56 @@ def look(url: str, work: Callable[[Verbs], Awaitable[T]], *, namespace: str = "d
 def ask_server(url: str, work: Callable[[Client], Awaitable[T]], *, namespace: str = "default") -> T:
     """The same of a server; with what it has beside the verbs."""
     from onthedot.client.client import Client
+    from onthedot.errors import KeyRefused
+
+    given = find_key(url)
 
     async def main() -> T:
-        async with Client(url, key=read_key(), namespace=namespace, insecure=_insecure()) as client:
+        async with Client(url, key=given.key, namespace=namespace, insecure=is_insecure()) as client:
             return await work(client)
 
-    return asyncio.run(main())
+    try:
+        return asyncio.run(main())
+    except KeyRefused as error:
+        raise KeyRefused(f"{error}; {given.advice}" if given.advice else str(error)) from error
 
 
-def _insecure() -> bool:
+def is_insecure() -> bool:
     """Whether the key may go to another machine in plain text."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(INSECURE))
 
 
-def read_key() -> str:
-    """The key that was given: in a file, or in the environment."""
+class GivenKey(NamedTuple):
+    """A key, where it is from, and what to do if the server refuses it. In no `repr`: the key."""
+
+    key: str
+    source: str
+    advice: str = ""
+
+    def __repr__(self) -> str:
+        return f"GivenKey(from {self.source})"
+
+
+def find_key(url: str) -> GivenKey:
+    """The key for this server: of `--key-file`, else of the environment, else what `onthedot login` has kept."""
     context = click.get_current_context(silent=True)
     path = None if context is None else context.meta.get(KEY_FILE)
-    if path is None:
-        return os.environ.get("ONTHEDOT_KEY", "").strip()
+    if path is not None:
+        return GivenKey(_read_file(path), f"--key-file {path}")
+    if key := os.environ.get("ONTHEDOT_KEY", "").strip():
+        return GivenKey(key, "ONTHEDOT_KEY")
+    from onthedot.cli.logins import address_of, logins_file, read_logins
+
+    address = address_of(url)
+    login = read_logins().get(address)
+    if login is None:
+        return GivenKey("", "nowhere", f"sign in with 'onthedot login {address}', or give a key in ONTHEDOT_KEY")
+    ended = f"the {login.kind} of {login.name} has ended" if login.kind == "session" else "the key has ended"
+    return GivenKey(login.key, f"onthedot login ({logins_file()})", f"{ended}: run 'onthedot login {address}' again")
+
+
+def _read_file(path: str) -> str:
     try:
         with Path(path).open(encoding="utf-8") as file:
             text = file.read(MOST_KEY + 1).strip()

@@ -22,6 +22,7 @@ COMMANDS = (
         "show",
         "dead",
         "logs",
+        "artifacts",
         "nodes",
         "queues",
         "audit",
@@ -30,10 +31,23 @@ COMMANDS = (
         "completion",
     ),  # look
     *("create", "edit", "rm"),
-    *("trigger", "retry", "cancel", "pause", "resume", "backfill", "node", "queue", "secret"),  # change
-    *("keys", "users", "sessions", "whoami"),  # allow
+    *(
+        "trigger",
+        "retry",
+        "cancel",
+        "pause",
+        "resume",
+        "skip-next",
+        "move-next",
+        "backfill",
+        "node",
+        "queue",
+        "secret",
+    ),  # change
+    *("keys", "users", "sessions", "login", "logout", "whoami"),  # allow
 )
-"""Each is `command` in the file of its name (`import` in `import_.py`), in the order of `--help`."""
+"""Each is `command` in the file of its name (`import` in `import_.py`, `skip-next` in `skip_next.py`), in the order of
+`--help`."""
 
 
 class Commands(Group):
@@ -46,7 +60,7 @@ class Commands(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
         module = importlib.import_module(f"onthedot.cli.{name}")
         command: click.Command = module.command
         return command

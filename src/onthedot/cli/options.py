@@ -39,17 +39,22 @@ def with_store(command: F) -> F:
 
 def with_server(command: F) -> F:
     """The same for commands that can ask a server as well; and `--key-file` and `--insecure`."""
-    command = click.option(
-        "--insecure", is_flag=True, expose_value=False, envvar="ONTHEDOT_INSECURE", callback=_remember_insecure,
-        help="Send the key to another machine by plain http://, too.",
-    )(command)  # fmt: skip
+    command = with_insecure(command)
     command = click.option(
         "--key-file", metavar="FILE", expose_value=False, callback=_remember_key_file,
-        help="Where the key for a server is.  [default: the key in ONTHEDOT_KEY]",
+        help="Where the key for a server is.  [default: the key in ONTHEDOT_KEY, then that of 'onthedot login']",
     )(command)  # fmt: skip
     command = click.option("--db", metavar="FILE", help="Short for --store sqlite:///FILE.")(command)
     where = "The store, or a server: http://127.0.0.1:7411.  [default: ONTHEDOT_STORE, or " + DEFAULT_STORE + "]"
     return click.option("--store", metavar="URL", help=where)(command)
+
+
+def with_insecure(command: F) -> F:
+    """`--insecure`: plain HTTP to other machines."""
+    return click.option(
+        "--insecure", is_flag=True, expose_value=False, envvar="ONTHEDOT_INSECURE", callback=_remember_insecure,
+        help="Send the key to another machine by plain http://, too.",
+    )(command)  # fmt: skip
 
 
 def _remember_key_file(ctx: click.Context, _: click.Parameter, value: str | None) -> None:

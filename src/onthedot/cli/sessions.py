@@ -83,6 +83,7 @@ def end(session_id: str, store: str | None, db: str | None, as_json: bool) -> No
     from onthedot.access import users
     from onthedot.cli.asking import ask_server
     from onthedot.cli.writing import write_store
+    from onthedot.observe.json_lines import session_fields
     from onthedot.observe.text import plain
     from onthedot.stores.addresses import is_server
 
@@ -90,7 +91,7 @@ def end(session_id: str, store: str | None, db: str | None, as_json: bool) -> No
         return await client.server.ask("DELETE", f"/api/v1/sessions/{quote(session_id, safe='')}")
 
     async def work(opened: Store) -> dict[str, Any]:
-        ended = _as_json(await users.end_session(opened, session_id))
+        ended = session_fields(await users.end_session(opened, session_id))
         await audit(opened, "sessions.end", f"session/{session_id}", before=ended)
         return ended
 
@@ -133,11 +134,12 @@ def link(url: str, role: str, store: str | None, db: str | None) -> None:
 
 async def _all(store: Store) -> list[dict[str, Any]]:
     from onthedot.access.users import list_sessions
+    from onthedot.observe.json_lines import session_fields
 
     found: list[OpenSession] = []
     while page := await list_sessions(store, after=found[-1].id if found else "", limit=1_000):
         found += page
-    return [_as_json(session) for session in found]
+    return [session_fields(session) for session in found]
 
 
 async def _all_of_server(client: Client) -> list[dict[str, Any]]:
@@ -148,20 +150,3 @@ async def _all_of_server(client: Client) -> list[dict[str, Any]]:
         found += page["items"]
         after = page["next"]
     return found
-
-
-def _as_json(session: OpenSession) -> dict[str, Any]:
-    """As a server answers it."""
-    from onthedot.observe.text import iso
-
-    return {
-        "id": session.id,
-        "name": session.name,
-        "user": session.user,
-        "role": str(session.grant.role),
-        "page": session.page,
-        "source": session.source,
-        "made_at": iso(session.made_at),
-        "expires_at": iso(session.expires_at),
-        "current": False,
-    }

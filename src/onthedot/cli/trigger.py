@@ -20,29 +20,42 @@ if TYPE_CHECKING:
 @click.argument("job")
 @click.option(
     "--arg", "pairs", metavar="NAME=VALUE", multiple=True,
-    help="An argument, as JSON or else as text; may be given several times.  [default: the job's own arguments]",
+    help="An argument; may be given several times.  [default: the job's own arguments]",
 )  # fmt: skip
+@click.option(
+    "--arg-json", "json_pairs", metavar="NAME=JSON", multiple=True, help="The same, and its value is JSON in any case."
+)
 @with_namespace
 @with_server
 @with_json("one JSON object: the run")
 @with_debug
-def command(job: str, pairs: tuple[str, ...], namespace: str, store: str | None, db: str | None, as_json: bool) -> None:
+def command(
+    job: str, pairs: tuple[str, ...], json_pairs: tuple[str, ...], namespace: str,
+    store: str | None, db: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Ask for one run of JOB now, beside those of its schedules. Whichever node can do it takes it.
 
-    With --arg the run has these arguments and no others. 3, true and "3" are JSON: a number, a truth value and text.
+    With --arg the run has these arguments and no others. A value is read as the kind that the parameter declares: 137
+    is text for a text parameter, and a number for a number. A handler declares none: for it 3, true and "3" are JSON
+    (a number, a truth value and text), and everything else is text. Lists and mappings are given with --arg-json.
 
     \b
     Examples:
       onthedot trigger nightly_report
       onthedot trigger nightly_report --arg region=us --arg pages=100
+      onthedot trigger nightly_report --arg-json 'regions=["us", "eu"]'
     """
     from onthedot.cli.asking import ask
     from onthedot.job import JobState
     from onthedot.observe.json_lines import run_fields
     from onthedot.observe.text import plain
 
-    args = _read(pairs) if pairs else None
-    record, run = ask(store_url(store, db), lambda verbs: _trigger(verbs, job, args), namespace=namespace)
+    texts = _pairs("--arg", pairs)
+    values = {name: _json(name, text) for name, text in _pairs("--arg-json", json_pairs).items()}
+    twice = texts.keys() & values.keys()
+    if twice:
+        raise BadInput(f"--arg: expected {min(twice)!r} once, got it twice; leave one out")
+    record, run = ask(store_url(store, db), lambda verbs: _trigger(verbs, job, texts, values), namespace=namespace)
     if as_json:
         click.echo(json.dumps(run_fields(run), indent=2))
     else:
@@ -50,24 +63,52 @@ def command(job: str, pairs: tuple[str, ...], namespace: str, store: str | None,
         click.echo(f"run {run.id} of {plain(run.job)} is stored{held}")
 
 
-def _read(pairs: tuple[str, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _pairs(option: str, pairs: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise BadInput(f"--arg: expected NAME=VALUE like 'region=us', got {pair!r}")
+            raise BadInput(f"{option}: expected NAME=VALUE like 'region=us', got {pair!r}")
         if name in found:
-            raise BadInput(f"--arg: expected {name!r} once, got it twice; leave one out")
-        try:
-            found[name] = json.loads(text)
-        except ValueError:
-            found[name] = text
+            raise BadInput(f"{option}: expected {name!r} once, got it twice; leave one out")
+        found[name] = text
     return found
 
 
-async def _trigger(verbs: Verbs, job: str, args: dict[str, Any] | None) -> tuple[JobRecord, RunRecord]:
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadInput(
+            f"--arg-json: expected JSON for {name!r}, got {text[:80]!r}; text needs quotes of its own"
+        ) from None
+
+
+async def _trigger(
+    verbs: Verbs, job: str, texts: dict[str, str], values: dict[str, Any]
+) -> tuple[JobRecord, RunRecord]:
+    args = {**await _read(verbs, job, texts), **values} if texts or values else None
     run = await verbs.get_run(await verbs.trigger(job, args))
     record = await verbs.get_job(job)
     if run is None or record is None:
         raise BadInput(f"job {job!r} was deleted meanwhile")
     return record, run
+
+
+async def _read(verbs: Verbs, job: str, texts: dict[str, str]) -> dict[str, Any]:
+    """Each text as the job's parameter of that name declares it; without one, as JSON or else as text."""
+    from onthedot.tasks.params import value_of_text
+
+    record = await verbs.get_job(job) if texts else None
+    declared = {} if record is None else {param.name: param for param in record.job.params}
+    return {
+        name: value_of_text(declared[name], text) if name in declared else _json_or_text(text)
+        for name, text in texts.items()
+    }
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

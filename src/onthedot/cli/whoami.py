@@ -15,13 +15,14 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_server
 @with_json("one JSON object")
 @with_debug
 def command(store: str | None, db: str | None, as_json: bool) -> None:
-    """Tell whose key this is, and what it may do. Whoever has the store itself in hand may do everything there.
+    """Tell whose key this is, where it is from, and what it may do. Whoever has the store itself in hand may do
+    everything there.
 
     \b
     Examples:
       onthedot whoami --store http://127.0.0.1:7411 --key-file ~/.onthedot.key
     """
-    from onthedot.cli.asking import ask_server
+    from onthedot.cli.asking import ask_server, find_key
     from onthedot.observe.text import plain
     from onthedot.stores.addresses import is_server, shown_url
 
@@ -29,6 +30,7 @@ def command(store: str | None, db: str | None, as_json: bool) -> None:
     if not is_server(url):
         raise click.UsageError(f"store: expected a server, got {shown_url(url)!r}; there you may do everything")
     told = ask_server(url, lambda client: client.server.ask("GET", "/api/v1/whoami"))
+    told["key_from"] = find_key(url).source
     if as_json:
         click.echo(json.dumps(told, indent=2))
         return
@@ -38,6 +40,7 @@ def command(store: str | None, db: str | None, as_json: bool) -> None:
         ("may", ", ".join(told["permissions"])),
         ("sees", ", ".join(told["namespaces"]) or "all namespaces"),
         ("owner", f"{told['owner'] or '-'}{', and sees only its own' if told['only_own'] else ''}"),
+        ("key", f"from {told['key_from']}"),
     ]
     for name, text in facts:
         click.echo(f"{name:<6} {plain(str(text), most=1_000)}")

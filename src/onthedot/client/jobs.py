@@ -62,13 +62,15 @@ class JobsAsked(Asking):
     async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
         return [job async for job in self._pages(values.job_record, "/api/v1/jobs", {}, limit)]
 
-    async def skip_next(self, job: str, *, slot: datetime | None = None) -> Excepted:
-        body = {"slot": said_instant(slot, "slot")}
+    async def skip_next(self, job: str, *, slot: datetime | None = None, schedule: str | None = None) -> Excepted:
+        body = {"slot": said_instant(slot, "slot"), "schedule": schedule}
         return read(values.excepted, await self._do(job, "skip-next", body, repeat=slot is not None))
 
-    async def move_next(self, job: str, *, to: To, slot: datetime | None = None) -> Excepted:
+    async def move_next(
+        self, job: str, *, to: To, slot: datetime | None = None, schedule: str | None = None
+    ) -> Excepted:
         where = said_distance(to) if isinstance(to, timedelta) else said_local(to, "to")
-        body = {"to": where, "slot": said_instant(slot, "slot")}
+        body = {"to": where, "slot": said_instant(slot, "slot"), "schedule": schedule}
         return read(values.excepted, await self._do(job, "move-next", body))
 
     async def backfill(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from onthedot.client import values
 from onthedot.client.asking import pages
@@ -15,6 +16,7 @@ from onthedot.observe.cluster import NodeShown
 from onthedot.observe.jobs import Next, Shown
 from onthedot.output.reading import Said
 from onthedot.output.records import Record
+from onthedot.plan.coming import Coming
 from onthedot.schedules import schedule_id
 from onthedot.stores.base import Held, Standing
 
@@ -62,6 +64,17 @@ def _standing(told: Told | None) -> Standing | None:
     return Standing(**{**told, **instants, "holders": tuple(told["holders"])})
 
 
+async def coming(server: Server, job: str, namespace: str, count: int) -> list[Coming]:
+    """The next slots of a job whose fate is open."""
+    query = {"namespace": namespace, "count": count}
+    told = await server.ask("GET", f"/api/v1/jobs/{quote(job, safe='')}/next", query=query)
+    return [read(_coming, one) for one in told["items"]]
+
+
+def _coming(told: Told) -> Coming:
+    return Coming(values.instant(told["slot_at"]), told["schedule"], values.instant(told["due_at"]))
+
+
 # ── what runs have said ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -91,6 +104,20 @@ def record_of(told: Told) -> Record | None:
     if told["at"] is None:
         return None
     return Record(values.instant(told["at"]), told["stream"], told["step"], told["text"])
+
+
+async def artifacts(server: Server, run_id: int) -> list[Told]:
+    """The files that the attempts of a run have left: attempt, name, size, sha256."""
+    told: list[Told] = await server.ask("GET", f"/api/v1/runs/{run_id}/artifacts")
+    return told
+
+
+async def read_artifact(server: Server, run_id: int, attempt: int, name: str) -> AsyncGenerator[bytes]:
+    """One of these files, piece by piece."""
+    path = f"/api/v1/runs/{run_id}/artifacts/{attempt}/{quote(name, safe='')}"
+    async with server.stream(path, headers={"Accept-Encoding": "identity"}) as answer:
+        async for piece in answer.aiter_bytes():
+            yield piece
 
 
 class Happening(NamedTuple):

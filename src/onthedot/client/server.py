@@ -46,7 +46,7 @@ class Server:
         self.ids = ids or RandomIds()
         self._key = _check_key(key)
         if key and not insecure:
-            _check_way(self.url)
+            check_way(self.url)
         self._transport = transport
         self._clock = SystemClock()
         self._client: httpx2.AsyncClient | None = None
@@ -245,7 +245,7 @@ def _check_key(key: str) -> str:
     return key
 
 
-def _check_way(url: str) -> None:
+def check_way(url: str) -> None:
     """Refuse to send a key where others can read it."""
     if urlsplit(url).scheme == "http" and not _stays_here(url):
         raise DefinitionError(

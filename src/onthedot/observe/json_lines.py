@@ -6,7 +6,7 @@ Instants are ISO 8601 in UTC (`…_at`, `first`, `last`), lengths of time are mi
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onthedot.clock import MILLISECOND, Micros
 from onthedot.events import (
@@ -27,6 +27,10 @@ from onthedot.job import ability_of
 from onthedot.observe.text import iso
 from onthedot.run import Lease, RunRecord
 from onthedot.verdict import Finish, Verdict
+
+if TYPE_CHECKING:
+    from onthedot.access.principal import Principal
+    from onthedot.access.users import OpenSession
 
 _INSTANTS = ("registered_at", "expires_at", "first", "last")
 
@@ -152,3 +156,18 @@ def milliseconds(micros: Micros) -> float:
     1.5
     """
     return micros / MILLISECOND
+
+
+def session_fields(session: OpenSession, who: Principal | None = None) -> dict[str, Any]:
+    """A session, as servers answer it and commands print it; `current` if `who` asks with this very one."""
+    return {
+        "id": session.id,
+        "name": session.name,
+        "user": session.user,
+        "role": str(session.grant.role),
+        "page": session.page,
+        "source": session.source,
+        "made_at": iso(session.made_at),
+        "expires_at": iso(session.expires_at),
+        "current": who is not None and who.kind == "session" and who.id == session.id,
+    }

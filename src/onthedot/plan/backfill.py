@@ -16,11 +16,11 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from onthedot.clock import Clock, Micros, to_datetime, to_micros
-from onthedot.errors import DefinitionError, did_you_mean
+from onthedot.errors import DefinitionError
 from onthedot.events import Events, RunsBackfilled
 from onthedot.job import Cron, FixedDelay, JobRecord, Schedule, slot_args
 from onthedot.plan.computing import Compute
-from onthedot.plan.windows import find_schedule
+from onthedot.plan.windows import find_schedule, of_schedule
 from onthedot.run import NewRun, RunState, backfill_trigger, slot_trigger
 from onthedot.schedules import slots
 from onthedot.schedules.instants import format_instant, read_instant
@@ -103,14 +103,7 @@ async def backfill(
 
 def _chosen(states: Sequence[ScheduleState], wanted: str | None, job: str) -> list[tuple[ScheduleState, Schedule]]:
     """The schedules that are meant. A fixed delay has no slots in the past but those that it had."""
-    having = [(state, rule) for state in states if (rule := find_schedule(state.record.job, state.schedule_id))]
-    named = [state.schedule_id for state, _ in having]
-    if wanted is not None and wanted not in named:
-        raise DefinitionError(
-            f"schedule: expected one of job {job!r} ({', '.join(named) or 'it has none'}), got {wanted!r}"
-            + did_you_mean(wanted, named)
-        )
-    meant = [one for one in having if wanted is None or one[0].schedule_id == wanted]
+    meant = of_schedule(states, wanted, job)
     steady = [one for one in meant if not isinstance(one[1], FixedDelay)]
     if not steady:
         raise DefinitionError(

@@ -10,7 +10,7 @@ from onthedot.duration import micros, parse_duration
 from onthedot.errors import DefinitionError, RevisionConflict, UnknownSlot
 from onthedot.job import Cron, FixedDelay, Schedule
 from onthedot.plan.computing import Compute, at_once
-from onthedot.plan.windows import find_schedule
+from onthedot.plan.windows import find_schedule, of_schedule
 from onthedot.run import NewRun
 from onthedot.schedules import last_before, next_after, slots
 from onthedot.schedules.instants import read_instant
@@ -28,12 +28,17 @@ async def except_next(
     to: To | None,
     trigger: str,
     clock: Clock,
+    schedule: str | None = None,
     compute: Compute = at_once,
 ) -> Excepted:
-    """Give the job's next slot, or the one that is named, its fate: moved, or without `to` cancelled."""
+    """Give the job's next slot, or the one that is named, its fate: moved, or without `to` cancelled. With `schedule`
+    it is one of the schedule with this id."""
     while True:
         now = clock.now()
         states = await store.schedules_of(job_id)
+        if schedule is not None:
+            name = states[0].record.job.name if states else ""
+            states = [state for state, _ in of_schedule(states, schedule, name)]
         meant = compute(next_slot, states, now) if slot is None else compute(named_slot, states, to_micros(slot), now)
         state, slot_at = await meant
         run = None

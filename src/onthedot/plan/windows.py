@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Literal
 
 from onthedot.clock import Micros, to_micros
 from onthedot.duration import micros
+from onthedot.errors import DefinitionError, did_you_mean
 from onthedot.job import At, Every, FixedDelay, Job, Schedule, slot_args
 from onthedot.policy import catch_up
 from onthedot.schedules import count_between, due_of, is_grid, last_before, next_after, schedule_id, slots
@@ -20,6 +21,18 @@ Missed = Literal["none", "last", "all"]
 
 MOST_SLOTS = 1_000
 """How many slots of one schedule one pass looks at: about 20 ms of cron arithmetic."""
+
+
+def of_schedule(states: Sequence[ScheduleState], wanted: str | None, job: str) -> list[tuple[ScheduleState, Schedule]]:
+    """The schedules that a job has, or the one with this id; `DefinitionError` if it has none such."""
+    having = [(state, rule) for state in states if (rule := find_schedule(state.record.job, state.schedule_id))]
+    named = [state.schedule_id for state, _ in having]
+    if wanted is not None and wanted not in named:
+        raise DefinitionError(
+            f"schedule: expected one of job {job!r} ({', '.join(named) or 'it has none'}), got {wanted!r}"
+            + did_you_mean(wanted, named)
+        )
+    return [one for one in having if wanted in (None, one[0].schedule_id)]
 
 
 def find_schedule(job: Job, wanted: str) -> Schedule | None:

@@ -2,6 +2,7 @@
 
 Two runs of a job that died of the same thing say almost the same: they differ in ids, addresses, paths and what was
 quoted. With these taken out of the text, what is left is hashed, together with the job and the type of the error.
+Exit codes and signals stay: they say what went wrong.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import re
 _MOST = 500
 """How much of an error's text counts."""
 
+_NUMBER = re.compile(r"(\b(?:exit (?:code|status)|signal) -?\d+|\bSIG[A-Z]{3,6}[+-]?\d+)|\d+(?:[.,:]\d+)*")
+"""A number; in the group, one that is an exit code or a signal."""
+
 # Each of them looks at a character a bounded number of times, whatever the text is.
 _PARTS = (
     (re.compile(r"(?<!\w)(['\"`])[^'\"`\n]{0,200}\1(?!\w)"), "<text>"),
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE), "<n>"),
     (re.compile(r"\b0x[0-9a-f]+\b|\b(?=[a-f]{0,40}\d)[0-9a-f]{8,}\b", re.IGNORECASE), "<n>"),
     (re.compile(r"(?<![\w>])(?:[A-Za-z]:\\|~?/)[^\s:;,'\"`()<>]+"), "<path>"),
-    (re.compile(r"\d+(?:[.,:]\d+)*"), "<n>"),
-    (re.compile(r"\s+"), " "),
 )
 
 _TYPED = re.compile(r"([A-Za-z_][\w.]{0,200}): ?")
@@ -40,11 +42,13 @@ def common_text(error: str) -> str:
 
     >>> common_text("order 4711 of 'ann' is not in /srv/in/4711.csv (0x7f3a91bc)")
     'order <n> of <text> is not in <path> (<n>)'
+    >>> common_text("step 'load': exit code 137")
+    'step <text>: exit code 137'
     """
     kept = error[:_MOST]
     for pattern, instead in _PARTS:
         kept = pattern.sub(instead, kept)
-    return kept.strip()
+    return " ".join(_NUMBER.sub(lambda match: match[1] or "<n>", kept).split())
 
 
 def fingerprint(namespace: str, job: str, error: str) -> str:

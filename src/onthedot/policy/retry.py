@@ -12,6 +12,7 @@ from onthedot.verdict import Outcome, OutcomeKind, Verdict
 
 _SUCCEEDED = Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED)
 _TIMED_OUT = ("builtins.TimeoutError", "builtins.OSError", "builtins.Exception", "builtins.BaseException")
+_BAD_ARGUMENTS = "onthedot.BadArguments"  # see `tasks/registry.py`
 _LONGEST_WISH: Micros = 3600 * SECOND  # nobody outside puts a retry off for longer
 _LONGEST_EXPONENT = 62  # 2 ** 62 µs is longer than any max_delay; beyond it floats would overflow
 
@@ -29,7 +30,7 @@ def decide(
     """The verdict on an attempt that ended at `ended_at`, after `failures` earlier ones.
 
     `when` is the function of `Retry.when`, and decides in place of the back-off; what it raises is raised.
-    `chance` in [0, 1) spreads retries (full jitter). A released attempt never began: it is due again at once, but
+    `chance` in [0, 1) spreads retries (`delay_before`). A released attempt never began: it is due again at once, but
     not before `due_at`, when it was due itself (it is armed a little ahead), and counts as nothing; under at_most_once
     nothing is ever armed twice, so there it is lost. A retry is not due before
     the instant that the outcome brings along (`not_before`), but for that waits no longer than an hour.
@@ -57,7 +58,10 @@ def decide(
 
 
 def worth_retrying(outcome: Outcome, retry: Retry) -> bool:
-    """Whether the job's policy names this kind of failure."""
+    """Whether the job's policy names this kind of failure. Arguments that do not fit stay the same: they are worth
+    another try only if the policy names just that."""
+    if _BAD_ARGUMENTS in outcome.error_types:
+        return _BAD_ARGUMENTS in retry.on
     if outcome.kind is OutcomeKind.TIMED_OUT:
         return retry.on_timeout
     return not retry.on or not set(retry.on).isdisjoint(outcome.error_types)
@@ -77,7 +81,13 @@ def delay_by(when: When, outcome: Outcome, attempt: int) -> Micros | None:
 
 
 def delay_before(retry_number: int, retry: Retry, chance: float) -> Micros:
-    """How long to wait before the n-th retry (1 is the first): back-off, capped, then full jitter."""
+    """How long to wait before the n-th retry (1 is the first): the back-off, capped; with jitter between half of that
+    and the whole, so that runs that failed together do not come back together, and none comes back at once.
+
+    >>> retry = Retry(3, delay="8s")
+    >>> [delay_before(1, retry, chance) / SECOND for chance in (0.0, 0.5, 1.0)]
+    [4.0, 6.0, 8.0]
+    """
     first, longest = micros(retry.delay), micros(retry.max_delay)
     match retry.backoff:
         case "fixed":
@@ -87,4 +97,4 @@ def delay_before(retry_number: int, retry: Retry, chance: float) -> Micros:
         case "exponential":
             wait = first * 2 ** min(retry_number - 1, _LONGEST_EXPONENT)
     wait = min(wait, longest)
-    return round(wait * chance) if retry.jitter else wait
+    return round(wait * (1 + chance) / 2) if retry.jitter else wait

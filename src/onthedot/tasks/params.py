@@ -98,6 +98,24 @@ def value_problems(param: Param, value: Json, *, one_line: bool = False) -> list
     return []
 
 
+def value_of_text(param: Param, text: str) -> Json:
+    """What a text of the command line means for a parameter; the text itself if it is no such value.
+
+    >>> value_of_text(Param(name="n"), "137"), value_of_text(Param(name="n", kind="whole"), "137")
+    ('137', 137)
+    >>> value_of_text(Param(name="n", kind="yes_or_no"), "Yes"), value_of_text(Param(name="n", kind="whole"), "1e3")
+    (True, '1e3')
+    """
+    if param.kind == "text":
+        return text
+    spelt = {"yes": "true", "no": "false"}.get(text.lower(), text.lower()) if param.kind == "yes_or_no" else text
+    try:
+        value: Json = json.loads(spelt)
+    except (ValueError, RecursionError):
+        return text
+    return value if KINDS.get(param.kind, _UNKNOWN)[1](value) else text
+
+
 def require_params(job: Job, arguments: Mapping[str, Json]) -> None:
     """`ArgumentsError` with every problem, if there is one."""
     given: object = arguments

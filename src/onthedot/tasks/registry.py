@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from onthedot.errors import DefinitionError, DuplicateJob, UnknownHandler, did_you_mean
+from onthedot.errors import ArgumentsError, DefinitionError, DuplicateJob, UnknownHandler, did_you_mean
 from onthedot.job import Call, Guarantee, Job, Rule, When, ability_of
 from onthedot.run import Lease
 from onthedot.task import task_name
@@ -17,6 +17,13 @@ from onthedot.tasks.context import Context
 from onthedot.tasks.hooks import Hooks
 from onthedot.tasks.importable import importable, is_found
 from onthedot.tasks.secrets import Provider
+from onthedot.tasks.signatures import Signature
+
+
+class BadArguments(ArgumentsError):
+    """A handler cannot be called with the arguments of its run. They stay the same: another try would not help."""
+
+    __module__ = "onthedot"  # `Retry.on` may name it, as the failures of programs: `onthedot.BadArguments`
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,7 @@ class Handler:
     function: Callable[..., Any]
     is_coroutine: bool
     takes_context: bool
+    signature: Signature
 
     @classmethod
     def of(cls, name: str, function: Callable[..., Any]) -> Handler:
@@ -35,24 +43,24 @@ class Handler:
             raise DefinitionError(f"handler {name!r}: expected a function, got {type(function).__name__}")
         parameters = list(inspect.signature(function).parameters.values())
         takes_context = bool(parameters) and parameters[0].name == "ctx"
-        return cls(name, function, inspect.iscoroutinefunction(function), takes_context)
+        signature = Signature(function, takes_context=takes_context)
+        return cls(name, function, inspect.iscoroutinefunction(function), takes_context, signature)
 
     def call(self, lease: Lease, context: Context | None = None) -> Any:
-        """Call the function with the run's arguments: its result, or its coroutine."""
+        """Call the function with the run's arguments: its result, or its coroutine; `BadArguments`, and it is not
+        called, if they do not fit."""
         arguments = arguments_of(lease)
+        problem = self.check_arguments(arguments)
+        if problem is not None:
+            raise BadArguments(problem)
         if self.takes_context:
             return self.function(context or Context(lease), **arguments)
         return self.function(**arguments)
 
     def check_arguments(self, arguments: dict[str, Any], *, complete: bool = True) -> str | None:
         """Why the function could not be called with these arguments (and perhaps more of them), or None."""
-        positional = (None,) if self.takes_context else ()
-        signature = inspect.signature(self.function)
-        try:
-            (signature.bind if complete else signature.bind_partial)(*positional, **arguments)
-        except TypeError as error:
-            return f"arguments do not fit {self.name}{inspect.signature(self.function)}: {error}"
-        return None
+        problem = self.signature.problem(arguments, complete=complete)
+        return problem and f"arguments do not fit {self.name}{inspect.signature(self.function)}: {problem}"
 
     def check_guarantee(self, guarantee: Guarantee) -> str | None:
         """Why the function cannot keep this guarantee, or None."""

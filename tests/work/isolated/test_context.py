@@ -52,6 +52,15 @@ async def test_a_plain_function_saves_and_is_resumed():
         assert (await node.shown(asked)).progress == (9, 10)
 
 
+async def test_arguments_that_do_not_fit_are_not_tried_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(otd.Scheduler, "_check_signature", lambda *_: None)  # as if another program had asked for it
+    async with Node(handlers.note, **AGAIN) as node:
+        asked = await node.sched.submit("note", {"path": 3, "text": "x"})
+        with pytest.raises(otd.RunFailed, match=r"BadArguments: arguments do not fit note.*path: expected str, got 3"):
+            await asked.result(timeout="30s")
+        assert (await node.shown(asked)).attempts == 1
+
+
 async def test_without_a_time_out_there_is_no_deadline():
     async with Node(handlers.has_a_deadline) as node:
         assert result_of(await node.run("has_a_deadline")) == "None"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
@@ -10,9 +9,7 @@ from fastapi import Path, Response
 from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 
-from onthedot.errors import OutputUnavailable
-from onthedot.open_verbs import OpenStore
-from onthedot.output.keeping import Kept, Name, Outputs
+from onthedot.output import reading
 from onthedot.server.answering import attachment, json_answer
 from onthedot.server.asked import NO_NUL, RunId
 from onthedot.server.door import There, Who
@@ -21,10 +18,6 @@ from onthedot.server.problems import Problem
 from onthedot.server.routing import Routes
 
 routes = Routes(prefix="/api/v1", tags=["logs"])
-
-PIECE = 256 * 1024
-"""Read and sent at once, in bytes."""
-
 
 _LONGEST = 3 * 4_096  # characters of a name: a path, all of it escaped
 
@@ -46,8 +39,8 @@ async def list_artifacts(there: There, who: Who, run_id: RunId) -> Response:
     await seen_run(there.store, who, run_id)
     return json_answer(
         [
-            {"attempt": name.attempt, "name": called, "size": kept.size, "sha256": kept.sha256}
-            for name, called, kept in await _artifacts(there, run_id)
+            {"attempt": one.of.attempt, "name": one.name, "size": one.kept.size, "sha256": one.kept.sha256}
+            for one in await reading.list_artifacts(there.store, there.outputs, run_id)
         ]
     )
 
@@ -71,38 +64,14 @@ async def get_artifact(
     """One of these files. Its name is looked for among those that are listed, and is part of no path."""
     await seen_run(there.store, who, run_id)
     outputs = there.outputs
-    found = [one for one in await _artifacts(there, run_id, attempt) if one[1] == name]
+    listed = await reading.list_artifacts(there.store, outputs, run_id, attempt=attempt)
+    found = [one for one in listed if one.name == name]
     if outputs is None or not found:
         raise Problem(404, "unknown", f"there is no artifact {name!r} of attempt {attempt}; list those of the run")
-    of, called, kept = found[-1]
-    pieces = _pieces(outputs, of, kept)
+    pieces = reading.read_artifact(outputs, found[-1])
     first = await anext(pieces, b"")  # what cannot be read at all is a problem, not half an answer
-    headers = {**attachment(called), "Content-Length": str(kept.size)}
+    headers = {**attachment(name), "Content-Length": str(found[-1].kept.size)}
     return StreamingResponse(_from(first, pieces), headers=headers, media_type="application/octet-stream")
-
-
-async def _artifacts(there: OpenStore, run_id: int, attempt: int | None = None) -> list[tuple[Name, str, Kept]]:
-    if there.outputs is None:
-        return []
-    found: list[tuple[Name, str, Kept]] = []
-    for one in await there.store.list_attempts(run_id):
-        if attempt in (None, one.attempt):
-            name = Name(run_id, one.attempt, one.lease_id)
-            index = await there.outputs.index(name)
-            found += [(name, called, kept) for called, kept in (index.by_name() if index else {}).items()]
-    return found
-
-
-async def _pieces(outputs: Outputs, name: Name, kept: Kept) -> AsyncGenerator[bytes]:
-    """A file piece by piece. One that was changed since it was kept is broken off, at its end at the latest."""
-    digest = hashlib.sha256()
-    for start in range(0, kept.size, PIECE):
-        piece = await outputs.read(name, kept, start=start, length=PIECE)
-        digest.update(piece)
-        last = start + PIECE >= kept.size
-        if len(piece) != min(PIECE, kept.size - start) or (last and digest.hexdigest() != kept.sha256):
-            raise OutputUnavailable(f"{outputs}: the artifact {kept.name!r} was changed since it was kept")
-        yield piece
 
 
 async def _from(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

@@ -89,6 +89,7 @@ class Skip(Body):
     """Which slot: the next one, if none is named."""
 
     slot: Line | None = Field(None, max_length=50, examples=["2026-01-01T09:00:00Z"])
+    schedule: Line | None = Field(None, max_length=200, description="Only of the schedule with this id.")
 
 
 class Move(Skip):
@@ -261,6 +262,7 @@ async def _except(there: OpenStore, record: JobRecord, asked: Skip, to: str | No
         to=to,
         trigger=manual_trigger(there.ids.token()),
         clock=there.clock,
+        schedule=asked.schedule,
         compute=computed,
     )
 

@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field, model_validator
 
 from onthedot.access import sessions, users
 from onthedot.access.id_tokens import MOST
-from onthedot.access.principal import Principal
 from onthedot.access.signing_on import sign_on
 from onthedot.errors import DefinitionError, LoginLimited, LoginRefused
+from onthedot.observe.json_lines import session_fields
 from onthedot.observe.text import iso
 from onthedot.server.asked import NO_NUL
 from onthedot.server.auditing import audited, audited_login, audited_refusal, source_of
@@ -121,21 +121,6 @@ class SessionList(BaseModel):
 
     items: list[OpenSession]
     next: str | None
-
-
-def session_fields(session: users.OpenSession, who: Principal) -> dict[str, Any]:
-    """A session as it is answered."""
-    return {
-        "id": session.id,
-        "name": session.name,
-        "user": session.user,
-        "role": str(session.grant.role),
-        "page": session.page,
-        "source": session.source,
-        "made_at": iso(session.made_at),
-        "expires_at": iso(session.expires_at),
-        "current": who.kind == "session" and who.id == session.id,
-    }
 
 
 @routes.get("/sessions", response_model=SessionList)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from onthedot.job import slot_args
+from onthedot.duration import micros
+from onthedot.job import Job, slot_args
 from onthedot.run import BACKFILL_PREFIX, RunState, schedule_of
 from onthedot.schedules import schedule_id
 from onthedot.testing.checker.history import Event
@@ -117,7 +118,7 @@ def _bodies(history: History, event: Event) -> set[str | None]:
 
 def s16_bounded(history: History) -> Iterator[Finding]:
     """Failures stay within the job's attempts, recoveries within its max_recoveries; then the run is dead. What a
-    lease says of both is what happened."""
+    lease says of both is what happened. A retry waits for at least half of its delay, without jitter for all of it."""
     for run in history.runs.values():
         for event, before, after in run.steps():
             if event["ev"] in ("reserve", "arm") and not before.terminal:
@@ -132,9 +133,19 @@ def s16_bounded(history: History) -> Iterator[Finding]:
                 continue
             if after.failures > max(job.retry.attempts for job in known):
                 yield event["seq"], f"run {run.id} failed {after.failures} times"
+            if event["failed"] and after.name == RunState.SCHEDULED:
+                least = min(map(_shortest_wait, known))
+                if event["due"] - event["ended"] < least:
+                    yield event["seq"], f"run {run.id} waits {event['due'] - event['ended']} µs, not {least}"
             most = max(job.max_recoveries for job in known)
             if after.recoveries > most and after.name == RunState.SCHEDULED:
                 yield event["seq"], f"run {run.id} was recovered {after.recoveries} times, and goes on"
+
+
+def _shortest_wait(job: Job) -> int:
+    """Before any retry, in microseconds. What a function decides may be anything."""
+    wait = min(micros(job.retry.delay), micros(job.retry.max_delay))
+    return 0 if job.retry.when else wait // 2 if job.retry.jitter else wait
 
 
 def s18_durable(history: History) -> Iterator[Finding]:

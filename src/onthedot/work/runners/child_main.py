@@ -152,7 +152,7 @@ def _call(asked: dict[str, Any], lease: Lease, desk: ChildDesk) -> object:
     from onthedot.tasks.context import Context
     from onthedot.tasks.registry import Handler
 
-    handler = Handler.of("handler", _function(asked["handler"], asked["main"]))
+    handler = Handler.of(lease.record.job.name, _function(asked["handler"], asked["main"]))
     started_at, timeout = asked["started_at"], asked["timeout"]
     context = Context(lease, desk, started_at + timeout if timeout else None, started_at)
     if handler.is_coroutine:

@@ -1,0 +1,310 @@
+"""`onthedot artifacts list | fetch`: files that runs have left."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from onthedot.cli.errors import BROKEN, BadInput, Command, Failure
+from onthedot.cli.groups import Group
+from onthedot.cli.options import store_url, with_debug, with_json, with_server
+
+if TYPE_CHECKING:
+    from onthedot.client.client import Client
+    from onthedot.clock import Micros
+    from onthedot.stores.base import Store
+
+T = TypeVar("T")
+
+LARGE = 8 * 1024 * 1024
+"""From how many bytes on a terminal shows how far it is."""
+
+
+class File(NamedTuple):
+    """One file that an attempt has left, and how to read it."""
+
+    attempt: int
+    name: str
+    size: int
+    sha256: str
+    at: Micros
+    pieces: Callable[[], AsyncIterator[bytes]]
+
+
+@click.group(cls=Group, short_help="List or fetch the files that a run has left.")
+def command() -> None:
+    """Look at the artifacts of a run: the files that its steps have left, and that are kept. It only reads.
+
+    \b
+    Examples:
+      onthedot artifacts list 41
+      onthedot artifacts fetch 41
+      onthedot artifacts fetch 41 dist/report.csv --to - | head
+    """
+
+
+def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--output`, as `logs` has it."""
+    what = "Where output is kept.  [default: where the store's nodes keep it]"
+    return click.option("--output", metavar="PLACE", help=what)(command)
+
+
+@command.command("list", cls=Command, short_help="List the files that a run has left.")
+@click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
+@with_place
+@with_server
+@with_json("a JSON array with one object per file: attempt, name, size, sha256, at")
+@with_debug
+def list_(run_id: int, output: str | None, store: str | None, db: str | None, as_json: bool) -> None:
+    """List the files that the attempts of the run with the number RUN have left: name, size, and when.
+
+    \b
+    Examples:
+      onthedot artifacts list 41
+      onthedot artifacts list 41 --json | jq -r '.[].name'
+    """
+    from onthedot.cli.table import echo_table
+    from onthedot.cli.words import local_time
+    from onthedot.observe.text import iso
+
+    async def as_they_are(files: list[File]) -> list[File]:
+        return files
+
+    found = _with_files(store_url(store, db), run_id, output, as_they_are)
+    if as_json:
+        told = [
+            {"attempt": one.attempt, "name": one.name, "size": one.size, "sha256": one.sha256, "at": iso(one.at)}
+            for one in found
+        ]
+        click.echo(json.dumps(told, indent=2))
+    elif found:
+        rows = [[str(one.attempt), one.name, _size(one.size), local_time(one.at, None, exact=False)] for one in found]
+        echo_table(["TRY", "NAME", "SIZE", "LEFT AT"], rows)
+    else:
+        click.echo(f"run {run_id} has left no artifacts that are kept")
+
+
+@command.command(cls=Command, short_help="Fetch files that a run has left.")
+@click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--to", "to", metavar="DIR|-", default=".", show_default=True, help="Where to; '-': standard output.")
+@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt.  [default: the newest]")
+@click.option("--force", is_flag=True, help="Replace files that exist.")
+@with_place
+@with_server
+@with_json("a JSON array with one object per file: attempt, name, size, path")
+@with_debug
+def fetch(
+    run_id: int, names: tuple[str, ...], to: str, attempt: int | None, force: bool, output: str | None,
+    store: str | None, db: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Fetch the files with these NAMEs of the run with the number RUN, or all of them, with their folders, to DIR.
+    No file is replaced without --force, and none is written outside of DIR. A file is there when all of it has come,
+    with the checksum that it was kept with.
+
+    \b
+    Examples:
+      onthedot artifacts fetch 41
+      onthedot artifacts fetch 41 dist/app.whl --to /tmp/build
+      onthedot artifacts fetch 41 report.csv --to - | head
+      onthedot artifacts fetch 41 --store https://jobs.example.org --to out
+    """
+    from onthedot.observe.text import plain
+
+    async def work(files: list[File]) -> list[tuple[File, Path | None]]:
+        meant = _meant(files, names, attempt, run_id)
+        if to == "-":
+            if len(meant) != 1 or as_json:
+                raise BadInput("--to -: expected one NAME and no --json; name the file, or fetch them into a folder")
+            await _copy(meant[0], sys.stdout.buffer)
+            return []
+        targets = [(one, _target(Path(to), one.name)) for one in meant]
+        if not force:
+            _check_new([path for _, path in targets if path is not None])
+        for one, path in targets:
+            if path is not None:
+                with _new_file(Path(to), path, force=force) as target:
+                    await _copy(one, target)
+        return targets
+
+    done = _with_files(store_url(store, db), run_id, output, work)
+    left_out = [one for one, path in done if path is None]
+    if as_json:
+        told = [
+            {"attempt": one.attempt, "name": one.name, "size": one.size, "path": None if path is None else str(path)}
+            for one, path in done
+        ]
+        click.echo(json.dumps(told, indent=2))
+    else:
+        for one, path in done:
+            if path is not None:
+                click.echo(f"{plain(str(path), most=4_000)}  {_size(one.size)}")
+        if not done and to != "-":
+            click.echo(f"run {run_id} has left no artifacts that are kept")
+    for one in left_out:
+        name = plain(one.name, most=1_000)
+        click.echo(f"left out {name!r}: its name leads out of the folder; fetch it with --to - > FILE", err=True)
+    click.get_current_context().exit(BROKEN if left_out else 0)
+
+
+# ── which files ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[File]], Awaitable[T]]) -> T:
+    """What comes of the files of a run, while the store or the server can be asked for them."""
+    from onthedot.cli.asking import ask_server
+    from onthedot.cli.reading import read_store
+    from onthedot.output.places import output_place
+    from onthedot.stores.addresses import is_server
+
+    if is_server(url):
+        if output is not None:
+            raise click.UsageError("--output: expected none with a server, which reads where it is kept; leave it out")
+
+        async def ask(client: Client) -> T:
+            return await work(await _of_server(client, run_id))
+
+        return ask_server(url, ask)
+    output_place(output or "", url)  # refused before the store is opened, if it is none
+
+    async def read(store: Store) -> T:
+        return await work(await _of_store(store, url, run_id, output or ""))
+
+    return read_store(url, read)
+
+
+async def _of_store(store: Store, url: str, run_id: int, output: str) -> list[File]:
+    from onthedot.output.keeping import Outputs
+    from onthedot.output.owning import find_owner
+    from onthedot.output.reading import Artifact, list_artifacts, read_artifact
+
+    if await store.get_run(run_id) is None:
+        _refuse(run_id)
+    outputs = Outputs((await find_owner(store)).place(output, url))
+
+    def file(one: Artifact) -> File:
+        kept = one.kept
+        return File(one.of.attempt, one.name, kept.size, kept.sha256, one.ended_at, lambda: read_artifact(outputs, one))
+
+    return [file(one) for one in await list_artifacts(store, outputs, run_id)]
+
+
+async def _of_server(client: Client, run_id: int) -> list[File]:
+    from onthedot.client import looking
+
+    if await client.get_run(run_id) is None:
+        _refuse(run_id)
+    server, ended = client.server, {one.attempt: one.ended_at for one in await client.history(run_id)}
+
+    def file(told: Mapping[str, Any]) -> File:
+        attempt, name = told["attempt"], told["name"]
+        read = looking.read_artifact
+        return File(
+            attempt, name, told["size"], told["sha256"], ended[attempt], lambda: read(server, run_id, attempt, name)
+        )
+
+    return [file(one) for one in await looking.artifacts(server, run_id) if one["attempt"] in ended]
+
+
+def _refuse(run_id: int) -> None:
+    raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
+
+
+def _meant(files: Sequence[File], names: Sequence[str], attempt: int | None, run_id: int) -> list[File]:
+    """The files that are named, or all; of several with one name, that of the newest attempt."""
+    from onthedot.errors import did_you_mean
+
+    by_name = {one.name: one for one in files if attempt in (None, one.attempt)}
+    for name in names:
+        if name not in by_name:
+            near = did_you_mean(name, by_name) if by_name else "; it has none"
+            raise BadInput(f"NAME: expected an artifact of run {run_id}, got {name!r}{near}")
+    return [by_name[name] for name in dict.fromkeys(names or by_name)]
+
+
+# ── writing them ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _target(folder: Path, name: str) -> Path | None:
+    """Where a file goes; None: outside of the folder, or nowhere."""
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or name.endswith("/") or ".." in parts:
+        return None
+    path = folder.joinpath(*parts)
+    inside = path.parent.resolve().is_relative_to(folder.resolve())  # a link may lead out, too
+    return path if inside else None
+
+
+def _check_new(paths: Sequence[Path]) -> None:
+    from onthedot.observe.text import plain
+
+    taken = [plain(str(path), most=1_000) for path in paths if os.path.lexists(path)]
+    if taken:
+        more = f" and {len(taken) - 5} more" if len(taken) > 5 else ""
+        raise BadInput(f"{', '.join(taken[:5])}{more}: expected no such file; move it, or replace it with --force")
+
+
+@contextmanager
+def _new_file(folder: Path, path: Path, *, force: bool) -> Iterator[IO[bytes]]:
+    """Write beside the target, and name it when all is there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, written = tempfile.mkstemp(dir=path.parent, prefix=".onthedot-")
+        try:
+            with open(handle, "wb") as target:
+                yield target
+            _give_usual_mode(written)
+            if force:
+                os.replace(written, path)
+            else:
+                os.link(written, path)  # unlike a rename, it replaces nothing
+        finally:
+            Path(written).unlink(missing_ok=True)
+    except OSError as error:
+        raise Failure(f"{path}: expected to write it below {folder}, but {error.strerror or error}") from error
+
+
+def _give_usual_mode(path: str) -> None:
+    mask = os.umask(0)
+    os.umask(mask)
+    os.chmod(path, 0o666 & ~mask)
+
+
+async def _copy(file: File, target: IO[bytes]) -> None:
+    """Every byte, and the right ones."""
+    from onthedot.observe.text import plain
+
+    shows = file.size >= LARGE and sys.stderr.isatty()
+    bar: Any = click.progressbar(length=file.size, label=plain(file.name), file=sys.stderr) if shows else nullcontext()
+    digest, size = hashlib.sha256(), 0
+    with bar as progress:
+        async for piece in file.pieces():
+            target.write(piece)
+            digest.update(piece)
+            size += len(piece)
+            if progress is not None:
+                progress.update(len(piece))
+    target.flush()
+    if size != file.size or digest.hexdigest() != file.sha256:
+        raise Failure(
+            f"artifact {file.name!r}: expected {file.size} bytes as they were kept, got others; fetch it again"
+        )
+
+
+def _size(size: int) -> str:
+    """
+    >>> _size(812), _size(3_500_000)
+    ('812 B', '3.3 MiB')
+    """
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    power = min(max(size.bit_length() - 1, 0) // 10, len(units) - 1)
+    return f"{size / 1024**power:.1f} {units[power]}" if power else f"{size} B"

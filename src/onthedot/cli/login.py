@@ -1,0 +1,149 @@
+"""`onthedot login`: sign in to a server, and keep the session for the next commands."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.options import with_debug, with_insecure, with_json
+
+if TYPE_CHECKING:
+    from onthedot.cli.logins import Login
+
+HERE = "http://127.0.0.1:7411"
+MOST = 64 * 1024
+"""The most bytes that are read of a key or an ID token."""
+
+
+@click.command(cls=Command, short_help="Sign in to a server; other commands then need no key.")
+@click.argument("url", metavar="[URL]", default="")
+@click.option("--user", metavar="NAME", help="Who you are.  [default: asked for]")
+@click.option("--key", "by_key", is_flag=True, help="Keep an API key instead; it is asked for, or read from stdin.")
+@click.option("--id-token", "by_id_token", is_flag=True, help="Sign in with an ID token of the identity provider.")
+@with_insecure
+@with_json("one JSON object, without the key")
+@with_debug
+def command(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json: bool) -> None:
+    """Sign in to the server at URL (ONTHEDOT_STORE, or http://127.0.0.1:7411) for 12 hours. The password is asked for,
+    or read from standard input; it is never an argument, which every user of the machine could read.
+
+    The session is kept in a file that only you can read, and is sent to this server only. Commands with --store URL use
+    it unless --key-file or ONTHEDOT_KEY gives another key. 'onthedot logout' ends it.
+
+    \b
+    Examples:
+      onthedot login https://jobs.example.org
+      pass show onthedot | onthedot login https://jobs.example.org --user ann
+      onthedot login https://jobs.example.org --key < ci.key
+    """
+    from onthedot.cli.asking import is_insecure
+    from onthedot.cli.logins import address_of, keep_login, logins_file, read_logins
+    from onthedot.client.server import check_way
+    from onthedot.observe.text import plain
+
+    if [user is not None, by_key, by_id_token].count(True) > 1:
+        raise click.UsageError("expected one of --user, --key and --id-token, got several; leave the others out")
+    server = address_of(url or default_server())
+    if not is_insecure():
+        check_way(server)
+    read_logins()  # refused before anything is asked for, if it cannot be kept
+    if by_key:
+        login = asyncio.run(_with_key(server, _read_secret("Key")))
+    elif by_id_token:
+        login = asyncio.run(_sign_in(server, {"id_token": _read_secret("ID token")}))
+    else:
+        name = _read_user(user)
+        login = asyncio.run(_sign_in(server, {"username": name, "password": _read_secret(f"Password of {name}")}))
+    before = keep_login(login)
+    if before is not None and before.kind == "session" and before.key != login.key:
+        asyncio.run(_end_quietly(before))
+    if as_json:
+        told = {"server": server, "name": login.name, "kind": login.kind, "expires_at": login.expires_at}
+        click.echo(json.dumps(told, indent=2))
+        return
+    until = f", until {login.expires_at}" if login.expires_at else ""
+    click.echo(f"signed in to {plain(server)} as {plain(login.name)}{until}")
+    click.echo(f"the {login.kind} is kept in {plain(str(logins_file()), most=1_000)}")
+
+
+def default_server() -> str:
+    """The server that is meant if none is named."""
+    from onthedot.stores.addresses import is_server
+
+    named = os.environ.get("ONTHEDOT_STORE", "")
+    return named if is_server(named) else HERE
+
+
+def _read_user(user: str | None) -> str:
+    if user is None and not sys.stdin.isatty():
+        raise click.UsageError("--user: expected a name, because standard input is no terminal and has the password")
+    name: str = click.prompt("User") if user is None else user
+    if not name:
+        raise BadInput("--user: expected a name, got ''")
+    return name
+
+
+def _read_secret(what: str) -> str:
+    if sys.stdin.isatty():
+        text: str = click.prompt(what, hide_input=True)
+        return text
+    data = sys.stdin.buffer.read(MOST + 1)
+    try:
+        text = data.decode().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise BadInput(f"{what}: expected UTF-8 text on standard input, got other bytes") from None
+    if not text or len(data) > MOST:
+        raise BadInput(f"{what}: expected it on standard input, got {'nothing' if not text else 'too much'}")
+    return text
+
+
+async def _sign_in(server: str, body: dict[str, str]) -> Login:
+    from onthedot.cli.logins import Login
+    from onthedot.client.server import Server
+
+    asked = Server(server)
+    try:
+        told: dict[str, Any] = await asked.ask("POST", "/api/v1/login", body=body)
+    finally:
+        await asked.close()
+    return Login(server, told["token"], "session", told["name"], told["expires_at"])
+
+
+async def _with_key(server: str, key: str) -> Login:
+    """A key that the server knows: one that it does not is not kept."""
+    from onthedot.cli.logins import Login
+    from onthedot.client.server import Server
+
+    asked = Server(server, key, insecure=True)  # the way was checked, or allowed
+    try:
+        told: dict[str, Any] = await asked.ask("GET", "/api/v1/whoami")
+    finally:
+        await asked.close()
+    if told["kind"] not in ("key", "session"):
+        raise BadInput(f"{server} lets everybody in, and has not looked at the key; there is nothing to keep")
+    return Login(server, key, "session" if told["kind"] == "session" else "key", told["name"], None)
+
+
+async def end_session(login: Login) -> None:
+    """End it on its server."""
+    from onthedot.client.server import Server
+
+    asked = Server(login.server, login.key, insecure=True)  # it was sent there before, in the same way
+    try:
+        await asked.send("POST", "/api/v1/logout", repeat=True)
+    finally:
+        await asked.close()
+
+
+async def _end_quietly(login: Login) -> None:
+    from onthedot.errors import OnTheDotError
+
+    with suppress(OnTheDotError):  # it ends by itself
+        await end_session(login)

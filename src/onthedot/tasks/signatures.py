@@ -1,0 +1,195 @@
+"""Checks a run's arguments against the signature and the annotations of its handler.
+
+Only what JSON can decide is checked: `str int float bool None`, `Literal`, `Enum` of such values, and lists, tuples,
+mappings and unions of these. Any other annotation accepts everything. A decorated function is checked for names only:
+its decorator may convert values.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import json
+import types
+import typing
+from collections.abc import Callable, Hashable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
+
+Fits = Callable[[Any], bool]
+_SCALARS = (str, int, float, bool, type(None))
+
+
+class Signature:
+    """What a function takes. Compiled at its first use: by then the names in its annotations exist."""
+
+    def __init__(self, function: Callable[..., Any], *, takes_context: bool) -> None:
+        self._function = function
+        self._positional = (None,) if takes_context else ()
+        self._parameters = list(inspect.signature(function).parameters.values())[len(self._positional) :]
+        kinds = {one.kind for one in self._parameters}
+        self._is_open = inspect.Parameter.VAR_KEYWORD in kinds
+        named = [one for one in self._parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+        self._names = frozenset(one.name for one in named)
+        self._required = frozenset(one.name for one in named if one.default is one.empty)
+        self._plain = inspect.Parameter.POSITIONAL_ONLY not in kinds
+        self._checks: dict[str, tuple[str, Fits]] | None = None
+
+    def problem(self, arguments: Mapping[str, Any], *, complete: bool = True) -> str | None:
+        """Why the function cannot be called with these arguments (without `complete`: and perhaps more), or None."""
+        checks = self._checks
+        if checks is None:
+            checks = self._checks = {} if hasattr(self._function, "__wrapped__") else self._compile()
+        given = arguments.keys()
+        fits = self._plain and (self._is_open or given <= self._names) and not (complete and self._required - given)
+        if not fits:
+            signature = inspect.signature(self._function)
+            try:
+                (signature.bind if complete else signature.bind_partial)(*self._positional, **arguments)
+            except TypeError as error:
+                return str(error)
+        wrong = [
+            f"{name}: expected {checks[name][0]}, got {_shown(value)}"
+            for name, value in arguments.items()
+            if name in checks and not checks[name][1](value)
+        ]
+        return "; ".join(wrong) or None
+
+    def _compile(self) -> dict[str, tuple[str, Fits]]:
+        found = {}
+        for one in self._parameters:
+            if one.name not in self._names or one.annotation is one.empty:
+                continue
+            check = compiled(_resolved(self._function, one.name, one.annotation))
+            if check is not None:
+                found[one.name] = _or_none(check) if one.default is None else check
+        return found
+
+
+def compiled(hint: Any) -> tuple[str, Fits] | None:
+    """The words for an annotation, and whether a value is one; None: it cannot be decided.
+
+    >>> words, fits = compiled(list[int] | None)
+    >>> words, fits([1, 2]), fits(None), fits(["1"]), fits(True)
+    ('list of int, or None', True, True, False, False)
+    """
+    if isinstance(hint, typing.NewType):
+        return compiled(hint.__supertype__)
+    if hasattr(hint, "__value__"):  # type Name = …
+        return compiled(hint.__value__)
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return compiled(inner[0])
+    if isinstance(hint, Hashable) and hint in _PLAIN:
+        return _PLAIN[hint]
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return _one_of([member.value for member in hint])
+    if typing.is_typeddict(hint):
+        return _PLAIN[dict]
+    if origin is typing.Literal:
+        return _one_of(inner)
+    if origin in (typing.Union, types.UnionType):
+        return _any_of([compiled(one) for one in inner])
+    if origin is tuple and inner and inner[-1] is not Ellipsis:
+        return _each_of([compiled(one) for one in inner])
+    if origin in _LISTS and inner:
+        return _all_in(_PLAIN[list], compiled(inner[0]))
+    if origin in _MAPPINGS and len(inner) == 2:
+        return _all_in(_PLAIN[dict], compiled(inner[1]))
+    return None
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+_LISTS = (list, tuple, Sequence, MutableSequence)
+_MAPPINGS = (dict, Mapping, MutableMapping)
+_PLAIN: dict[Any, tuple[str, Fits]] = {
+    str: ("str", lambda value: isinstance(value, str)),
+    int: ("int", _is_int),
+    float: ("float", _is_number),
+    bool: ("bool", lambda value: isinstance(value, bool)),
+    None: ("None", lambda value: value is None),
+    type(None): ("None", lambda value: value is None),
+    **dict.fromkeys((*_LISTS, typing.List, typing.Tuple), ("list", _is_list)),  # noqa: UP006 - users may write them so
+    **dict.fromkeys((*_MAPPINGS, typing.Dict), ("dict", _is_mapping)),  # noqa: UP006
+}
+
+
+def _one_of(values: Sequence[Any]) -> tuple[str, Fits] | None:
+    if not all(type(one) in _SCALARS for one in values):
+        return None  # members of an enum in a Literal, and what JSON cannot hold
+
+    def fits(value: Any) -> bool:
+        return any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in values)
+
+    return f"one of {', '.join(map(_shown, values))}", fits
+
+
+def _any_of(checks: Sequence[tuple[str, Fits] | None]) -> tuple[str, Fits] | None:
+    known = [one for one in checks if one is not None]
+    if len(known) < len(checks):
+        return None
+    tests = [fits for _, fits in known]
+    return _in_words([words for words, _ in known]), lambda value: any(fits(value) for fits in tests)
+
+
+def _or_none(check: tuple[str, Fits]) -> tuple[str, Fits]:
+    """`size: int = None` means that None is fine."""
+    words, fits = check
+    return words, lambda value: value is None or fits(value)
+
+
+def _each_of(checks: Sequence[tuple[str, Fits] | None]) -> tuple[str, Fits]:
+    def fits(value: Any) -> bool:
+        if not _is_list(value) or len(value) != len(checks):
+            return False
+        return all(check is None or check[1](one) for one, check in zip(value, checks, strict=True))
+
+    inner = ", ".join("anything" if one is None else one[0] for one in checks)
+    return f"list of {len(checks)} ({inner})", fits
+
+
+def _all_in(outer: tuple[str, Fits], inner: tuple[str, Fits] | None) -> tuple[str, Fits]:
+    """Lists of such elements, or mappings of such values. The keys of a mapping are text in JSON in any case."""
+    if inner is None:
+        return outer
+    is_one, fits = outer[1], inner[1]
+
+    def all_fit(value: Any) -> bool:
+        return is_one(value) and all(map(fits, value.values() if isinstance(value, Mapping) else value))
+
+    return f"{outer[0]} of {inner[0]}", all_fit
+
+
+def _in_words(words: Sequence[str]) -> str:
+    *first, last = dict.fromkeys(words)
+    return f"{', '.join(first)}, or {last}" if first else last
+
+
+def _resolved(function: Callable[..., Any], name: str, annotation: Any) -> Any:
+    """An annotation that is text becomes what it names; `Any` if that cannot be found."""
+    if not isinstance(annotation, str):
+        return annotation
+    holder = types.SimpleNamespace(__annotations__={name: annotation})
+    try:
+        return typing.get_type_hints(holder, globalns=getattr(function, "__globals__", {}))[name]
+    except Exception:  # noqa: BLE001 - it is code of the user's, imported for type checkers only, perhaps
+        return Any
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= 80 else f"{text[:80]}…"

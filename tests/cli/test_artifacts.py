@@ -1,0 +1,200 @@
+"""`onthedot artifacts`: the files of a run, listed and fetched, and never written where they should not be."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onthedot.cli.artifacts import _target
+from onthedot.listening import Listen
+from onthedot.output.keeping import Name, Outputs
+from onthedot.output.places import output_place
+from onthedot.output.reading import PIECE
+from onthedot.server.serving import Serving
+from onthedot.settings import Settings
+from onthedot.stores.sqlite import SqliteStore
+from tests.cli.conftest import Call
+from tests.servers.s3 import S3Server
+
+LARGE = bytes(range(256)) * (PIECE // 256 * 2 + 3)
+FIRST = [("report.csv", b"old")]
+SECOND = [("report.csv", b"a,b\n1,2\n"), ("dist/app.tar", LARGE), ("../../passwd", b"mine"), ("empty", b"")]
+GOOD = ["dist/app.tar", "empty", "report.csv"]
+
+
+def keep(database: Path, tmp_path: Path, place: str) -> None:
+    """Both attempts of run 4, which is dead, have left files."""
+
+    async def work() -> None:
+        store = await SqliteStore.open(database, read_only=True)
+        attempts = await store.list_attempts(4)
+        await store.close()
+        (tmp_path / "log").touch()
+        for attempt, files in zip(attempts, (FIRST, SECOND), strict=True):
+            held = []
+            for number, (name, data) in enumerate(files):
+                (tmp_path / f"held-{number}").write_bytes(data)
+                held.append((name, tmp_path / f"held-{number}"))
+            outputs = Outputs(output_place(place, None))
+            await outputs.keep(Name(4, attempt.attempt, attempt.lease_id), tmp_path / "log", held)
+
+    asyncio.run(work())
+
+
+@pytest.fixture
+def place(database: Path, tmp_path: Path) -> str:
+    folder = str(tmp_path / "output")
+    keep(database, tmp_path, folder)
+    return folder
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
+
+
+def test_what_was_left_is_listed(call: Call, database: Path, place: str):
+    told = call("artifacts", "list", "4", "--db", database, "--output", place)
+    assert told.stdout.splitlines()[:3] == [
+        "TRY  NAME          SIZE       LEFT AT",
+        "1    report.csv    3 B        2026-03-28 12:00:05 +01:00",
+        "2    report.csv    8 B        2026-03-28 12:00:06 +01:00",
+    ]
+    told = call("artifacts", "list", "4", "--db", database, "--output", place, "--json")
+    assert [one["name"] for one in json.loads(told.stdout)] == [name for name, _ in FIRST + SECOND]
+    assert json.loads(told.stdout)[2] == {
+        "attempt": 2, "name": "dist/app.tar", "size": len(LARGE), "sha256": hashlib.sha256(LARGE).hexdigest(),
+        "at": "2026-03-28T11:00:06.000000Z",
+    }  # fmt: skip
+
+
+def test_all_are_fetched_but_those_that_lead_out(call: Call, database: Path, place: str, tmp_path: Path):
+    to = tmp_path / "a" / "b"
+    done = call("artifacts", "fetch", "4", "--db", database, "--output", place, "--to", to)
+    assert done.exit_code == 1
+    assert "left out '../../passwd': its name leads out of the folder" in done.stderr
+    wanted = dict(SECOND)
+    assert files_in(tmp_path / "a") == {f"b/{name}": wanted[name] for name in GOOD}
+    assert stat.S_IMODE((to / "empty").stat().st_mode) & 0o111 == 0
+
+
+def test_some_are_fetched_and_of_one_attempt(call: Call, database: Path, place: str, tmp_path: Path):
+    done = call(
+        "artifacts", "fetch", "4", "report.csv", "--attempt", "1", "--db", database, "--output", place,
+        "--to", tmp_path / "out", "--json",
+    )  # fmt: skip
+    path = tmp_path / "out" / "report.csv"
+    assert json.loads(done.stdout) == [{"attempt": 1, "name": "report.csv", "size": 3, "path": str(path)}]
+    assert path.read_bytes() == b"old"
+
+
+def test_one_goes_to_standard_output_whatever_its_name(call: Call, database: Path, place: str):
+    fetched = call("artifacts", "fetch", "4", "dist/app.tar", "--to", "-", "--db", database, "--output", place)
+    assert (fetched.exit_code, fetched.stdout_bytes) == (0, LARGE)
+    fetched = call("artifacts", "fetch", "4", "../../passwd", "--to", "-", "--db", database, "--output", place)
+    assert fetched.stdout_bytes == b"mine"
+    refused = call("artifacts", "fetch", "4", "--to", "-", "--db", database, "--output", place)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+
+
+def test_nothing_is_replaced_without_force(call: Call, database: Path, place: str, tmp_path: Path):
+    to = tmp_path / "out"
+    to.mkdir()
+    (to / "empty").write_text("precious")
+    fetch = ["artifacts", "fetch", "4", *GOOD, "--db", database, "--output", place, "--to", to]
+    refused = call(*fetch)
+    assert refused.exit_code == 2
+    assert "expected no such file; move it, or replace it with --force" in refused.stderr
+    assert files_in(to) == {"empty": b"precious"}, "half of them were written"
+    assert call(*fetch, "--force").exit_code == 0
+    assert files_in(to) == {name: data for name, data in sorted(SECOND) if name in GOOD}
+
+
+def test_a_file_that_was_changed_is_not_written(call: Call, database: Path, place: str, tmp_path: Path):
+    [kept] = [one for one in Path(place).rglob("artifact-1") if one.stat().st_size == len(LARGE)]
+    kept.write_bytes(LARGE[::-1])
+    to = tmp_path / "out"
+    broken = call("artifacts", "fetch", "4", "dist/app.tar", "--db", database, "--output", place, "--to", to)
+    assert broken.exit_code == 1
+    assert "was changed since it was kept" in broken.stderr
+    assert files_in(to) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [
+        ("a", True), ("a/b", True), ("a/./b", True), ("..a", True), ("a..", True), ("", False), ("..", False),
+        ("a/../../b", False), ("a/../b", False), ("/etc/passwd", False), ("a/", False), ("link/b", False), (".", False),
+    ],
+)  # fmt: skip
+def test_a_name_leads_into_the_folder_or_nowhere(tmp_path: Path, name: str, inside: bool):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    assert (_target(folder, name) is not None) == inside
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["list", "99"], "RUN: expected a stored run, got 99; 'onthedot runs' lists them"),
+        (["fetch", "99"], "RUN: expected a stored run, got 99"),
+        (
+            ["fetch", "4", "repot.csv"],
+            "NAME: expected an artifact of run 4, got 'repot.csv', did you mean 'report.csv'?",
+        ),
+        (["fetch", "4", "empty", "--attempt", "1"], "NAME: expected an artifact of run 4, got 'empty'"),
+        (["list", "4", "--output", "ftp://x"], "expected a directory or s3://bucket/prefix"),
+    ],
+)
+def test_what_is_not_there_is_told(call: Call, database: Path, place: str, command: list[str], words: str):
+    more = [] if "--output" in command else ["--output", place]
+    refused = call("artifacts", *command, "--db", database, *more)
+    assert (refused.exit_code, words in refused.stderr) == (2, True), refused.output
+
+
+def test_a_run_that_left_nothing(call: Call, database: Path, place: str):
+    for what in ("list", "fetch"):
+        told = call("artifacts", what, "1", "--db", database, "--output", place)
+        assert (told.exit_code, told.stdout) == (0, "run 1 has left no artifacts that are kept\n")
+
+
+def test_they_are_fetched_from_s3(
+    call: Call, database: Path, tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    bucket = s3.url(s3.fresh_prefix())
+    keep(database, tmp_path, bucket)
+    to = tmp_path / "out"
+    assert call("artifacts", "fetch", "4", *GOOD, "--db", database, "--output", bucket, "--to", to).exit_code == 0
+    assert files_in(to) == {name: data for name, data in sorted(SECOND) if name in GOOD}
+
+
+@pytest.fixture
+def server(database: Path, tmp_path: Path) -> Iterator[str]:
+    settings = Settings(output=str(tmp_path / "kept"), api_rate=10_000, api_burst=10_000)
+    one = Serving(f"sqlite:///{database}", settings, Listen(port=0), knows=None)
+    one.start()
+    [folder] = (tmp_path / "kept").iterdir() if (tmp_path / "kept").exists() else [None]
+    keep(database, tmp_path, str(folder or tmp_path / "kept"))
+    yield one.url
+    one.stop()
+
+
+@pytest.mark.slow
+def test_a_server_gives_the_same(call: Call, database: Path, server: str, tmp_path: Path):
+    listed = call("artifacts", "list", "4", "--store", server, "--json")
+    assert [one["name"] for one in json.loads(listed.stdout)] == [name for name, _ in FIRST + SECOND], listed.output
+    to = tmp_path / "out"
+    assert call("artifacts", "fetch", "4", "--store", server, "--to", to).exit_code == 1
+    assert files_in(to) == {name: data for name, data in sorted(SECOND) if name in GOOD}
+    fetched = call("artifacts", "fetch", "4", "../../passwd", "--to", "-", "--store", server)
+    assert (fetched.exit_code, fetched.stdout_bytes) == (0, b"mine")
+    assert call("artifacts", "list", "99", "--store", server).exit_code == 2
+    assert call("artifacts", "list", "4", "--store", server, "--output", "x").exit_code == 2
