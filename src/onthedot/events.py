@@ -112,6 +112,7 @@ class JobPut(NamedTuple):
     revision: int
     planned: int
     withdrawn: int
+    paused: bool = False  # it starts when it is resumed
 
 
 class JobResumed(NamedTuple):

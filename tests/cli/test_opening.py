@@ -44,6 +44,14 @@ def test_a_first_start(in_berlin: None):
     ]
 
 
+def test_a_paused_job_has_no_next_start():
+    said = opening([*EVENTS, JobPut("nap", "unchanged", 4, 0, 0, paused=True)])
+    [line] = [line for line in said.in_words() if " nap " in line]
+    assert line.split() == ["nap", "every", "15s", "paused"]
+    [told] = [job for job in json.loads(said.as_json())["jobs"] if job["job"] == "nap"]
+    assert (told["paused"], told["next_at"]) == (True, None)
+
+
 def test_a_server_is_named_without_its_password():
     sched = otd.Scheduler("postgresql://ann:secret@db/shop")
     said = Opening.of("postgresql://ann:secret@db/shop", None, sched, EVENTS, NOW)

@@ -101,13 +101,19 @@ class Opening:
 
     def _job_lines(self) -> list[str]:
         rows = [
-            [job.name if not number else "", in_words(schedule), self._next(schedule), self._change(job)]
+            [job.name if not number else "", in_words(schedule), self._next(job, schedule), self._change(job)]
             for job in self.jobs
             for number, schedule in enumerate(job.schedules)
         ]
         return table([""] * 4, rows).split("\n")[1:]
 
-    def _next(self, schedule: Schedule) -> str:
+    def _is_paused(self, job: Job) -> bool:
+        put = self.changes.get(job.name)
+        return put is not None and put.paused
+
+    def _next(self, job: Job, schedule: Schedule) -> str:
+        if self._is_paused(job):
+            return "paused"
         at = next_after(schedule, self.now, origin=self.now)
         if at is None:
             return "never again"
@@ -145,12 +151,14 @@ class Opening:
         )
 
     def _job_as_json(self, job: Job) -> dict[str, Any]:
-        upcoming = [next_after(schedule, self.now, origin=self.now) for schedule in job.schedules]
+        paused = self._is_paused(job)
+        upcoming = [] if paused else [next_after(schedule, self.now, origin=self.now) for schedule in job.schedules]
         put = self.changes.get(job.name)
         return {
             "job": job.name,
             "schedules": [describe(schedule) for schedule in job.schedules],
             "next_at": optional_iso(min((at for at in upcoming if at is not None), default=None)),
+            "paused": paused,
             "change": None if put is None else put.change,
             "revision": None if put is None else put.revision,
         }
