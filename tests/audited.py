@@ -130,6 +130,7 @@ COMMANDS: dict[str, str | Command] = {
     "simulate": READS,
     "jobs": READS,
     "runs": READS,
+    "skips": READS,
     "show": READS,
     "dead discard": Command("{dead} --yes", "letters.discard"),
     "dead list": READS,

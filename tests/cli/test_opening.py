@@ -35,7 +35,7 @@ def test_a_first_start(in_berlin: None):
         "store     memory: (gone when this process ends)",
         "node      one, leads (term 3)",
         "jobs      heartbeat      every 5s           next 2026-01-01 13:00:05 +01:00, in 3.0 s   new",
-        "          minute_report  every minute, UTC  next 2026-01-01 12:01:00 +00:00, in 58.0 s",
+        "          minute_report  every minute, UTC  next 2026-01-01 13:01:00 +01:00, in 58.0 s",
         "          flaky_import   every 20s          next 2026-01-01 13:00:20 +01:00, in 18.0 s",
         "          nap            every 15s          next 2026-01-01 13:00:15 +01:00, in 13.0 s  changed: revision 4",
         "planned   8 runs of 2 jobs",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_server
+from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
 
 if TYPE_CHECKING:
     from onthedot.after import After
@@ -23,6 +23,7 @@ MOST = 1_000
 
 @click.command(cls=Command, short_help="List the stored jobs: schedule, next instant, last run.")
 @with_server
+@with_utc
 @with_json("a JSON array with one object per job")
 @with_debug
 def command(store: str | None, db: str | None, as_json: bool) -> None:
@@ -89,11 +90,11 @@ def _rows(job: Shown, now: Micros) -> list[list[str]]:
 
 
 def _when(entry: Next, now: Micros) -> str:
-    from onthedot.cli.words import local_time, relative, zone_of
+    from onthedot.cli.words import reader_time, relative
 
     if entry.at is None:
         return entry.note
-    return f"{local_time(entry.at, zone_of(entry.schedule), exact=False)}, {relative(entry.at, now)}"
+    return f"{reader_time(entry.at, exact=False)}, {relative(entry.at, now)}"
 
 
 def _last(run: RunRecord | None, now: Micros) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import onthedot
 from onthedot.cli.found import Found
 from onthedot.cli.table import table
-from onthedot.cli.words import in_words, local_time, relative, zone_of
+from onthedot.cli.words import in_words, reader_time, relative
 from onthedot.clock import Micros
 from onthedot.events import Event, JobPut, NodeJoined, TermWon
 from onthedot.job import Job, Schedule, ability_of
@@ -117,7 +117,7 @@ class Opening:
         at = next_after(schedule, self.now, origin=self.now)
         if at is None:
             return "never again"
-        return f"next {local_time(at, zone_of(schedule), exact=False)}, {relative(at, self.now)}"
+        return f"next {reader_time(at, exact=False)}, {relative(at, self.now)}"
 
     def _change(self, job: Job) -> str:
         put = self.changes.get(job.name)

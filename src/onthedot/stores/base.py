@@ -464,9 +464,16 @@ class HistorySlice(Protocol):
         ...
 
     async def list_skips(
-        self, *, job: str | None = None, namespace: str = "default", limit: int = 100
+        self,
+        *,
+        job: str | None = None,
+        namespace: str = "default",
+        since: Micros | None = None,
+        until: Micros | None = None,
+        limit: int = 100,
     ) -> list[SkipRecord]:
-        """Ranges of slots that were skipped when they were planned, newest first."""
+        """Ranges of slots that were skipped when they were planned, newest first. With `since` and `until` (without
+        it): those that have a slot from the one to the other, or lie around both."""
         ...
 
     async def count_runs(self) -> dict[RunState, int]:

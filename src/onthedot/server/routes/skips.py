@@ -12,7 +12,7 @@ from onthedot.observe.text import iso
 from onthedot.open_verbs import OpenStore
 from onthedot.run import SkipRecord
 from onthedot.server.answering import json_answer
-from onthedot.server.asked import PageSize
+from onthedot.server.asked import Instant, PageSize
 from onthedot.server.door import There, Who, verbs_for
 from onthedot.server.routes.jobs import Namespace
 from onthedot.server.routes.letters import JobName
@@ -45,15 +45,22 @@ class LeftOutList(BaseModel):
 
 @routes.get("/skips", response_model=LeftOutList, responses={404: {}})
 async def list_skips(
-    there: There, who: Who, namespace: Namespace = "default", job: JobName = None, limit: PageSize = 100
+    there: There,
+    who: Who,
+    namespace: Namespace = "default",
+    job: JobName = None,
+    since: Instant = None,
+    until: Instant = None,
+    limit: PageSize = 100,
 ) -> Response:
     """Why slots did not run: those that were skipped before there was a run of them, the newest first. Slots whose run
-    was skipped are runs in the state `skipped`."""
+    was skipped are runs in the state `skipped`. With `since` and `until` (without it): ranges that reach into this
+    one."""
     verbs = verbs_for(there, who, namespace)
+    most = MOST_SKIPS if who.only_own else limit
+    found = await verbs.list_skips(job, since=since, until=until, limit=most)
     if who.only_own:
-        found = await _own(there, who, await verbs.list_skips(job, limit=MOST_SKIPS), namespace)
-    else:
-        found = await verbs.list_skips(job, limit=limit)
+        found = await _own(there, who, found, namespace)
     return json_answer({"items": [_told(skip, namespace) for skip in found[:limit]], "next": None})
 
 
