@@ -131,6 +131,7 @@ COMMANDS: dict[str, str | Command] = {
     "jobs": READS,
     "runs": READS,
     "skips": READS,
+    "upcoming": READS,
     "show": READS,
     "dead discard": Command("{dead} --yes", "letters.discard"),
     "dead list": READS,

@@ -19,6 +19,7 @@ COMMANDS = (
         "next",
         "simulate",
         "jobs",
+        "upcoming",
         "runs",
         "skips",
         "show",

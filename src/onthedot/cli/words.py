@@ -19,7 +19,12 @@ _DEFAULT_ANCHOR = ", counted from 1970-01-01 00:00 UTC"
 
 def in_words(schedule: Schedule) -> str:
     """The reading of a schedule, short enough for a table: an interval's default anchor goes without saying."""
-    return describe(schedule).replace(_DEFAULT_ANCHOR, "", 1)
+    return without_anchor(describe(schedule))
+
+
+def without_anchor(reading: str) -> str:
+    """The same of a reading."""
+    return reading.replace(_DEFAULT_ANCHOR, "", 1)
 
 
 def task_in_words(job: Job) -> str:

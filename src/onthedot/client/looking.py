@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from onthedot.client import values
-from onthedot.client.asking import pages
+from onthedot.client.asking import pages, said_instant
 from onthedot.client.server import Server
 from onthedot.client.values import Told, read
+from onthedot.clock import Micros, to_datetime
 from onthedot.errors import StoreUnavailable
 from onthedot.observe.cluster import NodeShown
 from onthedot.observe.jobs import Next, Shown
@@ -60,6 +62,28 @@ def _standing(told: Told | None) -> Standing | None:
         return None
     instants = {name: values.optional(told[name]) for name in ("expires_at", "reserved_at", "granted_at")}
     return Standing(**{**told, **instants, "holders": tuple(told["holders"])})
+
+
+class Upcoming(NamedTuple):
+    """What starts next (see `values.start_fields`), how many jobs are paused, and up to when waiting runs were read."""
+
+    starts: list[Told]
+    paused: int
+    read_until: Micros | None
+
+
+async def upcoming(server: Server, *, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
+    """What starts next, over all jobs."""
+    end = None if until is None else said_instant(to_datetime(until), "until")
+    told = await server.ask("GET", "/api/v1/upcoming", query={"limit": limit, "until": end, "namespace": namespace})
+    return Upcoming(list(told["items"]), int(told["paused"]), values.optional(told["read_until"]))
+
+
+async def next_of(server: Server, job: str, *, count: int, namespace: str) -> tuple[str, list[tuple[Micros, str]]]:
+    """The state of a job, and when it starts next, by which schedule."""
+    path = f"/api/v1/jobs/{quote(job, safe='')}/next"
+    told = await server.ask("GET", path, query={"count": count, "namespace": namespace})
+    return told["state"], [(values.instant(one["due_at"]), one["schedule"]) for one in told["items"]]
 
 
 # ── what runs have said ──────────────────────────────────────────────────────────────────────────────────────

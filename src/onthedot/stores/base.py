@@ -224,6 +224,10 @@ class PlanSlice(Protocol):
         """
         ...
 
+    async def next_schedules(self, *, until: Micros, limit: int, offset: int = 0) -> Due:
+        """The same of all shards, for people: behind the first `offset` of them. It delays no planner."""
+        ...
+
     async def plan(
         self, term: Term, windows: Sequence[tuple[ScheduleState, Window]], *, now: Micros | None = None
     ) -> list[bool]:
