@@ -109,6 +109,7 @@ def difference(told: Told) -> Difference:
         vanish=tuple(map(instant, told["vanish"])),
         moved=tuple(Move(instant(one["old"]), instant(one["new"])) for one in told["moved"]),
         until=optional(told["until"]) or 0,
+        stopped=bool(told.get("stopped", False)),  # servers of earlier versions do not say
     )
 
 
