@@ -68,9 +68,10 @@ def jobs_shown(url: str, now: Micros, most: int) -> list[Shown]:
 
 def _echo(jobs: list[Shown], now: Micros) -> None:
     from onthedot.cli.table import echo_table
+    from onthedot.cli.words import in_zone
 
     rows = [row for job in jobs for row in _rows(job, now)]
-    echo_table(["JOB", "STATE", "REV", "LAST RUN", "NEXT", "SCHEDULE"], rows)
+    echo_table(["JOB", "STATE", "REV", "LAST RUN", in_zone("NEXT", now), "SCHEDULE"], rows)
     if len(jobs) == MOST:
         click.echo(f"these are the first {MOST}; there may be more")
 
@@ -90,11 +91,11 @@ def _rows(job: Shown, now: Micros) -> list[list[str]]:
 
 
 def _when(entry: Next, now: Micros) -> str:
-    from onthedot.cli.words import reader_time, relative
+    from onthedot.cli.words import moment, relative
 
     if entry.at is None:
         return entry.note
-    return f"{reader_time(entry.at, exact=False)}, {relative(entry.at, now)}"
+    return f"{moment(entry.at, now)}, {relative(entry.at, now)}"
 
 
 def _last(run: RunRecord | None, now: Micros) -> str:

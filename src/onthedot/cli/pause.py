@@ -54,7 +54,7 @@ def command(
         }  # fmt: skip
         click.echo(json.dumps(told, indent=2))
         return
-    ends = "" if end is None else f" until {reader_time(end)}"
+    ends = "" if end is None else f" until {reader_time(end, exact=False)}"
     what = f"{count(paused.held, 'run')} held, {count(paused.skipped, 'slot')} skipped"
     click.echo(f"job {plain(job)} is paused{ends}: {what}")
 
