@@ -130,6 +130,8 @@ COMMANDS: dict[str, str | Command] = {
     "simulate": READS,
     "jobs": READS,
     "runs": READS,
+    "skips": READS,
+    "upcoming": READS,
     "show": READS,
     "dead discard": Command("{dead} --yes", "letters.discard"),
     "dead list": READS,

@@ -253,6 +253,19 @@ def test_an_edit_withdraws_what_lies_ahead_and_plans_anew(open_store):
     assert [event.withdrawn for event in events if isinstance(event, JobPut)][1] == 3
 
 
+def test_a_job_that_is_paused_says_so_when_it_is_stored_again(open_store):
+    async def scenario(harness):
+        sched = program(schedule=otd.every("10s", id="beat"))
+        await harness.start(sched)
+        await sched.pause("job")
+        await harness.stop()
+        await harness.start(sched)
+        return harness.events
+
+    events = passes(scenario, open_store)
+    assert [event.paused for event in events if isinstance(event, JobPut)] == [False, True]
+
+
 def test_a_job_whose_handler_is_not_here_waits_and_is_named(open_store):
     async def scenario(harness):
         await harness.start(program(schedule=otd.every("10s")))

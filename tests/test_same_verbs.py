@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 import onthedot as otd
+from onthedot.clock import to_datetime
 from onthedot.errors import RevisionConflict
 from onthedot.job import JobState
 from onthedot.listening import Listen
@@ -211,8 +212,11 @@ async def test_slots_that_did_not_run_are_told(doors: Doors):
     [skip] = await verbs.list_skips("poll")
     assert (skip.job, skip.count, skip.reason, skip.first == skip.last) == ("poll", 1, "cancelled", True)
     assert await verbs.list_skips() == await doors.sched.list_skips()
+    skip_at = to_datetime(skip.first)
     assert [one.job for one in await verbs.list_skips()] == ["other", "poll"]
     assert [one.job for one in await verbs.list_skips(limit=1)] == ["other"]
+    assert await verbs.list_skips(since=skip_at) == await verbs.list_skips(until="2100-01-01T00:00Z") != []
+    assert await verbs.list_skips(until=skip_at) == []
     assert await verbs.list_skips("nobody") == await verbs.list_skips(limit=0) == await verbs.list_skips(limit=-1) == []
 
 

@@ -26,7 +26,7 @@ from onthedot.define.written import written
 from onthedot.errors import StoreUnavailable
 from onthedot.events import DrainBegun, Events, JobPut, NodeLeft, StoreLost, StoreTrouble
 from onthedot.ids import Ids
-from onthedot.job import Job, JobRecord
+from onthedot.job import Job, JobRecord, JobState
 from onthedot.loop import Driver, Loop, Service
 from onthedot.observe.ends import Ends
 from onthedot.output.leaving import Leaving
@@ -225,7 +225,8 @@ class Engine:
         await self._leadership.tick(self.clock.now())
         for job in jobs:
             put = await self.put_job(job)
-            stored = JobPut(job.name, put.change, put.record.revision, put.planned, put.withdrawn, job.namespace)
+            record, is_paused = put.record, put.record.state is JobState.PAUSED
+            stored = JobPut(job.name, put.change, record.revision, put.planned, put.withdrawn, job.namespace, is_paused)
             self.events.emit(stored)
         self._loop.start()
         if application_loop is not asyncio.get_running_loop():

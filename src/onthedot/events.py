@@ -113,6 +113,7 @@ class JobPut(NamedTuple):
     planned: int
     withdrawn: int
     namespace: str = "default"
+    paused: bool = False  # it starts when it is resumed
 
 
 class JobResumed(NamedTuple):

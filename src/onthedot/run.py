@@ -347,6 +347,13 @@ class RunRecord:
         return None if self.started_at is None else to_datetime(self.started_at)
 
     @property
+    def running_since(self) -> Micros | None:
+        """When the attempt that runs was let start: armed ahead, it starts when it is due. None: none runs."""
+        if self.state is not RunState.RUNNING or self.armed_at is None:
+            return None
+        return max(self.armed_at, self.due_at)
+
+    @property
     def ended(self) -> datetime | None:
         """When it ended; None: it has not."""
         return None if self.ended_at is None else to_datetime(self.ended_at)

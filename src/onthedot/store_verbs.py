@@ -413,9 +413,20 @@ class StoreVerbs(Verbs):
         )
         return await self._on_store(lambda store: all_runs(store, wanted, limit))
 
-    async def list_skips(self, job: str | None = None, *, limit: int | None = None) -> list[SkipRecord]:
+    async def list_skips(
+        self,
+        job: str | None = None,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int | None = None,
+    ) -> list[SkipRecord]:
         namespace, most = self._namespace_of(job or ""), None if limit is None else max(0, limit)
-        return await self._on_store(lambda store: store.list_skips(job=job, namespace=namespace, limit=most))
+        first = None if since is None else to_micros(read_instant(since, what="since"))
+        end = None if until is None else to_micros(read_instant(until, what="until"))
+        return await self._on_store(
+            lambda store: store.list_skips(job=job, namespace=namespace, since=first, until=end, limit=most)
+        )
 
     async def history(self, run_id: int) -> list[AttemptRecord]:
         async def read(store: Store) -> list[AttemptRecord]:

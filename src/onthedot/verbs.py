@@ -313,9 +313,17 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def list_skips(self, job: str | None = None, *, limit: int | None = None) -> list[SkipRecord]:
+    async def list_skips(
+        self,
+        job: str | None = None,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int | None = None,
+    ) -> list[SkipRecord]:
         """Slots that did not run, of a job or of all, and why: ranges of one schedule each, the newest first: all of
         them, or `limit`. They were skipped before there was a run of them; a run that was skipped is among the runs.
+        With `since` and `until` (without it): those that reach into this range.
 
         >>> from datetime import timedelta
         >>> nap = otd.Sleep(duration=timedelta(0))

@@ -18,8 +18,8 @@ from onthedot.cli.main import cli
 from onthedot.clock import SECOND, SystemClock, to_micros
 from onthedot.job import Call as CallTask
 from onthedot.job import Job
-from onthedot.run import Gate, GateAsk, NewRun, OnBusy
-from onthedot.stores.base import Ask, Node, Store
+from onthedot.run import Gate, GateAsk, NewRun, OnBusy, Progress
+from onthedot.stores.base import Ask, Node, Note, Store
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
 
@@ -155,6 +155,7 @@ async def busy_hour(store: Store) -> None:
     held = (await store.reserve(ask, now=seconds(-1))).held
     gates = {lease.lease_id: GateAsk((Gate("limit:mail", 1),), OnBusy("wait")) for lease in held}
     await store.arm(held, gates=gates, now=seconds(-1))
+    await store.note([Note(lease, 1, Progress(30, 120)) for lease in held], now=seconds(0))
 
 
 @pytest.fixture

@@ -142,8 +142,8 @@ def test_pause_and_resume_with_a_preview(call: Call, database: Path, stand: Stan
     preview = call("resume", "tick", "--missed", "last", "--dry-run", "--db", database)
     assert preview.output.splitlines() == [
         "job tick would go on: 0 held runs free",
-        "  skipped: 2 slots from 12:00:30 to 12:00:40: paused",
-        *(f"  runs: the slot at {at}" for at in ("12:00:50", "12:01:00", "12:01:10", "12:01:20")),
+        "  skipped: 2 slots from 2026-03-28 12:00:30 +01:00 to 2026-03-28 12:00:40 +01:00: paused",
+        *(f"  runs: the slot at 2026-03-28 {at} +01:00" for at in ("12:00:50", "12:01:00", "12:01:10", "12:01:20")),
     ]
     assert "paused" in call("jobs", "--db", database).output
     done = json.loads(call("resume", "tick", "--missed", "last", "--db", database, "--json").output)
@@ -162,7 +162,7 @@ def test_pause_and_resume_with_a_preview(call: Call, database: Path, stand: Stan
 
 def test_pause_until(call: Call, database: Path):
     told = call("pause", "tick", "--until", "+2h", "--db", database).output
-    assert told == "job tick is paused until 14:00:27: 0 runs held, 0 slots skipped\n"
+    assert told == "job tick is paused until 2026-03-28 14:00:27 +01:00: 0 runs held, 0 slots skipped\n"
     until = json.loads(call("pause", "tick", "--until", "2026-03-29T09:00Z", "--db", database, "--json").output)
     assert until["until"] == "2026-03-29T09:00:00.000000Z"
 

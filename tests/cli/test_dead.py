@@ -59,7 +59,7 @@ def test_list(call: Call, box: Path, in_berlin: None):
     result = call("dead", "list", "--db", box)
     assert result.exit_code == 0
     head, first, second = (re.split(r" {2,}", line) for line in result.output.splitlines())
-    assert head == ["FINGERPRINT", "JOB", "COUNT", "FIRST", "LAST", "RUN", "ERROR"]
+    assert head == ["FINGERPRINT", "JOB", "COUNT", "FIRST (CET)", "LAST", "RUN", "ERROR"]
     assert first[1:] == ["charge", "3", "13:00:00", "13:00:03", "4", "ConnectionError: no answer for order <n>"]
     assert second[1:] == ["charge", "1", "13:00:02", "13:00:02", "3", "KeyError: <text>"]
 
@@ -97,7 +97,7 @@ def test_which_ones_are_meant(call: Call, box: Path, options: list[str], counts:
 def test_show(call: Call, box: Path, in_berlin: None):
     result = call("dead", "show", no_answer(call, box), "--db", box, "--limit", "2")
     assert [re.split(r" {2,}", line) for line in result.output.splitlines()] == [
-        ["RUN", "JOB", "ENDED", "TRIES", "ARGS", "ERROR"],
+        ["RUN", "JOB", "ENDED (CET)", "TRIES", "ARGS", "ERROR"],
         ["4", "charge", "13:00:03", "1", '{"order":3}', "ConnectionError: no answer for order 3"],
         ["2", "charge", "13:00:01", "1", '{"order":2}', "ConnectionError: no answer for order 2"],
         ["showing 2 dead letters, and there are more; --limit sets how many"],

@@ -46,19 +46,22 @@ def node(**fields: object) -> Node:
 @pytest.mark.parametrize(
     ("last", "words"),
     [
-        (node(left_at=NOON - SECOND), "node one stopped in order at 12:59:59, 1.0 s ago"),
-        (node(lease_until=NOON - 2 * SECOND), "node one vanished: its lease ended at 12:59:58, 2.0 s ago"),
+        (node(left_at=NOON - SECOND), "node one stopped in order at 2026-01-01 12:59:59 +01:00, 1.0 s ago"),
+        (
+            node(lease_until=NOON - 2 * SECOND),
+            "node one vanished: its lease ended at 2026-01-01 12:59:58 +01:00, 2.0 s ago",
+        ),
         (
             node(),
             f"node one vanished (process {NO_PROCESS} is gone): what it ran is recovered when its lease ends, "
-            "at 13:00:09, in 9.0 s",
+            "at 2026-01-01 13:00:09 +01:00, in 9.0 s",
         ),
         (node(pid=os.getppid()), f"node one is running too (process {os.getppid()} on {socket.gethostname()})"),
         (node(host="elsewhere"), f"node one is running too (process {NO_PROCESS} on elsewhere)"),
         (
             node(pid=os.getpid()),
             f"node one vanished (process {os.getpid()} is gone): what it ran is recovered when its lease ends, "
-            "at 13:00:09, in 9.0 s",
+            "at 2026-01-01 13:00:09 +01:00, in 9.0 s",
         ),
     ],
     ids=["stopped", "vanished", "killed", "alive", "alive elsewhere", "its number is ours now"],

@@ -18,18 +18,18 @@ from onthedot.cli.main import cli
 
 Call = Callable[..., Result]
 
-HEADINGS = ["JOB", "STATE", "REV", "LAST RUN", "NEXT", "SCHEDULE"]
+HEADINGS = ["JOB", "STATE", "REV", "LAST RUN", "NEXT (CET)", "SCHEDULE"]
 ROWS = [
     ["broken", "exhausted", "1", "dead 21.0 s ago", "exhausted", "once, at 2026-03-28 11:00:05 UTC"],
     ["long", "active", "1", "running", "over", "once, at 2026-03-28 11:00:20 UTC"],
     ["on_demand", "active", "1", "-", "-", "none: runs when it is submitted"],
     [
-        "poll", "active", "1", "succeeded 27.0 s ago", "2026-03-28 13:00:00 +01:00, in 59 m 33 s",
+        "poll", "active", "1", "succeeded 27.0 s ago", "13:00:00, in 59 m 33 s",
         "1h after the end of the last run, the first at once",
     ],
-    ["report", "active", "1", "-", "2026-03-29 03:00:00 +02:00, in 13 h 59 m", "at 02:30 every day, Europe/Berlin"],
-    ["", "2026-03-29 11:00:00 +02:00, in 21 h 59 m", "every 1d, counted from 2026-01-01 09:00 UTC"],
-    ["tick", "active", "1", "succeeded 7.0 s ago", "2026-03-28 12:00:30 +01:00, in 3.0 s", "every 10s"],
+    ["report", "active", "1", "-", "2026-03-29 03:00:00 CEST, in 13 h 59 m", "at 02:30 every day, Europe/Berlin"],
+    ["", "2026-03-29 11:00:00 CEST, in 21 h 59 m", "every 1d, counted from 2026-01-01 09:00 UTC"],
+    ["tick", "active", "1", "succeeded 7.0 s ago", "12:00:30, in 3.0 s", "every 10s"],
 ]  # fmt: skip
 
 

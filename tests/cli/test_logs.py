@@ -15,6 +15,7 @@ from click.testing import Result
 import onthedot as otd
 from onthedot.cli import logs
 from onthedot.cli.telling import PASSED_OVER, Telling
+from onthedot.clock import SECOND
 from onthedot.output.keeping import Name, Outputs
 from onthedot.output.places import output_place
 from onthedot.output.reading import Said
@@ -22,6 +23,7 @@ from onthedot.output.records import Record, encode
 from onthedot.run import RunRecord, RunState
 from onthedot.stores.base import LogRecord
 from onthedot.stores.sqlite import SqliteStore
+from tests.observe.made_up import NOON
 from tests.servers.s3 import S3Server
 
 Call = Callable[..., Result]
@@ -56,13 +58,78 @@ def output(database: Path, tmp_path: Path) -> Path:
 
 
 def test_it_shows_text_without_what_a_terminal_would_obey(call: Call, database: Path, output: Path):
-    result = call("logs", "4", "--db", database, "--output", output)
+    result = call("logs", "4", "--plain", "--db", database, "--output", output)
     assert result.exit_code == 0, result.output
     assert result.stdout == ("── attempt 2, step build ──\ncompiling\nwarning\n── attempt 2, step test ──\nok\n")
 
 
+def test_each_line_has_its_time_stream_and_step(call: Call, database: Path, output: Path):
+    result = call("logs", "4", "--db", database, "--output", output)
+    assert result.stdout.splitlines() == [
+        "── attempt 2, 1970-01-01 (CET) ──",
+        "01:00:01.000 out build | compiling",
+        "01:00:02.000 err build | warning",
+        "01:00:03.000 out test | ok",
+    ]
+    told = call("logs", "4", "--db", database, "--output", output, "--utc").stdout
+    assert "── attempt 2, 1970-01-01 (UTC) ──\n00:00:01.000 out build | compiling\n" in told
+
+
+def test_a_range_of_time(call: Call, database: Path, output: Path):
+    def found(*arguments: str) -> list[str]:
+        return call("logs", "4", "--plain", "--db", database, "--output", output, *arguments).stdout.split()[-1:]
+
+    assert found("--until", "1970-01-01T00:00:02Z") == ["compiling"]
+    assert found("--until", "1970-01-01 01:00:03") == ["warning"]
+    assert found("--since", "1970-01-01T00:00:02.5Z") == ["ok"]
+    assert found("--since", "yesterday") == []
+
+
+class Turned:
+    """A clock that the test turns."""
+
+    at = 0
+
+    def now(self) -> int:
+        return NOON + self.at
+
+    def steady(self) -> int:
+        return self.at
+
+
+def test_a_line_that_comes_while_one_looks_has_the_time_of_its_coming(
+    capsys: pytest.CaptureFixture[str], in_berlin: None
+):
+    clock = Turned()
+    telling = Telling(attempt=None, step=None, as_json=False, clock=clock)
+    telling.tell(Said(1, "before\n"))
+    clock.at = 5 * SECOND
+    telling.tell(Said(1, "before\nnow, and "))
+    telling.tell(Said(1, "before\nnow, and more\nthe last\n"))
+    record = Record(NOON + 6 * SECOND, "err", "test", "before\nnow, and more\nthe last\nend\n")
+    telling.tell(Said(1, record.text, [record]))
+    assert capsys.readouterr().out.splitlines() == [
+        "before",
+        "── attempt 1, 2026-01-01 (CET) ──",
+        "~13:00:05 | now, and more",
+        "~13:00:05 | the last",
+        "13:00:06.000 err test | end",
+    ]
+
+
+def test_two_streams_do_not_share_a_line(capsys: pytest.CaptureFixture[str], in_berlin: None):
+    records = [Record(NOON, "out", "", "50 %"), Record(NOON, "err", "", "oh\n"), Record(NOON, "out", "", "100 %\n")]
+    telling = Telling(attempt=None, step=None, as_json=False)
+    telling.tell(Said(1, "".join(record.text for record in records), records))
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "13:00:00.000 out | 50 %",
+        "13:00:00.000 err | oh",
+        "13:00:00.000 out | 100 %",
+    ]
+
+
 def test_one_attempt_and_one_step(call: Call, database: Path, output: Path):
-    assert call("logs", "4", "--db", database, "--output", output, "--step", "test").stdout == "ok\n"
+    assert call("logs", "4", "--db", database, "--output", output, "--step", "test", "--plain").stdout == "ok\n"
     result = call("logs", "4", "--db", database, "--output", output, "--attempt", "1")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "run 4 has said nothing\n"
@@ -83,7 +150,7 @@ def test_it_is_read_from_s3_and_a_wrong_key_is_told(
         await Outputs(output_place(place, None)).keep(Name(4, last.attempt, last.lease_id), tmp_path / "log")
 
     asyncio.run(keep())
-    assert call("logs", "4", "--db", database, "--output", place, "--step", "test").stdout == "ok\n"
+    assert call("logs", "4", "--db", database, "--output", place, "--step", "test", "--plain").stdout == "ok\n"
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-key")
     refused = call("logs", "4", "--db", database, "--output", place)
     assert refused.exit_code == 1
@@ -206,7 +273,7 @@ def test_follow_shows_each_word_once_and_ends_with_the_run(database: Path, capsy
 
 
 def texts(capsys: pytest.CaptureFixture[str], *said: Said) -> str:
-    telling = Telling(attempt=None, step=None, as_json=False)
+    telling = Telling(attempt=None, step=None, as_json=False, plain=True)
     for one in said:
         telling.tell(one)
     telling.close()

@@ -24,7 +24,7 @@ from onthedot.open_verbs import opened
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings
 from onthedot.stores.opening import open_store
-from tests.cli.conftest import Call
+from tests.cli.conftest import Call, Stand
 
 pytestmark = pytest.mark.slow
 
@@ -53,8 +53,20 @@ def busy(cluster: Path) -> Iterator[str]:
 
 READING = [
     ["jobs"], ["runs"], ["runs", "--job", "tick", "-n", "2"], ["runs", "--state", "dead"], ["dead", "list"],
-    ["queues"], ["show", "1"], ["show", "2"], ["export", "--format", "json"],
+    ["queues"], ["show", "1"], ["show", "2"], ["export", "--format", "json"], ["runs", "--since", "-1h"],
+    ["upcoming"], ["upcoming", "--until", "+20s", "--limit", "3"], ["upcoming", "report"],
 ]  # fmt: skip
+
+
+def test_skips_are_the_same(call: Call, database: Path, server: str, stand: Stand):
+    stand("2026-03-28T12:00:30+01:00")
+    assert call("pause", "tick", "--store", server).exit_code == 0
+    stand("2026-03-28T12:00:55+01:00")
+    assert call("resume", "tick", "--store", server).exit_code == 0
+    for more, count in (([], 1), (["--since", "today", "--until", "12:00:45"], 1), (["--until", "12:00:10"], 0)):
+        here, there = (call("skips", *more, "--json", *where) for where in (["--db", database], ["--store", server]))
+        assert json.loads(there.stdout) == json.loads(here.stdout)
+        assert len(json.loads(here.stdout)) == count
 
 
 @pytest.mark.parametrize("command", READING, ids=" ".join)

@@ -35,13 +35,21 @@ def test_a_first_start(in_berlin: None):
         "store     memory: (gone when this process ends)",
         "node      one, leads (term 3)",
         "jobs      heartbeat      every 5s           next 2026-01-01 13:00:05 +01:00, in 3.0 s   new",
-        "          minute_report  every minute, UTC  next 2026-01-01 12:01:00 +00:00, in 58.0 s",
+        "          minute_report  every minute, UTC  next 2026-01-01 13:01:00 +01:00, in 58.0 s",
         "          flaky_import   every 20s          next 2026-01-01 13:00:20 +01:00, in 18.0 s",
         "          nap            every 15s          next 2026-01-01 13:00:15 +01:00, in 13.0 s  changed: revision 4",
         "planned   8 runs of 2 jobs",
         "Ctrl-C drains and stops; a second one stops now",
         "",
     ]
+
+
+def test_a_paused_job_has_no_next_start():
+    said = opening([*EVENTS, JobPut("nap", "unchanged", 4, 0, 0, paused=True)])
+    [line] = [line for line in said.in_words() if " nap " in line]
+    assert line.split() == ["nap", "every", "15s", "paused"]
+    [told] = [job for job in json.loads(said.as_json())["jobs"] if job["job"] == "nap"]
+    assert (told["paused"], told["next_at"]) == (True, None)
 
 
 def test_a_server_is_named_without_its_password():

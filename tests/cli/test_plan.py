@@ -39,10 +39,10 @@ def names(call: Call) -> list[str]:
 def test_a_plan_changes_nothing_and_makes_no_store(call: Call, file: Path):
     result = call("plan", file)
     assert result.exit_code == 0, result.output
-    assert "+ backup: created\n    30 new starts in the next 30 days: " in result.output
-    assert "+ report: created\n    120 new starts in the next 30 days: " in result.output
+    assert "+ backup: created\n    30 new starts in the next 30 days:\n      20" in result.output
+    assert "+ report: created\n    120 new starts in the next 30 days:\n      20" in result.output
     assert "jobs.yaml: 2 jobs would change\n" in result.output
-    assert "by hour of the day (UTC)" in result.output
+    assert "by hour of the day (" in result.output
     assert not (file.parent / "onthedot.db").exists()
 
 
@@ -61,8 +61,27 @@ def test_a_change_is_told_in_text_and_in_time(call: Call, file: Path, stand: Sta
     assert told.exit_code == 3
     assert "~ backup: changed (paused, and stays so)\n" in told.output
     assert '    schedules.0.expression: "0 2 * * *" → "30 3 * * *"\n' in told.output
-    assert "    30 starts in the next 30 days moved by 1 h 30 m later: " in told.output
+    assert "    30 starts in the next 30 days moved by 1 h 30 m later:\n" in told.output
+    assert "      2026-06-02 02:00:00 +00:00 → 2026-06-02 03:30:00 +00:00\n" in call("plan", file, "--utc").output
     assert "! not in jobs.yaml any more, and left as they are (--prune removes them): report\n" in told.output
+
+
+def test_each_change_has_its_date_and_the_readers_zone(call: Call, file: Path, stand: Stand, in_berlin: None):
+    stand("2026-06-01T12:00Z")
+    told = call("plan", file).output
+    assert "    30 new starts in the next 30 days:\n      2026-06-02 04:00:00 +02:00\n" in told
+    assert "by hour of the day (CEST):" in told
+    assert "by hour of the day (UTC):" in call("plan", file, "--utc").output
+
+
+def test_counting_that_stopped_says_so(call: Call, file: Path, stand: Stand):
+    stand("2026-06-01T12:00Z")
+    file.write_text("jobs:\n  - {name: tick, schedule: every 10s, run: echo hi}\n")
+    told = call("plan", file, "--utc", "--no-load").output
+    assert "    more than 20,000 new starts, counting stopped at 2026-06-03 19:33:29.999 +00:00:\n" in told
+    [job] = json.loads(call("plan", file, "--json").output)["jobs"]
+    assert (len(job["appear"]), job["stopped"]) == (20_000, True)
+    assert job["counted_until"] == "2026-06-03T19:33:29.999999Z"
 
 
 def test_only_prune_removes_and_only_what_came_from_the_file(call: Call, file: Path, tmp_path: Path):

@@ -26,7 +26,7 @@ def test_the_table(call: Call, cluster: Path):
     assert cells(call("queues", "--db", cluster)) == [
         ["QUEUE", "WAITING", "DUE", "RUNNING", "OLDEST", "SHARES", "PAUSED"],
         ["default", "3", "2", "0", "3.0 s ago", "-", "-"],
-        ["mail", "2", "1", "1", "4.0 s ago", "big=3 others=1", "since 12:00:00: lunch"],
+        ["mail", "2", "1", "1", "4.0 s ago", "big=3 others=1", "since 2026-03-28 12:00:00 +01:00: lunch"],
     ]
 
 

@@ -49,7 +49,7 @@ def test_a_run_that_has_ended_with_its_attempts(call: Call, database: Path):
     told, table, log = call("show", "4", "--db", database).output.rstrip().split("\n\n")
     assert told == DETAIL.strip()
     head, first, second = (re.split(r" {2,}", line) for line in table.splitlines())
-    assert head == ["TRY", "OUTCOME", "NODE", "DUE", "RESERVED", "ARMED", "STARTED", "ENDED", "ERROR"]
+    assert head == ["TRY", "OUTCOME", "NODE", "DUE (CET)", "RESERVED", "ARMED", "STARTED", "ENDED", "ERROR"]
     assert first[:2] == ["1", "failed"]
     assert second[3:] == ["12:00:06", "-1.0 s", "-5.0 ms", "+0.0 ms", "+0.0 ms", r"ValueError: line one\nline two"]
     assert log.startswith("log of attempt 2:\n  ValueError came from (last frame last):\n")
@@ -59,7 +59,18 @@ def test_a_run_that_has_ended_with_its_attempts(call: Call, database: Path):
 def test_the_attempt_that_is_going_on(call: Call, cluster: Path):
     table = call("show", "1", "--db", cluster).output.rstrip().split("\n\n")[1]
     row = re.split(r" {2,}", table.splitlines()[1])
-    assert row == ["1", "running", "web-1", "11:59:55", "+4.0 s", "+4.0 s", "-", "-"]
+    assert row == ["1", "running", "web-1", "11:59:55", "+4.0 s", "+4.0 s", "+4.0 s", "-"]
+
+
+def test_how_far_an_attempt_is_that_runs(call: Call, cluster: Path):
+    told = facts(call, 1, cluster)
+    assert told["started"] == ["2026-03-28 11:59:59 +01:00, 1.0 s ago, +4.0 s after it was due"]
+    assert told["progress"] == ["30 of 120 (25 %)"]
+    run = json.loads(call("show", "1", "--db", cluster, "--json").output)
+    assert run["progress"] == {"done": 30, "of": 120}
+    assert (run["running_since"], run["late_ms"]) == ("2026-03-28T10:59:59.000000Z", 4_000)
+    row = next(line for line in call("runs", "--db", cluster).output.splitlines() if line.startswith("1 "))
+    assert re.split(r" {2,}", row)[3:] == ["11:59:55", "4.0 s", "1.0 s …", "1", "30 of 120 (25 %)"]
 
 
 @pytest.mark.parametrize(
@@ -120,8 +131,9 @@ def test_json(call: Call, database: Path):
     assert list(run) == [
         "run_id", "job", "namespace", "owner", "trigger", "queue", "priority", "target", "node", "revision", "state",
         "reason", "error", "attempts", "failures", "recoveries", "created_at", "slot_at", "due_at", "armed_at",
-        "started_at", "ended_at", "late_ms", "duration_ms", "args", "result", "settled", "origin", "waits_for", "gate",
-        "held_by", "reserved_at", "expires_at", "attempt_list", "logs",
+        "started_at", "ended_at", "running_since", "late_ms", "duration_ms", "progress", "args",
+        "result", "settled", "origin", "waits_for", "gate", "held_by", "reserved_at", "expires_at", "attempt_list",
+        "logs",
     ]  # fmt: skip
     assert (run["result"], run["target"], run["waits_for"]) == ({"ticks": 1}, None, [])
     assert run["node"] == run["attempt_list"][0]["node"]

@@ -1,71 +1,61 @@
-"""Which instants come next."""
+"""`onthedot upcoming`, on a database that a dead node left behind."""
 
 from __future__ import annotations
 
-import onthedot as otd
-from onthedot.cli.upcoming import Coming, Upcoming
-from onthedot.clock import SECOND, Micros
-from onthedot.job import FixedDelay, Job, Schedule, Sleep
-from onthedot.schedules import due_of, next_after
-from tests.observe.made_up import NOON, failure, finish
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Call
 
 
-def job(name: str, *schedules: Schedule) -> Job:
-    return Job(name=name, task=Sleep(duration=otd.Retry().delay), schedules=schedules)
+def rows(text: str) -> list[list[str]]:
+    return [re.split(r" {2,}", line) for line in text.splitlines()]
 
 
-def test_the_first_ones_of_all_schedules_in_order():
-    upcoming = Upcoming([job("a", otd.every("10s"), otd.every("5m")), job("b", otd.every("15s")), job("c")], NOON)
-    assert upcoming.next(3, NOON) == [
-        Coming(NOON + 10 * SECOND, "a"),
-        Coming(NOON + 15 * SECOND, "b"),
-        Coming(NOON + 300 * SECOND, "a"),
+def test_the_table(call: Call, database: Path):
+    assert call("pause", "on_demand", "--db", database).exit_code == 0
+    head, *found, last = rows(call("upcoming", "--db", database, "--limit", "6").output)
+    assert head == ["DUE (CET)", "WHEN", "JOB", "WHAT"]
+    assert found[0] == ["12:00:30", "in 3.0 s", "tick", "6 a minute: every 10s"]
+    assert found[1][2:] == ["poll", "run 9 (schedule)"] or found[1][2] == "poll"
+    assert found[2][:1] == ["2026-03-29 03:00:00 CEST"], "the clocks go forward, and 02:30 is left out"
+    assert last == ["1 job is paused and not listed; 'onthedot jobs' names them"]
+
+
+def test_until_and_utc(call: Call, database: Path):
+    found = rows(call("upcoming", "--db", database, "--until", "13:00", "--utc").output)
+    assert [row[2] for row in found[1:]] == ["tick", "poll"]
+    assert found[1][0] == "11:00:30"
+    told = json.loads(call("upcoming", "--db", database, "--until", "+5s", "--json").output)
+    assert [(one["job"], one["due_at"], one["every_s"]) for one in told["starts"]] == [
+        ("tick", "2026-03-28T11:00:30.000000Z", None)
     ]
-    assert upcoming.next(1, NOON + 10 * SECOND) == [Coming(NOON + 15 * SECOND, "b")]
-    later = NOON + 86_400 * SECOND
-    assert upcoming.next(1, later) == [Coming(later + 10 * SECOND, "a")]
+    assert call("upcoming", "--db", database, "--until", "+1s").output == "nothing is to start\n"
+    assert call("upcoming", "--db", database, "--limit", "1").output.endswith("--limit sets how many\n")
 
 
-def test_a_schedule_that_has_ended_is_gone():
-    once = job("once", otd.at("2026-01-01T12:00:30Z"))
-    upcoming = Upcoming([once], NOON)
-    assert upcoming.next(5, NOON) == [Coming(NOON + 30 * SECOND, "once")]
-    assert upcoming.next(5, NOON + 30 * SECOND) == []
+def test_of_one_job(call: Call, database: Path):
+    head, *found = rows(call("upcoming", "tick", "-n", "2", "--db", database).output)
+    assert head == ["DUE (CET)", "WHEN", "SCHEDULE"]
+    assert [row[0] for row in found] == ["12:00:30", "12:00:40"]
+    call("pause", "tick", "--db", database)
+    assert call("upcoming", "tick", "--db", database).output.startswith("job tick is paused: it starts when it is")
+    assert call("upcoming", "on_demand", "--db", database).output == "job on_demand has no start that is known\n"
 
 
-def test_a_fixed_delay_goes_on_when_its_run_has_ended():
-    made = otd.gap("10s")
-    assert isinstance(made, FixedDelay)
-    poll = job("poll", made)
-    upcoming = Upcoming([poll], NOON)
-    upcoming.next(5, NOON + SECOND)
-    ended = finish(name="poll")
-    ended.lease.record = type(ended.lease.record)(1, 1, poll, ended.lease.record.state, NOON, NOON)
-    upcoming.ended(ended)
-    assert upcoming.next(5, NOON + SECOND) == [Coming(ended.ended_at + 10 * SECOND, "poll")]
-
-
-def test_jitter_is_part_of_when():
-    spread = otd.every("1m", jitter="30s")
-    jittered = job("spread", spread)
-    upcoming, at = Upcoming([jittered], NOON), NOON
-    found: list[Micros] = []
-    while len(found) < 5:
-        [coming] = upcoming.next(1, at)
-        found.append(coming.at)
-        at = coming.at
-    slots = [NOON + number * 60 * SECOND for number in range(1, 6)]
-    assert next_after(spread, NOON, origin=NOON) == slots[0]
-    assert found == [due_of(jittered, spread)(slot) for slot in slots]
-
-
-def test_a_retry_goes_when_it_begins_or_its_instant_has_passed():
-    upcoming = Upcoming([], NOON)
-    failed = finish(failure())
-    upcoming.ended(failed)
-    [retry] = upcoming.next(5, NOON)
-    assert (retry.at, retry.job) == (failed.verdict.due_at, "import")
-    upcoming.started(failed.lease.run_id)
-    assert upcoming.next(5, NOON) == []
-    upcoming.ended(failed)
-    assert upcoming.next(5, failed.verdict.due_at) == []
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tikc"], "no job 'tikc' is stored, did you mean 'tick'?"),
+        (["--until", "yesterday"], "--until: expected a point in time to come, got 'yesterday'"),
+        (["--until", "soon"], "--until: expected a point in time like"),
+        (["--limit", "0"], "0 is not in the range"),
+    ],
+)
+def test_what_is_wrong_is_told(call: Call, database: Path, arguments: list[str], message: str):
+    result = call("upcoming", "--db", database, *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())

@@ -54,7 +54,7 @@ LINES = [
     "12:00:00.000  drains     node one was asked to take no more work",
     "12:00:00.000  placed     3 runs with workers that the leader chose; 1 run found none yet",
     "12:00:00.000  leads      this node plans from now on (term 4)",
-    "12:00:00.000  follows    this node no longer plans (term 4 ended)",
+    "12:00:00.000  term       no longer leader (term 4 ended)",
     "12:00:00.000  job        import          created, revision 1; 6 runs planned, 0 withdrawn",
     "12:00:01.000  planned    6 runs of import until 12:00:25",
     "12:00:00.000  backfill   import          500 of 1200 runs asked for",

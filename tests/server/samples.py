@@ -96,6 +96,7 @@ SAMPLES: dict[str, Sample] = {
     ),
     "GET /api/v1/attempts": Sample("/api/v1/attempts?worker=worker-1"),
     "GET /api/v1/skips": Sample(placed=True),
+    "GET /api/v1/upcoming": Sample(),
     "GET /api/v1/dead-letters": Sample(placed=True),
     "GET /api/v1/dead-letters/groups": Sample(placed=True),
     "POST /api/v1/dead-letters/replay": Sample(body={"run_ids": ["{dead}"]}, about=True),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from onthedot.access.credentials import hidden
 from onthedot.access.principal import LOCAL, Principal
-from onthedot.clock import Micros
+from onthedot.clock import SECOND, Micros
 from onthedot.ids import RandomIds
 from onthedot.job import Job, job_name
 from onthedot.run import RunRecord
@@ -36,6 +36,7 @@ _MOST_CHARACTERS = 400
 _DEEPEST = 32
 _LARGEST = 2**64
 _PAGE = 1_000
+_SET_BACK = 3_600 * SECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +147,36 @@ async def read_newest(store: Store, *, limit: int = 100) -> list[Recorded]:
         if len(newest) == limit or start == 0:
             return list(newest)
         back *= 2
+
+
+async def read_between(
+    store: Store, since: Micros | None, until: Micros | None, *, limit: int | None = None
+) -> list[Recorded]:
+    """The last entries (None: all) from an instant on and before another, in order. Entries have the store's time in
+    the order of their numbers, or nearly so: where the range begins is found by halving, an hour early, because clocks
+    are set back at times."""
+    found: deque[Recorded] = deque(maxlen=limit)
+    after = 0 if since is None else await _number_before(store, since - _SET_BACK)
+    while page := await store.list_appended(KIND, after=after, limit=_PAGE):
+        after = page[-1].number
+        entries = map(recorded_of, page)
+        found.extend(one for one in entries if (since is None or one.at >= since) and (until is None or one.at < until))
+        if until is not None and page[0].written_at > until + _SET_BACK:
+            break
+    return list(found)
+
+
+async def _number_before(store: Store, instant: Micros) -> int:
+    """A number whose entry, and all before it, were written before this instant; 0: there is none."""
+    low, high = 0, await last_number(store)
+    while low < high:
+        middle = (low + high + 1) // 2
+        at = await store.list_appended(KIND, after=middle - 1, limit=1)
+        if at and at[0].written_at < instant:
+            low = max(middle, at[0].number)
+        else:
+            high = middle - 1
+    return low
 
 
 async def last_number(store: Store) -> int:

@@ -7,7 +7,7 @@ import json
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_server
+from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
 
 
 @click.command(cls=Command, short_help="Store the jobs of a file.")
@@ -16,6 +16,7 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_server
 @click.option("--prune", is_flag=True, help="Remove jobs that came from it, and are not in it now.")
 @click.option("--yes", is_flag=True, help="Do not ask before jobs are removed.")
 @with_server
+@with_utc
 @with_json("one JSON object")
 @with_debug
 def command(

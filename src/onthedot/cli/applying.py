@@ -11,8 +11,10 @@ from onthedot.applying import Applied
 from onthedot.cli.asking import ask
 from onthedot.cli.changes import lines
 from onthedot.cli.heat import HeatMap, echo_heat
+from onthedot.cli.options import reader_zone
 from onthedot.cli.program import load_program
 from onthedot.cli.table import colours_wanted
+from onthedot.cli.words import in_zone
 from onthedot.clock import SystemClock
 from onthedot.define.comparing import load_per_hour
 from onthedot.job import Job
@@ -49,14 +51,15 @@ def told(asked: Asked, url: str) -> Applied:
 
 def echo_plan(applied: Applied, verb: str) -> None:
     """For people."""
-    for line in lines(applied, SystemClock().now()):
+    for line in lines(applied):
         click.echo(line)
     click.echo(f"{plain(applied.source)}: {count(applied.changes, 'job')} {verb}" if applied.changes else "no changes")
 
 
 def echo_load(asked: Asked) -> None:
     """How many starts there are in each hour of the day, of the jobs in the file."""
-    hours = load_per_hour({job.name: job for job in asked.jobs}, now=SystemClock().now())
+    now = SystemClock().now()
+    hours = load_per_hour({job.name: job for job in asked.jobs}, now=now, tz=reader_zone())
     if any(hours):
-        click.echo("\nstarts in the next 30 days, by hour of the day (UTC):")
+        click.echo(f"\n{in_zone('starts in the next 30 days, by hour of the day', now)}:")
         echo_heat(HeatMap([("", [float(hour) for hour in hours])], "starts"), colours=colours_wanted())

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.cli.options import check_range, store_url, with_debug, with_json, with_range, with_store
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from onthedot.access.audit import Recorded
     from onthedot.access.audit_sender import Send
     from onthedot.access.seals import Checked, Head
@@ -28,6 +30,7 @@ LOOK_EVERY = 500_000
 @click.command(cls=Command, short_help="Show who changed what, or check that nothing of it was changed.")
 @click.option("-n", "--limit", type=click.IntRange(1, 100_000), help="How many changes.  [default: 100]")
 @click.option("--after", type=click.IntRange(0), metavar="NUMBER", help="Those after this one.  [default: the newest]")
+@with_range("changes")
 @click.option("--all", "everything", is_flag=True, help="However many there are.")
 @click.option("-f", "--follow", is_flag=True, help="Go on: each new change as one line of JSON, until Ctrl-C.")
 @click.option(
@@ -46,6 +49,8 @@ LOOK_EVERY = 500_000
 def command(
     limit: int | None,
     after: int | None,
+    since: datetime | None,
+    until: datetime | None,
     everything: bool,
     follow: bool,
     to: str | None,
@@ -74,6 +79,7 @@ def command(
     \b
     Examples:
       onthedot audit
+      onthedot audit --since yesterday
       onthedot audit --all --json | jq '.[] | select(.verb == "keys.create")'
       onthedot audit --follow | jq -r '.who_name + " " + .verb + " " + .object'
       onthedot audit --follow --to syslog:/dev/log
@@ -89,6 +95,9 @@ def command(
         raise BadInput("--all: expected no --limit with it; leave one of them out")
     if follow and (checking or everything or limit is not None):
         raise BadInput("--follow: expected no --check, --all or --limit with it; leave one of them out")
+    if (since or until) and (follow or checking or after is not None):
+        raise BadInput("--since, --until: expected no --follow, --check or --after with them; leave one of them out")
+    check_range(since, until)
     if to is not None and not follow:
         raise BadInput("--to: expected --follow with it; add that, or leave the place out")
     if follow:
@@ -100,7 +109,7 @@ def command(
         _tell(read_store(url, lambda opened: check(opened, known=known)), as_json=as_json)
         return
     most = None if everything else limit or NEWEST
-    found = read_store(url, lambda opened: _entries(opened, after, None if most is None else most + 1))
+    found = read_store(url, lambda opened: _entries(opened, after, None if most is None else most + 1, since, until))
     entries = found if most is None else found[:most] if after is not None else found[-most:]
     _show(entries, as_json=as_json)
     if len(entries) < len(found):
@@ -178,10 +187,16 @@ def _tell_trouble(text: str) -> None:
     click.echo(text, err=True)
 
 
-async def _entries(store: Store, after: int | None, limit: int | None) -> list[Recorded]:
-    """So many after a number, or the newest; without a limit all of them, page by page."""
-    from onthedot.access.audit import read, read_newest
+async def _entries(
+    store: Store, after: int | None, limit: int | None, since: datetime | None, until: datetime | None
+) -> list[Recorded]:
+    """So many after a number, or the newest, of a range of time; without a limit all of them, page by page."""
+    from onthedot.access.audit import read, read_between, read_newest
+    from onthedot.clock import to_micros
 
+    if since is not None or until is not None:
+        first, end = (None if one is None else to_micros(one) for one in (since, until))
+        return await read_between(store, first, end, limit=limit)
     if limit is not None:
         return await (read_newest(store, limit=limit) if after is None else read(store, after=after, limit=limit))
     found: list[Recorded] = []
@@ -192,8 +207,9 @@ async def _entries(store: Store, after: int | None, limit: int | None) -> list[R
 
 def _show(entries: list[Recorded], *, as_json: bool) -> None:
     from onthedot.cli.table import echo_table
+    from onthedot.cli.words import in_zone, moment
     from onthedot.clock import SystemClock
-    from onthedot.observe.text import iso, moment
+    from onthedot.observe.text import iso
 
     if as_json:
         rows = [{**entry._asdict(), "at": iso(entry.at)} for entry in entries]
@@ -201,7 +217,7 @@ def _show(entries: list[Recorded], *, as_json: bool) -> None:
     elif entries:
         now = SystemClock().now()
         echo_table(
-            ["NUMBER", "AT", "WHO", "VERB", "OBJECT", "FROM"],
+            ["NUMBER", in_zone("AT", now), "WHO", "VERB", "OBJECT", "FROM"],
             [
                 [str(entry.number), moment(entry.at, now), _who(entry), entry.verb, entry.object, entry.source or "-"]
                 for entry in entries

@@ -6,23 +6,25 @@ from collections.abc import Iterator
 from typing import Any
 
 from onthedot.applying import Applied
+from onthedot.cli.words import reader_time
 from onthedot.clock import Micros
 from onthedot.define.comparing import Difference
-from onthedot.observe.text import count, iso, length, moment, plain
+from onthedot.observe.json_lines import optional_iso
+from onthedot.observe.text import count, iso, length, plain
 
 _SIGNS = {"created": "+", "changed": "~", "removed": "-"}
 _FEW = 3
 _MOST_FIELDS = 12
 
 
-def lines(applied: Applied, now: Micros) -> Iterator[str]:
+def lines(applied: Applied) -> Iterator[str]:
     """One job after the other; those that stay as they are only counted."""
     for one in applied.differences:
         if one.kind != "unchanged":
             yield f"{_SIGNS[one.kind]} {plain(one.name)}: {one.kind}{_notes(applied, one)}"
             if one.kind == "changed":
                 yield from _fields(one)
-            yield from _starts(one, now)
+            yield from _starts(one)
     same = sum(one.kind == "unchanged" for one in applied.differences)
     if same:
         yield f"= {count(same, 'job')} unchanged"
@@ -56,26 +58,41 @@ def _value(value: Any) -> str:
     return "nothing" if value is None else plain(json.dumps(value, ensure_ascii=False), most=80)
 
 
-def _starts(one: Difference, now: Micros) -> Iterator[str]:
-    """What it means in time."""
+def _starts(one: Difference) -> Iterator[str]:
+    """What it means in time: how many starts, and the first few, each with its date and zone."""
     if one.moved:
         shifts = {move.new - move.old for move in one.moved}
         by = ""
         if len(shifts) == 1:
             [shift] = shifts
             by = f" by {length(abs(shift))} {'later' if shift > 0 else 'earlier'}"
-        shown = ", ".join(f"{moment(move.old, now)} → {moment(move.new, now)}" for move in one.moved[:_FEW])
-        yield f"    {count(len(one.moved), 'start')} in the next 30 days moved{by}: {shown}{_more(one.moved)}"
+        yield f"    {_counted(one, len(one.moved), 'start')} moved{by}:"
+        yield from _few([f"{_at(move.old)} → {_at(move.new)}" for move in one.moved[: _FEW + 1]])
     for instants, what in ((one.appear, "new start"), (one.vanish, "lost start")):
         if instants:
-            shown = ", ".join(moment(at, now) for at in instants[:_FEW])
-            yield f"    {count(len(instants), what)} in the next 30 days: {shown}{_more(instants)}"
+            yield f"    {_counted(one, len(instants), what)}:"
+            yield from _few([_at(instant) for instant in instants[: _FEW + 1]])
     if one.kind == "changed" and not one.starts_change:
         yield "    it starts as before"
 
 
-def _more(instants: tuple[Any, ...]) -> str:
-    return ", …" if len(instants) > _FEW else ""
+def _counted(one: Difference, number: int, what: str) -> str:
+    """How many starts, or that there are more."""
+    some = f"{number:,} {what}{'' if number == 1 else 's'}"
+    if one.stopped:
+        return f"more than {some}, counting stopped at {reader_time(one.until, exact=False)}"
+    return f"{some} in the next 30 days"
+
+
+def _at(instant: Micros) -> str:
+    return reader_time(instant, exact=False)
+
+
+def _few(shown: list[str]) -> Iterator[str]:
+    for text in shown[:_FEW]:
+        yield f"      {text}"
+    if len(shown) > _FEW:
+        yield "      …"
 
 
 def as_json(applied: Applied) -> dict[str, Any]:
@@ -93,6 +110,8 @@ def as_json(applied: Applied) -> dict[str, Any]:
                 "appear": [iso(at) for at in one.appear],
                 "vanish": [iso(at) for at in one.vanish],
                 "moved": [{"old": iso(move.old), "new": iso(move.new)} for move in one.moved],
+                "counted_until": optional_iso(one.until or None),
+                "stopped": one.stopped,
                 "paused": one.name in applied.paused,
                 "until_now_from": applied.elsewhere.get(one.name),
             }

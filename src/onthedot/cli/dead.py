@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from onthedot.cli.backfill import ASK_ABOVE, when
+from onthedot.cli.backfill import ASK_ABOVE
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.groups import Group
-from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
+from onthedot.cli.options import check_range, store_url, with_debug, with_json, with_namespace, with_range, with_server
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
@@ -47,8 +47,7 @@ def with_box(limit: int) -> Callable[[F], F]:
         for option in reversed(
             (
                 click.option("--job", metavar="NAME", help="Only of this job."),
-                click.option("--since", metavar="WHEN", help="Only what ended then or later."),
-                click.option("--until", metavar="WHEN", help="Only what ended before."),
+                with_range("what ended"),
                 click.option(
                     "--limit", type=click.IntRange(1), default=limit, show_default=True, help="At most so many."
                 ),
@@ -73,11 +72,12 @@ def with_fingerprint(function: F) -> F:
 @with_json("a JSON array with one object per group")
 @with_debug
 def list_groups(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None:
-    """List dead letters by what they died of, what died last first. WHEN is an instant with an offset, or how long ago.
+    """List dead letters by what they died of, what died last first.
 
     \b
     Examples:
       onthedot dead list
+      onthedot dead list --since yesterday
       onthedot dead list --job nightly_report --since -24h --json
     """
     from onthedot.cli.asking import look
@@ -286,18 +286,8 @@ def _check_choice(run_ids: tuple[int, ...], everything: bool, asked: dict[str, A
 
 def _box(asked: dict[str, Any]) -> dict[str, Any]:
     """Which letters are meant, as the verbs are told."""
-    from onthedot.clock import SystemClock
-    from onthedot.errors import ScheduleError
-    from onthedot.schedules.instants import read_instant
-
-    now = SystemClock().now()
-    instants = {}
-    for name in ("since", "until"):
-        given = asked[name]
-        try:
-            instants[name] = None if given is None else read_instant(when(given, now, name), what=f"--{name}")
-        except ScheduleError as error:
-            raise BadInput(str(error)) from error
+    check_range(asked["since"], asked["until"])
+    instants = {name: asked[name] for name in ("since", "until")}
     chosen = {"fingerprint": asked["fingerprint"]} if "fingerprint" in asked else {}
     return {"job": asked["job"], **chosen, **instants, "limit": asked["limit"]}
 
@@ -324,8 +314,8 @@ def _read_rate(text: str) -> Rate:
 
 def _echo_groups(groups: list[DeadLetters]) -> None:
     from onthedot.cli.table import echo_table
+    from onthedot.cli.words import in_zone, moment
     from onthedot.clock import SystemClock, to_micros
-    from onthedot.observe.text import moment
 
     if not groups:
         click.echo("no dead letters match")
@@ -343,13 +333,13 @@ def _echo_groups(groups: list[DeadLetters]) -> None:
         ]
         for group in groups
     ]
-    echo_table(["FINGERPRINT", "JOB", "COUNT", "FIRST", "LAST", "RUN", "ERROR"], rows)
+    echo_table(["FINGERPRINT", "JOB", "COUNT", in_zone("FIRST", now), "LAST", "RUN", "ERROR"], rows)
 
 
 def _echo_runs(runs: list[RunRecord]) -> None:
     from onthedot.cli.table import echo_table
+    from onthedot.cli.words import in_zone, moment
     from onthedot.clock import SystemClock
-    from onthedot.observe.text import moment
 
     now: Micros = SystemClock().now()
     rows = [
@@ -363,7 +353,7 @@ def _echo_runs(runs: list[RunRecord]) -> None:
         ]
         for run in runs
     ]
-    echo_table(["RUN", "JOB", "ENDED", "TRIES", "ARGS", "ERROR"], rows)
+    echo_table(["RUN", "JOB", in_zone("ENDED", now), "TRIES", "ARGS", "ERROR"], rows)
 
 
 def _group_as_json(group: DeadLetters) -> dict[str, Any]:

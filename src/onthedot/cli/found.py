@@ -7,12 +7,12 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any
 
-from onthedot.cli.words import relative
+from onthedot.cli.words import reader_time, relative
 from onthedot.clock import Micros
 from onthedot.errors import StoreError
 from onthedot.job import JobRecord
 from onthedot.observe.json_lines import optional_iso
-from onthedot.observe.text import count, iso, moment, plain
+from onthedot.observe.text import count, iso, plain
 from onthedot.run import RunState
 from onthedot.stores.base import Node, Store
 from onthedot.stores.finding import RunFilter
@@ -103,8 +103,8 @@ def _may_live(node: Node, now: Micros) -> bool:
 def _node_in_words(node: Node, now: Micros) -> str:
     name = f"node {plain(node.id)}"
     if node.left_at is not None:
-        return f"{name} stopped in order at {moment(node.left_at, now)}, {relative(node.left_at, now)}"
-    ends = f"{moment(node.lease_until, now)}, {relative(node.lease_until, now)}"
+        return f"{name} stopped in order at {reader_time(node.left_at, exact=False)}, {relative(node.left_at, now)}"
+    ends = f"{reader_time(node.lease_until, exact=False)}, {relative(node.lease_until, now)}"
     if not _may_live(node, now):
         return f"{name} vanished: its lease ended at {ends}"
     if _process_is_gone(node):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_server
+from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
 
 if TYPE_CHECKING:
     from onthedot.after import After
@@ -25,6 +25,7 @@ MOST = 1_000
 @click.command(cls=Command, short_help="List the stored jobs: schedule, next instant, last run.")
 @with_server
 @click.option("--limit", type=click.IntRange(1), help=f"At most so many.  [default: {MOST}; with --json all]")
+@with_utc
 @with_json("a JSON array with one object per job")
 @with_debug
 def command(store: str | None, db: str | None, limit: int | None, as_json: bool) -> None:
@@ -75,9 +76,10 @@ def jobs_shown(url: str, now: Micros, most: int | None) -> list[Shown]:
 
 def _echo(jobs: list[Shown], now: Micros) -> None:
     from onthedot.cli.table import echo_table
+    from onthedot.cli.words import in_zone
 
     rows = [row for job in jobs for row in _rows(job, now)]
-    echo_table(["JOB", "STATE", "REV", "LAST RUN", "NEXT", "SCHEDULE"], rows)
+    echo_table(["JOB", "STATE", "REV", "LAST RUN", in_zone("NEXT", now), "SCHEDULE"], rows)
 
 
 def _rows(job: Shown, now: Micros) -> list[list[str]]:
@@ -95,11 +97,11 @@ def _rows(job: Shown, now: Micros) -> list[list[str]]:
 
 
 def _when(entry: Next, now: Micros) -> str:
-    from onthedot.cli.words import local_time, relative, zone_of
+    from onthedot.cli.words import moment, relative
 
     if entry.at is None:
         return entry.note
-    return f"{local_time(entry.at, zone_of(entry.schedule), exact=False)}, {relative(entry.at, now)}"
+    return f"{moment(entry.at, now)}, {relative(entry.at, now)}"
 
 
 def _last(run: RunRecord | None, now: Micros) -> str:

@@ -11,7 +11,7 @@ from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import Command
 from onthedot.cli.granting import audit, grant_of, in_words, with_grant
 from onthedot.cli.groups import Group
-from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_store, with_utc
 
 if TYPE_CHECKING:
     from onthedot.access.keys import Issued, Key
@@ -52,6 +52,7 @@ def command() -> None:
     help="How long it is good, such as 30d; 'never': it does not end.",
 )  # fmt: skip
 @with_store
+@with_utc
 @with_json("one JSON object; the key is its 'key'")
 @with_debug
 def create(
@@ -94,7 +95,7 @@ def create(
     if as_json:
         click.echo(json.dumps(_as_json(key, key.made_at) | {"key": issued.text}, indent=2))
         return
-    ends = "it never expires" if key.expires_at is None else f"it expires {_moment(key.expires_at, key.made_at)}"
+    ends = "it never expires" if key.expires_at is None else f"it expires {_time(key.expires_at)}"
     click.echo(f"key {key.id} ({name}) is made: {in_words(grant)}; {ends}", err=True)
     click.echo("keep it now, it is not shown again:", err=True)
     click.echo(issued.text)  # alone on standard output: KEY=$(onthedot keys create …)
@@ -102,6 +103,7 @@ def create(
 
 @command.command("list", cls=Command, short_help="List the keys, never their secrets.")
 @with_store
+@with_utc
 @with_json("a JSON array with one object per key")
 @with_debug
 def list_(store: str | None, db: str | None, as_json: bool) -> None:
@@ -115,6 +117,7 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
     """
     from onthedot.cli.reading import read_store
     from onthedot.cli.table import echo_table
+    from onthedot.cli.words import in_zone
     from onthedot.clock import SystemClock
 
     found, now = read_store(store_url(store, db), _all), SystemClock().now()
@@ -126,7 +129,7 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
              _moment(key.used_at, now, "never")]
             for key in found
         ]  # fmt: skip
-        echo_table(["KEY", "NAME", "STATE", "MAY", "EXPIRES", "LAST USED"], rows)
+        echo_table(["KEY", "NAME", "STATE", "MAY", in_zone("EXPIRES", now), "LAST USED"], rows)
     else:
         click.echo(on_this_store("there are no keys; make one with 'onthedot keys create NAME'"))
 
@@ -134,6 +137,7 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
 @command.command(cls=Command, short_help="Show one key, never its secret.")
 @click.argument("key_id", metavar="KEY")
 @with_store
+@with_utc
 @with_json("one JSON object")
 @with_debug
 def show(key_id: str, store: str | None, db: str | None, as_json: bool) -> None:
@@ -159,12 +163,12 @@ def show(key_id: str, store: str | None, db: str | None, as_json: bool) -> None:
         ("state", key.state(now)),
         ("may", in_words(key.grant)),
         ("", ", ".join(sorted(key.grant.permissions))),
-        ("made", f"{_moment(key.made_at, now)} by {key.made_by}"),
-        ("expires", _moment(key.expires_at, now, "never")),
-        ("last used", _moment(key.used_at, now, "never")),
+        ("made", f"{_time(key.made_at)} by {key.made_by}"),
+        ("expires", _time(key.expires_at)),
+        ("last used", _time(key.used_at)),
     ]
     if key.revoked_at is not None:
-        facts.append(("revoked", _moment(key.revoked_at, now)))
+        facts.append(("revoked", _time(key.revoked_at)))
     for name, value in facts:
         click.echo(f"{name:<9} {plain(value, most=1_000)}")
 
@@ -212,9 +216,16 @@ async def _all(store: Store) -> list[Key]:
 
 
 def _moment(instant: Micros | None, now: Micros, never: str = "") -> str:
-    from onthedot.observe.text import moment
+    """In a table whose heading names the zone."""
+    from onthedot.cli.words import moment
 
     return never if instant is None else moment(instant, now)
+
+
+def _time(instant: Micros | None) -> str:
+    from onthedot.cli.words import reader_time
+
+    return "never" if instant is None else reader_time(instant, exact=False)
 
 
 def _as_json(key: Key, now: Micros) -> dict[str, Any]:

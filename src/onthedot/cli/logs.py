@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from onthedot.cli.errors import BROKEN, CUT_SHORT, BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_server
+from onthedot.cli.options import check_range, store_url, with_debug, with_json, with_range, with_server
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from onthedot.cli.telling import Telling
     from onthedot.client.client import Client
     from onthedot.output.keeping import Outputs
@@ -28,17 +30,23 @@ LAST_LOOKS = 6
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended, and tell how.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt only.  [default: all]")
 @click.option("--step", metavar="NAME", help="Of this step only.  [default: all]")
+@with_range("lines")
+@click.option("--plain", is_flag=True, help="Only the text: no times, streams and steps.")
 @click.option("--output", metavar="PLACE", help="Where output is kept.  [default: where the store's nodes keep it]")
 @with_server
 @with_json("one JSON object per line: attempt, at, stream, step, text")
 @with_debug
 def command(
-    run_id: int, follow: bool, attempt: int | None, step: str | None, output: str | None,
-    store: str | None, db: str | None, as_json: bool,
+    run_id: int, follow: bool, attempt: int | None, step: str | None, since: datetime | None, until: datetime | None,
+    plain: bool, output: str | None, store: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Show what the run with the number RUN has said, attempt by attempt: in full from where output is kept, and before
     that what its node has told the store, wherever it runs. It only reads. Where output is kept, nodes have told the
     store; --output is for who comes to the same place by another way.
+
+    Each line has its time, its stream (out, err, or otd for remarks of ours) and its step in front. While an attempt
+    runs, only the text is known elsewhere: such a line has the time at which it came here (~12:00:05). --plain shows
+    the text alone.
 
     Escape sequences are left out, but for colours. The exit code is 0, or 1 if something could not be read; with -f it
     is 0 if the run has succeeded, and 1 if it has not.
@@ -47,6 +55,8 @@ def command(
     Examples:
       onthedot logs 41
       onthedot logs 41 -f
+      onthedot logs 41 --plain > run-41.log
+      onthedot logs 41 --since -10m
       onthedot logs 41 --attempt 2 --step build
       onthedot logs 41 --json | jq -r 'select(.stream == "err").text'
       onthedot logs 41 --output 's3://bucket/prefix?region=eu-central-1'
@@ -54,6 +64,7 @@ def command(
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.cli.telling import Telling
+    from onthedot.clock import to_micros
     from onthedot.output.keeping import Outputs
     from onthedot.output.owning import find_owner
     from onthedot.output.places import output_place
@@ -63,7 +74,9 @@ def command(
     if is_server(url) and output is not None:
         raise click.UsageError("--output: expected none with a server, which reads where it is kept; leave it out")
     output_place(output or "", url)  # refused before the store is opened, if it is none
-    telling = Telling(attempt=attempt, step=step, as_json=as_json)
+    check_range(since, until)
+    first, end = (None if one is None else to_micros(one) for one in (since, until))
+    telling = Telling(attempt=attempt, step=step, as_json=as_json, plain=plain, between=(first, end))
 
     async def tell(opened: Store) -> int:
         outputs = Outputs((await find_owner(opened)).place(output or "", url))

@@ -10,6 +10,7 @@ import click
 
 from onthedot.cli import early
 from onthedot.cli.groups import Group
+from onthedot.cli.options import with_utc
 
 COMMANDS = (
     *("up", "worker", "server", "store"),  # run
@@ -18,7 +19,9 @@ COMMANDS = (
         "next",
         "simulate",
         "jobs",
+        "upcoming",
         "runs",
+        "skips",
         "show",
         "dead",
         "logs",
@@ -71,6 +74,7 @@ class Commands(Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Try it: 'onthedot up' in an empty directory; 'onthedot jobs' and 'onthedot runs' in another terminal.",
 )
+@with_utc
 @click.version_option(package_name="onthedot", prog_name="onthedot", message="%(prog)s %(version)s")
 def cli() -> None:
     """Every job, on the dot, once."""

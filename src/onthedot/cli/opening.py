@@ -11,7 +11,7 @@ from typing import Any
 import onthedot
 from onthedot.cli.found import Found
 from onthedot.cli.table import table
-from onthedot.cli.words import in_words, local_time, relative, zone_of
+from onthedot.cli.words import in_words, reader_time, relative
 from onthedot.clock import Micros
 from onthedot.events import Event, JobPut, NodeJoined, TermWon
 from onthedot.job import Job, Schedule, ability_of
@@ -103,17 +103,23 @@ class Opening:
 
     def _job_lines(self) -> list[str]:
         rows = [
-            [job.name if not number else "", in_words(schedule), self._next(schedule), self._change(job)]
+            [job.name if not number else "", in_words(schedule), self._next(job, schedule), self._change(job)]
             for job in self.jobs
             for number, schedule in enumerate(job.schedules)
         ]
         return table([""] * 4, rows).split("\n")[1:]
 
-    def _next(self, schedule: Schedule) -> str:
+    def _is_paused(self, job: Job) -> bool:
+        put = self.changes.get(job.name)
+        return put is not None and put.paused
+
+    def _next(self, job: Job, schedule: Schedule) -> str:
+        if self._is_paused(job):
+            return "paused"
         at = next_after(schedule, self.now, origin=self.now)
         if at is None:
             return "never again"
-        return f"next {local_time(at, zone_of(schedule), exact=False)}, {relative(at, self.now)}"
+        return f"next {reader_time(at, exact=False)}, {relative(at, self.now)}"
 
     def _change(self, job: Job) -> str:
         put = self.changes.get(job.name)
@@ -156,12 +162,14 @@ class Opening:
         )
 
     def _job_as_json(self, job: Job) -> dict[str, Any]:
-        upcoming = [next_after(schedule, self.now, origin=self.now) for schedule in job.schedules]
+        paused = self._is_paused(job)
+        upcoming = [] if paused else [next_after(schedule, self.now, origin=self.now) for schedule in job.schedules]
         put = self.changes.get(job.name)
         return {
             "job": job.name,
             "schedules": [describe(schedule) for schedule in job.schedules],
             "next_at": optional_iso(min((at for at in upcoming if at is not None), default=None)),
+            "paused": paused,
             "change": None if put is None else put.change,
             "revision": None if put is None else put.revision,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,6 +13,9 @@ from onthedot.duration import micros, parse_duration
 from onthedot.errors import DefinitionError
 from onthedot.stores.addresses import shown_url
 
+if TYPE_CHECKING:
+    from datetime import datetime, tzinfo
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_STORE = "sqlite:///onthedot.db"
@@ -20,6 +23,7 @@ KEY_FILE = "onthedot.key_file"
 """Where a command's context has the file that `--key-file` names."""
 INSECURE = "onthedot.insecure"
 """Where it has whether `--insecure` was said."""
+_UTC = "onthedot.utc"
 
 
 def read_length(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -95,3 +99,67 @@ def store_url(store: str | None, db: str | None) -> str:
     if db == "":
         raise click.UsageError("--db: expected the name of a file, got ''")
     return f"sqlite:///{db}" if db is not None else store or os.environ.get("ONTHEDOT_STORE") or DEFAULT_STORE
+
+
+# ── points in time ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def with_utc(command: F) -> F:
+    """`--utc`: times are read and shown in UTC. For every command that shows times to people."""
+    what = "Read and show times in UTC.  [default: this machine's zone, or TZ]"
+    return click.option(
+        "--utc", is_flag=True, is_eager=True, expose_value=False, callback=_remember_utc, help=what
+    )(command)  # fmt: skip
+
+
+def _remember_utc(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:  # also said before the command: onthedot --utc runs
+        ctx.meta[_UTC] = True
+
+
+def reader_zone() -> tzinfo | None:
+    """The zone of whoever reads what this command shows; None: this machine's (TZ)."""
+    from datetime import UTC
+
+    context = click.get_current_context(silent=True)
+    return UTC if context is not None and context.meta.get(_UTC) else None
+
+
+def with_range(what: str) -> Callable[[F], F]:
+    """`--since` and `--until`: instants, from plain words; and `--utc`."""
+
+    def add(command: F) -> F:
+        command = click.option(
+            "--until", metavar="WHEN", callback=_read_when, help=f"Only {what} before WHEN."
+        )(command)  # fmt: skip
+        since = f"Only {what} at WHEN or later: yesterday, -2h, '2h ago', 2026-11-17, 'monday 03:00'."
+        return with_utc(click.option("--since", metavar="WHEN", callback=_read_when, help=since)(command))
+
+    return add
+
+
+def _read_when(_: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """The callback of options that take a point in time."""
+    return None if value is None else read_time(value, f"--{param.name}")
+
+
+def read_time(text: str, what: str, *, ahead: bool = False) -> datetime:
+    """A point in time as this command's reader writes it; with `ahead`, one to come."""
+    from onthedot.cli.errors import BadInput
+    from onthedot.clock import SystemClock
+    from onthedot.errors import ScheduleError
+    from onthedot.schedules.instants import read_when
+
+    try:
+        return read_when(text, now=SystemClock().now(), tz=reader_zone(), what=what, ahead=ahead)
+    except ScheduleError as error:
+        raise BadInput(str(error)) from error
+
+
+def check_range(since: datetime | None, until: datetime | None) -> None:
+    """Refuse a range that holds nothing."""
+    from onthedot.cli.errors import BadInput
+
+    if since is not None and until is not None and since >= until:
+        shown = [one.astimezone(reader_zone()).isoformat(" ", "seconds") for one in (since, until)]
+        raise BadInput(f"--until: expected an instant after --since ({shown[0]}), got {shown[1]}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
+from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server, with_utc
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.option("--until", metavar="WHEN", help="Resume it then by itself: an instant, or a length of time after a '+'.")
 @with_namespace
 @with_server
+@with_utc
 @with_json("one JSON object")
 @with_debug
 def command(
@@ -35,9 +36,10 @@ def command(
       onthedot pause nightly_report --until 2026-01-01T09:00+01:00
     """
     from onthedot.cli.asking import ask
+    from onthedot.cli.words import reader_time
     from onthedot.clock import SystemClock, to_datetime
     from onthedot.observe.json_lines import optional_iso
-    from onthedot.observe.text import count, moment, plain
+    from onthedot.observe.text import count, plain
 
     now = SystemClock().now()
     end = None if until is None else _read_end(until, now)
@@ -52,7 +54,7 @@ def command(
         }  # fmt: skip
         click.echo(json.dumps(told, indent=2))
         return
-    ends = "" if end is None else f" until {moment(end, now)}"
+    ends = "" if end is None else f" until {reader_time(end, exact=False)}"
     what = f"{count(paused.held, 'run')} held, {count(paused.skipped, 'slot')} skipped"
     click.echo(f"job {plain(job)} is paused{ends}: {what}")
 

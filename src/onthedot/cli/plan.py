@@ -7,7 +7,7 @@ import json
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_server
+from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
 
 CHANGES = 3
 
@@ -21,6 +21,7 @@ CHANGES = 3
 @click.option("--exit-code", is_flag=True, help=f"End with {CHANGES} if something would change.")
 @click.option("--no-load", is_flag=True, help="Leave out the picture of the load per hour.")
 @with_server
+@with_utc
 @with_json("one JSON object")
 @with_debug
 def command(

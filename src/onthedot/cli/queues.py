@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_server
+from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, short_help="List the queues: who waits, what runs, what is paused.")
 @with_server
+@with_utc
 @with_json("a JSON array with one object per queue")
 @with_debug
 def command(store: str | None, db: str | None, as_json: bool) -> None:
@@ -59,16 +60,16 @@ def _row(queue: Queue, now: Micros) -> list[str]:
         str(queue.running),
         "-" if queue.oldest_due is None else relative(queue.oldest_due, now),
         shares_in_words(queue),
-        _paused(queue, now),
+        _paused(queue),
     ]
 
 
-def _paused(queue: Queue, now: Micros) -> str:
-    from onthedot.observe.text import moment
+def _paused(queue: Queue) -> str:
+    from onthedot.cli.words import reader_time
 
     if queue.paused_at is None:
         return "-"
-    return f"since {moment(queue.paused_at, now)}{': ' if queue.reason else ''}{queue.reason}"
+    return f"since {reader_time(queue.paused_at, exact=False)}{': ' if queue.reason else ''}{queue.reason}"
 
 
 def shares_in_words(queue: Queue) -> str:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
+from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server, with_utc
 
 if TYPE_CHECKING:
-    from onthedot.clock import Micros
     from onthedot.stores.base import Resumed
     from onthedot.verbs import Verbs
 
@@ -27,6 +26,7 @@ Missed = Literal["none", "last", "all"]
 @click.option("--dry-run", is_flag=True, help="Only tell what it would do.")
 @with_namespace
 @with_server
+@with_utc
 @with_json("one JSON object")
 @with_debug
 def command(
@@ -41,7 +41,6 @@ def command(
       onthedot resume nightly_report --missed last --dry-run
     """
     from onthedot.cli.asking import ask
-    from onthedot.clock import SystemClock
 
     url = store_url(store, db)
     was_paused, resumed = ask(url, lambda verbs: _resume(verbs, job, missed, dry_run), namespace=namespace)
@@ -49,7 +48,7 @@ def command(
         told = {"job": job, "namespace": namespace, "dry_run": dry_run, "was_paused": was_paused}
         click.echo(json.dumps(told | _as_json(resumed), indent=2))
     else:
-        click.echo("\n".join(_lines(job, was_paused, dry_run, resumed, SystemClock().now())))
+        click.echo("\n".join(_lines(job, was_paused, dry_run, resumed)))
 
 
 async def _resume(verbs: Verbs, job: str, missed: Missed, dry_run: bool) -> tuple[bool, Resumed]:
@@ -60,8 +59,9 @@ async def _resume(verbs: Verbs, job: str, missed: Missed, dry_run: bool) -> tupl
     return record is not None and record.state is JobState.PAUSED, resumed
 
 
-def _lines(job: str, was_paused: bool, dry_run: bool, resumed: Resumed, now: Micros) -> list[str]:
-    from onthedot.observe.text import count, moment, plain, span
+def _lines(job: str, was_paused: bool, dry_run: bool, resumed: Resumed) -> list[str]:
+    from onthedot.cli.words import reader_span, reader_time
+    from onthedot.observe.text import count, plain
 
     if not was_paused:
         return [f"job {plain(job)} is not paused"]
@@ -69,10 +69,10 @@ def _lines(job: str, was_paused: bool, dry_run: bool, resumed: Resumed, now: Mic
     return [
         f"job {plain(job)} {'would go on' if dry_run else 'goes on'}: {free}",
         *(
-            f"  skipped: {count(skip.count, 'slot')} {span(skip.first, skip.last, now)}: {plain(skip.reason)}"
+            f"  skipped: {count(skip.count, 'slot')} {reader_span(skip.first, skip.last)}: {plain(skip.reason)}"
             for skip in resumed.skips
         ),
-        *(f"  runs: the slot at {moment(slot, now)}" for slot in resumed.slots),
+        *(f"  runs: the slot at {reader_time(slot)}" for slot in resumed.slots),
     ]
 
 

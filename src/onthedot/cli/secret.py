@@ -12,7 +12,7 @@ import click
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.granting import audit
 from onthedot.cli.groups import Group
-from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_store, with_utc
 
 if TYPE_CHECKING:
     from onthedot.stores.base import Store
@@ -76,6 +76,7 @@ def set_(name: str, surplus: tuple[str, ...], namespace: str, store: str | None,
 @command.command("list", cls=Command, short_help="List the names, never the values.")
 @click.option("--namespace", metavar="NAME", help="Only those of this namespace.  [default: all]")
 @with_store
+@with_utc
 @with_json("a JSON array with one object per secret, without the values")
 @with_debug
 def list_(namespace: str | None, store: str | None, db: str | None, as_json: bool) -> None:
@@ -88,8 +89,9 @@ def list_(namespace: str | None, store: str | None, db: str | None, as_json: boo
     """
     from onthedot.cli.reading import read_store
     from onthedot.cli.table import echo_table
+    from onthedot.cli.words import in_zone, moment
     from onthedot.clock import SystemClock
-    from onthedot.observe.text import iso, moment
+    from onthedot.observe.text import iso
 
     async def work(opened: Store) -> list[StoredSecret]:
         return [one for one in await _names(opened) if namespace in (None, one.namespace)]
@@ -99,7 +101,7 @@ def list_(namespace: str | None, store: str | None, db: str | None, as_json: boo
         click.echo(json.dumps([{**one._asdict(), "set_at": iso(one.set_at)} for one in found], indent=2))
     elif found:
         rows = [[one.namespace, one.name, one.key or "unreadable", moment(one.set_at, now)] for one in found]
-        echo_table(["NAMESPACE", "NAME", "KEY", "SET"], rows)
+        echo_table(["NAMESPACE", "NAME", "KEY", in_zone("SET", now)], rows)
     else:
         click.echo("the store has no secrets")
 

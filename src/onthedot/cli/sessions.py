@@ -10,11 +10,12 @@ import click
 from onthedot.cli.errors import Command
 from onthedot.cli.granting import audit
 from onthedot.cli.groups import Group
-from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_store, with_utc
 
 if TYPE_CHECKING:
     from onthedot.access.users import OpenSession
     from onthedot.client.client import Client
+    from onthedot.clock import Micros
     from onthedot.stores.base import Store
 
 HERE = "http://127.0.0.1:7411"
@@ -36,6 +37,7 @@ def command() -> None:
 
 @command.command("list", cls=Command, short_help="List open sessions, never their secrets.")
 @with_server
+@with_utc
 @with_json("a JSON array with one object per session")
 @with_debug
 def list_(store: str | None, db: str | None, as_json: bool) -> None:
@@ -49,6 +51,8 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.cli.table import echo_table
+    from onthedot.cli.words import in_zone
+    from onthedot.clock import SystemClock
     from onthedot.stores.addresses import is_server
 
     url = store_url(store, db)
@@ -56,14 +60,26 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, indent=2))
     elif found:
+        now = SystemClock().now()
         rows = [
             [one["id"] + (" (this one)" if one["current"] else ""), one["name"], one["role"],
-             "page" if one["page"] else "program", one["source"], one["made_at"], one["expires_at"]]
+             "page" if one["page"] else "program", one["source"],
+             _moment(one["made_at"], now), _moment(one["expires_at"], now)]
             for one in found
         ]  # fmt: skip
-        echo_table(["SESSION", "NAME", "ROLE", "OF", "FROM", "SINCE", "EXPIRES"], rows)
+        echo_table(["SESSION", "NAME", "ROLE", "OF", "FROM", in_zone("SINCE", now), "EXPIRES"], rows)
     else:
         click.echo("there are no sessions")
+
+
+def _moment(iso: str, now: Micros) -> str:
+    """An instant of the JSON, for people."""
+    from datetime import datetime
+
+    from onthedot.cli.words import moment
+    from onthedot.clock import to_micros
+
+    return moment(to_micros(datetime.fromisoformat(iso)), now)
 
 
 @command.command(cls=Command, short_help="End a session.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_server
+from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
@@ -36,6 +36,7 @@ class Shown:
 @click.command(cls=Command, short_help="Show one run: why it waits, and each of its attempts.")
 @click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
 @with_server
+@with_utc
 @with_json("one JSON object")
 @with_debug
 def command(run_id: int, store: str | None, db: str | None, as_json: bool) -> None:
@@ -89,13 +90,16 @@ async def _ask(client: Client, run_id: int) -> Shown:
 
 def _echo(shown: Shown, now: Micros) -> None:
     from onthedot.cli.table import echo_table
+    from onthedot.cli.words import in_zone
     from onthedot.observe.text import plain
 
     click.echo("\n".join(f"{name:<9} {plain(value, most=4_000)}" for name, value in _facts(shown, now)))
     rows = [_attempt_row(attempt, now) for attempt in shown.attempts] + _present(shown, now)
     if rows:
         click.echo()
-        echo_table(["TRY", "OUTCOME", "NODE", "DUE", "RESERVED", "ARMED", "STARTED", "ENDED", "ERROR"], rows)
+        echo_table(
+            ["TRY", "OUTCOME", "NODE", in_zone("DUE", now), "RESERVED", "ARMED", "STARTED", "ENDED", "ERROR"], rows
+        )
     if shown.logs:
         _echo_log(shown.logs[-1])
 
@@ -111,8 +115,8 @@ def _echo_log(log: LogRecord) -> None:
 
 
 def _facts(shown: Shown, now: Micros) -> list[tuple[str, str]]:
-    from onthedot.cli.runs import took
-    from onthedot.cli.words import local_time, relative
+    from onthedot.cli.runs import progress_in_words, took
+    from onthedot.cli.words import reader_time, relative
 
     run, standing = shown.run, shown.standing
     name = run.job if run.namespace == "default" else f"{run.namespace}/{run.job}"
@@ -120,9 +124,9 @@ def _facts(shown: Shown, now: Micros) -> list[tuple[str, str]]:
     facts += [("waits for" if not number else "", what) for number, what in enumerate(shown.waits_for)]
     facts += [
         ("trigger", run.trigger),
-        ("slot", local_time(run.slot_at, None)),
-        ("due", f"{local_time(run.due_at, None)}, {relative(run.due_at, now)}"),
-        ("created", local_time(run.created_at, None)),
+        ("slot", reader_time(run.slot_at)),
+        ("due", f"{reader_time(run.due_at)}, {relative(run.due_at, now)}"),
+        ("created", reader_time(run.created_at)),
         ("queue", f"{run.queue}, priority {run.priority}"),
     ]
     if run.origin is not None:
@@ -132,7 +136,13 @@ def _facts(shown: Shown, now: Micros) -> list[tuple[str, str]]:
     if run.args is not None:
         facts.append(("args", run.args))
     if standing is not None and standing.expires_at is not None:
-        facts.append(("expires", f"{local_time(standing.expires_at, None)}, {relative(standing.expires_at, now)}"))
+        facts.append(("expires", f"{reader_time(standing.expires_at)}, {relative(standing.expires_at, now)}"))
+    if run.running_since is not None:
+        late = _after(run.running_since, run.due_at)
+        ago = relative(run.running_since, now)
+        facts.append(("started", f"{reader_time(run.running_since, exact=False)}, {ago}, {late} after it was due"))
+    if run.progress is not None:
+        facts.append(("progress", progress_in_words(run.progress)))
     return [
         *facts,
         ("took", took(run, now)),
@@ -144,7 +154,7 @@ def _facts(shown: Shown, now: Micros) -> list[tuple[str, str]]:
 
 
 def _attempt_row(attempt: AttemptRecord, now: Micros) -> list[str]:
-    from onthedot.observe.text import moment
+    from onthedot.cli.words import moment
 
     instants = (attempt.reserved_at, attempt.armed_at, attempt.started_at, attempt.ended_at)
     return [
@@ -159,14 +169,14 @@ def _attempt_row(attempt: AttemptRecord, now: Micros) -> list[str]:
 
 def _present(shown: Shown, now: Micros) -> list[list[str]]:
     """The attempt that is going on, or is about to."""
-    from onthedot.observe.text import moment
+    from onthedot.cli.words import moment
     from onthedot.run import RunState
 
     run, standing = shown.run, shown.standing
     if standing is None or not standing.node:
         return []
     number = run.attempts if run.state is RunState.RUNNING else run.attempts + 1
-    instants = (standing.reserved_at, run.armed_at, None, None)
+    instants = (standing.reserved_at, run.armed_at, run.running_since, None)
     due = moment(run.due_at, now)
     return [[str(number), str(run.state), standing.node, due, *(_after(at, run.due_at) for at in instants), ""]]
 

@@ -104,7 +104,8 @@ async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | No
     from onthedot.plan.coming import coming
 
     if isinstance(verbs, Client):
-        return await looking.coming(verbs.server, job, namespace, SHOWN)
+        _, found = await looking.next_of(verbs.server, job, count=SHOWN, namespace=namespace)
+        return found
     if isinstance(verbs, OpenVerbs) and record is not None:
         return coming(await verbs.there.store.schedules_of(record.id), verbs.there.clock.now(), SHOWN)
     return []

@@ -15,7 +15,7 @@ import click
 from onthedot.cli import early
 from onthedot.cli.api import api_given, with_api
 from onthedot.cli.errors import BROKEN, CUT_SHORT, Command, Failure
-from onthedot.cli.options import read_length, with_debug, with_json, with_store
+from onthedot.cli.options import read_length, reader_zone, with_debug, with_json, with_store
 from onthedot.stores.addresses import shown_url
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def _printer(scheduler: Scheduler, shape: Shape, view: View | None) -> Printer:
     if shape == "json":
         return JsonPrinter()
     settings = scheduler.settings
-    lines = Lines(late_after=settings.late_after, grace=settings.grace, names=tuple(scheduler.jobs))
+    lines = Lines(late_after=settings.late_after, grace=settings.grace, names=tuple(scheduler.jobs), zone=reader_zone())
     people = PeoplePrinter(lines, colours=colours_wanted())
     if view is None:
         return people
@@ -267,7 +267,8 @@ def _view(scheduler: Scheduler, url: str) -> View:
 
     settings, jobs = scheduler.settings, tuple(scheduler.jobs.values())
     store = str(sqlite_path(url) or shown_url(url))
-    return View(store=store, jobs=jobs, seats=settings.seats, grace=settings.grace, now=SystemClock().now())
+    now, zone = SystemClock().now(), reader_zone()
+    return View(store=store, jobs=jobs, seats=settings.seats, grace=settings.grace, now=now, zone=zone)
 
 
 async def _look(scheduler: Scheduler, view: View) -> None:

@@ -1,119 +1,196 @@
-"""Which instants come next, told from the definitions: what a live view can know without asking the store."""
+"""`onthedot upcoming`: what starts next, over all jobs in the order of time, or of one job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import timedelta
-from heapq import heappop, heappush, nsmallest
-from typing import NamedTuple
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from onthedot.clock import Micros
-from onthedot.duration import micros
-from onthedot.job import FixedDelay, Job, JobRecord, JobState, Schedule
-from onthedot.run import RunState, is_slot
-from onthedot.schedules import due_of, next_after
-from onthedot.verdict import Finish
+import click
 
-_MOST_AT_ONCE = 100
-"""How many schedules one look computes anew: the rest are brought up to date by the next looks."""
-_MOST_RETRIES = 1_000
+from onthedot.cli.errors import Command
+from onthedot.cli.options import read_time, store_url, with_debug, with_json, with_server, with_utc
 
+if TYPE_CHECKING:
+    from onthedot.client.client import Client
+    from onthedot.client.looking import Upcoming
+    from onthedot.clock import Micros
+    from onthedot.plan.coming import Coming
+    from onthedot.stores.base import Store
 
-class Coming(NamedTuple):
-    """A run to come."""
-
-    at: Micros
-    job: str
-    note: str = ""  # what it is, if it is no slot
+MOST = 1_000
+_MOST_COUNTED = 1_000
+_MINUTE, _HOUR = 60, 3_600
 
 
-@dataclass(order=True)
-class _Line:
-    """The next slot of one schedule, in a heap."""
+@click.command(cls=Command, short_help="List what starts next, over all jobs in the order of time.")
+@click.argument("job", required=False)
+@click.option(
+    "-n", "--limit", type=click.IntRange(1, MOST), default=20, show_default=True, help="How many lines, at most."
+)
+@click.option("--until", metavar="WHEN", help="Only what starts by then: tomorrow, +2h, 2026-11-17, 'monday 03:00'.")
+@click.option("--namespace", metavar="NAME", help="Only of this namespace.  [default: all; with JOB: default]")
+@with_utc
+@with_server
+@with_json("one JSON object: the starts, and how many jobs are paused")
+@with_debug
+def command(
+    job: str | None,
+    limit: int,
+    until: str | None,
+    namespace: str | None,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
+) -> None:
+    """List what starts next: slots of schedules, and runs that wait for their instant. With JOB, only when that starts.
 
-    at: Micros
-    slot: Micros = field(compare=False)
-    job: Job = field(compare=False)
-    schedule: Schedule = field(compare=False)
+    A job that starts so often that it would fill the list is one line: its next start, and how often it starts then.
+    Paused jobs start nothing; they are counted below.
 
-
-class Upcoming:
-    """The next slot of every schedule of the jobs that are active, and the retries that this node has decided.
-
-    A slot that was moved or left out by hand is shown all the same: only the store knows of that.
+    \b
+    Examples:
+      onthedot upcoming
+      onthedot upcoming --until 'tomorrow 06:00' --limit 100
+      onthedot upcoming nightly_report
+      onthedot upcoming --json | jq -r '.starts[] | .due_at + " " + .job'
     """
+    from onthedot.cli.errors import BadInput
+    from onthedot.clock import SystemClock, to_micros
+    from onthedot.observe.json_lines import optional_iso
 
-    def __init__(self, jobs: Iterable[Job], now: Micros) -> None:
-        self._origin = now
-        self._heap: list[_Line] = []
-        self._ends: dict[tuple[str, str], Micros] = {}  # when a run of the job ended last
-        self._silent: set[tuple[str, str]] = set()  # jobs that are not active
-        self._retries: dict[int, Coming] = {}
-        self._jobs: dict[tuple[str, str], Job] = {}
-        for job in jobs:
-            self._add(job, now)
-
-    def _add(self, job: Job, now: Micros) -> None:
-        self._jobs[_key(job)] = job
-        for schedule in job.schedules:
-            self._push(job, schedule, now)
-
-    def _push(self, job: Job, schedule: Schedule, after: Micros) -> None:
-        slot = next_after(schedule, after, origin=self._origin, last_end=self._ends.get(_key(job)))
-        if slot is not None:
-            heappush(self._heap, _Line(due_of(job, schedule)(slot), slot, job, schedule))
-
-    def learn(self, records: Iterable[JobRecord], now: Micros, *, complete: bool) -> None:
-        """What is stored: jobs may be paused, edited or new; and, if the records are complete, deleted."""
-        found = {_key(record.job): record for record in records}
-        self._silent = {key for key, record in found.items() if record.state is not JobState.ACTIVE}
-        if complete:
-            self._silent |= self._jobs.keys() - found.keys()
-        for key, record in found.items():
-            if self._jobs.get(key) != record.job:
-                self._heap = [line for line in self._heap if _key(line.job) != key]
-                self._heap.sort()
-                self._add(record.job, now)
-
-    def ended(self, finish: Finish) -> None:
-        """An attempt has ended: a retry may follow, or the next slot of a fixed delay."""
-        lease, verdict = finish.lease, finish.verdict
-        job = lease.record.job
-        if verdict.state is RunState.SCHEDULED:
-            note = f"run {lease.run_id} again"
-            if verdict.failed:
-                note = f"{note}, try {lease.failures + 2} of {job.retry.attempts}"
-            if len(self._retries) < _MOST_RETRIES:
-                self._retries[lease.run_id] = Coming(verdict.due_at, job.name, note)
-            return
-        if is_slot(lease.trigger) and any(isinstance(rule, FixedDelay) for rule in job.schedules):
-            self._ends[_key(job)] = finish.ended_at
-            self._heap = [line for line in self._heap if line.job != job]
-            self._heap.sort()
-            self._add(job, finish.ended_at)
-
-    def started(self, run_id: int) -> None:
-        """A retry has begun."""
-        self._retries.pop(run_id, None)
-
-    def next(self, most: int, now: Micros) -> list[Coming]:
-        """The first ones after now."""
-        for _ in range(_MOST_AT_ONCE):
-            if not self._heap or self._heap[0].at > now:
-                break
-            line = heappop(self._heap)
-            if not isinstance(line.schedule, FixedDelay):  # that one goes on when its run has ended
-                self._push(line.job, line.schedule, max(line.slot, now - micros(line.schedule.jitter or timedelta())))
-        self._retries = {run_id: retry for run_id, retry in self._retries.items() if retry.at > now}
-        lines = nsmallest(most + len(self._silent), self._heap)
-        coming = [_slot(line) for line in lines if _key(line.job) not in self._silent and line.at > now]
-        return sorted([*coming, *self._retries.values()])[:most]
+    now, url = SystemClock().now(), store_url(store, db)
+    end = None if until is None else to_micros(read_time(until, "--until", ahead=True))
+    if end is not None and end <= now:
+        raise BadInput(f"--until: expected a point in time to come, got {until!r}")
+    if job is not None:
+        _show_job(url, job, namespace or "default", limit, end, now, as_json=as_json)
+        return
+    found = _read(url, now, limit, end, namespace)
+    if as_json:
+        told = {"starts": found.starts, "paused": found.paused, "read_until": optional_iso(found.read_until)}
+        click.echo(json.dumps(told, indent=2))
+    else:
+        _echo(found, now, limit)
 
 
-def _slot(line: _Line) -> Coming:
-    return Coming(line.at, line.job.name)
+def _read(url: str, now: Micros, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
+    from onthedot.cli.asking import ask_server
+    from onthedot.cli.reading import read_store
+    from onthedot.client import looking
+    from onthedot.client.values import start_fields
+    from onthedot.plan.coming import gather, upcoming
+    from onthedot.stores.addresses import is_server
+    from onthedot.stores.finding import JobFilter
+
+    async def read(store: Store) -> Upcoming:
+        wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
+        found = await gather(store, now, limit=limit, until=until, wanted=wanted)
+        starts = [start_fields(one) for one in upcoming(found, now, limit=limit, until=until)]
+        return looking.Upcoming(starts, found.paused, found.read_until)
+
+    async def asked(client: Client) -> Upcoming:
+        return await looking.upcoming(client.server, limit=limit, until=until, namespace=namespace)
+
+    return ask_server(url, asked) if is_server(url) else read_store(url, read)
 
 
-def _key(job: Job) -> tuple[str, str]:
-    return job.namespace, job.name
+# ── showing ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _echo(found: Upcoming, now: Micros, limit: int) -> None:
+    from onthedot.cli.table import echo_table
+    from onthedot.cli.words import in_zone, reader_time
+    from onthedot.observe.text import count
+
+    if found.starts:
+        echo_table([in_zone("DUE", now), "WHEN", "JOB", "WHAT"], [_row(start, now) for start in found.starts])
+    else:
+        click.echo("nothing is to start")
+    if len(found.starts) == limit:
+        click.echo(f"these are the first {limit}; --limit sets how many")
+    if found.read_until is not None:
+        click.echo(f"waiting runs that are due after {reader_time(found.read_until)} were not read: there are too many")
+    if found.paused:
+        more = "more than " if found.paused >= _MOST_COUNTED else ""
+        are = "is" if found.paused == 1 else "are"
+        click.echo(f"{more}{count(found.paused, 'job')} {are} paused and not listed; 'onthedot jobs' names them")
+
+
+def _row(start: Mapping[str, Any], now: Micros) -> list[str]:
+    from onthedot.cli.words import moment, relative
+
+    due_at = _instant(start["due_at"])
+    name = start["job"] if start["namespace"] == "default" else f"{start['namespace']}/{start['job']}"
+    return [moment(due_at, now), relative(due_at, now), name, _what(start)]
+
+
+def _what(start: Mapping[str, Any]) -> str:
+    from onthedot.cli.words import without_anchor
+
+    if start["every_s"] is not None:
+        return f"{_rate(start['every_s'])}: {without_anchor(start['reading'] or '')}"
+    if start["run_id"] is None:
+        return without_anchor(start["reading"] or "")
+    tried = f", try {start['attempts'] + 1}" if start["attempts"] else ""
+    return f"run {start['run_id']}{tried} ({start['trigger'].partition(':')[0]})"
+
+
+def _rate(every: float) -> str:
+    """
+    >>> _rate(1.0), _rate(90.0), _rate(7200.0)
+    ('60 a minute', '40 an hour', '12 a day')
+    """
+    for size, unit in ((_MINUTE, "a minute"), (_HOUR, "an hour"), (24 * _HOUR, "a day")):
+        if every <= size / 2:
+            return f"{size / every:.3g} {unit}"
+    return f"{7 * 24 * _HOUR / every:.3g} a week"
+
+
+def _instant(iso: str) -> Micros:
+    from datetime import datetime
+
+    from onthedot.clock import to_micros
+
+    return to_micros(datetime.fromisoformat(iso))
+
+
+# ── one job ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _show_job(
+    url: str, job: str, namespace: str, limit: int, until: Micros | None, now: Micros, *, as_json: bool
+) -> None:
+    from onthedot.cli.asking import ask_server
+    from onthedot.cli.reading import read_store
+    from onthedot.cli.table import echo_table
+    from onthedot.cli.words import in_zone, moment, relative
+    from onthedot.client import looking
+    from onthedot.observe.text import iso, plain
+    from onthedot.plan.asking import find_job
+    from onthedot.plan.coming import coming
+    from onthedot.stores.addresses import is_server
+
+    async def read(store: Store) -> tuple[str, list[Coming]]:
+        record = await find_job(store, job, namespace=namespace)
+        states = await store.schedules_of(record.id)
+        return str(record.state), coming(states, now, limit)
+
+    if is_server(url):
+        state, found = ask_server(
+            url, lambda client: looking.next_of(client.server, job, count=limit, namespace=namespace)
+        )
+    else:
+        state, found = read_store(url, read)
+    starts = [one for one in found if until is None or one.due_at <= until]
+    if as_json:
+        told = [{"due_at": iso(one.due_at), "schedule": one.schedule_id} for one in starts]
+        click.echo(json.dumps({"job": job, "namespace": namespace, "state": state, "starts": told}, indent=2))
+        return
+    if state == "paused":
+        click.echo(f"job {plain(job)} is paused: it starts when it is resumed, and would start then")
+    if starts:
+        rows = [[moment(one.due_at, now), relative(one.due_at, now), one.schedule_id] for one in starts]
+        echo_table([in_zone("DUE", now), "WHEN", "SCHEDULE"], rows)
+    else:
+        click.echo(f"job {plain(job)} has no start that is known")

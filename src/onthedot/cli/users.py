@@ -11,7 +11,7 @@ from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.granting import audit, grant_of, in_words, read_password, with_grant
 from onthedot.cli.groups import Group
-from onthedot.cli.options import store_url, with_debug, with_json, with_store
+from onthedot.cli.options import store_url, with_debug, with_json, with_store, with_utc
 
 if TYPE_CHECKING:
     from onthedot.access.users import User
@@ -87,6 +87,7 @@ def create(
 
 @command.command("list", cls=Command, short_help="List the users.")
 @with_store
+@with_utc
 @with_json("a JSON array with one object per user")
 @with_debug
 def list_(store: str | None, db: str | None, as_json: bool) -> None:
@@ -99,15 +100,15 @@ def list_(store: str | None, db: str | None, as_json: bool) -> None:
     """
     from onthedot.cli.reading import read_store
     from onthedot.cli.table import echo_table
+    from onthedot.cli.words import in_zone, moment
     from onthedot.clock import SystemClock
-    from onthedot.observe.text import moment
 
     found, now = read_store(store_url(store, db), _all), SystemClock().now()
     if as_json:
         click.echo(json.dumps([_as_json(user) for user in found], indent=2))
     elif found:
         rows = [[user.name, _state(user), in_words(user.grant), moment(user.made_at, now)] for user in found]
-        echo_table(["USER", "STATE", "MAY", "MADE"], rows)
+        echo_table(["USER", "STATE", "MAY", in_zone("MADE", now)], rows)
     else:
         click.echo(on_this_store("there are no users; make one with 'onthedot users create NAME'"))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from datetime import datetime, timedelta, tzinfo
 
+from onthedot.cli.options import reader_zone
 from onthedot.clock import MILLISECOND, Micros, to_datetime
 from onthedot.duration import format_duration
-from onthedot.job import Cron, Job, Schedule
+from onthedot.job import Job, Schedule
+from onthedot.observe import text
 from onthedot.observe.text import length
 from onthedot.schedules import describe
-from onthedot.schedules.zones import zone
 from onthedot.task import Call, Command, Container, Http, Noop, Sleep, Steps
 
 _DEFAULT_ANCHOR = ", counted from 1970-01-01 00:00 UTC"
@@ -18,7 +19,12 @@ _DEFAULT_ANCHOR = ", counted from 1970-01-01 00:00 UTC"
 
 def in_words(schedule: Schedule) -> str:
     """The reading of a schedule, short enough for a table: an interval's default anchor goes without saying."""
-    return describe(schedule).replace(_DEFAULT_ANCHOR, "", 1)
+    return without_anchor(describe(schedule))
+
+
+def without_anchor(reading: str) -> str:
+    """The same of a reading."""
+    return reading.replace(_DEFAULT_ANCHOR, "", 1)
 
 
 def task_in_words(job: Job) -> str:
@@ -40,9 +46,36 @@ def task_in_words(job: Job) -> str:
             return f"container {image}"
 
 
-def zone_of(schedule: Schedule) -> tzinfo | None:
-    """Where a schedule's instants are at home; None: wherever this machine is."""
-    return zone(schedule.tz) if isinstance(schedule, Cron) else None
+# ── instants: in the reader's zone (`options.reader_zone`), everywhere ───────────────────────────────────────
+
+
+def moment(instant: Micros, now: Micros) -> str:
+    """A point in time in a table whose heading names the zone (`in_zone`); where the clocks differ from now, the time
+    names its own."""
+    where = reader_zone()
+    local, today = to_datetime(instant).astimezone(where), to_datetime(now).astimezone(where)
+    own = "" if local.utcoffset() == today.utcoffset() else f" {local:%Z}"
+    return f"{text.moment(instant, now, where)}{own}"
+
+
+def span(first: Micros, last: Micros, now: Micros) -> str:
+    """From one point in time to another, near `now`."""
+    return f"at {moment(first, now)}" if first == last else f"from {moment(first, now)} to {moment(last, now)}"
+
+
+def in_zone(heading: str, now: Micros) -> str:
+    """The heading of a table's first column of times: it names the reader's zone."""
+    return f"{heading} ({to_datetime(now).astimezone(reader_zone()):%Z})"
+
+
+def reader_time(instant: Micros, *, exact: bool = True) -> str:
+    """A point in time on its own: with its date and its distance from UTC."""
+    return local_time(instant, reader_zone(), exact=exact)
+
+
+def reader_span(first: Micros, last: Micros) -> str:
+    """From one point in time to another, each on its own."""
+    return f"at {reader_time(first)}" if first == last else f"from {reader_time(first)} to {reader_time(last)}"
 
 
 def local_time(instant: Micros, where: tzinfo | None, *, exact: bool = True) -> str:

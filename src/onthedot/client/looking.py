@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from onthedot.client import values
-from onthedot.client.asking import pages
+from onthedot.client.asking import pages, said_instant
 from onthedot.client.server import Server
 from onthedot.client.values import Told, read
+from onthedot.clock import Micros, to_datetime
 from onthedot.errors import StoreUnavailable
 from onthedot.observe.cluster import NodeShown
 from onthedot.observe.jobs import Next, Shown
@@ -64,11 +65,26 @@ def _standing(told: Told | None) -> Standing | None:
     return Standing(**{**told, **instants, "holders": tuple(told["holders"])})
 
 
-async def coming(server: Server, job: str, namespace: str, count: int) -> list[Coming]:
-    """The next slots of a job whose fate is open."""
-    query = {"namespace": namespace, "count": count}
-    told = await server.ask("GET", f"/api/v1/jobs/{quote(job, safe='')}/next", query=query)
-    return [read(_coming, one) for one in told["items"]]
+class Upcoming(NamedTuple):
+    """What starts next (see `values.start_fields`), how many jobs are paused, and up to when waiting runs were read."""
+
+    starts: list[Told]
+    paused: int
+    read_until: Micros | None
+
+
+async def upcoming(server: Server, *, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
+    """What starts next, over all jobs."""
+    end = None if until is None else said_instant(to_datetime(until), "until")
+    told = await server.ask("GET", "/api/v1/upcoming", query={"limit": limit, "until": end, "namespace": namespace})
+    return Upcoming(list(told["items"]), int(told["paused"]), values.optional(told["read_until"]))
+
+
+async def next_of(server: Server, job: str, *, count: int, namespace: str) -> tuple[str, list[Coming]]:
+    """The state of a job, and its next slots whose fate is open."""
+    path = f"/api/v1/jobs/{quote(job, safe='')}/next"
+    told = await server.ask("GET", path, query={"count": count, "namespace": namespace})
+    return told["state"], [read(_coming, one) for one in told["items"]]
 
 
 def _coming(told: Told) -> Coming:

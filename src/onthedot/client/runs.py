@@ -153,8 +153,20 @@ class RunsAsked(Asking):
         }
         return [run async for run in self._pages(values.run_record, "/api/v1/runs", query, limit)]
 
-    async def list_skips(self, job: str | None = None, *, limit: int | None = None) -> list[SkipRecord]:
-        query = {"namespace": self.namespace, "job": job}
+    async def list_skips(
+        self,
+        job: str | None = None,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        limit: int | None = None,
+    ) -> list[SkipRecord]:
+        query = {
+            "namespace": self.namespace,
+            "job": job,
+            "since": said_instant(since, "since"),
+            "until": said_instant(until, "until"),
+        }
         return [skip async for skip in self._pages(values.skip_record, "/api/v1/skips", query, limit)]
 
     async def history(self, run_id: int) -> list[AttemptRecord]:

@@ -10,13 +10,16 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
-from onthedot.clock import Micros, to_datetime, to_micros
+from onthedot.clock import SECOND, Micros, to_datetime, to_micros
 from onthedot.define.comparing import Difference, Move
 from onthedot.define.from_mapping import read_job
 from onthedot.duration import micros, parse_duration
 from onthedot.errors import StoreError
 from onthedot.job import JobRecord, JobState, canonical
+from onthedot.observe.text import iso
+from onthedot.plan.coming import Start
 from onthedot.run import AttemptRecord, Progress, RunRecord, RunState, SkipRecord
+from onthedot.schedules import describe, schedule_id
 from onthedot.stores.base import Excepted, Layout, Node, Paused, PutJob, Queue, Resumed, Term
 from onthedot.stores.values import SkipRange
 
@@ -106,6 +109,7 @@ def difference(told: Told) -> Difference:
         vanish=tuple(map(instant, told["vanish"])),
         moved=tuple(Move(instant(one["old"]), instant(one["new"])) for one in told["moved"]),
         until=optional(told["until"]) or 0,
+        stopped=bool(told.get("stopped", False)),  # servers of earlier versions do not say
     )
 
 
@@ -226,3 +230,19 @@ def queue(told: Told) -> Queue:
         running=told.get("running", 0),
         oldest_due=optional(told.get("oldest_due_at")),
     )
+
+
+def start_fields(start: Start) -> Told:
+    """A start to come, as servers tell it and `--json` shows it."""
+    job, run = start.job.job, start.run
+    return {
+        "due_at": iso(start.due_at),
+        "job": job.name,
+        "namespace": job.namespace,
+        "schedule": None if start.schedule is None else schedule_id(start.schedule),
+        "reading": None if start.schedule is None else describe(start.schedule),
+        "run_id": None if run is None else run.id,
+        "trigger": None if run is None else run.trigger,
+        "attempts": 0 if run is None else run.attempts,
+        "every_s": None if start.every is None else start.every / SECOND,
+    }

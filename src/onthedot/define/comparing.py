@@ -10,11 +10,12 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, tzinfo
 from heapq import merge
 from itertools import islice, takewhile
 from typing import Any, Literal, NamedTuple
 
-from onthedot.clock import SECOND, Micros, to_micros
+from onthedot.clock import SECOND, Micros, to_datetime, to_micros
 from onthedot.define.written import written_pause
 from onthedot.job import Job, Schedule
 from onthedot.schedules import due_of, slots
@@ -23,6 +24,8 @@ from onthedot.stores.definitions import encode
 HORIZON: Micros = 30 * 24 * 3600 * SECOND
 MOST_STARTS = 20_000
 """Of one job. Of a job that starts more often within the horizon only the first ones are compared."""
+
+_QUARTER = 900 * SECOND
 
 Kind = Literal["created", "changed", "removed", "unchanged"]
 
@@ -45,6 +48,7 @@ class Difference:
     vanish: tuple[Micros, ...] = ()
     moved: tuple[Move, ...] = ()
     until: Micros = 0  # starts after this instant were not compared
+    stopped: bool = False  # there are more: counting stopped at `until`, before the horizon
 
     @property
     def starts_change(self) -> bool:
@@ -69,8 +73,10 @@ def compare(
     return [_difference(name, old.get(name), new.get(name), now, horizon) for name in [*new, *gone]]
 
 
-def load_per_hour(jobs: Mapping[str, Job], *, now: Micros, horizon: Micros = HORIZON) -> list[int]:
-    """How many starts there are in each hour of the day, in UTC, within the horizon.
+def load_per_hour(
+    jobs: Mapping[str, Job], *, now: Micros, horizon: Micros = HORIZON, tz: tzinfo | None = UTC
+) -> list[int]:
+    """How many starts there are in each hour of the day, within the horizon; `tz` None is this machine's zone.
 
     >>> from onthedot.schedules import cron
     >>> from onthedot.task import Noop
@@ -78,7 +84,10 @@ def load_per_hour(jobs: Mapping[str, Job], *, now: Micros, horizon: Micros = HOR
     >>> load_per_hour({"n": night}, now=0, horizon=3 * 86_400_000_000)[2]
     3
     """
-    hours = Counter(at // (3600 * SECOND) % 24 for job in jobs.values() for at in _starts(job, now, now + horizon))
+    quarters = Counter(at // _QUARTER for job in jobs.values() for at in _starts(job, now, now + horizon))
+    hours: Counter[int] = Counter()
+    for quarter, starts in quarters.items():  # zones are whole quarters of an hour away from UTC
+        hours[to_datetime(quarter * _QUARTER).astimezone(tz).hour] += starts
     return [hours[hour] for hour in range(24)]
 
 
@@ -92,12 +101,15 @@ def _difference(name: str, old: Job | None, new: Job | None, now: Micros, horizo
     before, until_before = _first_starts(old, now, now + horizon)
     after, until_after = _first_starts(new, now, now + horizon)
     until = min(until_before, until_after)
+    stopped = until < now + horizon
     vanish = sorted(at for at in before - after if at <= until)
     appear = sorted(at for at in after - before if at <= until)
     if len(vanish) == len(appear):  # each comes a little earlier or later
         moved = tuple(Move(was, will_be) for was, will_be in zip(vanish, appear, strict=True))
-        return Difference(name=name, kind=kind, fields=fields, moved=moved, until=until)
-    return Difference(name=name, kind=kind, fields=fields, appear=tuple(appear), vanish=tuple(vanish), until=until)
+        return Difference(name=name, kind=kind, fields=fields, moved=moved, until=until, stopped=stopped)
+    return Difference(
+        name=name, kind=kind, fields=fields, appear=tuple(appear), vanish=tuple(vanish), until=until, stopped=stopped
+    )
 
 
 def _first_starts(job: Job | None, now: Micros, end: Micros) -> tuple[set[Micros], Micros]:

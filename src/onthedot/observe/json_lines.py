@@ -115,7 +115,8 @@ def _finish(finish: Finish) -> dict[str, Any]:
 
 def run_fields(run: RunRecord) -> dict[str, Any]:
     """A run as JSON shows it, in the log and on the command line."""
-    late = None if run.started_at is None else milliseconds(run.started_at - run.due_at)
+    began = run.started_at if run.started_at is not None else run.running_since
+    late = None if began is None else milliseconds(began - run.due_at)
     took = None if run.started_at is None or run.ended_at is None else milliseconds(run.ended_at - run.started_at)
     return {
         "run_id": run.id,
@@ -140,8 +141,10 @@ def run_fields(run: RunRecord) -> dict[str, Any]:
         "armed_at": optional_iso(run.armed_at),
         "started_at": optional_iso(run.started_at),
         "ended_at": optional_iso(run.ended_at),
+        "running_since": optional_iso(run.running_since),
         "late_ms": late,
         "duration_ms": took,
+        "progress": None if run.progress is None else run.progress._asdict(),
     }
 
 

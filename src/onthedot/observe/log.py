@@ -249,7 +249,7 @@ class Lines:
             case TermWon():
                 return Line(at, "leads", f"this node plans from now on (term {event.number})", "quiet")
             case TermEnded():
-                return Line(at, "follows", f"this node no longer plans (term {event.number} ended)", "quiet")
+                return Line(at, "term", f"no longer leader (term {event.number} ended)", "quiet")
             case JobPut():
                 runs = f"; {count(event.planned, 'run')} planned, {event.withdrawn} withdrawn"
                 text = f"{self._name(event.job)}{event.change}, revision {event.revision}{runs}"

@@ -1,17 +1,24 @@
-"""When a stored job runs next: the slots ahead of all its schedules whose fate is open. Pure."""
+"""What starts next: the slots ahead of one job, or of all jobs in the order of time.
+
+Of all jobs, work grows with the number of lines and not with the number of jobs: waiting runs are read in the order of
+their due instants, and schedules in the order of their next slots, which stores index. Only schedules that were found
+so are computed. A schedule that would fill the list is one line, with its rate.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from heapq import merge
+from heapq import heappop, heappush, merge
 from itertools import islice, takewhile
 from typing import NamedTuple
 
 from onthedot.clock import SECOND, Micros
-from onthedot.job import FixedDelay
+from onthedot.job import FixedDelay, JobRecord, JobState, Schedule
 from onthedot.plan.windows import find_schedule
+from onthedot.run import RunRecord, RunState, is_slot, schedule_of
 from onthedot.schedules import due_of, slots
-from onthedot.stores.base import ScheduleState
+from onthedot.stores.base import ScheduleState, Store
+from onthedot.stores.finding import FIRST_JOB, FIRST_LIVE, JobCursor, JobFilter, RunCursor, RunFilter
 
 HORIZON: Micros = 100 * 366 * 86_400 * SECOND
 """How far anybody looks ahead: what comes once in a lifetime is searched day by day."""
@@ -44,3 +51,160 @@ def _of(state: ScheduleState, now: Micros) -> Iterator[Coming]:
     for slot in takewhile((now + HORIZON).__ge__, slots(schedule, now, origin=state.origin)):
         if slot not in given:
             yield Coming(slot, state.schedule_id, due(slot))
+
+
+# ── of all jobs ──────────────────────────────────────────────────────────────────────────────────────────────
+
+MOST_RUNS = 10_000
+"""How many waiting runs are read: those that are due first."""
+MOST_SCHEDULES = 20_000
+_AT_ONCE = 500
+_MOST_COUNTED = 1_000
+
+Key = tuple[int, str]
+"""A job's id and a schedule's."""
+
+
+class Start(NamedTuple):
+    """Something that starts: a slot (`schedule`), or a run that is there already (`run`)."""
+
+    due_at: Micros
+    job: JobRecord
+    schedule: Schedule | None = None
+    run: RunRecord | None = None
+    every: Micros | None = None  # there are many: the first one, and how far they are apart
+
+
+class Gathered(NamedTuple):
+    """What stores tell about the next starts; `upcoming` makes them a list."""
+
+    states: Sequence[ScheduleState] = ()
+    runs: Sequence[tuple[RunRecord, JobRecord]] = ()  # those that are no slots, and slots that are tried again
+    paused: int = 0  # jobs that start nothing
+    read_until: Micros | None = None  # waiting runs that are due later were not read; None: all were
+
+
+async def gather(
+    store: Store, now: Micros, *, limit: int, until: Micros | None = None, wanted: JobFilter | None = None
+) -> Gathered:
+    """Read what `upcoming` needs for so many lines, of jobs of these namespaces and this owner."""
+    wanted = wanted or JobFilter()
+    runs, read_until = await _waiting(store, now, limit, until, wanted)
+    ids = sorted({run.job_id for run in runs})
+    jobs = {one.id: one for one in await store.get_jobs_by_id(ids) if one.state is not JobState.PAUSED}
+    states: dict[Key, ScheduleState] = {}
+    for job_id in {run.job_id for run in runs if is_slot(run.trigger)} & jobs.keys():
+        for state in await store.schedules_of(job_id):
+            states[job_id, state.schedule_id] = state
+    for state in await _planned_next(store, now, limit, until, wanted):
+        states.setdefault((state.record.id, state.schedule_id), state)
+    singles = [(run, jobs[run.job_id]) for run in runs if run.job_id in jobs and not _is_ahead(run, states, now)]
+    return Gathered(list(states.values()), singles, await _count_paused(store, wanted), read_until)
+
+
+async def _waiting(
+    store: Store, now: Micros, limit: int, until: Micros | None, wanted: JobFilter
+) -> tuple[list[RunRecord], Micros | None]:
+    """The first waiting run of each schedule, and those of no schedule, until there are enough."""
+    found: dict[object, RunRecord] = {}
+    states = frozenset({RunState.SCHEDULED, RunState.RESERVED})
+    asked = RunFilter(
+        namespaces=wanted.namespaces, owner=wanted.owner, states=states, since=now + 1,
+        until=None if until is None else until + 1,
+    )  # fmt: skip
+    place: RunCursor | None = FIRST_LIVE
+    read = 0
+    while place is not None and len(found) <= limit:
+        page, place = await store.find_runs(asked, after=place, limit=_AT_ONCE)
+        for run in page:
+            planned = is_slot(run.trigger) and not run.attempts
+            found.setdefault((run.job_id, run.trigger) if planned else run.id, run)
+        read += len(page)
+        if read >= MOST_RUNS and place is not None:
+            return list(found.values()), place.at
+    return list(found.values()), None
+
+
+async def _planned_next(
+    store: Store, now: Micros, limit: int, until: Micros | None, wanted: JobFilter
+) -> list[ScheduleState]:
+    """Schedules in the order of their next slots: as many as there are lines, and all that nobody has planned."""
+    found: list[ScheduleState] = []
+    end, certain, offset, more = now + HORIZON if until is None else until, 0, 0, True
+    while more and certain <= limit and offset < MOST_SCHEDULES:
+        some, more = await store.next_schedules(until=end, limit=_AT_ONCE, offset=offset)
+        mine = [state for state in some if _is_wanted(state.record, wanted)]
+        found += mine
+        certain += sum(_is_certain(state, now) for state in mine)
+        offset += _AT_ONCE
+    return found
+
+
+def _is_wanted(record: JobRecord, wanted: JobFilter) -> bool:
+    job = record.job
+    return (wanted.namespaces is None or job.namespace in wanted.namespaces) and wanted.owner in (None, job.owner)
+
+
+def _is_certain(state: ScheduleState, now: Micros) -> bool:
+    """Whether it starts at its next slot: not if that has passed, or somebody has skipped it."""
+    return state.next_at is not None and state.next_at > now and not state.exceptions
+
+
+def _is_ahead(run: RunRecord, states: dict[Key, ScheduleState], now: Micros) -> bool:
+    """Whether the run is of a slot ahead that its schedule yields, too."""
+    if not is_slot(run.trigger) or run.attempts or run.slot_at <= now:
+        return False
+    state = states.get((run.job_id, schedule_of(run.trigger)))
+    schedule = None if state is None else find_schedule(state.record.job, state.schedule_id)
+    return schedule is not None and not isinstance(schedule, FixedDelay)
+
+
+async def _count_paused(store: Store, wanted: JobFilter) -> int:
+    asked = JobFilter(namespaces=wanted.namespaces, owner=wanted.owner, states=frozenset({JobState.PAUSED}))
+    place: JobCursor | None = FIRST_JOB
+    paused = 0
+    while place is not None and paused < _MOST_COUNTED:
+        page, place = await store.find_jobs(asked, after=place, limit=_MOST_COUNTED)
+        paused += len(page)
+    return paused
+
+
+def upcoming(gathered: Gathered, now: Micros, *, limit: int, until: Micros | None = None) -> list[Start]:
+    """The next starts in the order of time, at most `limit` lines. Pure.
+
+    A schedule that would have more than a quarter of the lines (and more than three) has one, with its rate.
+    """
+    each = max(3, limit // 4)
+    end = now + HORIZON if until is None else until
+    heap: list[tuple[Micros, int]] = []
+    sources = [_starts(state, now) for state in gathered.states]
+    lines = [Start(run.due_at, job, run=run) for run, job in gathered.runs if now < run.due_at <= end]
+    told: dict[int, list[Start]] = {}
+    pending: dict[int, Start] = {}
+    for number, source in enumerate(sources):
+        _pull(heap, pending, source, number, end)
+    while heap and sum(map(len, told.values())) < limit:
+        due_at, number = heappop(heap)
+        of_this = told.setdefault(number, [])
+        of_this.append(pending.pop(number))
+        if len(of_this) > each:
+            every = (due_at - of_this[0].due_at) // (len(of_this) - 1)
+            told[number] = [of_this[0]._replace(every=every)]
+        else:
+            _pull(heap, pending, sources[number], number, end)
+    lines += [start for starts in told.values() for start in starts]
+    return sorted(lines, key=lambda start: (start.due_at, start.job.job.namespace, start.job.job.name))[:limit]
+
+
+def _pull(
+    heap: list[tuple[Micros, int]], pending: dict[int, Start], source: Iterator[Start], number: int, end: Micros
+) -> None:
+    start = next(source, None)
+    if start is not None and start.due_at <= end:
+        pending[number] = start
+        heappush(heap, (start.due_at, number))
+
+
+def _starts(state: ScheduleState, now: Micros) -> Iterator[Start]:
+    schedule = find_schedule(state.record.job, state.schedule_id)
+    return (Start(one.due_at, state.record, schedule) for one in _of(state, now))

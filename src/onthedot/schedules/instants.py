@@ -1,12 +1,17 @@
-"""Points in time as people write them: an aware datetime, or ISO 8601 text; without an offset only with a zone."""
+"""Points in time as people write them: an aware datetime, or ISO 8601 text; without an offset only with a zone.
+
+`read_when` also reads plain words, for people who look for something: `yesterday`, `2h ago`, `monday 03:00`.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from onthedot.clock import Micros, to_datetime, to_micros
-from onthedot.errors import ScheduleError, shown
+from onthedot.duration import parse_duration
+from onthedot.errors import DefinitionError, ScheduleError, shown
 from onthedot.schedules.zones import stretch_at, zone
 
 _LONGEST = 200  # characters of an instant, with blanks around it
@@ -72,3 +77,111 @@ def _does_not_exist(instant: datetime, what: str) -> str:
 
 def _wall(wall: Micros) -> str:
     return to_datetime(wall).replace(tzinfo=None).isoformat(" ", timespec="minutes")
+
+
+# ── in plain words ───────────────────────────────────────────────────────────────────────────────────────────
+
+WHEN = "'yesterday', '-2h', '2h ago', '2026-11-17', '2026-11-17 03:00' or 'monday 03:00'"
+"""What `read_when` reads, for messages and help."""
+
+_LONGEST_TEXT = 60
+_FIRST_YEAR, _LAST_YEAR = 1970, 2199  # what every store can compare exactly
+_DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_DAY_AND_TIME = re.compile(r"(?:([a-z]+)(?: |$))?(?:at )?(?:(\d{1,2}):(\d\d)(?::(\d\d))?)?", re.ASCII)
+_OFFSET = re.compile(r" (?=[+-]\d\d:?\d\d$|z$)| ?(?:utc|gmt)$", re.ASCII)
+
+
+def read_when(text: str, *, now: Micros, tz: tzinfo | None = None, what: str = "when", ahead: bool = False) -> datetime:
+    """The instant in UTC that somebody means who looks for something; `ScheduleError` with what is accepted.
+
+    Local times are in `tz` (None: this machine's zone). A day of the week or a time of day alone is the latest one
+    in the past; with `ahead`, the next one.
+
+    >>> noon = to_micros(datetime(2026, 11, 18, 12, tzinfo=UTC))  # a Wednesday
+    >>> for text in ("yesterday", "-2h", "monday 03:00", "2026-11-17 03:00", "14:00"):
+    ...     print(format_instant(read_when(text, now=noon, tz=UTC)))
+    2026-11-17T00:00Z
+    2026-11-18T10:00Z
+    2026-11-16T03:00Z
+    2026-11-17T03:00Z
+    2026-11-17T14:00Z
+    """
+    shown = repr(text) if len(text) <= _LONGEST_TEXT else f"{text[:40]!r}… ({len(text)} characters)"
+    wrong = f"{what}: expected a point in time like {WHEN}, got {shown}"
+    if len(text) > _LONGEST_TEXT:
+        raise ScheduleError(wrong)
+    said = " ".join(text.lower().split())
+    try:
+        found = _distance(said, now) or _day_and_time(said, now, tz, ahead) or _date(said, tz)
+    except (OverflowError, ValueError, OSError) as error:  # 25:00, or a year that no datetime has
+        raise ScheduleError(wrong) from error
+    if found is None:
+        raise ScheduleError(f"{wrong}{_hint(said)}")
+    if not _FIRST_YEAR <= found.year <= _LAST_YEAR:
+        raise ScheduleError(f"{what}: expected a year from {_FIRST_YEAR} to {_LAST_YEAR}, got {shown}")
+    return found
+
+
+def _distance(said: str, now: Micros) -> datetime | None:
+    """`now`, `-2h`, `2h ago`, `+2h`, `in 2h`."""
+    if said == "now":
+        return to_datetime(now)
+    if said.startswith(("+", "in ")):
+        length = _length(said.removeprefix("+").removeprefix("in "))
+        return None if length is None else to_datetime(now) + length
+    if said.startswith("-") or said.endswith(" ago"):
+        length = _length(said.removeprefix("-").removesuffix(" ago"))
+        return None if length is None else to_datetime(now) - length
+    return None
+
+
+def _length(said: str) -> timedelta | None:
+    try:
+        return parse_duration(said)
+    except DefinitionError:
+        return None
+
+
+def _day_and_time(said: str, now: Micros, tz: tzinfo | None, ahead: bool) -> datetime | None:
+    """`yesterday`, `today 03:00`, `monday 03:00`, `mon`, `03:00`."""
+    parts = _DAY_AND_TIME.fullmatch(said)
+    if parts is None or not said:
+        return None
+    word, *clock = parts.groups()
+    hour, minute, second = (int(number or 0) for number in clock)
+    at, today = time(hour, minute, second), to_datetime(now).astimezone(tz).date()
+    if word in _DAYS:
+        return _local(today + timedelta(days=_DAYS[word]), at, tz)
+    every = 1
+    if word is not None:
+        places = [place for place, day in enumerate(_WEEKDAYS) if word in (day, day[:3])]
+        if not places:
+            return None
+        every = 7
+        today += timedelta(days=(places[0] - today.weekday()) % 7)
+    # The days around today: a day back or ahead is not always 24 hours.
+    candidates = [_local(today + timedelta(days=turn * every), at, tz) for turn in (-1, 0, 1)]
+    if ahead:
+        return next(one for one in candidates if to_micros(one) > now)
+    return next(one for one in reversed(candidates) if to_micros(one) <= now)
+
+
+def _date(said: str, tz: tzinfo | None) -> datetime | None:
+    """`2026-11-17`, `2026-11-17 03:00`, with or without an offset."""
+    text = _OFFSET.sub(lambda found: "" if found[0] == " " else "+00:00", said)
+    try:
+        local = datetime.fromisoformat(text.upper())
+    except ValueError:
+        return None
+    return local.astimezone(UTC) if local.tzinfo is not None else _local(local.date(), local.time(), tz)
+
+
+def _local(day: date, at: time, tz: tzinfo | None) -> datetime:
+    """A local time that a clock change leaves out counts as if the clock had not changed yet."""
+    local = datetime.combine(day, at)
+    return (local if tz is None else local.replace(tzinfo=tz)).astimezone(UTC)
+
+
+def _hint(said: str) -> str:
+    return f"; did you mean '{said} ago'?" if _length(said) is not None else ""

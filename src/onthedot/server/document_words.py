@@ -76,11 +76,12 @@ def is_recurring(job: Job) -> bool:
 
 
 def frequency_of(job: Job) -> str | None:
-    """Its schedules as text; None: it has none.
+    """Its schedules as text; None: it has none, or was given none and runs once, at once.
 
     >>> from onthedot.schedules import every
     >>> from onthedot.task import Noop
     >>> frequency_of(Job(name="j", task=Noop(), schedules=(every("1h30m"),)))
     'every 1h30m'
     """
-    return "; ".join(to_text(schedule) for schedule in job.schedules) or None
+    texts = [to_text(schedule) for schedule in job.schedules]
+    return None if texts == [AT_ONCE] else "; ".join(texts) or None

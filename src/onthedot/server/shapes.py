@@ -69,7 +69,8 @@ class RunOut(BaseModel):
     armed_at: str | None
     started_at: str | None
     ended_at: str | None
-    late_ms: float | None
+    running_since: str | None = Field(description="When the attempt that runs was let start; null: none runs.")
+    late_ms: float | None = Field(description="How long after `due_at` it started; null: it has not.")
     duration_ms: float | None
     args: dict[str, JsonValue] | None = Field(description="None: the job's own.", examples=[{"region": "eu"}])
     progress: ProgressOut | None
@@ -114,7 +115,6 @@ def run_out(run: RunRecord) -> dict[str, Any]:
     return {
         **run_fields(run),
         "args": None if run.args is None else json.loads(run.args),
-        "progress": None if run.progress is None else run.progress._asdict(),
         "settled": run.settled,
         "result": None if run.result is None else json.loads(run.result),
     }

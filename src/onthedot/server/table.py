@@ -77,6 +77,7 @@ TABLE: dict[str, Permission | None] = {
     "GET /api/v1/runs/{run}/artifacts/{attempt}/{name:path}": Permission.LOGS_READ,
     "GET /api/v1/attempts": Permission.RUNS_READ,
     "GET /api/v1/skips": Permission.RUNS_READ,
+    "GET /api/v1/upcoming": Permission.JOBS_READ,
     "GET /api/v1/dead-letters": Permission.RUNS_READ,
     "GET /api/v1/dead-letters/groups": Permission.RUNS_READ,
     "POST /api/v1/dead-letters/replay": Permission.RUNS_CONTROL,

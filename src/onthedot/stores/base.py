@@ -225,6 +225,10 @@ class PlanSlice(Protocol):
         """
         ...
 
+    async def next_schedules(self, *, until: Micros, limit: int, offset: int = 0) -> Due:
+        """The same of all shards, for people: behind the first `offset` of them. It delays no planner."""
+        ...
+
     async def plan(
         self, term: Term, windows: Sequence[tuple[ScheduleState, Window]], *, now: Micros | None = None
     ) -> list[bool]:
@@ -465,9 +469,16 @@ class HistorySlice(Protocol):
         ...
 
     async def list_skips(
-        self, *, job: str | None = None, namespace: str = "default", limit: int | None = None
+        self,
+        *,
+        job: str | None = None,
+        namespace: str = "default",
+        since: Micros | None = None,
+        until: Micros | None = None,
+        limit: int | None = None,
     ) -> list[SkipRecord]:
-        """Ranges of slots that were skipped when they were planned, newest first."""
+        """Ranges of slots that were skipped when they were planned, newest first. With `since` and `until` (without
+        it): those that have a slot from the one to the other, or lie around both."""
         ...
 
     async def count_runs(self) -> dict[RunState, int]:

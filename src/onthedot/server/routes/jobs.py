@@ -8,6 +8,7 @@ from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access.principal import Principal
+from onthedot.client.values import start_fields
 from onthedot.errors import UnknownJob, did_you_mean
 from onthedot.job import JobRecord, JobState
 from onthedot.observe.jobs import Shown, looked
@@ -15,8 +16,9 @@ from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
 from onthedot.open_verbs import OpenStore, OpenVerbs
 from onthedot.plan.asking import near_names
-from onthedot.plan.coming import coming
+from onthedot.plan.coming import coming, gather, upcoming
 from onthedot.server.answering import json_answer
+from onthedot.server.asked import Instant, PageSize, instant
 from onthedot.server.computing import computed
 from onthedot.server.definitions import EXAMPLE, definition_of
 from onthedot.server.door import There, Who, verbs_for
@@ -93,6 +95,34 @@ class NextOut(BaseModel):
     namespace: str = Field(examples=["default"])
     state: str = Field(examples=["active"])
     items: list[ComingOut]
+
+
+class StartOut(BaseModel):
+    """Something that is to start: a slot of a schedule, or a run that waits."""
+
+    due_at: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
+    job: str = Field(examples=["nightly_report"])
+    namespace: str = Field(examples=["default"])
+    schedule: str | None = Field(description="The schedule's id; null: it is no slot.", examples=["s1"])
+    reading: str | None = Field(description="The schedule in words.", examples=["at 09:00 every day, UTC"])
+    run_id: int | None = Field(description="The run that waits, if it is no slot, or is tried again.", examples=[None])
+    trigger: str | None = Field(description="What asked for that run.", examples=[None])
+    attempts: int = Field(description="How often it was tried already.", examples=[0])
+    every_s: float | None = Field(
+        description="Its schedule would fill the list: this is the first start, and so many seconds lie between them.",
+        examples=[None],
+    )
+
+
+class UpcomingOut(BaseModel):
+    """What starts next, in the order of time."""
+
+    items: list[StartOut]
+    paused: int = Field(description="How many jobs are paused, and start nothing; 1,000 at the most.", examples=[0])
+    read_until: str | None = Field(
+        description="Waiting runs that are due later were not read, because there are too many; null: all were.",
+        examples=[None],
+    )
 
 
 def job_fields(record: JobRecord) -> dict[str, Any]:
@@ -215,3 +245,21 @@ async def next_instants(
     found = await computed(coming, states, there.clock.now(), count)
     items = [{"schedule": one.schedule_id, "slot_at": iso(one.slot_at), "due_at": iso(one.due_at)} for one in found]
     return {"job": job, "namespace": namespace, "state": str(record.state), "items": items}
+
+
+@routes.get("/upcoming", response_model=UpcomingOut)
+async def list_upcoming(
+    there: There,
+    who: Who,
+    namespace: Word = None,
+    until: Instant = None,
+    limit: PageSize = 20,
+) -> Any:
+    """What starts next, over all jobs in the order of time: slots of schedules, and runs that wait. A schedule that
+    would have more than a quarter of the list is told once, with `every_s`."""
+    now, end = there.clock.now(), instant(until, "until")
+    wanted = seen_by(who, JobFilter(namespaces=None if namespace is None else (namespace,)))
+    found = await gather(there.store, now, limit=limit, until=end, wanted=wanted)
+    starts = await computed(upcoming, found, now, limit=limit, until=end)
+    items = [fields(StartOut, **start_fields(start)) for start in starts]
+    return {"items": items, "paused": found.paused, "read_until": optional_iso(found.read_until)}

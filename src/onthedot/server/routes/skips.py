@@ -13,7 +13,7 @@ from onthedot.observe.text import iso
 from onthedot.open_verbs import OpenStore
 from onthedot.run import SkipRecord
 from onthedot.server.answering import json_answer
-from onthedot.server.asked import After, PageSize
+from onthedot.server.asked import After, Instant, PageSize
 from onthedot.server.door import There, Who, verbs_for
 from onthedot.server.routes.jobs import Namespace
 from onthedot.server.routes.letters import JobName
@@ -49,17 +49,20 @@ async def list_skips(
     who: Who,
     namespace: Namespace = "default",
     job: JobName = None,
+    since: Instant = None,
+    until: Instant = None,
     limit: PageSize = 100,
     after: After = None,
 ) -> Response:
     """Why slots did not run: those that were skipped before there was a run of them, the newest first. Slots whose run
-    was skipped are runs in the state `skipped`."""
+    was skipped are runs in the state `skipped`. With `since` and `until` (without it): ranges that reach into this
+    one."""
     verbs = verbs_for(there, who, namespace)
     first = _place(after)
     if who.only_own:
-        found = await _own(there, who, await verbs.list_skips(job), namespace)
+        found = await _own(there, who, await verbs.list_skips(job, since=since, until=until), namespace)
     else:
-        found = await verbs.list_skips(job, limit=first + limit + 1)
+        found = await verbs.list_skips(job, since=since, until=until, limit=first + limit + 1)
     following = str(first + limit) if len(found) > first + limit else None
     items = [_told(skip, namespace) for skip in found[first : first + limit]]
     return json_answer({"items": items, "next": following})

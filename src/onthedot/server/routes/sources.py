@@ -60,6 +60,7 @@ class DifferenceOut(BaseModel):
     vanish: list[str]
     moved: list[MoveOut]
     until: str | None = Field(description="Starts after this instant were not compared.")
+    stopped: bool = Field(description="There are more starts than are counted: counting stopped at `until`.")
 
 
 class AppliedOut(BaseModel):
@@ -160,4 +161,5 @@ def _difference(one: Difference) -> dict[str, Any]:
         vanish=[iso(at) for at in one.vanish],
         moved=[{"old": iso(move.old), "new": iso(move.new)} for move in one.moved],
         until=iso(one.until) if one.until else None,
+        stopped=one.stopped,
     )

@@ -55,13 +55,22 @@ class History(Tables):
         return list(self.attempts.get(run_id, ()))
 
     async def list_skips(
-        self, *, job: str | None = None, namespace: str = "default", limit: int | None = None
+        self,
+        *,
+        job: str | None = None,
+        namespace: str = "default",
+        since: Micros | None = None,
+        until: Micros | None = None,
+        limit: int | None = None,
     ) -> list[SkipRecord]:
         names = {job_id: self.jobs[job_id].job for job_id in {skip.job_id for skip in self.skips}}
         return [
             skip.shown
             for skip in reversed(self.skips)
-            if names[skip.job_id].namespace == namespace and (job is None or names[skip.job_id].name == job)
+            if names[skip.job_id].namespace == namespace
+            and (job is None or names[skip.job_id].name == job)
+            and (since is None or skip.shown.last >= since)
+            and (until is None or skip.shown.first < until)
         ][:limit]
 
     async def count_runs(self) -> dict[RunState, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 from onthedot.clock import Micros
 from onthedot.job import JobState
@@ -32,6 +33,11 @@ class Plan(Tables):
                 due.append(state)
         for entry in kept:
             heapq.heappush(self.coming, entry)
+        return Due([replace(state) for state in due[:limit]], more=len(due) > limit)
+
+    async def next_schedules(self, *, until: Micros, limit: int, offset: int = 0) -> Due:
+        expected = (self._expected(*entry) for entry in sorted(set(self.coming)) if entry[0] <= until)
+        due = list(islice((state for state in expected if state is not None), offset, offset + limit + 1))
         return Due([replace(state) for state in due[:limit]], more=len(due) > limit)
 
     def _expected(self, next_at: Micros, job_id: int, schedule_id: str) -> ScheduleState | None:

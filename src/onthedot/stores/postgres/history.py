@@ -65,7 +65,9 @@ FROM attempts WHERE run_id = $1 ORDER BY attempt
 LIST_SKIPS = """
 SELECT j.name, s.schedule_id, s.first, s.last, s.count, s.reason, s.recorded_at
 FROM skips s JOIN jobs j ON j.id = s.job_id
-WHERE j.namespace = $1 AND ($2::text IS NULL OR j.name = $2) ORDER BY s.id DESC LIMIT $3
+WHERE j.namespace = $1 AND ($2::text IS NULL OR j.name = $2)
+  AND ($3::bigint IS NULL OR s.last >= $3) AND ($4::bigint IS NULL OR s.first < $4)
+ORDER BY s.id DESC LIMIT $5
 """
 
 COUNT_RUNS = """
@@ -99,9 +101,15 @@ class History(Tables):
         return [AttemptRecord(*row) for row in await self.show(lambda tx: tx.rows(LIST_ATTEMPTS, run_id))]
 
     async def list_skips(
-        self, *, job: str | None = None, namespace: str = "default", limit: int | None = None
+        self,
+        *,
+        job: str | None = None,
+        namespace: str = "default",
+        since: Micros | None = None,
+        until: Micros | None = None,
+        limit: int | None = None,
     ) -> list[SkipRecord]:
-        rows = await self.show(lambda tx: tx.rows(LIST_SKIPS, namespace, job, limit))
+        rows = await self.show(lambda tx: tx.rows(LIST_SKIPS, namespace, job, since, until, limit))
         return [SkipRecord(*row) for row in rows]
 
     async def count_runs(self) -> dict[RunState, int]:

@@ -8,6 +8,7 @@ from onthedot import faults
 from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable
 from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, SkipRange, Term, Window
+from onthedot.stores.definitions import BUCKETS
 from onthedot.stores.planned import (
     Planned,
     Stand,
@@ -74,17 +75,26 @@ class Plan(Tables):
 
     async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0, layout: int | None = None) -> Due:
         async def work(tx: Transaction) -> Due:
-            buckets = await check_layout(tx, layout, shard)
-            due: list[ScheduleState] = []
-            place: tuple[int, int, str] = (-(2**63), 0, "")
-            while True:
-                rows = await tx.rows(LIST_DUE, until, buckets.start, buckets.stop, *place, limit + 1)
-                due += await self.schedule_states(tx, rows)
-                if len(due) > limit or len(rows) <= limit:
-                    return Due(due[:limit], more=len(due) > limit)
-                place = (rows[-1][4], rows[-1][0], rows[-1][1])
+            return await self._due(tx, await check_layout(tx, layout, shard), until, limit)
 
         return await self.read(work)
+
+    async def next_schedules(self, *, until: Micros, limit: int, offset: int = 0) -> Due:
+        async def work(tx: Transaction) -> Due:
+            due, more = await self._due(tx, range(BUCKETS), until, offset + limit)
+            return Due(due[offset:], more)
+
+        return await self.show(work)
+
+    async def _due(self, tx: Transaction, buckets: range, until: Micros, limit: int) -> Due:
+        due: list[ScheduleState] = []
+        place: tuple[int, int, str] = (-(2**63), 0, "")
+        while True:
+            rows = await tx.rows(LIST_DUE, until, buckets.start, buckets.stop, *place, limit + 1)
+            due += await self.schedule_states(tx, rows)
+            if len(due) > limit or len(rows) <= limit:
+                return Due(due[:limit], more=len(due) > limit)
+            place = (rows[-1][4], rows[-1][0], rows[-1][1])
 
     async def schedule_states(self, tx: Transaction, rows: Sequence[Row]) -> list[ScheduleState]:
         """What these rows tell, but for jobs whose definition cannot be read: reading such a job tells why."""

@@ -46,9 +46,15 @@ class History(Queues):
         return [AttemptRecord(run_id, *row) for row in await self.look("list_attempts", run_id=run_id)]
 
     async def list_skips(
-        self, *, job: str | None = None, namespace: str = "default", limit: int | None = None
+        self,
+        *,
+        job: str | None = None,
+        namespace: str = "default",
+        since: Micros | None = None,
+        until: Micros | None = None,
+        limit: int | None = None,
     ) -> list[SkipRecord]:
-        found = await self._pages("list_skips", most(limit), job=job, namespace=namespace)
+        found = await self._pages("list_skips", most(limit), job=job, namespace=namespace, since=since, until_=until)
         return [SkipRecord(name, *row) for name, row in found]
 
     async def count_runs(self) -> dict[RunState, int]:

@@ -19,6 +19,10 @@ class Plan(Tables):
         rows, more = await self.look("due_schedules", until_=until, limit=limit, shard=shard, layout=layout)
         return Due(await self._schedules(rows), more=bool(more))
 
+    async def next_schedules(self, *, until: Micros, limit: int, offset: int = 0) -> Due:
+        rows, more = await self.look("next_schedules", until_=until, limit=limit, offset=offset)
+        return Due(await self._schedules(rows), more=bool(more))
+
     async def _schedules(self, rows: Sequence[Sequence[Any]]) -> list[ScheduleState]:
         records = await self.records(row[0] for row in rows)
         return [read_schedule(row, record) for row, record in zip(rows, records, strict=True)]

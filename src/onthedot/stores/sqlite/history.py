@@ -69,7 +69,9 @@ FROM attempts WHERE run_id = ? ORDER BY attempt
 LIST_SKIPS = """
 SELECT j.name, s.schedule_id, s.first, s.last, s.count, s.reason, s.recorded_at
 FROM skips s JOIN jobs j ON j.id = s.job_id
-WHERE j.namespace = :namespace AND (:job IS NULL OR j.name = :job) ORDER BY s.id DESC LIMIT :limit
+WHERE j.namespace = :namespace AND (:job IS NULL OR j.name = :job)
+  AND (:since IS NULL OR s.last >= :since) AND (:until IS NULL OR s.first < :until)
+ORDER BY s.id DESC LIMIT :limit
 """
 
 COUNT_RUNS = """
@@ -107,9 +109,15 @@ class History(Tables):
         return await self.read(lambda tx: [AttemptRecord(*row) for row in tx.db.execute(LIST_ATTEMPTS, (run_id,))])
 
     async def list_skips(
-        self, *, job: str | None = None, namespace: str = "default", limit: int | None = None
+        self,
+        *,
+        job: str | None = None,
+        namespace: str = "default",
+        since: Micros | None = None,
+        until: Micros | None = None,
+        limit: int | None = None,
     ) -> list[SkipRecord]:
-        values = {"job": job, "namespace": namespace, "limit": most(limit)}
+        values = {"job": job, "namespace": namespace, "since": since, "until": until, "limit": most(limit)}
         return await self.read(lambda tx: [SkipRecord(*row) for row in tx.db.execute(LIST_SKIPS, values)])
 
     async def count_runs(self) -> dict[RunState, int]:

@@ -6,11 +6,13 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from functools import cache
+from itertools import islice
 
 from onthedot import faults
 from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable
 from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, SkipRange, Term, Window
+from onthedot.stores.definitions import BUCKETS
 from onthedot.stores.lines import Line, give_turns, line_of, places_of_turns, share_of
 from onthedot.stores.planned import (
     Insert,
@@ -109,10 +111,13 @@ class Plan(Tables):
     async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0, layout: int | None = None) -> Due:
         return await self.look(lambda tx: self._due(tx.db, check_layout(tx.db, layout, shard), until, limit))
 
-    def _due(self, db: sqlite3.Connection, buckets: range, until: Micros, limit: int) -> Due:
+    async def next_schedules(self, *, until: Micros, limit: int, offset: int = 0) -> Due:
+        return await self.read(lambda tx: self._due(tx.db, range(BUCKETS), until, limit, offset))
+
+    def _due(self, db: sqlite3.Connection, buckets: range, until: Micros, limit: int, offset: int = 0) -> Due:
         due: list[ScheduleState] = []
         ahead = Ahead(db)
-        for row in db.execute(*in_buckets(buckets, until)):
+        for row in islice(db.execute(*in_buckets(buckets, until)), offset, None):
             if len(due) == limit:
                 return Due(due, more=True)
             try:

@@ -194,6 +194,27 @@ async def check_skips_are_listed_newest_first(bench: Workbench) -> None:
 
 
 @check
+async def check_skips_of_a_range_of_time(bench: Workbench) -> None:
+    """`since` and `until` keep the ranges that reach into them; `until` itself is outside."""
+    node = await bench.node()
+    term = await bench.term(node)
+    record = (await bench.put(bench.job(every()), window(0, 0, next_at=10))).record
+    await bench.plan(term, record, window(0, 20, next_at=30, skips=[skip(10, 20, 2)]))
+    await bench.plan(term, record, window(20, 60, next_at=70, skips=[skip(40, 60, 3, "overlap")]))
+
+    async def counts(since: int | None, until: int | None, limit: int = 100) -> list[int]:
+        first, end = (None if one is None else at(one) for one in (since, until))
+        return [one.count for one in await bench.store.list_skips(since=first, until=end, limit=limit)]
+
+    assert await counts(None, None) == [3, 2]
+    assert await counts(20, None) == await counts(None, 41) == await counts(15, 50) == [3, 2]
+    assert await counts(21, None) == await counts(45, 46) == [3]
+    assert await counts(None, 40) == await counts(0, 11) == [2]
+    assert await counts(None, 10) == await counts(61, None) == await counts(21, 40) == []
+    assert await counts(None, 50, limit=1) == [3]
+
+
+@check
 async def check_counts(bench: Workbench) -> None:
     """How many runs are in each state, of all namespaces; a state without runs is left out or 0."""
     assert sum((await bench.store.count_runs()).values()) == 0

@@ -1,0 +1,114 @@
+"""What starts next, over all jobs in the order of time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+import onthedot as otd
+from onthedot.clock import SECOND, Micros, to_micros
+from onthedot.job import Job, JobRecord, JobState, Schedule
+from onthedot.plan.coming import Gathered, Start, gather, upcoming
+from onthedot.run import NewRun
+from onthedot.schedules import schedule_id
+from onthedot.stores.base import Due, FateAhead, ScheduleState, Window
+from onthedot.stores.finding import JobFilter
+from onthedot.stores.memory import MemoryStore
+from onthedot.task import Noop
+
+NOW = to_micros(datetime(2026, 11, 18, 12, 0, 0, 500_000, tzinfo=UTC))
+
+
+def state(name: str, schedule: Schedule, *, exceptions: tuple[FateAhead, ...] = ()) -> ScheduleState:
+    record = JobRecord(1, 1, Job(name=name, task=Noop(), schedules=(schedule,)), JobState.ACTIVE, NOW, NOW)
+    given = record.job.schedules[0]
+    return ScheduleState(record, schedule_id(given), 0, NOW, NOW, None, exceptions)
+
+
+def told(starts: list[Start]) -> list[tuple[str, str, float | None]]:
+    return [
+        (
+            one.job.job.name,
+            f"{datetime.fromtimestamp(one.due_at / SECOND, UTC):%d %H:%M:%S}",
+            None if one.every is None else one.every / SECOND,
+        )
+        for one in starts
+    ]
+
+
+def test_in_the_order_of_time_and_a_dense_one_once():
+    states = [
+        state("tick", otd.every("1s")),
+        state("hourly", otd.cron("5 * * * *")),
+        state("nightly", otd.cron("30 2 * * *")),
+    ]
+    assert told(upcoming(Gathered(states), NOW, limit=5)) == [
+        ("tick", "18 12:00:01", 1.0),
+        ("hourly", "18 12:05:00", 3600.0),
+        ("nightly", "19 02:30:00", None),
+        ("nightly", "20 02:30:00", None),
+        ("nightly", "21 02:30:00", None),
+    ]
+
+
+def test_what_lies_within_a_range_is_not_dense():
+    states = [state("tick", otd.every("1s")), state("hourly", otd.cron("5 * * * *"))]
+    end = NOW + 3 * 3600 * SECOND
+    assert told(upcoming(Gathered(states), NOW, limit=20, until=end)) == [
+        ("tick", "18 12:00:01", 1.0),
+        ("hourly", "18 12:05:00", None),
+        ("hourly", "18 13:05:00", None),
+        ("hourly", "18 14:05:00", None),
+    ]
+
+
+def test_slots_that_somebody_skipped_are_left_out():
+    first = to_micros(datetime(2026, 11, 19, 2, 30, tzinfo=UTC))
+    states = [state("nightly", otd.cron("30 2 * * *"), exceptions=(FateAhead(first, "cancelled"),))]
+    assert told(upcoming(Gathered(states), NOW, limit=1)) == [("nightly", "20 02:30:00", None)]
+
+
+def test_nothing():
+    assert upcoming(Gathered(), NOW, limit=5) == []
+    assert upcoming(Gathered([state("once", otd.at("2020-01-01T00:00Z"))]), NOW, limit=5) == []
+
+
+class Counting(MemoryStore):
+    """Counts the schedules that are read."""
+
+    schedules_read = 0
+
+    async def next_schedules(self, *, until: Micros, limit: int, offset: int = 0) -> Due:
+        due = await super().next_schedules(until=until, limit=limit, offset=offset)
+        self.schedules_read += len(due.schedules)
+        return due
+
+
+async def test_the_work_does_not_grow_with_the_jobs():
+    store = Counting()
+    for number in range(1_000):
+        job = Job(name=f"job-{number}", task=Noop(), schedules=(otd.every("1h", anchor="2026-01-01T00:00:07Z"),))
+        window = Window(schedule_id(job.schedules[0]), NOW, NOW, NOW + (number + 1) * SECOND)
+        await store.put_job(job, windows=[window], now=NOW)
+    found = await gather(store, NOW, limit=20)
+    assert store.schedules_read <= 500
+    assert len(upcoming(found, NOW, limit=20)) == 20
+
+
+@pytest.mark.parametrize("namespace", ["default", "team"])
+async def test_runs_that_wait_paused_jobs_and_namespaces(namespace: str):
+    store = MemoryStore()
+    ids = {}
+    for name in ("report", "held"):
+        job = Job(name=name, namespace=namespace, task=Noop())
+        ids[name] = (await store.put_job(job, now=NOW)).record.id
+        due = NOW + 60 * SECOND
+        await store.submit([NewRun(ids[name], f"submit:{name}", due), NewRun(ids[name], f"submit:{name}2", NOW - 1)])
+    await store.pause(ids["held"], reason="", now=NOW)
+    found = await gather(store, NOW, limit=20)
+    [start] = upcoming(found, NOW, limit=20)
+    assert (start.job.job.name, start.due_at, start.run is not None) == ("report", NOW + 60 * SECOND, True)
+    assert found.paused == 1
+    other = await gather(store, NOW, limit=20, wanted=JobFilter(namespaces=("nobody",)))
+    assert (upcoming(other, NOW, limit=20), other.paused) == ([], 0)
