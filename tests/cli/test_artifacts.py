@@ -142,7 +142,7 @@ def test_a_name_leads_into_the_folder_or_nowhere(tmp_path: Path, name: str, insi
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (["list", "99"], "RUN: expected a stored run, got 99; 'onthedot runs' lists them"),
+        (["list", "99"], "RUN: expected a stored run, got 99; 'onthedot runs --db "),
         (["fetch", "99"], "RUN: expected a stored run, got 99"),
         (
             ["fetch", "4", "repot.csv"],

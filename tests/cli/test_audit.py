@@ -65,7 +65,7 @@ def test_a_range_of_time(db: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(SystemClock, "now", lambda _: NOON + 48 * 3_600_000_000)
 
     def hours(*arguments: str) -> list[int]:
-        return [int(one["verb"][6:]) for one in json.loads(audit(db, "--utc", "--json", *arguments).output)]
+        return [int(one["verb"][6:]) for one in json.loads(audit(db, "--utc", "--json", *arguments).stdout)]
 
     kept = [hour for hour in range(48) if (hour + 1) % 5 != 3]
     assert hours("--since", "-8h") == [hour for hour in kept if hour >= 40]

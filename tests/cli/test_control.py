@@ -108,7 +108,7 @@ def test_the_next_start_is_moved_and_the_run_is_told(call: Call, database: Path)
 def test_a_paused_job_says_that_nothing_starts(call: Call, database: Path):
     call("pause", "poll", "--db", database)
     told = call("skip-next", "poll", "--db", database).output
-    assert "the job is paused: nothing starts until 'onthedot resume'" in told
+    assert "the job is paused: nothing starts until 'onthedot resume poll'" in told
 
 
 @pytest.mark.parametrize(

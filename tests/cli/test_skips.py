@@ -43,7 +43,7 @@ def test_a_range_of_time(call: Call, paused: Path):
     assert found("--until", "12:01:30") == ["11:00:40"]
     assert found("--since", "tomorrow") == found("--job", "nobody") == []
     assert call("skips", "--db", paused, "--since", "tomorrow").output.startswith("no skipped slots match")
-    assert call("skips", "--db", paused, "-n", "1").output.endswith("--until goes further back\n")
+    assert "showing 1 range, and there are more; -n sets how many" in call("skips", "--db", paused, "-n", "1").output
 
 
 def test_what_is_wrong_is_told(call: Call, paused: Path):

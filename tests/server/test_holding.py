@@ -11,11 +11,12 @@ import pytest
 
 import onthedot as otd
 from onthedot.access.permissions import Role
+from onthedot.server.routes import jobs
 from onthedot.task import Noop
 from tests.server.kit import Served, served
 
-RARE = tuple(otd.cron("0 0 29 2 *", id=f"leap{number}") for number in range(12))
-"""Days that come every fourth year are looked for day by day."""
+RARE = tuple(otd.cron("0 0 29 2 *", id=f"leap{number}") for number in range(40))
+"""Days that come every fourth year: there is much to compute between two of them."""
 JOBS = 20
 OTHERS = 5
 """So many are answered while one waits, at least. Of who is held, none is."""
@@ -68,7 +69,7 @@ async def test_slots_of_a_hundred_years(there: Served, deed: str, said: dict[str
 
 
 async def test_a_page_with_details_is_a_short_one(there: Served, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("onthedot.server.routes.jobs.MOST_SHOWN", 8)
+    monkeypatch.setattr(jobs, "MOST_SHOWN", 8)
     viewer = there.keys.add(Role.VIEWER)
     names: list[str] = []
     sizes: list[int] = []

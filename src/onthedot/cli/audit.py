@@ -115,7 +115,7 @@ def command(
     if len(entries) < len(found):
         from onthedot.cli.table import echo_more
 
-        echo_more(len(entries), "changes", "--all shows every one", as_json=as_json)
+        echo_more(len(entries), "change", "--all shows every one", as_json=as_json)
 
 
 def _follow(url: str, after: int | None, to: str | None, allow: tuple[str, ...]) -> None:

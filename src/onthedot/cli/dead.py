@@ -123,7 +123,7 @@ def show(store: str | None, db: str | None, as_json: bool, **asked: Any) -> None
     if len(runs) < len(found):
         from onthedot.cli.table import echo_more
 
-        echo_more(len(runs), "dead letters", "--limit sets how many", as_json=as_json)
+        echo_more(len(runs), "dead letter", "--limit sets how many", as_json=as_json)
 
 
 # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -53,7 +53,7 @@ def command(store: str | None, db: str | None, limit: int | None, as_json: bool)
     if len(jobs) < len(found):
         from onthedot.cli.table import echo_more
 
-        echo_more(len(jobs), "jobs", "--limit sets how many", as_json=as_json)
+        echo_more(len(jobs), "job", "--limit sets how many", as_json=as_json)
 
 
 def jobs_shown(url: str, now: Micros, most: int | None) -> list[Shown]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def command(url: str, every: bool, as_json: bool) -> None:
     """End the session at URL, and remove what 'onthedot login' has kept for it. Without URL it is the only server that
     you are signed in to. A server that is away cannot be told: then the entry is removed all the same, the session ends
-    by itself, and the exit code is 1. A key that was kept stays good; 'onthedot keys revoke' ends it.
+    by itself, and the exit code is 1. A key that was kept stays good; 'onthedot keys revoke KEY' ends it.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def command(url: str, every: bool, as_json: bool) -> None:
         click.echo(json.dumps(told, indent=2))
     for login, trouble in done:
         if not as_json:
-            stays = "; the key itself stays good: 'onthedot keys revoke' ends it" if login.kind == "key" else ""
+            stays = "; the key itself stays good: 'onthedot keys revoke KEY' ends it" if login.kind == "key" else ""
             click.echo(f"signed out of {plain(login.server)} ({plain(login.name)}){stays}")
         if trouble:
             until = f"it ends by itself at {login.expires_at}" if login.expires_at else "it ends by itself"

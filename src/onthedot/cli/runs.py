@@ -93,7 +93,7 @@ def command(
     if len(runs) < len(found):
         from onthedot.cli.table import echo_more
 
-        echo_more(len(runs), "runs", "-n sets how many", as_json=as_json)
+        echo_more(len(runs), "run", "-n sets how many", as_json=as_json)
 
 
 class Between(NamedTuple):

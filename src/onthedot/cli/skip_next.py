@@ -126,7 +126,7 @@ def _lines(changed: Changed, job: str, now: Micros) -> list[str]:
         was = local_time(done.slot_at, None, exact=False)
         first = f"job {plain(job)}: the start at {was} is moved to {told(run.due_at)}: run {run.id}"
     paused = changed.job is not None and changed.job.state is JobState.PAUSED
-    held = ["the job is paused: nothing starts until 'onthedot resume'"] if paused else []
+    held = [f"the job is paused: nothing starts until 'onthedot resume {plain(job)}'"] if paused else []
     several = changed.job is not None and len(changed.job.job.schedules) > 1
     after = [
         f"  {told(one.due_at)}{f' (schedule {plain(one.schedule_id)})' if several else ''}" for one in changed.coming

@@ -63,7 +63,7 @@ def command(
     if len(skips) < len(found):
         from onthedot.cli.table import echo_more
 
-        echo_more(len(skips), "ranges of slots", "-n sets how many", as_json=as_json)
+        echo_more(len(skips), "range", "-n sets how many", as_json=as_json)
 
 
 def _echo(skips: list[SkipRecord], now: Micros) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from onthedot.observe.text import plain
+from onthedot.observe.text import count, plain
 
 _BETWEEN = "  "
 _LEAST = 6
@@ -69,9 +69,9 @@ def echo_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     click.echo("\n".join([click.style(head, bold=True) if colours_wanted() else head, *lines]))
 
 
-def echo_more(shown: int, what: str, option: str, *, as_json: bool = False) -> None:
+def echo_more(shown: int, noun: str, option: str, *, as_json: bool = False) -> None:
     """Say that a list was cut, and how to get the rest; beside JSON on standard error."""
-    click.echo(f"showing {shown} {what}, and there are more; {option}", err=as_json)
+    click.echo(f"showing {count(shown, noun)}, and there are more; {option}", err=as_json)
 
 
 def colours_wanted() -> bool:

@@ -29,12 +29,13 @@ async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings, r
     `revision` is the one that the caller has read (0: no such job yet; None: whichever is current). If another is
     stored, with another definition, `RevisionConflict`, and nothing is written.
     """
+    if job.paused is None:
+        return await _put(store, job, clock=clock, settings=settings, revision=revision)
     stored = None
-    if job.paused is not None:
-        with suppress(StoreUnusable):  # it is replaced
-            stored = await store.get_job(job.name, namespace=job.namespace)
+    with suppress(StoreUnusable):  # it is replaced
+        stored = await store.get_job(job.name, namespace=job.namespace)
     change = pause_change(job.paused, pause_of(stored), clock.now())
-    if change == "pause" and job.paused is not None:
+    if change == "pause":
         return await _put_paused(store, job, job.paused, stored, clock=clock, settings=settings, revision=revision)
     put = await _put(store, job, clock=clock, settings=settings, revision=revision)
     if change == "resume":

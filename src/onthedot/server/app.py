@@ -113,6 +113,7 @@ TAGS = {
     "access": "Keys, users, sessions, secrets and the audit.",
     "documents": "Jobs as documents, and what became of them.",
     "server": "Whether it is up and ready, and what it is.",
+    "reference": "Where to find everything.",
 }
 """Every tag of the document, in the order in which a reader wants them."""
 

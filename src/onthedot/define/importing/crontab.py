@@ -132,7 +132,7 @@ def _set(found: Imported, state: _State, line: int, name: str, value: str) -> No
             state.jitter = f"{value}m" if value.isdigit() and int(value) else ""
         case "MAILTO" | "MAILFROM":
             if value:
-                what = "no mail is sent; 'onthedot dead' lists what failed, a hook can tell you"
+                what = "no mail is sent; 'onthedot dead list' shows what failed, a hook can tell you"
                 found.remark(line, f"{name}={value}: {what}")
         case "LOGNAME" | "USER":
             pass  # cron itself does not let a crontab change them
