@@ -190,6 +190,10 @@ def is_by_this_program(entry: Recorded) -> bool:
     return (entry.who_kind, entry.who_name, entry.source) == ("local", USER, source)
 
 
+async def read_all(store: Store) -> list[Recorded]:
+    return await audit.read(store, limit=1000)
+
+
 async def prepared_by_hand(store: Store) -> None:
     """What the verbs speak of, by a door that leaves nothing."""
     async with asyncio.timeout(20):
@@ -208,13 +212,12 @@ def opened_on(store: Store) -> Any:
 
 @pytest.mark.parametrize("verb", changing({name: VERBS[name] for name in VERBS if name != "start"}))
 async def test_a_verb_leaves_its_entry(verb: str):
-    store = MemoryStore()
-    async with program(store) as sched:
-        await prepared_by_hand(store)
+    async with program(MemoryStore()) as sched:  # its engine has a thread of its own: the store is asked there
+        await sched._on_store(prepared_by_hand)
         await dies(sched)
-        before = await audit.read(store, limit=1000)
+        before = await sched._on_store(read_all)
         await ASKED[verb](sched)
-        entries = (await audit.read(store, limit=1000))[len(before) :]
+        entries = (await sched._on_store(read_all))[len(before) :]
         assert {entry.verb for entry in entries} == VERBS[verb]
         assert len(entries) == TIMES.get(verb, 1)
         assert all(is_by_this_program(entry) for entry in entries)
