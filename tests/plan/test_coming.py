@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 import onthedot as otd
+from onthedot import plan
 from onthedot.clock import SECOND, Micros, to_micros
 from onthedot.job import Job, JobRecord, JobState, Schedule
 from onthedot.plan.coming import Gathered, Start, gather, upcoming
@@ -85,7 +86,7 @@ class Counting(MemoryStore):
         return due
 
 
-async def test_the_work_does_not_grow_with_the_jobs():
+async def test_the_work_does_not_grow_with_the_jobs(monkeypatch: pytest.MonkeyPatch):
     store = Counting()
     for number in range(1_000):
         job = Job(name=f"job-{number}", task=Noop(), schedules=(otd.every("1h", anchor="2026-01-01T00:00:07Z"),))
@@ -94,6 +95,10 @@ async def test_the_work_does_not_grow_with_the_jobs():
     found = await gather(store, NOW, limit=20)
     assert store.schedules_read <= 500
     assert len(upcoming(found, NOW, limit=20)) == 20
+    assert found.read_until is None
+    monkeypatch.setattr(plan.coming, "MOST_SCHEDULES", 500)
+    found = await gather(store, NOW, limit=20, wanted=JobFilter(namespaces=("team",)))
+    assert (found.states, found.read_until) == ([], NOW + 500 * SECOND)  # whoever looks in vain is told how far
 
 
 @pytest.mark.parametrize("namespace", ["default", "team"])

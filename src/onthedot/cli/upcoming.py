@@ -110,7 +110,7 @@ def _echo(found: Upcoming, now: Micros, limit: int) -> None:
     if len(found.starts) == limit:
         click.echo(f"these are the first {limit}; --limit sets how many")
     if found.read_until is not None:
-        click.echo(f"waiting runs that are due after {reader_time(found.read_until)} were not read: there are too many")
+        click.echo(f"what is due after {reader_time(found.read_until)} was not read: there is too much; name a job")
     if found.paused:
         more = "more than " if found.paused >= _MOST_COUNTED else ""
         are = "is" if found.paused == 1 else "are"

@@ -81,7 +81,7 @@ class Gathered(NamedTuple):
     states: Sequence[ScheduleState] = ()
     runs: Sequence[tuple[RunRecord, JobRecord]] = ()  # those that are no slots, and slots that are tried again
     paused: int = 0  # jobs that start nothing
-    read_until: Micros | None = None  # waiting runs that are due later were not read; None: all were
+    read_until: Micros | None = None  # what is due later was not read, because there is too much; None: all was
 
 
 async def gather(
@@ -96,10 +96,12 @@ async def gather(
     for job_id in {run.job_id for run in runs if is_slot(run.trigger)} & jobs.keys():
         for state in await store.schedules_of(job_id):
             states[job_id, state.schedule_id] = state
-    for state in await _planned_next(store, now, limit, until, wanted):
+    planned, planned_until = await _planned_next(store, now, limit, until, wanted)
+    for state in planned:
         states.setdefault((state.record.id, state.schedule_id), state)
+    ends = [one for one in (read_until, planned_until) if one is not None]
     singles = [(run, jobs[run.job_id]) for run in runs if run.job_id in jobs and not _is_ahead(run, states, now)]
-    return Gathered(list(states.values()), singles, await _count_paused(store, wanted), read_until)
+    return Gathered(list(states.values()), singles, await _count_paused(store, wanted), min(ends, default=None))
 
 
 async def _waiting(
@@ -127,17 +129,20 @@ async def _waiting(
 
 async def _planned_next(
     store: Store, now: Micros, limit: int, until: Micros | None, wanted: JobFilter
-) -> list[ScheduleState]:
-    """Schedules in the order of their next slots: as many as there are lines, and all that nobody has planned."""
+) -> tuple[list[ScheduleState], Micros | None]:
+    """Schedules in the order of their next slots: as many as there are lines, and all that nobody has planned. And up
+    to which slot they were read, if there are too many."""
     found: list[ScheduleState] = []
     end, certain, offset, more = now + HORIZON if until is None else until, 0, 0, True
-    while more and certain <= limit and offset < MOST_SCHEDULES:
+    while more and certain <= limit:
         some, more = await store.next_schedules(until=end, limit=_AT_ONCE, offset=offset)
         mine = [state for state in some if _is_wanted(state.record, wanted)]
         found += mine
         certain += sum(_is_certain(state, now) for state in mine)
         offset += _AT_ONCE
-    return found
+        if more and certain <= limit and offset >= MOST_SCHEDULES:
+            return found, some[-1].next_at
+    return found, None
 
 
 def _is_wanted(record: JobRecord, wanted: JobFilter) -> bool:

@@ -120,7 +120,7 @@ class UpcomingOut(BaseModel):
     items: list[StartOut]
     paused: int = Field(description="How many jobs are paused, and start nothing; 1,000 at the most.", examples=[0])
     read_until: str | None = Field(
-        description="Waiting runs that are due later were not read, because there are too many; null: all were.",
+        description="What is due later was not read, because there is too much; null: all was.",
         examples=[None],
     )
 
