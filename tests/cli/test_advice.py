@@ -62,15 +62,17 @@ def test_a_wrong_suggestion_is_noticed(text: str, problem: str):
 
 GOES_ON = {"up", "server", "worker"}
 """Run for half a second."""
-OF_A_SERVER = {"whoami"}
-"""Who one is, is asked of a server: `tests/cli/test_on_a_server.py`."""
+OF_A_SERVER = {"login", "whoami"}
+"""They need a server: `tests/cli/test_on_a_server.py` and `test_login.py`."""
 MEANT = {  # what the reader, or the message (in the place of \0), puts there
     "onthedot check jobs.yaml": "onthedot check jobs.yaml",
     f"onthedot edit {FIELD}": "onthedot edit nightly",
     "onthedot keys create NAME": "onthedot keys create ci",
     f"onthedot keys create {FIELD}": "onthedot keys create ci",
+    f"onthedot login {FIELD}": "onthedot login http://127.0.0.1:7411",
     "onthedot next EXPR": "onthedot next '0 9 * * *'",
-    "onthedot pause JOB": "onthedot pause nightly",
+    "onthedot keys revoke KEY": "onthedot keys revoke ci",
+    f"onthedot resume {FIELD}": "onthedot resume nightly",
     "onthedot secret set NAME": "onthedot secret set TOKEN",
     f"onthedot secret set {FIELD}": "onthedot secret set TOKEN",
     "onthedot sessions link URL": "onthedot sessions link http://127.0.0.1:7411",

@@ -60,7 +60,7 @@ def test_it_is_compressed_for_who_takes_that(url: str, counters: Counters):
     asked = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})  # noqa: S310 - our own, on loopback
     with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310
         assert answer.headers["Content-Encoding"] == "gzip"
-        assert b'started_total{job="import",namespace="default"} 1.0' in gzip.decompress(answer.read())
+        assert b'started_total{job_name="import",job_namespace="default"} 1.0' in gzip.decompress(answer.read())
 
 
 def test_nothing_else_is_there(url: str):

@@ -65,7 +65,8 @@ def events_of(
     noted = _of_journal(journal)
     last = {(event["run"], event["fence"]): at for at, _, event in noted}
     for run in runs:
-        found += _of_run(run, ids[run.namespace, run.job], [_in_order(one, run, last, lag) for one in attempts[run.id]])
+        told = [(one, _in_order(one, run, last, lag)) for one in attempts[run.id]]
+        found += _of_run(run, ids[run.namespace, run.job], told)
     joined = {event["inc"] for _, _, event in found if "inc" in event}
     found += [(0, 2, _event("store", "join", inc=name, ttl=_FOR_EVER)) for name in joined]
     found += noted
@@ -89,21 +90,25 @@ def _in_order(attempt: AttemptRecord, run: RunRecord, noted: Mapping[tuple[int, 
     return replace(attempt, armed_at=armed, ended_at=ended)
 
 
-def _of_run(run: RunRecord, job_id: int, attempts: list[AttemptRecord]) -> list[tuple[int, int, Event]]:
+def _of_run(
+    run: RunRecord, job_id: int, attempts: list[tuple[AttemptRecord, AttemptRecord]]
+) -> list[tuple[int, int, Event]]:
+    """Of one run: its attempts as they are recorded, each with itself put in order."""
     key = {"run": run.id, "job_id": job_id, "trigger": run.trigger, "slot": run.slot_at}
     found = [(run.created_at, 3, _event("store", "submit", **key, due=run.slot_at, body=None))]
     failures = recoveries = 0
-    for number, one in enumerate(attempts, 1):
+    due = [one.due_at for one, _ in attempts[1:]] + [run.due_at]  # of what follows each
+    for number, (one, placed) in enumerate(attempts, 1):
         lease = {"lease": one.lease_id, "attempt": one.attempt, "inc": one.node}
         counts = {"failures": failures, "recoveries": recoveries}
         armed = _event("store", "arm", **key, **lease, **counts, fence=one.fence, due=one.due_at, rev=one.revision)
-        found.append((one.armed_at, 4, armed))
+        found.append((placed.armed_at, 4, armed))
         failed, lost = one.outcome in _FAILED, one.outcome == "lost"
         failures, recoveries = failures + failed, recoveries + lost
         state = str(run.state) if number == len(attempts) and run.state in TERMINAL else "scheduled"
-        verdict = {"state": state, "outcome": one.outcome, "due": 0, "failed": failed, "recovered": lost}
+        verdict = {"state": state, "outcome": one.outcome, "due": due[number - 1], "failed": failed, "recovered": lost}
         ended = _event("store", "finish", run=run.id, **lease, **verdict, ok=True, ended=one.ended_at)
-        found.append((one.ended_at, 6, ended))
+        found.append((placed.ended_at, 6, ended))
     if run.state in ("skipped", "cancelled") and not attempts:
         assert run.ended_at is not None
         found.append((run.ended_at, 6, _event("store", "expire", **key, state=str(run.state), reason=run.reason)))
