@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import shlex
 import subprocess
@@ -71,7 +72,7 @@ MEANT = {  # what the reader, or the message (in the place of \0), puts there
     f"onthedot keys create {FIELD}": "onthedot keys create ci",
     f"onthedot login {FIELD}": "onthedot login http://127.0.0.1:7411",
     "onthedot next EXPR": "onthedot next '0 9 * * *'",
-    "onthedot keys revoke KEY": "onthedot keys revoke ci",
+    "onthedot keys revoke KEY": "onthedot keys revoke KEY",
     f"onthedot resume {FIELD}": "onthedot resume nightly",
     "onthedot secret set NAME": "onthedot secret set TOKEN",
     f"onthedot secret set {FIELD}": "onthedot secret set TOKEN",
@@ -103,9 +104,10 @@ def test_every_suggestion_of_a_message_works(tmp_path: Path, call: Call, monkeyp
     for first in ("apply jobs.yaml", "trigger nightly", "up --no-api --plain --for 2s"):
         assert call(*shlex.split(first)).exit_code == 0, first
     assert CliRunner().invoke(cli, ["users", "create", "ann"], input=PASSWORD).exit_code == 0
+    key = json.loads(call("keys", "create", "old", "--json").stdout)["id"]
     wrong = []
     for text in suggested():
-        words = shlex.split(text)[1:]
+        words = [key if word == "KEY" else word for word in shlex.split(text)[1:]]
         if words[0] in OF_A_SERVER:
             continue
         more = ["--for", "500ms"] if words[0] in GOES_ON else []
