@@ -27,7 +27,7 @@ from tests.crash.kit import ROOT
 from tests.lanes import SOAK
 from tests.servers.postgres import PostgresServer, name_of
 
-RUNS = 1_000 if SOAK else 200
+RUNS = 1_000 if SOAK else 120
 SEED = int(os.environ.get("ONTHEDOT_SEED", "20261115"))
 
 AROUND = (

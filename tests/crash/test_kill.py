@@ -10,7 +10,7 @@ from onthedot.faults import POINTS, TRANSACTIONAL
 from tests.crash import kit, verdicts
 from tests.lanes import SOAK
 
-KILLS = 300 if SOAK else 20
+KILLS = 300 if SOAK else 12
 SEED = int(os.environ.get("ONTHEDOT_SEED", "20261115"))
 
 

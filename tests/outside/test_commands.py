@@ -98,7 +98,7 @@ def test_every_command_takes_text_for_text(path: str, made: Path, tmp_path: Path
     for attack, text in ATTACKS.items():
         restore(made, tmp_path)
         for given in lines(path, LEAVES[path], text):
-            ended = CliRunner().invoke(cli, given, prog_name="onthedot")
+            ended = CliRunner(env={"EDITOR": "true"}).invoke(cli, given, prog_name="onthedot")
             assert ended.exit_code in (0, 1, 2), given
             assert "Traceback" not in ended.output, given
             assert "this is a bug" not in ended.output, given

@@ -397,7 +397,7 @@ THOROUGH = 20 if SOAK else 1
 
 @pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form
 def test_memory_and_sqlite_do_the_same():
-    walk(Machine, 60)
+    walk(Machine, 40)
 
 
 def walk(machine: type[Machine], examples: int) -> None:

@@ -44,7 +44,7 @@ def test_memory_and_postgres_do_the_same(migrated_url: str):
         def make_twins(self) -> Twins:
             return PostgresTwins(migrated_url)
 
-    walk(OnThisServer, 10)
+    walk(OnThisServer, 6)
 
 
 @pytest.mark.slow
