@@ -44,9 +44,9 @@ def command(
     that what its node has told the store, wherever it runs. It only reads. Where output is kept, nodes have told the
     store; --output is for who comes to the same place by another way.
 
-    Each line has its time, its stream (out, err, or otd for remarks of ours) and its step in front. While an attempt
-    runs, only the text is known elsewhere: such a line has the time at which it came here (~12:00:05). --plain shows
-    the text alone.
+    Each line has its time, its stream (out, err, log for what a handler logs, otd for remarks of ours) and its step in
+    front. Of an attempt that runs on a node of an older version only the text is known: such a line has the time at
+    which it came here (~12:00:05). --plain shows the text alone.
 
     Escape sequences are left out, but for colours. The exit code is 0, or 1 if something could not be read; with -f it
     is 0 if the run has succeeded, and 1 if it has not.
@@ -103,7 +103,7 @@ async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: boo
     _check_attempt(run, telling, follow)
     if not follow:
         for said in await looking.read_said(client.server, run_id):
-            telling.tell(said)
+            telling.tell(said._replace(kept=said.kept and (_has_ended(run) or said.attempt < run.attempts)))
         return _told(run, telling)
     async for event in looking.follow_logs(client.server, run_id):
         if event.kind == "log":

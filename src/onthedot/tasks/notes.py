@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 from onthedot.errors import ArgumentsError
+from onthedot.policy.live_lines import Mark, encode_mark, without_marks
 from onthedot.run import Lease, Progress
 from onthedot.stores.base import Note
 
@@ -15,7 +16,7 @@ CHECKPOINT_LIMIT = 64 * 1024
 """The most characters of JSON that a checkpoint may take: it points at data, it does not carry it."""
 
 LOG_LIMIT = 64 * 1024
-"""How many characters of an attempt's log are kept: the first half of them, and the last."""
+"""How many characters of an attempt's log are kept, marks included: the first half of them, and the last."""
 
 
 def encode_checkpoint(value: Any) -> str:
@@ -49,7 +50,7 @@ def _encode(what: str, value: Any, limit: int) -> str:
 
 
 class BoundedLog:
-    """Lines of text, of which the first and the last are kept.
+    """Lines of text, of which the first and the last are kept, with marks that say what is known of them.
 
     >>> log = BoundedLog(limit=40)
     >>> for number in range(1000):
@@ -64,33 +65,60 @@ class BoundedLog:
 
     def __init__(self, limit: int = LOG_LIMIT) -> None:
         self._room = self._half = limit // 2
+        self._mark: Mark | None = None  # of the newest line
+        self._encoded = ""
         self._head: list[str] = []
-        self._tail: deque[str] = deque()
+        self._tail: deque[_Line] = deque()
         self._tail_size = 0
         self._left_out = 0
 
-    def add(self, text: str) -> None:
-        """One more line, or several."""
-        line = text.encode(errors="backslashreplace").decode() + "\n"  # a lone surrogate cannot be stored
-        if len(line) <= self._room:
-            self._head.append(line)
-            self._room -= len(line)
+    def add(self, text: str, mark: Mark | None = None) -> None:
+        """One more line, or several, and what is known of them. None: nothing is known of the whole log."""
+        line = without_marks(text.encode(errors="backslashreplace").decode()) + "\n"  # no surrogate can be stored
+        front = ""
+        if mark is not None and (self._mark is None or not self._mark.covers(mark)):
+            self._mark, self._encoded = mark, encode_mark(mark)
+            front = self._encoded
+        if len(front) + len(line) <= self._room:
+            self._head.append(front + line)
+            self._room -= len(front) + len(line)
             return
+        if self._room or not self._tail:
+            front = self._encoded
         self._room = 0  # what comes later belongs to the tail, also when it is short
-        if len(line) > self._half:
-            self._left_out += len(line) - self._half
-            line = line[-self._half :]
+        most = max(1, self._half - len(self._encoded))
+        if len(line) > most:
+            self._left_out += len(line) - most
+            line = line[-most:]
+        self._append(_Line(front, line, self._encoded))
+
+    def _append(self, line: _Line) -> None:
+        """Add to the tail, and drop its oldest lines if it is too large. Its first line has a mark."""
         self._tail.append(line)
-        self._tail_size += len(line)
-        while self._tail_size > self._half:
-            gone = len(self._tail.popleft())
-            self._tail_size -= gone
-            self._left_out += gone
+        self._tail_size += line.size
+        while self._tail_size > self._half and len(self._tail) > 1:
+            gone = self._tail.popleft()
+            self._left_out += len(gone.text)
+            first = self._tail[0]
+            self._tail[0] = first._replace(front=first.mark)
+            self._tail_size += self._tail[0].size - first.size - gone.size
 
     def text(self) -> str:
         """What is kept, with a line that says how much is not."""
         gap = f"[… {self._left_out} characters left out …]\n" if self._left_out else ""
-        return "".join(self._head) + gap + "".join(self._tail)
+        return "".join(self._head) + gap + "".join(line.front + line.text for line in self._tail)
+
+
+class _Line(NamedTuple):
+    """A line of the tail. `front` is its mark, or empty if that of the line before it holds."""
+
+    front: str
+    text: str
+    mark: str
+
+    @property
+    def size(self) -> int:
+        return len(self.front) + len(self.text)
 
 
 class Notes:
@@ -112,11 +140,11 @@ class Notes:
             self._progress = progress
             return self._is_first()
 
-    def log(self, text: str) -> bool:
+    def log(self, text: str, mark: Mark) -> bool:
         """Remember a line; whether this is the first news since the last `take`."""
         with self._lock:
             self._log = self._log or BoundedLog()
-            self._log.add(text)
+            self._log.add(text, mark)
             return self._is_first()
 
     def _is_first(self) -> bool:
