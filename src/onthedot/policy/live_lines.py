@@ -34,7 +34,7 @@ class Mark(NamedTuple):
 
     def covers(self, later: Mark) -> bool:
         """Whether it also holds for text that came with this later mark."""
-        return self[1:] == later[1:] and 0 <= later.at - self.at < WINDOW
+        return 0 <= later.at - self.at < WINDOW and self.stream == later.stream and self.step == later.step
 
 
 def encode_mark(mark: Mark) -> str:

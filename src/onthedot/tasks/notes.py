@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
 
 from onthedot.errors import ArgumentsError
 from onthedot.policy.live_lines import Mark, encode_mark, without_marks
@@ -68,7 +68,7 @@ class BoundedLog:
         self._mark: Mark | None = None  # of the newest line
         self._encoded = ""
         self._head: list[str] = []
-        self._tail: deque[_Line] = deque()
+        self._tail: deque[tuple[str, str, str]] = deque()  # the mark before a line, the line, and the mark that holds
         self._tail_size = 0
         self._left_out = 0
 
@@ -83,42 +83,31 @@ class BoundedLog:
             self._head.append(front + line)
             self._room -= len(front) + len(line)
             return
-        if self._room or not self._tail:
-            front = self._encoded
         self._room = 0  # what comes later belongs to the tail, also when it is short
         most = max(1, self._half - len(self._encoded))
         if len(line) > most:
             self._left_out += len(line) - most
             line = line[-most:]
-        self._append(_Line(front, line, self._encoded))
+        self._append(front, line, self._encoded)
 
-    def _append(self, line: _Line) -> None:
-        """Add to the tail, and drop its oldest lines if it is too large. Its first line has a mark."""
-        self._tail.append(line)
-        self._tail_size += line.size
-        while self._tail_size > self._half and len(self._tail) > 1:
-            gone = self._tail.popleft()
-            self._left_out += len(gone.text)
-            first = self._tail[0]
-            self._tail[0] = first._replace(front=first.mark)
-            self._tail_size += self._tail[0].size - first.size - gone.size
+    def _append(self, front: str, line: str, mark: str) -> None:
+        """Add to the tail, and drop its oldest lines if it is too large. Its first line has a mark in any case."""
+        tail = self._tail
+        tail.append((front, line, mark))
+        self._tail_size += len(front) + len(line)
+        front, line, mark = tail[0]
+        while self._tail_size - len(front) + len(mark) > self._half and len(tail) > 1:
+            tail.popleft()
+            self._tail_size -= len(front) + len(line)
+            self._left_out += len(line)
+            front, line, mark = tail[0]
 
     def text(self) -> str:
         """What is kept, with a line that says how much is not."""
         gap = f"[… {self._left_out} characters left out …]\n" if self._left_out else ""
-        return "".join(self._head) + gap + "".join(line.front + line.text for line in self._tail)
-
-
-class _Line(NamedTuple):
-    """A line of the tail. `front` is its mark, or empty if that of the line before it holds."""
-
-    front: str
-    text: str
-    mark: str
-
-    @property
-    def size(self) -> int:
-        return len(self.front) + len(self.text)
+        first = self._tail[0][2] if self._tail else ""
+        rest = "".join(front + line if number else line for number, (front, line, _) in enumerate(self._tail))
+        return "".join(self._head) + gap + first + rest
 
 
 class Notes:
