@@ -61,12 +61,8 @@ def command(
       onthedot logs 41 --json | jq -r 'select(.stream == "err").text'
       onthedot logs 41 --output 's3://bucket/prefix?region=eu-central-1'
     """
-    from onthedot.cli.asking import ask_server
-    from onthedot.cli.reading import read_store
     from onthedot.cli.telling import Telling
     from onthedot.clock import to_micros
-    from onthedot.output.keeping import Outputs
-    from onthedot.output.owning import find_owner
     from onthedot.output.places import output_place
     from onthedot.stores.addresses import is_server
 
@@ -78,8 +74,19 @@ def command(
     first, end = (None if one is None else to_micros(one) for one in (since, until))
     telling = Telling(attempt=attempt, step=step, as_json=as_json, plain=plain, between=(first, end))
 
+    click.get_current_context().exit(tell_run(url, run_id, telling, follow=follow, output=output or ""))
+
+
+def tell_run(url: str, run_id: int, telling: Telling, *, follow: bool, output: str = "") -> int:
+    """Write what a run of this store or server has said, or with `follow` what it says until it ends; the exit code."""
+    from onthedot.cli.asking import ask_server
+    from onthedot.cli.reading import read_store
+    from onthedot.output.keeping import Outputs
+    from onthedot.output.owning import find_owner
+    from onthedot.stores.addresses import is_server
+
     async def tell(opened: Store) -> int:
-        outputs = Outputs((await find_owner(opened)).place(output or "", url))
+        outputs = Outputs((await find_owner(opened)).place(output, url))
         return await _tell(opened, outputs, run_id, telling, follow)
 
     try:
@@ -90,7 +97,7 @@ def command(
     except KeyboardInterrupt:
         code = CUT_SHORT
     telling.close()
-    click.get_current_context().exit(code)
+    return code
 
 
 async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: bool) -> int:
