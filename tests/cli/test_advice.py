@@ -69,6 +69,7 @@ MEANT = {  # what the reader, or the message (in the place of \0), puts there
     f"onthedot edit {FIELD}": "onthedot edit nightly",
     "onthedot keys create NAME": "onthedot keys create ci",
     f"onthedot keys create {FIELD}": "onthedot keys create ci",
+    f"onthedot logs {FIELD} -f": "onthedot logs 1 -f",
     "onthedot next EXPR": "onthedot next '0 9 * * *'",
     "onthedot pause JOB": "onthedot pause nightly",
     "onthedot secret set NAME": "onthedot secret set TOKEN",

@@ -54,7 +54,9 @@ def test_who_stops_to_follow_a_run_is_told_that_it_goes_on(
     monkeypatch.setattr(logs, "_follow", interrupted)
     result = call("trigger", "scan", "--follow", "--db", cluster)
     assert (result.exit_code, result.stdout) == (130, "")
-    assert result.stderr == "run 7 of scan is stored\nrun 7 goes on; 'onthedot logs 7 -f' follows it\n"
+    assert result.stderr == (
+        f"run 7 of scan is stored\nrun 7 goes on; 'onthedot logs 7 -f --db {cluster}' follows it\n"
+    )
     assert look(lambda store: store.get_run(7)).state == "scheduled"
 
 

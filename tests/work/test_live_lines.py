@@ -14,7 +14,7 @@ class Heard:
     def __init__(self) -> None:
         self.lines: list[tuple[int, Stream, str]] = []
 
-    def log_as(self, mark: Mark, text: str) -> None:
+    def _log_as(self, mark: Mark, text: str) -> None:
         assert mark.step == "build"
         self.lines.append((mark.at, mark.stream, text))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import CUT_SHORT, BadInput, Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 
@@ -80,7 +81,7 @@ def _follow(url: str, run_id: int, *, as_json: bool) -> int:
 
     code = tell_run(url, run_id, Telling(attempt=None, step=None, as_json=as_json), follow=True)
     if code == CUT_SHORT:
-        click.echo(f"run {run_id} goes on; 'onthedot logs {run_id} -f' follows it", err=True)
+        click.echo(on_this_store(f"run {run_id} goes on; 'onthedot logs {run_id} -f' follows it"), err=True)
     elif as_json:
         ended = ask(url, lambda verbs: verbs.get_run(run_id))
         if ended is not None:  # else it was forgotten

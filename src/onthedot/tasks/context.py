@@ -215,9 +215,9 @@ class Context:
         ...     print(await sched.logs(run))
         [LogRecord(attempt=1, text='hello\\n')]
         """
-        self.log_as(Mark(self._at_desk().now(), "log"), filled(str(text), args))
+        self._log_as(Mark(self._at_desk().now(), "log"), filled(str(text), args))
 
-    def log_as(self, mark: Mark, text: str) -> None:
+    def _log_as(self, mark: Mark, text: str) -> None:
         """The same for runners, which know when the line came, from which stream, and in which step."""
         if self._notes.log(text, mark):
             self._at_desk().noted(self._notes)

@@ -54,7 +54,7 @@ class Attempt:
         if trace and self.desk is not None:
             mark = Mark(self.desk.now(), "err")
             if self.context is not None:
-                self.context.log_as(mark, trace)
+                self.context._log_as(mark, trace)
             else:
                 notes = Notes(self.lease)
                 notes.log(trace, mark)
@@ -92,7 +92,7 @@ class LiveLines:
         self._mark = self._mark if self._begun else mark
         whole, line_end, rest = text.rpartition("\n")
         if line_end:
-            self._context.log_as(mark, whole)
+            self._context._log_as(mark, whole)
         self._begun += rest
         if len(self._begun) > LONGEST_LINE:
             self.flush()
@@ -100,7 +100,7 @@ class LiveLines:
     def flush(self) -> None:
         """The line is as long as it will be."""
         if self._begun:
-            self._context.log_as(self._mark, self._begun)
+            self._context._log_as(self._mark, self._begun)
             self._begun = ""
 
 

@@ -405,7 +405,7 @@ class Performing:
     def say(self, text: str, label: str = "") -> None:
         """A remark of ours, about this step: in the run's log at once, and in its record."""
         mark, line = Mark(self._clock.now(), "otd", label), f"onthedot: {self.hidden(text)}"
-        self._context.log_as(mark, line)
+        self._context._log_as(mark, line)
         with suppress(OSError):  # what cannot be kept fails no job
             append(self._log, Record(*mark, f"{line}\n"))
 

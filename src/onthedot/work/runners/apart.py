@@ -271,7 +271,7 @@ class ApartRunner(Deciding):
                 await self._on_engine(self._recording.keep(lease))
         except Exception as error:  # noqa: BLE001 - the attempt has its outcome
             mark = Mark(self._clock.now(), "otd")
-            context.log_as(mark, f"its output could not be kept: {failed(error).error}")
+            context._log_as(mark, f"its output could not be kept: {failed(error).error}")
 
     async def _on_engine(self, work: Coroutine[Any, Any, T]) -> T:
         """Do this on the engine's loop, where the store is."""
