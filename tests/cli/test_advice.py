@@ -71,6 +71,7 @@ MEANT = {  # what the reader, or the message (in the place of \0), puts there
     "onthedot keys create NAME": "onthedot keys create ci",
     f"onthedot keys create {FIELD}": "onthedot keys create ci",
     f"onthedot login {FIELD}": "onthedot login http://127.0.0.1:7411",
+    f"onthedot logs {FIELD} -f": "onthedot logs 1 -f",
     "onthedot next EXPR": "onthedot next '0 9 * * *'",
     "onthedot keys revoke KEY": "onthedot keys revoke KEY",
     f"onthedot resume {FIELD}": "onthedot resume nightly",

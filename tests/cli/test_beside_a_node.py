@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,3 +54,38 @@ def test_a_node_does_what_the_commands_ask_for(tmp_path: Path, call: Call):
         assert told("show", waiting)["state"] == "scheduled"
         told("node", "drain", "one", "--undo")
         node.until('"AttemptEnded"', f'"run_id": {waiting},')
+
+
+TALKING = """
+import onthedot as otd
+
+sched = otd.Scheduler("sqlite:///onthedot.db")
+
+@sched.job
+async def greet(ctx: otd.Context, name: str = "Ada") -> None:
+    ctx.log(f"hello, {name}")
+
+@sched.job
+async def fail(ctx: otd.Context) -> None:
+    ctx.log("it begins")
+    raise ValueError("no more words")
+"""
+
+
+def test_a_run_that_is_triggered_can_be_followed_to_its_end(tmp_path: Path, call: Call):
+    (tmp_path / "talks.py").write_text(TALKING)
+    with started(tmp_path, "up", "talks.py", "--json", "--insecure", "--listen", "127.0.0.1:0") as node:
+        address = re.search(r"http://127\.0\.0\.1:\d+", node.until("http://127.0.0.1:"))
+        assert address is not None
+        for where in (["--db", tmp_path / "onthedot.db"], ["--store", address[0]]):
+            good = call("trigger", "greet", "--arg", "name=Bob", "--follow", *where)
+            assert good.exit_code == 0, good.output
+            assert re.fullmatch(r"── attempt 1, .*\n\d\d:\d\d:\d\d\.\d{3} log \| hello, Bob\n", good.stdout)
+            assert re.fullmatch(r"run (\d+) of greet is stored\nrun \1 of greet: succeeded\n", good.stderr)
+
+            bad = call("trigger", "fail", "-f", "--json", *where)
+            assert bad.exit_code == 1, bad.output
+            line, *trace, ended = map(json.loads, bad.stdout.splitlines())
+            assert (line["attempt"], line["stream"], line["step"], line["text"]) == (1, "log", "", "it begins\n")
+            assert [one["stream"] for one in trace] == ["err"]
+            assert (ended["job"], ended["state"]) == ("fail", "dead")

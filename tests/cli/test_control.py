@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from onthedot.cli import logs
 from onthedot.cli.writing import write_store
 from onthedot.clock import Clock, Micros, SystemClock
 from onthedot.job import Job
@@ -42,6 +43,21 @@ def test_arguments_are_json_or_text(call: Call, cluster: Path, look: Look):
     assert (run["run_id"], run["job"], run["state"], run["queue"]) == (7, "scan", "scheduled", "default")
     args = json.loads(look(lambda store: store.get_run(7)).args)
     assert args == {"n": 3, "who": "ann=b", "quoted": "3", "none": "", "on": True}
+
+
+def test_who_stops_to_follow_a_run_is_told_that_it_goes_on(
+    call: Call, cluster: Path, look: Look, monkeypatch: pytest.MonkeyPatch
+):
+    async def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(logs, "_follow", interrupted)
+    result = call("trigger", "scan", "--follow", "--db", cluster)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == (
+        f"run 7 of scan is stored\nrun 7 goes on; 'onthedot logs 7 -f --db {cluster}' follows it\n"
+    )
+    assert look(lambda store: store.get_run(7)).state == "scheduled"
 
 
 def test_trigger_in_another_namespace_and_of_a_paused_job(call: Call, cluster: Path):

@@ -20,6 +20,7 @@ from onthedot.output.keeping import Name, Outputs
 from onthedot.output.places import output_place
 from onthedot.output.reading import Said
 from onthedot.output.records import Record, encode
+from onthedot.policy.live_lines import Mark, encode_mark
 from onthedot.run import RunRecord, RunState
 from onthedot.stores.base import LogRecord
 from onthedot.stores.sqlite import SqliteStore
@@ -107,7 +108,7 @@ def test_a_line_that_comes_while_one_looks_has_the_time_of_its_coming(
     telling.tell(Said(1, "before\nnow, and "))
     telling.tell(Said(1, "before\nnow, and more\nthe last\n"))
     record = Record(NOON + 6 * SECOND, "err", "test", "before\nnow, and more\nthe last\nend\n")
-    telling.tell(Said(1, record.text, [record]))
+    telling.tell(Said(1, record.text, [record], kept=True))
     assert capsys.readouterr().out.splitlines() == [
         "before",
         "── attempt 1, 2026-01-01 (CET) ──",
@@ -272,6 +273,32 @@ def test_follow_shows_each_word_once_and_ends_with_the_run(database: Path, capsy
     assert told.err == "run 1 of tick: succeeded\n"
 
 
+def marked(*records: Record) -> str:
+    return "".join(encode_mark(Mark(*record[:3])) + record.text for record in records)
+
+
+@pytest.mark.parametrize("step", [None, "test"])
+def test_follow_shows_time_stream_and_step_of_live_lines(
+    database: Path, capsys: pytest.CaptureFixture[str], in_berlin: None, step: str | None
+):
+    async def check() -> int:
+        store = await SqliteStore.open(database, read_only=True)
+        run = await store.get_run(1)
+        await store.close()
+        assert run is not None
+        one, two, three = RECORDS
+        living: Any = Living(run, marked(one), marked(one, two), marked(one, two, three._replace(text="ok\n")))
+        telling = Telling(attempt=None, step=step, as_json=False)
+        return await logs._tell(living, Outputs(None), 1, telling, True)
+
+    assert asyncio.run(check()) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "── attempt 1, 1970-01-01 (CET) ──",
+        *(["01:00:01.000 out build | compiling", "01:00:02.000 err build | warning"] if step is None else []),
+        "01:00:03.000 out test | ok",
+    ]
+
+
 def texts(capsys: pytest.CaptureFixture[str], *said: Said) -> str:
     telling = Telling(attempt=None, step=None, as_json=False, plain=True)
     for one in said:
@@ -283,7 +310,7 @@ def texts(capsys: pytest.CaptureFixture[str], *said: Said) -> str:
 def test_what_was_told_before_is_not_repeated_when_the_record_comes(capsys: pytest.CaptureFixture[str]):
     record = Record(1, "out", "", "compiling … done\nthe end\n")
     told = Said(1, "compiling … \ndone\n\n")  # a line end behind each piece
-    assert texts(capsys, told, Said(1, record.text, [record])) == "compiling … \ndone\n\nthe end\n"
+    assert texts(capsys, told, Said(1, record.text, [record], kept=True)) == "compiling … \ndone\n\nthe end\n"
 
 
 def test_a_text_that_lost_its_middle_goes_on_where_it_is_known_or_says_so(capsys: pytest.CaptureFixture[str]):

@@ -83,7 +83,7 @@ def test_no_persisted_byte_holds_it(tmp_path: Path, size: int, noise: int, limit
     for at in range(0, len(done.stdout), size):
         shown += capture.feed("out", done.stdout[at : at + size])
         shown += capture.feed("err", done.stderr[at : at + size])
-    shown += capture.close()
+    shown += "".join(text for _, text in capture.close())
     waiting = persisted(spool.root)
     spool.hand_in(NAME)
     keeper = OutputKeeper(None, spool, outputs, Events(), lambda: 0)  # type: ignore[arg-type]

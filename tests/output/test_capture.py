@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onthedot.clock import MILLISECOND, SECOND
-from onthedot.output.capture import LARGEST, LEAST, WINDOW, Capture
+from onthedot.output.capture import LARGEST, LEAST, Capture
 from onthedot.output.records import Record, Stream, decode
+from onthedot.policy.live_lines import WINDOW
 
 LIMIT = 10 << 20
 
@@ -58,7 +59,7 @@ def test_it_records_instant_stream_and_step(path: Path, watch: Watch):
     assert told.feed("out", b"hello\n") == "hello\n"
     watch.now += 1 * SECOND
     assert told.feed("err", b"oh\n") == "oh\n"
-    assert told.close() == ""
+    assert told.close() == []
     assert records(path) == [
         Record(1_000 * SECOND, "out", "build", "hello\n"),
         Record(1_001 * SECOND, "err", "build", "oh\n"),
@@ -110,7 +111,7 @@ def test_the_streams_stay_in_the_order_of_their_arrival(path: Path, watch: Watch
 def test_characters_may_be_cut_and_bytes_may_be_no_text(path: Path, watch: Watch):
     told = capture(path, watch)
     shown = "".join(told.feed("out", bytes([byte])) for byte in "a☃é😀".encode())
-    shown += told.feed("out", b"\xff|\xe2\x98") + told.close()
+    shown += told.feed("out", b"\xff|\xe2\x98") + "".join(text for _, text in told.close())
     assert shown == text(path) == "a☃é😀\ufffd|\ufffd"
 
 
@@ -241,7 +242,7 @@ def test_no_secret_is_kept_or_shown_wherever_the_bound_cuts(path: Path, watch: W
         told = capture(path, watch, limit=limit, secrets=(SECRET,))
         data = b"." * shift + said
         shown = "".join(told.feed("out", data[at : at + size]) for at in range(0, len(data), size))
-        shown += told.close()
+        shown += "".join(text for _, text in told.close())
         for kept in (shown, text(path), path.read_text()):
             for part in (SECRET[:6], SECRET[-6:], encoded.decode()[:6], encoded.decode()[-6:]):
                 assert part not in kept
@@ -261,7 +262,7 @@ def test_the_file_is_its_owners_alone(path: Path, watch: Watch):
 def test_who_says_nothing_leaves_no_file(path: Path, watch: Watch):
     told = capture(path, watch)
     told.feed("out", b"")
-    assert told.close() == ""
+    assert told.close() == []
     assert not path.exists()
 
 
@@ -297,4 +298,4 @@ def test_a_full_disk_loses_the_record_and_nothing_else(watch: Watch):
         pytest.fail("expected /dev/full, to write to a full disk")
     told = capture(Path("/dev/full"), watch)
     assert told.feed("out", b"x" * 100_000) == "x" * 100_000
-    assert told.close() == ""
+    assert told.close() == []

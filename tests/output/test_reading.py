@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import onthedot as otd
+from onthedot.clock import SystemClock
+from onthedot.engine import Engine
 from onthedot.output.capture import Capture
 from onthedot.output.keeping import Name
 from onthedot.output.places import spool_place
+from onthedot.output.reading import read_said
+from onthedot.output.records import Record
 from onthedot.output.spool import Spool
 from onthedot.settings import Settings
 from onthedot.stores.base import LogRecord
@@ -54,3 +60,36 @@ async def test_an_output_store_that_is_away_hides_nothing_that_the_store_has(tmp
         run = await sched.submit("greet")
         await run.result(timeout="10s")
         assert await sched.logs(run) == [LogRecord(1, "hello\n")]
+
+
+async def test_what_a_handler_logs_has_its_instant_and_so_has_its_traceback():
+    sched = otd.Scheduler("memory:")
+
+    @sched.job
+    async def greet(ctx: otd.Context) -> None:
+        ctx.log("hello %s", "Ada")
+        raise ValueError("no more words")
+
+    @sched.job
+    async def bare() -> None:
+        raise ValueError("nothing logged")
+
+    async def read(engine: Engine) -> list[Record]:
+        [said] = await read_said(engine.store, None, int(run))
+        assert said.records is not None
+        assert not said.kept
+        return said.records
+
+    before = SystemClock().now()
+    async with sched:
+        found = []
+        for job in ("greet", "bare"):
+            run = await sched.submit(job)
+            with pytest.raises(otd.RunFailed):
+                await run.result(timeout="10s")
+            found.append(await sched._running().on_engine(read))
+    (line, trace), [other] = found
+    assert line[1:] == ("log", "", "hello Ada\n")
+    assert (trace.stream, trace.step, "no more words" in trace.text) == ("err", "", True)
+    assert (other.stream, "nothing logged" in other.text) == ("err", True)
+    assert before <= line.at <= trace.at <= other.at <= SystemClock().now()

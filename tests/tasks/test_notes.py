@@ -6,8 +6,12 @@ import threading
 import pytest
 
 from onthedot.errors import ArgumentsError
+from onthedot.policy.live_lines import Mark, encode_mark
 from onthedot.run import Progress
 from onthedot.tasks.notes import CHECKPOINT_LIMIT, LOG_LIMIT, BoundedLog, Notes, encode_checkpoint
+
+SAID = Mark(1, "log")
+MARK = encode_mark(SAID)
 
 
 def test_a_short_log_is_kept_whole():
@@ -65,18 +69,18 @@ def test_only_the_first_news_are_announced_until_they_are_taken():
     notes = Notes(lease=None)  # type: ignore[arg-type]
     assert notes.progress(Progress(1)) is True
     assert notes.progress(Progress(2)) is False
-    assert notes.log("half") is False
+    assert notes.log("half", SAID) is False
     taken = notes.take()
-    assert (taken.number, taken.progress, taken.log) == (1, Progress(2), "half\n")
-    assert notes.log("whole") is True
-    assert notes.take()._replace(lease=None) == taken._replace(number=2, log="half\nwhole\n")  # type: ignore[arg-type]
+    assert (taken.number, taken.progress, taken.log) == (1, Progress(2), f"{MARK}half\n")
+    assert notes.log("whole", SAID) is True
+    assert notes.take()._replace(lease=None) == taken._replace(number=2, log=f"{MARK}half\nwhole\n")  # type: ignore[arg-type]
 
 
 def test_lines_of_many_threads_are_all_kept():
     notes = Notes(lease=None)  # type: ignore[arg-type]
-    threads = [threading.Thread(target=lambda: [notes.log("x") for _ in range(500)]) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: [notes.log("x", SAID) for _ in range(500)]) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert notes.take().log == "x\n" * 4000
+    assert notes.take().log == MARK + "x\n" * 4000

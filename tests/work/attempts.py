@@ -6,9 +6,10 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from onthedot.clock import SystemClock
+from onthedot.clock import Micros, SystemClock
 from onthedot.duration import micros
 from onthedot.job import Job, JobRecord, JobState
+from onthedot.output.following import note_records, read_note
 from onthedot.run import Lease
 from onthedot.task import Bounds, Task
 from onthedot.tasks.notes import Notes
@@ -36,10 +37,14 @@ class Notebook:
     def noted(self, notes: Notes) -> None:
         self._notes = notes
 
+    def now(self) -> Micros:
+        return CLOCK.now()
+
     @property
     def text(self) -> str:
         """All that the attempt has said."""
-        return "" if self._notes is None else self._notes.take().log or ""
+        note = "" if self._notes is None else self._notes.take().log or ""
+        return note_records(read_note(note))[0]
 
 
 class Passing:

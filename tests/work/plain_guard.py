@@ -14,7 +14,7 @@ from onthedot.clock import SECOND, Micros, SystemClock
 from onthedot.output.capture import Capture
 from onthedot.task import Level
 from onthedot.work import guarding
-from onthedot.work.programs import Kind, Program, ProgramEnd
+from onthedot.work.programs import Kind, Program, ProgramEnd, Said
 
 
 class PlainGuard:
@@ -27,13 +27,13 @@ class PlainGuard:
         self.closed = False
         self.instead: Callable[[Program], ProgramEnd | None] = lambda _: None
 
-    async def run(self, program: Program, said: Callable[[str], None] | None = None) -> ProgramEnd:
+    async def run(self, program: Program, said: Said | None = None) -> ProgramEnd:
         self.programs.append(program)
-        end = self.instead(program) or await self._run(program, said or (lambda _: None))
+        end = self.instead(program) or await self._run(program, said or (lambda *_: None))
         self.ends.append(end)
         return end
 
-    async def _run(self, program: Program, said: Callable[[str], None]) -> ProgramEnd:
+    async def _run(self, program: Program, said: Said) -> ProgramEnd:
         starting = asyncio.create_task(self._start(program))
         is_cancelled = False
         try:
@@ -69,15 +69,16 @@ class PlainGuard:
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
 
-    async def _read(self, process: asyncio.subprocess.Process, program: Program, said: Callable[[str], None]) -> None:
+    async def _read(self, process: asyncio.subprocess.Process, program: Program, said: Said) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(program.stdin)
         process.stdin.close()
         capture = Capture(Path(program.log), step=program.label, limit=1 << 20, secrets=(), clock=SystemClock().now)
         while data := await process.stdout.read(65536):
-            said(capture.feed("out", data))
-        said(capture.close())
+            said(SystemClock().now(), "out", capture.feed("out", data))
+        for stream, text in capture.close():
+            said(SystemClock().now(), stream, text)
 
     async def _kill(self, process: asyncio.subprocess.Process, grace: Micros) -> None:
         self._signal(process, signal.SIGTERM)

@@ -66,7 +66,7 @@ async def test_what_is_said_is_recorded_and_kept(tmp_path: Path):
     attempt = passing.begin(lease_of(Noop()))
     assert await passing.end(attempt) == SUCCEEDED
     passing.runner.close()
-    assert said(attempt) == "one\ntwo\ndone with ()\nthree\n"
+    assert said(attempt) == "one\ntwo\nthree\ndone with ()\n"
     with recording.file.open("rb") as file:
         records = list(decode(file))
     assert "".join(record.text for record in records if record.stream == "out") == "one\ntwo\nthree"

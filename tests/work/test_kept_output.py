@@ -10,16 +10,18 @@ import shutil
 import sys
 import time
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 import onthedot as otd
-from onthedot.clock import NEVER
+from onthedot.clock import NEVER, SystemClock
 from onthedot.output.keeping import Name, Outputs
 from onthedot.output.owning import find_owner
 from onthedot.output.places import spool_place
+from onthedot.output.reading import Said, read_said
 from onthedot.output.spool import Spool
 from onthedot.stores.opening import open_store
 from onthedot.task import Command, Step, Steps
@@ -106,6 +108,55 @@ async def test_no_kept_byte_has_the_secret(tmp_path, monkeypatch):
     for path in files:
         content = path.read_bytes()
         assert not any(form in content for form in forms), path
+
+
+async def test_live_lines_have_what_their_records_will_have(tmp_path, monkeypatch):
+    monkeypatch.setenv("OTD_SECRET_T", SECRET)
+    sched = node(tmp_path, str(tmp_path / "kept"), "spool")
+    go = tmp_path / "go"
+    build = Step(name="build", script="echo builds; printf half")
+    warn = Step(name="warn", script="echo trouble >&2")
+    script = f'echo "token $TOKEN"; while [ ! -e {go} ]; do sleep 0.05; done'
+    test = Step(name="test", script=script, env={"TOKEN": "${{ secrets.T }}"})
+    sched.add(otd.Job(name="it", task=Steps(steps=(build, warn, test))))
+    url = f"sqlite:///{tmp_path / 'it.db'}"
+
+    async def read(outputs: Outputs | None) -> list[Said]:
+        store = await open_store(url, read_only=True)
+        try:
+            return await read_said(store, outputs, run.id)
+        finally:
+            await store.close()
+
+    async with sched:
+        before = SystemClock().now()
+        run = await sched.submit("it")
+        async with asyncio.timeout(30):
+            told = await read(None)
+            while not told or "token" not in told[0].text:
+                told, _ = await asyncio.gather(read(None), asyncio.sleep(0.05))
+        await asyncio.to_thread(go.touch)
+        await run.result(timeout="30s")
+        await asyncio.to_thread(look_until_kept, tmp_path / "spool", url)
+    store = await open_store(url, read_only=True)
+    owner = await find_owner(store)
+    await store.close()
+    [live], [kept] = told, await read(Outputs(owner.place(str(tmp_path / "kept"), None)))
+    assert (live.kept, kept.kept) == (False, True)
+    for said, end in ((live, "\n"), (kept, "")):  # a live line that is told has ended
+        assert said.records is not None
+        parts = groupby(said.records, lambda record: (record.step, record.stream))
+        assert [(*of, "".join(record.text for record in some)) for of, some in parts] == [
+            ("build", "otd", "onthedot: step 1 of 3: build\n"),
+            ("build", "out", f"builds\nhalf{end}"),
+            ("warn", "otd", "onthedot: step 2 of 3: warn\n"),
+            ("warn", "err", "trouble\n"),
+            ("test", "otd", "onthedot: step 3 of 3: test\n"),
+            ("test", "out", "token ***\n"),
+        ]
+        instants = [record.at for record in said.records]
+        assert before <= instants[0] <= instants[-1] <= SystemClock().now()
+        assert instants == sorted(instants)
 
 
 # ── secrets ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -44,9 +44,9 @@ def command(
     that what its node has told the store, wherever it runs. It only reads. Where output is kept, nodes have told the
     store; --output is for who comes to the same place by another way.
 
-    Each line has its time, its stream (out, err, or otd for remarks of ours) and its step in front. While an attempt
-    runs, only the text is known elsewhere: such a line has the time at which it came here (~12:00:05). --plain shows
-    the text alone.
+    Each line has its time, its stream (out, err, log for what a handler logs, otd for remarks of ours) and its step in
+    front. Of an attempt that runs on a node of an older version only the text is known: such a line has the time at
+    which it came here (~12:00:05). --plain shows the text alone.
 
     Escape sequences are left out, but for colours. The exit code is 0, or 1 if something could not be read; with -f it
     is 0 if the run has succeeded, and 1 if it has not.
@@ -61,12 +61,8 @@ def command(
       onthedot logs 41 --json | jq -r 'select(.stream == "err").text'
       onthedot logs 41 --output 's3://bucket/prefix?region=eu-central-1'
     """
-    from onthedot.cli.asking import ask_server
-    from onthedot.cli.reading import read_store
     from onthedot.cli.telling import Telling
     from onthedot.clock import to_micros
-    from onthedot.output.keeping import Outputs
-    from onthedot.output.owning import find_owner
     from onthedot.output.places import output_place
     from onthedot.stores.addresses import is_server
 
@@ -78,8 +74,19 @@ def command(
     first, end = (None if one is None else to_micros(one) for one in (since, until))
     telling = Telling(attempt=attempt, step=step, as_json=as_json, plain=plain, between=(first, end))
 
+    click.get_current_context().exit(tell_run(url, run_id, telling, follow=follow, output=output or ""))
+
+
+def tell_run(url: str, run_id: int, telling: Telling, *, follow: bool, output: str = "") -> int:
+    """Write what a run of this store or server has said, or with `follow` what it says until it ends; the exit code."""
+    from onthedot.cli.asking import ask_server
+    from onthedot.cli.reading import read_store
+    from onthedot.output.keeping import Outputs
+    from onthedot.output.owning import find_owner
+    from onthedot.stores.addresses import is_server
+
     async def tell(opened: Store) -> int:
-        outputs = Outputs((await find_owner(opened)).place(output or "", url))
+        outputs = Outputs((await find_owner(opened)).place(output, url))
         return await _tell(opened, outputs, run_id, telling, follow)
 
     try:
@@ -90,7 +97,7 @@ def command(
     except KeyboardInterrupt:
         code = CUT_SHORT
     telling.close()
-    click.get_current_context().exit(code)
+    return code
 
 
 async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: bool) -> int:
@@ -103,7 +110,7 @@ async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: boo
     _check_attempt(run, telling, follow)
     if not follow:
         for said in await looking.read_said(client.server, run_id):
-            telling.tell(said)
+            telling.tell(said._replace(kept=said.kept and (_has_ended(run) or said.attempt < run.attempts)))
         return _told(run, telling)
     async for event in looking.follow_logs(client.server, run_id):
         if event.kind == "log":

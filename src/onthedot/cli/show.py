@@ -65,6 +65,7 @@ def command(run_id: int, store: str | None, db: str | None, as_json: bool) -> No
 
 
 async def _find(store: Store, run_id: int, now: Micros) -> Shown:
+    from onthedot.output.reading import read_logs
     from onthedot.plan.waiting import why_waiting
 
     run = await store.get_run(run_id)
@@ -72,7 +73,7 @@ async def _find(store: Store, run_id: int, now: Micros) -> Shown:
         raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
     standing = await store.standing(run_id)
     waits_for = await why_waiting(store, run, standing, now)
-    return Shown(run, standing, waits_for, await store.list_attempts(run_id), await store.list_logs(run_id))
+    return Shown(run, standing, waits_for, await store.list_attempts(run_id), await read_logs(store, None, run_id))
 
 
 async def _ask(client: Client, run_id: int) -> Shown:

@@ -25,9 +25,9 @@ PASSED_OVER = "\n… some output was passed over …\n"
 class Telling:
     """Writes what was not written yet. `attempt`, `step` and `between` leave out all others.
 
-    Each line has what is known of it in front: its time in the reader's zone, its stream and its step. Of what an
-    attempt says while it runs only the text is known: it gets the time at which it came here, with `~`. `plain` leaves
-    all of that out.
+    Each line has what is known of it in front: its time in the reader's zone, its stream and its step. Of an attempt
+    that runs on a node of an older version only the text is known: it gets the time at which it came here, with `~`.
+    `plain` leaves all of that out.
     """
 
     def __init__(
@@ -72,14 +72,19 @@ class Telling:
             self.trouble = said.trouble
         if self.attempt not in (None, said.attempt) or said.attempt in self._complete:
             return
-        seen, self._seen[said.attempt] = self._seen.get(said.attempt, ""), said.text
-        if said.records is not None:
+        if said.kept:
             self._complete.add(said.attempt)
-            self._steps |= {record.step for record in said.records}
-            self._tell_records(said.attempt, said.records, skip=0 if self._step else known(seen, said.text))
-        elif self._step is None:  # what is told while it runs does not say of which step it is
-            skip = known(seen, said.text)
-            lost = seen and not skip and not said.text.startswith(seen)
+            self._steps |= {record.step for record in said.records or ()}
+        elif said.records is None and self._step is not None:
+            return  # an older node does not tell of which step a line is
+        seen, self._seen[said.attempt] = self._seen.get(said.attempt, ""), said.text
+        skip = known(seen, said.text)
+        lost = seen and not skip and not said.kept
+        if said.records is not None:
+            if lost:
+                self._write(said.attempt, None, PASSED_OVER)
+            self._tell_records(said.attempt, said.records, skip=skip)
+        else:
             self._write(said.attempt, None, (PASSED_OVER if lost else "") + said.text[skip:])
 
     def tell_record(self, attempt: int, record: Record | None, text: str) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.advice import on_this_store
+from onthedot.cli.errors import CUT_SHORT, BadInput, Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
 
 if TYPE_CHECKING:
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 @click.option(
     "--arg-json", "json_pairs", metavar="NAME=JSON", multiple=True, help="The same, and its value is JSON in any case."
 )
+@click.option("-f", "--follow", is_flag=True, help="Show what the run says until it has ended, and how it ended.")
 @with_namespace
 @with_server
-@with_json("one JSON object: the run")
+@with_json("one JSON object: the run; with --follow one per line: what it says, and at last the run")
 @with_debug
 def command(
-    job: str, pairs: tuple[str, ...], json_pairs: tuple[str, ...], namespace: str,
+    job: str, pairs: tuple[str, ...], json_pairs: tuple[str, ...], follow: bool, namespace: str,
     store: str | None, db: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Ask for one run of JOB now, beside those of its schedules. Whichever node can do it takes it.
@@ -39,9 +41,13 @@ def command(
     is text for a text parameter, and a number for a number. A handler declares none: for it 3, true and "3" are JSON
     (a number, a truth value and text), and everything else is text. Lists and mappings are given with --arg-json.
 
+    --follow shows the lines of the run as 'onthedot logs -f' does, and waits until it has ended. Then the exit code is
+    0 if it has succeeded, and 1 if it has not. Ctrl-C ends the waiting (130), and the run goes on.
+
     \b
     Examples:
       onthedot trigger nightly_report
+      onthedot trigger nightly_report --follow
       onthedot trigger nightly_report --arg region=us --arg pages=100
       onthedot trigger nightly_report --arg-json 'regions=["us", "eu"]'
     """
@@ -55,12 +61,32 @@ def command(
     twice = texts.keys() & values.keys()
     if twice:
         raise BadInput(f"--arg: expected {min(twice)!r} once, got it twice; leave one out")
-    record, run = ask(store_url(store, db), lambda verbs: _trigger(verbs, job, texts, values), namespace=namespace)
-    if as_json:
+    url = store_url(store, db)
+    record, run = ask(url, lambda verbs: _trigger(verbs, job, texts, values), namespace=namespace)
+    if as_json and not follow:
         click.echo(json.dumps(run_fields(run), indent=2))
     else:
         held = "; the job is paused, and the run waits until it is resumed" if record.state is JobState.PAUSED else ""
-        click.echo(f"run {run.id} of {plain(run.job)} is stored{held}")
+        click.echo(f"run {run.id} of {plain(run.job)} is stored{held}", err=follow)
+    if follow:
+        click.get_current_context().exit(_follow(url, run.id, as_json=as_json))
+
+
+def _follow(url: str, run_id: int, *, as_json: bool) -> int:
+    """Show what the run says until it has ended; the exit code."""
+    from onthedot.cli.asking import ask
+    from onthedot.cli.logs import tell_run
+    from onthedot.cli.telling import Telling
+    from onthedot.observe.json_lines import run_fields
+
+    code = tell_run(url, run_id, Telling(attempt=None, step=None, as_json=as_json), follow=True)
+    if code == CUT_SHORT:
+        click.echo(on_this_store(f"run {run_id} goes on; 'onthedot logs {run_id} -f' follows it"), err=True)
+    elif as_json:
+        ended = ask(url, lambda verbs: verbs.get_run(run_id))
+        if ended is not None:  # else it was forgotten
+            click.echo(json.dumps(run_fields(ended)))
+    return code
 
 
 def _pairs(option: str, pairs: tuple[str, ...]) -> dict[str, str]:

@@ -112,7 +112,8 @@ async def read_said(server: Server, run_id: int) -> list[Said]:
 def _said(attempt: int, some: list[Told]) -> Said:
     text = "".join(one["text"] for one in some)
     records = [record for one in some if (record := record_of(one)) is not None]
-    return Said(attempt, text, records if len(records) == len(some) else None)
+    known = len(records) == len(some)
+    return Said(attempt, text, records if known else None, kept=known)
 
 
 def record_of(told: Told) -> Record | None:

@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from onthedot.clock import MILLISECOND, Micros
+from onthedot.clock import Micros
 from onthedot.output.forms import forms_of
 from onthedot.output.records import Record, Stream, encode
 from onthedot.output.redact import Redactor
 from onthedot.output.shown import Characters, Shown
+from onthedot.policy.live_lines import WINDOW
 
-WINDOW: Micros = 100 * MILLISECOND
-"""What a stream says within this long is one record."""
 LARGEST = 64 << 10
 """In bytes, of a record's text; and of what is looked at in one piece."""
 LEAST = 64 << 10
@@ -87,10 +86,10 @@ class Capture:
         if self._gathered and not 0 <= self._clock() - self._since < WINDOW:
             self._write_gathered()
 
-    def close(self) -> str:
+    def close(self) -> list[tuple[Stream, str]]:
         """Nothing more will come; what may be shown now, and was held back so far. Twice is fine."""
         if self._closed:
-            return ""
+            return []
         self._closed = True
         shown = self._close_head() if self._shown is None else self._shown.close()
         if self._shown is not None:
@@ -98,7 +97,7 @@ class Capture:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-        return shown
+        return [(stream, text) for stream, text in shown if text]
 
     # ── the first half ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -127,7 +126,7 @@ class Capture:
                 self._begin_tail(text[start + written :])
                 return
 
-    def _close_head(self) -> str:
+    def _close_head(self) -> list[tuple[Stream, str]]:
         shown = []
         for stream, redactor in self._redactors.items():
             rest = self._characters[stream].close(redactor.close())
@@ -135,10 +134,10 @@ class Capture:
                 self._gather(stream, rest)
             else:  # the head was full with what came last
                 self._keep(_Said(self._clock(), stream, rest.encode(errors="replace"), redacted=True))
-            shown.append(rest)
+            shown.append((stream, rest))
         if self._gathered:
             self._write_gathered()
-        return "".join(shown)
+        return shown
 
     # ── the second half ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -2,8 +2,8 @@
 
 While an attempt runs, what it has said is a *note*: text of which the middle may be left out, so that its beginning and
 its end are there. When it is over and its output is kept, there are *records*, with all of it. Both are counted in
-characters from the beginning, what is left out of a note included; so a place stays a place while a note grows, and
-whoever knows only the place can go on from there, at any server.
+characters from the beginning, what is left out of a note included and its marks (`policy/live_lines.py`) not; so a
+place stays a place while a note grows, and whoever knows only the place can go on from there, at any server.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from onthedot.output.records import Record
+from onthedot.policy.live_lines import Mark, split_marked, without_marks
 
 LARGEST = 16 * 1024
 """How many characters one piece has at the most."""
@@ -46,7 +47,7 @@ def read_place(text: str) -> Place | None:
 
 
 class Piece(NamedTuple):
-    """Some text, where one is when one has read it, and what is known of it: nothing, if it is from a note."""
+    """Some text, where one is when one has read it, and what is known of it: nothing, if an older node noted it."""
 
     text: str
     place: Place
@@ -55,22 +56,57 @@ class Piece(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some of a note, and how many characters of it came before."""
+    """Some of a note, how many characters of it came before, and what is known of it."""
 
     start: int
     text: str
+    mark: Mark | None = None
+
+    @property
+    def record(self) -> Record | None:
+        """The same as a record, if enough is known."""
+        return None if self.mark is None else Record(*self.mark, self.text)
 
 
 def read_note(note: str) -> tuple[Part, ...]:
-    """The beginning of a note, and its end if its middle is left out.
+    """A note without its marks. Its middle may be left out: then a part starts behind the end of the one before it.
 
     >>> read_note("abc\\n[… 90 characters left out …]\\nxyz\\n")
-    (Part(start=0, text='abc\\n'), Part(start=94, text='xyz\\n'))
+    (Part(start=0, text='abc\\n', mark=None), Part(start=94, text='xyz\\n', mark=None))
     """
     gap = _GAP.search(note)
-    if gap is None:
-        return (Part(0, note),) if note else ()
-    return Part(0, note[: gap.start()]), Part(gap.start() + int(gap[1]), note[gap.end() :])
+    parts, end = _parts(note if gap is None else note[: gap.start()], 0)
+    if gap is not None:
+        parts += _parts(note[gap.end() :], end + int(gap[1]))[0]
+    return tuple(parts)
+
+
+def _parts(text: str, start: int) -> tuple[list[Part], int]:
+    parts = []
+    for mark, piece in split_marked(text):
+        parts.append(Part(start, piece, mark))
+        start += len(piece)
+    return parts, start
+
+
+def note_records(parts: Sequence[Part]) -> tuple[str, list[Record] | None]:
+    """The text of a note, with a line for what is left out; and its records, None if an older node wrote it.
+
+    >>> note_records(read_note("abc\\n[… 90 characters left out …]\\nxyz\\n"))
+    ('abc\\n[… 90 characters left out …]\\nxyz\\n', None)
+    """
+    texts: list[str] = []
+    records: list[Record] = []
+    reached = 0
+    for part in parts:
+        gap = f"[… {part.start - reached} characters left out …]\n" if part.start > reached else ""
+        reached = part.start + len(part.text)
+        texts += [gap, part.text]
+        if part.record is not None:
+            records += [Record(part.record.at, "otd", "", gap)] if gap else []
+            records.append(part.record)
+    known_of_all = bool(parts) and all(part.mark is not None for part in parts)
+    return "".join(texts), records if known_of_all else None
 
 
 def note_pieces(parts: Sequence[Part], place: Place) -> Iterator[Piece]:
@@ -83,7 +119,8 @@ def note_pieces(parts: Sequence[Part], place: Place) -> Iterator[Piece]:
     [('yz\\n', 98, 0)]
     """
     reached = place.offset
-    for start, text in parts:
+    for part in parts:
+        start, text, _ = part
         end = start + len(text)
         if end <= reached:
             continue
@@ -92,7 +129,7 @@ def note_pieces(parts: Sequence[Part], place: Place) -> Iterator[Piece]:
         while reached < end:
             piece = text[reached - start : reached - start + LARGEST]
             reached += len(piece)
-            yield Piece(piece, Place(place.attempt, "n", reached), None, left_out)
+            yield Piece(piece, Place(place.attempt, "n", reached), part.record, left_out)
             left_out = 0
 
 
@@ -137,8 +174,12 @@ def in_records(place: Place, parts: Sequence[Part], text: str) -> Place:
     >>> str(in_records(Place(1, "n", 3), [Part(0, "ab\\ncd\\n")], "abcd\\nef"))
     '1.r.2'
     """
-    seen = [part.text[: place.offset - part.start] for part in parts if part.start < place.offset]
-    return Place(place.attempt, "r", known(seen[-1], text) if seen else 0)
+    seen, end = "", 0
+    for part in parts:
+        if part.start < place.offset:
+            seen = (seen if part.start == end else "") + part.text[: place.offset - part.start]
+            end = part.start + len(part.text)
+    return Place(place.attempt, "r", known(seen, text) if seen else 0)
 
 
 def known(seen: str, text: str) -> int:
@@ -147,6 +188,7 @@ def known(seen: str, text: str) -> int:
     >>> known("ab", "abcd"), known("", "abcd"), known("a\\nb\\n", "ab\\ncd"), known("xy", "abcd")
     (2, 0, 3, 0)
     """
+    text = without_marks(text)  # as a note has it
     if text.startswith(seen):
         return len(seen)
     squeezed, seen_squeezed = text.replace("\n", ""), seen.replace("\n", "")

@@ -9,19 +9,22 @@ from typing import NamedTuple
 
 from onthedot.clock import Micros
 from onthedot.errors import OutputUnavailable
+from onthedot.output.following import note_records, read_note
 from onthedot.output.keeping import Kept, Name, Outputs
 from onthedot.output.records import Record
 from onthedot.stores.base import LogRecord, Store
 
 
 class Said(NamedTuple):
-    """What one attempt has said. `records` is None for what the store has: text as it was told, its end perhaps to
-    come. `trouble` says why it is not from the output store, if that could not be asked."""
+    """What one attempt has said. `records` is None if only its text is known: a node of an older version has told it.
+    `kept`: it is all there, from the output store; else the store has it as it was told, its end perhaps to come.
+    `trouble` says why it is not from the output store, if that could not be asked."""
 
     attempt: int
     text: str
     records: list[Record] | None = None
     trouble: str = ""
+    kept: bool = False
 
 
 async def read_said(store: Store, outputs: Outputs | None, run_id: int, *, only: int | None = None) -> list[Said]:
@@ -30,7 +33,10 @@ async def read_said(store: Store, outputs: Outputs | None, run_id: int, *, only:
     Of an ended attempt whose output is kept: its records, in full. Else what its notes in the store have: that of a
     handler, of an attempt that runs on whichever node, or of one whose output is still on its way.
     """
-    told = {record.attempt: Said(record.attempt, record.text) for record in await store.list_logs(run_id)}
+    told = {
+        noted.attempt: Said(noted.attempt, *note_records(read_note(noted.text)))
+        for noted in await store.list_logs(run_id)
+    }
     if only is not None:
         told = {attempt: said for attempt, said in told.items() if attempt == only}
     if outputs is None:
@@ -45,7 +51,8 @@ async def read_said(store: Store, outputs: Outputs | None, run_id: int, *, only:
             told[attempt.attempt] = noted._replace(trouble=str(error))
             continue
         if records is not None:
-            told[attempt.attempt] = Said(attempt.attempt, "".join(record.text for record in records), records)
+            text = "".join(record.text for record in records)
+            told[attempt.attempt] = Said(attempt.attempt, text, records, kept=True)
     return [said for _, said in sorted(told.items())]
 
 

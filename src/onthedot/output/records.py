@@ -1,6 +1,7 @@
 """A record of what a program said: lines of JSON, each `[instant, stream, step, text]`, in the order of their arrival.
 
-The instant is in microseconds of this machine's clock; the stream is `out`, `err`, or `otd` for remarks of ours.
+The instant is in microseconds of this machine's clock; the stream is `out`, `err`, or `otd` for remarks of ours. What
+a handler logs has the stream `log`, and is in no file: the store keeps it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple, get_args
 
 from onthedot.clock import Micros
+from onthedot.policy.live_lines import Stream as Stream
 
-Stream = Literal["out", "err", "otd"]
-STREAMS = ("out", "err", "otd")
+STREAMS = get_args(Stream)
 
 
 class Record(NamedTuple):

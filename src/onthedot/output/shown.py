@@ -78,6 +78,6 @@ class Shown:
             return ""
         return self._characters[stream].feed(self._redactors[stream].feed(data))
 
-    def close(self) -> str:
+    def close(self) -> list[tuple[Stream, str]]:
         """What was held back."""
-        return "".join(self._characters[stream].close(redactor.close()) for stream, redactor in self._redactors.items())
+        return [(stream, self._characters[stream].close(one.close())) for stream, one in self._redactors.items()]

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from onthedot.clock import Micros, to_datetime
 from onthedot.errors import StateError
 from onthedot.job import Guarantee, Json
+from onthedot.policy.live_lines import Mark
 from onthedot.run import Checkpoint, Lease, Progress
 from onthedot.tasks.completion import Completion
 from onthedot.tasks.notes import Notes, encode_checkpoint, encode_result
@@ -29,6 +30,10 @@ class Desk(Protocol):
 
     def noted(self, notes: Notes) -> None:
         """There is news to be written soon."""
+        ...
+
+    def now(self) -> Micros:
+        """The instant of this machine's clock, for what is logged."""
         ...
 
     @property
@@ -210,7 +215,11 @@ class Context:
         ...     print(await sched.logs(run))
         [LogRecord(attempt=1, text='hello\\n')]
         """
-        if self._notes.log(filled(str(text), args)):
+        self._log_as(Mark(self._at_desk().now(), "log"), filled(str(text), args))
+
+    def _log_as(self, mark: Mark, text: str) -> None:
+        """The same for runners, which know when the line came, from which stream, and in which step."""
+        if self._notes.log(text, mark):
             self._at_desk().noted(self._notes)
 
     # ── exactly once ─────────────────────────────────────────────────────────────────────────────────────────

@@ -8,6 +8,7 @@ from collections import deque
 from typing import Any
 
 from onthedot.errors import ArgumentsError
+from onthedot.policy.live_lines import Mark, encode_mark, without_marks
 from onthedot.run import Lease, Progress
 from onthedot.stores.base import Note
 
@@ -15,7 +16,7 @@ CHECKPOINT_LIMIT = 64 * 1024
 """The most characters of JSON that a checkpoint may take: it points at data, it does not carry it."""
 
 LOG_LIMIT = 64 * 1024
-"""How many characters of an attempt's log are kept: the first half of them, and the last."""
+"""How many characters of an attempt's log are kept, marks included: the first half of them, and the last."""
 
 
 def encode_checkpoint(value: Any) -> str:
@@ -49,7 +50,7 @@ def _encode(what: str, value: Any, limit: int) -> str:
 
 
 class BoundedLog:
-    """Lines of text, of which the first and the last are kept.
+    """Lines of text, of which the first and the last are kept, with marks that say what is known of them.
 
     >>> log = BoundedLog(limit=40)
     >>> for number in range(1000):
@@ -64,33 +65,49 @@ class BoundedLog:
 
     def __init__(self, limit: int = LOG_LIMIT) -> None:
         self._room = self._half = limit // 2
+        self._mark: Mark | None = None  # of the newest line
+        self._encoded = ""
         self._head: list[str] = []
-        self._tail: deque[str] = deque()
+        self._tail: deque[tuple[str, str, str]] = deque()  # the mark before a line, the line, and the mark that holds
         self._tail_size = 0
         self._left_out = 0
 
-    def add(self, text: str) -> None:
-        """One more line, or several."""
-        line = text.encode(errors="backslashreplace").decode() + "\n"  # a lone surrogate cannot be stored
-        if len(line) <= self._room:
-            self._head.append(line)
-            self._room -= len(line)
+    def add(self, text: str, mark: Mark | None = None) -> None:
+        """One more line, or several, and what is known of them. None: nothing is known of the whole log."""
+        line = without_marks(text.encode(errors="backslashreplace").decode()) + "\n"  # no surrogate can be stored
+        front = ""
+        if mark is not None and (self._mark is None or not self._mark.covers(mark)):
+            self._mark, self._encoded = mark, encode_mark(mark)
+            front = self._encoded
+        if len(front) + len(line) <= self._room:
+            self._head.append(front + line)
+            self._room -= len(front) + len(line)
             return
         self._room = 0  # what comes later belongs to the tail, also when it is short
-        if len(line) > self._half:
-            self._left_out += len(line) - self._half
-            line = line[-self._half :]
-        self._tail.append(line)
-        self._tail_size += len(line)
-        while self._tail_size > self._half:
-            gone = len(self._tail.popleft())
-            self._tail_size -= gone
-            self._left_out += gone
+        most = max(1, self._half - len(self._encoded))
+        if len(line) > most:
+            self._left_out += len(line) - most
+            line = line[-most:]
+        self._append(front, line, self._encoded)
+
+    def _append(self, front: str, line: str, mark: str) -> None:
+        """Add to the tail, and drop its oldest lines if it is too large. Its first line has a mark in any case."""
+        tail = self._tail
+        tail.append((front, line, mark))
+        self._tail_size += len(front) + len(line)
+        front, line, mark = tail[0]
+        while self._tail_size - len(front) + len(mark) > self._half and len(tail) > 1:
+            tail.popleft()
+            self._tail_size -= len(front) + len(line)
+            self._left_out += len(line)
+            front, line, mark = tail[0]
 
     def text(self) -> str:
         """What is kept, with a line that says how much is not."""
         gap = f"[… {self._left_out} characters left out …]\n" if self._left_out else ""
-        return "".join(self._head) + gap + "".join(self._tail)
+        first = self._tail[0][2] if self._tail else ""
+        rest = "".join(front + line if number else line for number, (front, line, _) in enumerate(self._tail))
+        return "".join(self._head) + gap + first + rest
 
 
 class Notes:
@@ -112,11 +129,11 @@ class Notes:
             self._progress = progress
             return self._is_first()
 
-    def log(self, text: str) -> bool:
+    def log(self, text: str, mark: Mark) -> bool:
         """Remember a line; whether this is the first news since the last `take`."""
         with self._lock:
             self._log = self._log or BoundedLog()
-            self._log.add(text)
+            self._log.add(text, mark)
             return self._is_first()
 
     def _is_first(self) -> bool:

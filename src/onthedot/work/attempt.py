@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from onthedot.clock import Micros
 from onthedot.output.redact import redacted
+from onthedot.policy.live_lines import Mark, Stream
 from onthedot.run import Lease
 from onthedot.tasks.context import Context, Desk
 from onthedot.tasks.notes import Notes
@@ -18,6 +19,8 @@ from onthedot.verdict import SUCCEEDED, Outcome, OutcomeKind
 from onthedot.work.traces import trace_of
 
 ERROR_CHARACTERS = 4_000
+LONGEST_LINE = 8_000
+"""Characters of a line that are shown before it has ended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,11 +52,12 @@ class Attempt:
         """The outcome of its handler that raised. Where it did goes into the attempt's log."""
         trace = trace_of(error)
         if trace and self.desk is not None:
+            mark = Mark(self.desk.now(), "err")
             if self.context is not None:
-                self.context.log(trace)
+                self.context._log_as(mark, trace)
             else:
                 notes = Notes(self.lease)
-                notes.log(trace)
+                notes.log(trace, mark)
                 self.desk.noted(notes)
         return failed(error)
 
@@ -61,6 +65,43 @@ class Attempt:
         """Let the handler know that it is to end."""
         if self.context is not None:
             self.context.cancelled.set()
+
+
+class LiveLines:
+    """What a program says, line by line, to the run's log, which any node can read while it runs.
+
+    The order stays, and two streams do not share a line: one that is not ended when the other stream has something is
+    ended there. So is one that gets too long.
+    """
+
+    def __init__(self, context: Context, step: str = "") -> None:
+        self._context = context
+        self._begun = ""  # a line that has not ended
+        self._mark = Mark(0, "out", step)  # of that line
+
+    def say(self, at: Micros, stream: Stream, text: str) -> None:
+        """Some text came."""
+        if stream != self._mark.stream:
+            self.flush()
+        mark = Mark(at, stream, self._mark.step)
+        if self._begun:  # it has the instant of its beginning
+            ended, line_end, text = text.partition("\n")
+            self._begun += ended
+            if line_end or len(self._begun) > LONGEST_LINE:
+                self.flush()
+        self._mark = self._mark if self._begun else mark
+        whole, line_end, rest = text.rpartition("\n")
+        if line_end:
+            self._context._log_as(mark, whole)
+        self._begun += rest
+        if len(self._begun) > LONGEST_LINE:
+            self.flush()
+
+    def flush(self) -> None:
+        """The line is as long as it will be."""
+        if self._begun:
+            self._context._log_as(self._mark, self._begun)
+            self._begun = ""
 
 
 Ended = Callable[[list[Attempt]], None]

@@ -37,6 +37,7 @@ class Desk:
         self._store = store
         self._counter = Counter(store, clock, lambda lease_id: self.write([lease_id]))
         self._settings = settings
+        self._clock = clock
         self._events = events or Events()
         self._noted: dict[str, Notes] = {}  # by lease id: what has news
         self._writing = asyncio.Lock()
@@ -69,6 +70,10 @@ class Desk:
         loop = self._loop
         if loop is not None and not loop.is_closed():  # else nobody is left to write it
             loop.call_soon_threadsafe(self._note, notes)
+
+    def now(self) -> Micros:
+        """See `tasks.context.Desk`."""
+        return self._clock.now()
 
     @property
     def result_bytes(self) -> int:

@@ -21,12 +21,13 @@ from onthedot.output.forms import forms_of
 from onthedot.output.records import Record, append
 from onthedot.output.redact import redacted
 from onthedot.policy import steps as policy
+from onthedot.policy.live_lines import Mark
 from onthedot.policy.steps import Failed, Progress
 from onthedot.settings import Settings
 from onthedot.task import Command, Level, Source, Step, Steps
 from onthedot.tasks.context import Context
 from onthedot.verdict import Outcome, OutcomeKind
-from onthedot.work.attempt import Attempt, succeeded, type_names
+from onthedot.work.attempt import Attempt, LiveLines, succeeded, type_names
 from onthedot.work.guarding import Neighbours
 from onthedot.work.program_ends import failure_of, stopped_of
 from onthedot.work.programs import Program, ProgramEnd
@@ -39,7 +40,6 @@ _LAST_GRACE: Micros = 1 * SECOND  # of what runs always, when its own time is ov
 _TOUCH_EVERY = 60  # looks between two signs that the workspace is in use
 _TRY_EVERY = 0.5  # seconds, while no user id is free
 _MOST_TRIES = 10
-_LINE = 8_000  # characters of a line that are shown before it has ended
 GIT_TIMEOUT: Micros = 600 * SECOND
 
 
@@ -315,7 +315,7 @@ class Performing:
             grace=self._grace,
             secrets=self._secrets,
         )
-        live = _Live(self._context)
+        live = LiveLines(self._context, label)
         try:
             end = await self._when_there_is_room(program, live, saved)
         finally:
@@ -328,11 +328,7 @@ class Performing:
             self.say(f"{end.stragglers} processes that it had left running were killed")
         return end
 
-    def _record(self, label: str, text: str) -> None:
-        """A remark of ours, beside what programs say."""
-        append(self._log, Record(self._clock.now(), "otd", label, f"onthedot: {text}\n"))
-
-    async def _when_there_is_room(self, program: Program, live: _Live, saved: _Saved | None) -> ProgramEnd:
+    async def _when_there_is_room(self, program: Program, live: LiveLines, saved: _Saved | None) -> ProgramEnd:
         """Run it, and wait for that while the machine has no user id free. Before the first program not for long: then
         the run is given back, and another worker may have it."""
         tried = 0
@@ -349,7 +345,7 @@ class Performing:
                 raise TimeIsUp
             await asyncio.sleep(_TRY_EVERY)
 
-    async def _watched(self, program: Program, live: _Live, saved: _Saved | None) -> ProgramEnd:
+    async def _watched(self, program: Program, live: LiveLines, saved: _Saved | None) -> ProgramEnd:
         """Run it, and save what it writes to `$OTD_CHECKPOINT` meanwhile. A lost lease ends it."""
         guard = self._neighbours.guard
         if saved is None:
@@ -408,10 +404,10 @@ class Performing:
 
     def say(self, text: str, label: str = "") -> None:
         """A remark of ours, about this step: in the run's log at once, and in its record."""
-        text = self.hidden(text)
-        self._context.log(f"onthedot: {text}")
+        mark, line = Mark(self._clock.now(), "otd", label), f"onthedot: {self.hidden(text)}"
+        self._context._log_as(mark, line)
         with suppress(OSError):  # what cannot be kept fails no job
-            self._record(label, text)
+            append(self._log, Record(*mark, f"{line}\n"))
 
 
 class _Saved:
@@ -420,23 +416,3 @@ class _Saved:
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.raw = ""  # what the program has written
-
-
-class _Live:
-    """What a program says, line by line, to the run's log, which any node can read while it runs."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._rest = ""
-
-    def say(self, text: str) -> None:
-        *lines, self._rest = (self._rest + text).split("\n")
-        if lines:
-            self._context.log("\n".join(lines))
-        if len(self._rest) > _LINE:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._rest:
-            self._context.log(self._rest)
-            self._rest = ""

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from onthedot.clock import Micros
+from onthedot.policy.live_lines import Stream
 from onthedot.task import Bounds, Level
 
+Said = Callable[[Micros, Stream, str], None]
 Kind = Literal["exited", "signalled", "timed_out", "out_of_memory", "stopped", "refused", "no_room"]
 
 
@@ -80,9 +82,10 @@ class Guard(Protocol):
     levels: frozenset[Level]
     """What this machine can keep apart; probed when the guard starts."""
 
-    async def run(self, program: Program, said: Callable[[str], None] | None = None) -> ProgramEnd:
+    async def run(self, program: Program, said: Said | None = None) -> ProgramEnd:
         """Start a program and wait until its tree is gone. `said` gets its output, redacted, a piece now and then, for
-        who looks on while it runs. Cancelled: the tree is stopped with its grace, and this waits for that."""
+        who looks on while it runs: when it came, its stream, the text. Cancelled: the tree is stopped with its grace,
+        and this waits for that."""
         ...
 
     def renew(self, until: Micros) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
+from onthedot.observe.text import iso
 from onthedot.output.records import Record
+from onthedot.policy.live_lines import Mark, encode_mark
 from onthedot.run import RunState
 from onthedot.server import log_feed, streaming
 from onthedot.server.routes.logs import LogsOut
@@ -127,6 +129,25 @@ async def test_a_follower_is_told_everything_once_and_then_the_end(
         last, end = await reader.rest()
     assert (last.data["text"], last.data["step"], last.id) == ("three\n", "test", f"1.r.{len(TEXT)}")
     assert (end.event, end.data["state"], end.id) == ("end", "succeeded", "end")
+
+
+async def test_live_lines_have_instants_streams_and_steps(server: Served, viewer: dict[str, str], worker: Worker):
+    run_id = await submitted(server)
+    note = "".join(encode_mark(Mark(*record[:3])) + record.text for record in RECORDS)
+    told = [
+        {"attempt": 1, "at": iso(one.at), "stream": one.stream, "step": one.step, "text": one.text} for one in RECORDS
+    ]
+    async with reading(server.app, logs(run_id, "/follow"), viewer) as reader:
+        lease = await worker.take_one()
+        await worker.say(lease, note)
+        for one in told:
+            assert (await reader.next()).data == one
+        assert (await server.client.get(logs(run_id), headers=viewer)).json()["items"] == told
+        assert (await server.client.get(logs(run_id, "?format=text"), headers=viewer)).text == TEXT
+        await worker.keep(lease, RECORDS)
+        await worker.end(lease)
+        [end] = await reader.rest()  # nothing is told twice
+    assert end.event == "end"
 
 
 async def test_a_follower_goes_on_where_it_was(server: Served, viewer: dict[str, str], worker: Worker):

@@ -45,15 +45,19 @@ async def test_output_is_recorded_by_stream_with_its_step_and_instant(yard: Yard
 
 
 async def test_it_says_while_it_runs_what_it_says(yard: Yard):
-    heard: asyncio.Queue[str] = asyncio.Queue()
-    program = yard.program("sh", "-c", "echo first; read line < go; echo second")
+    heard: asyncio.Queue[tuple[int, str, str]] = asyncio.Queue()
+    program = yard.program("sh", "-c", "echo first; read line < go; echo second >&2")
     os.mkfifo(yard.work / "go")
-    run = asyncio.ensure_future(yard.guard.run(program, heard.put_nowait))
-    assert await asyncio.wait_for(heard.get(), 20) == "first\n"
+    before = SystemClock().now()
+    run = asyncio.ensure_future(yard.guard.run(program, lambda *said: heard.put_nowait(said)))
+    first = await asyncio.wait_for(heard.get(), 20)
+    assert first[1:] == ("out", "first\n")
     assert not run.done()
     (yard.work / "go").write_text("on\n")
     assert (await run).code == 0
-    assert heard.get_nowait() == "second\n"
+    second = heard.get_nowait()
+    assert second[1:] == ("err", "second\n")
+    assert before <= first[0] <= second[0] <= SystemClock().now()
 
 
 async def test_its_environment_is_what_was_given_and_a_mark(yard: Yard, monkeypatch):

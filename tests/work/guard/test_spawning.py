@@ -29,7 +29,8 @@ def said(bounds: Bounds) -> str:
 
 @pytest.fixture(autouse=True)
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is set from outside comes too late."""
+    """What is set from outside comes too late. And the folder is as before: a guard that spawns stays in `/`."""
+    monkeypatch.chdir("/")
     monkeypatch.setattr(resource, "prlimit", lambda *_: (0, 0))
 
 

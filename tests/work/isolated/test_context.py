@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import onthedot as otd
-from onthedot.clock import to_datetime
+from onthedot.clock import SECOND, to_datetime
+from onthedot.engine import Engine
 from onthedot.events import AttemptEnded
+from onthedot.output.reading import Said, read_said
 from onthedot.run import Checkpoint, Lease, Progress
 from onthedot.stores.base import Note
 from onthedot.stores.memory import MemoryStore
@@ -43,6 +45,24 @@ async def test_the_next_attempt_goes_on_where_a_killed_child_had_saved():
     assert run.started_at is not None
     deadline = datetime.fromisoformat(str(told["deadline"]))
     assert deadline == to_datetime(run.started_at) + timedelta(seconds=60)
+
+
+async def test_what_a_child_logs_has_its_instant_and_stream():
+    async with Node(handlers.chatters) as node:
+        asked = await node.sched.submit("chatters")
+        await asked.result(timeout="30s")
+
+        async def read(engine: Engine) -> list[Said]:
+            return await read_said(engine.store, None, int(asked))
+
+        [said] = await node.sched._running().on_engine(read)
+        run = await node.shown(asked)
+    assert said.records is not None
+    assert said.records[0].text.startswith("line 0\nline 1\n")
+    assert said.records[-1].text.endswith("line 19999\n")
+    assert {(record.stream, record.step) for record in said.records} == {("log", ""), ("otd", "")}  # what is left out
+    assert run.started_at is not None
+    assert abs(said.records[0].at - run.started_at) < 30 * SECOND
 
 
 async def test_a_plain_function_saves_and_is_resumed():

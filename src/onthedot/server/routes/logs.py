@@ -36,11 +36,13 @@ LastEventId = Annotated[
 
 
 class RecordOut(BaseModel):
-    """Some text that came at once. While an attempt runs, and for handlers, only its text is known."""
+    """Some text that came at once. If a node of an older version runs the attempt, only its text is known."""
 
     attempt: int = Field(examples=[1])
     at: str | None = Field(examples=["2026-01-01T09:00:00.125000Z"])
-    stream: str | None = Field(description="`out`, `err`, or `otd` for remarks of ours.", examples=["out"])
+    stream: str | None = Field(
+        description="`out`, `err`, `log` for what a handler logs, or `otd` for remarks of ours.", examples=["out"]
+    )
     step: str | None = Field(examples=["build"])
     text: str = Field(examples=["done\n"])
 

@@ -233,6 +233,18 @@ async def check_logs_are_kept_by_attempt(bench: Workbench) -> None:
 
 
 @check
+async def check_a_log_comes_back_as_it_was_sent(bench: Workbench) -> None:
+    """Marks of live lines are control strings: a store keeps them, and all else that a program may say."""
+    lease = await running(bench)
+    marked = "\x1b_otd;1000000;err;build\x1b\\\x1b[31mred\x07\t\r\x7f\x85\ufffd \U0001f600 'quoted' \\n\n"
+    assert await note(bench, lease, 1, log=marked)
+    assert await bench.store.list_logs(lease.run_id) == [LogRecord(1, marked)]
+    largest = marked * (64 * 1024 // len(marked))
+    assert await note(bench, lease, 2, log=largest)
+    assert await bench.store.list_logs(lease.run_id) == [LogRecord(1, largest)]
+
+
+@check
 async def check_every_end_is_hinted(bench: Workbench) -> None:
     """Whoever waits for a run is told that one has ended: finished, cancelled, expired; a retry is no end."""
     hints: list[str] = []

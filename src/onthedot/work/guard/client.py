@@ -12,7 +12,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -29,13 +29,12 @@ from onthedot.work.guard.messages import (
     Message,
     end_from_json,
     frame,
+    heard_from_json,
     program_to_json,
 )
 from onthedot.work.guard.probing import probe
 from onthedot.work.guard.users import STATE_VARIABLE
-from onthedot.work.programs import Program, ProgramEnd
-
-Said = Callable[[str], None]
+from onthedot.work.programs import Program, ProgramEnd, Said
 
 _CHUNK = 1 << 16
 _DEAF_FOR: Micros = 10 * SECOND  # a guard that has not answered for so long is wedged, and as good as dead
@@ -235,10 +234,11 @@ class _GuardProcess:
         match message:
             case {"began": int(number), "pid": int(pid)}:
                 self._mains[number] = pid
-            case {"said": int(number), "text": str(text)}:
+            case {"said": int(number), "text": str(text), "parts": parts}:
                 asked = self._asked.get(number)
                 if asked is not None and asked.said is not None:
-                    asked.said(text)
+                    for one in heard_from_json(text, parts):
+                        asked.said(*one)
             case {"ended": int(number), "end": end}:
                 self._mains.pop(number, None)
                 self._answer(number, end_from_json(end))

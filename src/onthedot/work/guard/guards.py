@@ -8,13 +8,13 @@ programs, and knows nothing of the other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from onthedot.clock import Micros
 from onthedot.task import Level
 from onthedot.work.guard.client import GuardClient
 from onthedot.work.guard.probing import probe
-from onthedot.work.programs import Program, ProgramEnd
+from onthedot.work.programs import Program, ProgramEnd, Said
 
 MOST = 2
 """A guard takes some 16 MB, and no machine gains much by a third."""
@@ -34,7 +34,7 @@ class Guards:
         """The guards' processes that there are now."""
         return [guard.pid for guard in self._guards if guard.pid is not None]
 
-    async def run(self, program: Program, said: Callable[[str], None] | None = None) -> ProgramEnd:
+    async def run(self, program: Program, said: Said | None = None) -> ProgramEnd:
         return await self._next().run(program, said)
 
     def _next(self) -> GuardClient:

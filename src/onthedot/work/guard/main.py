@@ -257,9 +257,9 @@ class GuardLoop:
             self._flush()
 
     def _say(self, running: Running) -> None:
-        text = running.say(self._clock.steady())
+        text, parts = running.say(self._clock.steady())
         if text and len(self._unsent) < _UNHEARD_MOST:
-            self._send({"said": running.number, "text": text})
+            self._send({"said": running.number, "text": text, "parts": parts})
 
 
 def _wake_up_for_deaths() -> socket.socket:

@@ -5,7 +5,7 @@
 | `start`, `program` | start this one, under this number | `ready` | it listens |
 | `stop` | end that one, with its grace | `began`, `pid` | that one runs |
 | `renew` | the lease is alive until then | `renewed` | it has heard so |
-| | | `said`, `text` | some of its output |
+| | | `said`, `text`, `parts` | some of its output; of each part when it came, its stream and its length |
 | | | `ended`, `end` | it is over, and its tree gone |
 """
 
@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from onthedot.clock import Micros
+from onthedot.policy.live_lines import Stream
 from onthedot.task import Bounds
 from onthedot.work.programs import Program, ProgramEnd
 
@@ -107,6 +109,24 @@ def program_from_json(data: Message) -> Program:
             "bounds": Bounds(**bounds),
         }
     )
+
+
+def heard_from_json(text: str, parts: Any) -> list[tuple[Micros, Stream, str]]:
+    """Some output, as a guard has told it, part by part.
+
+    >>> heard_from_json("oneoh\\n", [[1, "out", 3], [2, "err", 3]])
+    [(1, 'out', 'one'), (2, 'err', 'oh\\n')]
+    """
+    found: list[tuple[Micros, Stream, str]] = []
+    start = 0
+    for part in parts if isinstance(parts, list) else [parts]:
+        match part:
+            case [int(at), "out" | "err" as stream, int(length)] if length >= 0:
+                found.append((at, stream, text[start : start + length]))
+                start += length
+            case _:
+                raise BadFrame(f"expected parts of an output, got {str(part)[:100]!r}")
+    return found
 
 
 def end_from_json(data: Any) -> ProgramEnd:

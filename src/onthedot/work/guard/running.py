@@ -6,10 +6,12 @@ import os
 import resource
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from onthedot.clock import MILLISECOND, NEVER, SECOND, Clock, Micros
 from onthedot.output.capture import Capture
 from onthedot.output.records import Stream
+from onthedot.policy.live_lines import Mark
 from onthedot.work.guard import levels, spawning, trees, users
 from onthedot.work.guard.cgroups import Group
 from onthedot.work.guard.spawning import APART, Rights
@@ -45,6 +47,7 @@ class Running:
         self.group: Group | None = None
         self._said: list[str] = []
         self._said_length = 0
+        self._parts: list[list[Any]] = []  # of what is said: when it came, its stream, its length
         self._said_at: Micros = -SAY_EVERY
         self._capture: Capture | None = None
         self._is_recorded = True  # until the record cannot be written
@@ -125,7 +128,7 @@ class Running:
         try:
             if self._capture is None:  # not before: most of what is short says nothing
                 self._capture = self._open_capture()
-            self._to_say(self._capture.feed(stream, data))
+            self._to_say(stream, self._capture.feed(stream, data))
         except OSError:  # the disk is full, or worse: the program is not to blame, and goes on without a record
             self._is_recorded = False
             self._close_capture()
@@ -141,28 +144,37 @@ class Running:
         capture, self._capture = self._capture, None
         if capture is not None:
             with suppress(OSError):
-                self._to_say(capture.close())
+                for stream, text in capture.close():
+                    self._to_say(stream, text)
 
     # ── what is told while it runs ───────────────────────────────────────────────────────────────────────────
 
-    def _to_say(self, text: str) -> None:
+    def _to_say(self, stream: Stream, text: str) -> None:
         room = SAY_MOST - self._said_length
-        if text and room > 0:
-            self._said.append(text[:room])
-            self._said_length += min(len(text), room)
+        if not text or room <= 0:
+            return
+        text, now = text[:room], self.clock.now()
+        self._said.append(text)
+        self._said_length += len(text)
+        last = self._parts[-1] if self._parts else None
+        if last is not None and Mark(last[0], last[1]).covers(Mark(now, stream)):
+            last[2] += len(text)
+        else:
+            self._parts.append([now, stream, len(text)])
 
     @property
     def say_at(self) -> Micros:
         """When there is something to tell."""
         return self._said_at + SAY_EVERY if self._said else NEVER
 
-    def say(self, now: Micros) -> str:
-        """What is to be told now."""
-        text = "".join(self._said)
+    def say(self, now: Micros) -> tuple[str, list[list[Any]]]:
+        """What is to be told now, and its parts: when each came, its stream and its length."""
+        text, parts = "".join(self._said), self._parts
         self._said.clear()
+        self._parts = []
         self._said_length = 0
         self._said_at = now
-        return text
+        return text, parts
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -19,12 +19,22 @@ from onthedot.clock import SECOND, Clock, Micros
 from onthedot.output.capture import Capture
 from onthedot.output.forms import forms_of
 from onthedot.output.records import Stream
+from onthedot.policy.live_lines import Mark
 from onthedot.run import Lease
 from onthedot.tasks.context import Context
 from onthedot.tasks.filling import Fill, as_written
 from onthedot.tasks.params import Filled
 from onthedot.verdict import Outcome
-from onthedot.work.attempt import Attempt, Ended, Started, failed, never_begun, timed_out, without_secrets
+from onthedot.work.attempt import (
+    Attempt,
+    Ended,
+    LiveLines,
+    Started,
+    failed,
+    never_begun,
+    timed_out,
+    without_secrets,
+)
 from onthedot.work.runners.deciding import Deciding
 
 T = TypeVar("T")
@@ -33,7 +43,6 @@ _log = logging.getLogger("onthedot")
 
 _KEEP = 30.0  # seconds that a record gets to be kept
 _JOIN = 3.0  # seconds that attempts get to clean up when the runner is closed
-_LONGEST_LINE = 8_192  # characters that wait for the end of their line
 
 
 class Recording(Protocol):
@@ -66,14 +75,14 @@ NOT_RECORDED = NotRecorded()
 class Said:
     """What an attempt says, on its way to the record (all of it, within bounds) and to the log of its run."""
 
-    def __init__(self, capture: Capture, context: Context) -> None:
+    def __init__(self, capture: Capture, context: Context, clock: Clock) -> None:
         self._capture = capture
-        self._context = context
-        self._begun: dict[Stream, str] = {}  # lines that have not ended
+        self._clock = clock
+        self._live = LiveLines(context)
 
     def feed(self, stream: Stream, data: bytes) -> None:
         """Some bytes came."""
-        self._show(stream, self._capture.feed(stream, data))
+        self._live.say(self._clock.now(), stream, self._capture.feed(stream, data))
 
     def remark(self, text: str) -> None:
         """A line of ours. Redacted like all else: it may name what the other side has sent back."""
@@ -81,20 +90,9 @@ class Said:
 
     def close(self) -> None:
         """Nothing more will come."""
-        self._show("out", self._capture.close())
-        for line in self._begun.values():
-            if line:
-                self._context.log(line)
-        self._begun.clear()
-
-    def _show(self, stream: Stream, text: str) -> None:
-        whole, newline, rest = (self._begun.get(stream, "") + text).rpartition("\n")
-        if newline:
-            self._context.log(whole)
-        if len(rest) > _LONGEST_LINE:
-            self._context.log(rest)
-            rest = ""
-        self._begun[stream] = rest
+        for stream, text in self._capture.close():
+            self._live.say(self._clock.now(), stream, text)
+        self._live.flush()
 
 
 class Door(Protocol):
@@ -256,7 +254,7 @@ class ApartRunner(Deciding):
         filled = await self._on_engine(self._fill(lease))
         path, most = self._recording.path(lease), lease.record.job.bounds.output
         capture = Capture(path, step="", limit=most, secrets=filled.secrets, clock=self._clock.now)
-        said = Said(capture, attempt.context)
+        said = Said(capture, attempt.context, self._clock)
         forms = forms_of(filled.secrets)
         try:
             return without_secrets(await self._door.perform(attempt, filled, said), forms)
@@ -272,7 +270,8 @@ class ApartRunner(Deciding):
             async with asyncio.timeout(_KEEP):
                 await self._on_engine(self._recording.keep(lease))
         except Exception as error:  # noqa: BLE001 - the attempt has its outcome
-            context.log(f"its output could not be kept: {failed(error).error}")
+            mark = Mark(self._clock.now(), "otd")
+            context._log_as(mark, f"its output could not be kept: {failed(error).error}")
 
     async def _on_engine(self, work: Coroutine[Any, Any, T]) -> T:
         """Do this on the engine's loop, where the store is."""

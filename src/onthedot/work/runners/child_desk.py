@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from onthedot.clock import MILLISECOND, SECOND, Clock, Micros, SystemClock
 from onthedot.errors import LeaseLost, OnTheDotError, StateError
+from onthedot.policy.live_lines import Mark
 from onthedot.run import Checkpoint, Lease
 from onthedot.tasks.completion import Completion
 from onthedot.tasks.notes import Notes
@@ -87,11 +88,15 @@ class ChildDesk:
             with contextlib.suppress(OSError):  # the worker is gone, and this process in a moment
                 self._send({"note": [progress, note.log]})
 
-    def log(self, lease: Lease, text: str) -> None:
-        """Words about the handler, behind its own; sent when this is closed."""
+    def now(self) -> Micros:
+        """See `tasks.context.Desk`."""
+        return self._clock.now()
+
+    def trace(self, lease: Lease, text: str) -> None:
+        """Where the handler has failed, behind its own lines; sent when this is closed."""
         if text:
             self._notes = self._notes or Notes(lease)
-            self._notes.log(text)
+            self._notes.log(text, Mark(self.now(), "err"))
 
     def close(self) -> None:
         """The handler has come to its end: the last words, and nothing is under way any more."""

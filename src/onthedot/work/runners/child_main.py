@@ -143,7 +143,7 @@ def _perform(asked: dict[str, Any], talk: socket.socket) -> Any:
     except BaseException as error:  # noqa: BLE001 - whatever it raises is its outcome
         signal.signal(signal.SIGTERM, _leave)
         outcome = failed(error)
-        desk.log(lease, trace_of(error))
+        desk.trace(lease, trace_of(error))
     desk.close()
     return outcome
 
