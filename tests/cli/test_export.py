@@ -212,3 +212,30 @@ def test_bad_input(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     result = call("import", *arguments)
     assert result.exit_code == 2
     assert expected in result.output
+
+
+def test_two_files_with_jobs_of_one_name(call: Call, tmp_path: Path):
+    """No job is lost: the second file's gets a number, the same one at each import."""
+    (tmp_path / "a").write_text("# first\n0 2 * * * /usr/bin/backup /srv\n")
+    (tmp_path / "b").write_text("# second\n0 3 * * * /usr/bin/backup /home\n0 4 * * * /usr/bin/backup-2\n")
+    arguments = ("import", str(tmp_path / "a"), str(tmp_path / "b"), "--from", "crontab", "--tz", "UTC")
+    result = call(*arguments)
+    jobs = {job.name: job.schedules[0] for job in read_jobs(result.stdout)}
+    assert jobs == {
+        "backup": otd.cron("0 2 * * *"), "backup-3": otd.cron("0 3 * * *"), "backup-2": otd.cron("0 4 * * *"),
+    }  # fmt: skip
+    assert "job 'backup': a file before this one has a job of this name; this one is named 'backup-3'" in result.stderr
+    assert "b:2:1: " in result.stderr
+    assert result.exit_code == 0
+    first, second = result.stdout.index("# first"), result.stdout.index("# second")
+    assert first < result.stdout.index("name: backup\n") < second < result.stdout.index("name: backup-3")
+    assert call(*arguments).stdout == result.stdout
+
+
+def test_a_renamed_job_is_still_a_parent(call: Call, tmp_path: Path):
+    (tmp_path / "a.csv").write_text("name,schedule,run\nload,@daily,x\n")
+    (tmp_path / "b.csv").write_text("name,schedule,run\nload,@hourly,y\nreport,after load,z\n")
+    result = call("import", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--from", "csv")
+    [_, load, report] = read_jobs(result.stdout)
+    assert load.name == "load-2"
+    assert report.after == otd.After("load-2")

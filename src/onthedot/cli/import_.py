@@ -54,7 +54,7 @@ def command(
 
     Look at what it writes before you store it: 'onthedot check' reads it, 'onthedot lint' reports what is odd,
     'onthedot plan' shows what starts when. A systemd timer is read with the service of its name beside it. A job is
-    named after the program that it starts; import the file again, and it has the same name.
+    named after the program that it starts; import the same files again, and it has the same name.
 
     The exit code is 0 if all jobs and starts are there, 3 if some were left out (such as @reboot), 2 if there is no
     job.
@@ -68,6 +68,7 @@ def command(
       onthedot import jobs.csv --from csv
     """
     from onthedot.define.exporting import Exported, yaml_file
+    from onthedot.define.importing.imported import name_apart
     from onthedot.define.written import written
     from onthedot.job import job_name
     from onthedot.schedules.zones import zone
@@ -75,7 +76,8 @@ def command(
     where = tz or (machine_zone() if form in ("crontab", "systemd") else "UTC")
     zone(where)
     found = _read(files, form, where, system)
-    jobs = _once_each(found)
+    name_apart(found)
+    jobs = [job for one in found for job in one.jobs]
     if tz is None:
         _remark_zone(found, form, where)
     stored = _store(jobs, store_url(store, db)) if apply else {}
@@ -169,19 +171,6 @@ def _units(files: tuple[str, ...]) -> dict[str, str]:
             if service.is_file():
                 units.setdefault(str(service), read_input(str(service)))
     return units
-
-
-def _once_each(found: list[Imported]) -> list[Job]:
-    """All jobs; one whose name is taken by another file is told, and left out."""
-    from onthedot.job import job_name
-
-    jobs: dict[str, Job] = {}
-    for one in found:
-        for job in one.jobs:
-            if job_name(job) in jobs:
-                one.lose(None, f"job {job.name!r}: another file has one of this name")
-            jobs.setdefault(job_name(job), job)
-    return list(jobs.values())
 
 
 def _tell(found: list[Imported], jobs: int) -> None:
