@@ -157,3 +157,20 @@ def test_a_paused_job_is_paused_elsewhere(call: Call, tmp_path: Path, kind: str,
     assert call("apply", str(file), "--store", there).exit_code == 0
     [tick] = [one for one in json.loads(call("jobs", "--json", "--store", there).stdout) if one["job"] == "tick"]
     assert tick["state"] == "active"
+
+
+def test_a_job_of_another_file_is_not_overwritten(call: Call, file: Path, tmp_path: Path):
+    other = tmp_path / "timer.yaml"
+    other.write_text("jobs: [{name: backup, schedule: '@daily', run: other}, {name: more, run: x}]")
+    file.write_text("jobs: [{name: backup, schedule: '@hourly', run: mine}]")
+    db = str(tmp_path / "it.db")
+    assert call("apply", str(file), "--db", db).exit_code == 0
+    planned = call("plan", str(other), "--db", db, "--no-load")
+    assert f"! backup is stored from {file.name}: 'apply' refuses the whole file" in planned.stdout
+    assert json.loads(call("plan", str(other), "--db", db, "--json").stdout)["refused"] == ["backup"]
+    refused = call("apply", str(other), "--db", db)
+    assert refused.exit_code == 2
+    assert f"timer.yaml: job 'backup' is stored from {file.name}; nothing was written; " in refused.stderr
+    assert "more" not in call("jobs", "--db", db).stdout
+    taken = call("apply", str(other), "--db", db, "--take-over")
+    assert (taken.exit_code, f"~ backup: changed (until now from {file.name})" in taken.stdout) == (0, True)

@@ -28,6 +28,12 @@ def lines(applied: Applied) -> Iterator[str]:
     same = sum(one.kind == "unchanged" for one in applied.differences)
     if same:
         yield f"= {count(same, 'job')} unchanged"
+    for name in applied.refused:
+        source = plain(applied.elsewhere[name])
+        yield (
+            f"! {plain(name)} is stored from {source}: 'apply' refuses the whole file; give one of the two another "
+            "name, or say --take-over"
+        )
     if applied.left:
         names = ", ".join(map(plain, applied.left))
         yield f"! not in {plain(applied.source)} any more, and left as they are (--prune removes them): {names}"
@@ -102,6 +108,7 @@ def as_json(applied: Applied) -> dict[str, Any]:
         "dry_run": applied.dry_run,
         "changes": applied.changes,
         "left": list(applied.left),
+        "refused": list(applied.refused),
         "jobs": [
             {
                 "name": one.name,
