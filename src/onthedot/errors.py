@@ -130,8 +130,9 @@ class DuplicateUser(DefinitionError):
 class SourceConflict(DefinitionError):
     """A job that is applied from one source is stored from another. Nothing was written.
 
+    >>> from datetime import timedelta
     >>> import onthedot as otd
-    >>> nap = otd.Job(name="nap", task=otd.Noop())
+    >>> nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)))
     >>> async with otd.Scheduler("memory:") as sched:
     ...     applied = await sched.apply([nap], source="jobs.yaml")
     ...     await sched.apply([nap], source="other.yaml")  # doctest: +ELLIPSIS
