@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from onthedot.access.recorder import Recorder
 from onthedot.clock import Clock, Micros
-from onthedot.define.check import check_job, parents_first
+from onthedot.define.check import check_job, missing_parents, parents_first
 from onthedot.define.comparing import Difference, compare
 from onthedot.errors import DefinitionError, SourceConflict
 from onthedot.job import Job, JobRecord, job_name
@@ -39,6 +39,7 @@ class Applied:
     differences: tuple[Difference, ...]
     elsewhere: Mapping[str, str] = field(default_factory=dict)  # jobs that came from elsewhere before: by name, whence
     paused: tuple[str, ...] = ()  # jobs that are paused, and stay so
+    warnings: Mapping[str, str] = field(default_factory=dict)  # jobs that run after one that is not stored: by name
     refused: tuple[str, ...] = ()  # those of another source that are not taken over: nothing is written for them
     left: tuple[str, ...] = ()  # jobs of this source that it has no more, and that were not asked to be removed
     dry_run: bool = False
@@ -146,6 +147,7 @@ async def apply_jobs(
         differences=tuple(differences),
         elsewhere=elsewhere,
         refused=refused,
+        warnings=await _warnings(store, ordered, found.gone if prune else {}),
         paused=tuple(sorted(shown(key) for key, pause in pauses.items() if pause and after.get(key, pause) == pause)),
         left=() if prune else tuple(sorted(map(shown, found.gone))),
         dry_run=dry_run,
@@ -154,6 +156,18 @@ async def apply_jobs(
         await _write(store, ordered, found, source, clock, settings, review)
         await _remove(store, found if prune else found._replace(gone={}), review)
     return applied
+
+
+async def _warnings(store: Store, jobs: list[Job], removed: Mapping[str, JobRecord]) -> dict[str, str]:
+    """Of jobs that run after one that is neither applied nor stored, or that is removed now."""
+    known = {job_name(job) for job in jobs}
+    wanted = {(job.namespace, parent) for job in jobs if job.after for parent in job.after.parents}
+    for namespace, parent in sorted(wanted):
+        key = f"{namespace}/{parent}"
+        if key not in known and key not in removed and await store.get_job(parent, namespace=namespace) is not None:
+            known.add(key)
+    told = {shown(job_name(job)): missing_parents(job, known) for job in jobs}
+    return {name: text for name, text in told.items() if text}
 
 
 def _conflict(name: str, source: str) -> str:

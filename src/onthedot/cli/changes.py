@@ -28,6 +28,8 @@ def lines(applied: Applied) -> Iterator[str]:
     same = sum(one.kind == "unchanged" for one in applied.differences)
     if same:
         yield f"= {count(same, 'job')} unchanged"
+    for name, text in applied.warnings.items():
+        yield plain(f"! {name}: {text}", most=2_000)
     for name in applied.refused:
         source = plain(applied.elsewhere[name])
         yield (
@@ -109,6 +111,7 @@ def as_json(applied: Applied) -> dict[str, Any]:
         "changes": applied.changes,
         "left": list(applied.left),
         "refused": list(applied.refused),
+        "warnings": dict(applied.warnings),
         "jobs": [
             {
                 "name": one.name,

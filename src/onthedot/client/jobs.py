@@ -124,6 +124,7 @@ def _applied(told: values.Told) -> Applied:
         source=told["source"],
         differences=tuple(map(values.difference, told["differences"])),
         elsewhere=told["elsewhere"],
+        warnings=told.get("warnings", {}),
         refused=tuple(told.get("refused", ())),
         paused=tuple(told["paused"]),
         left=tuple(told["left"]),

@@ -71,6 +71,7 @@ class AppliedOut(BaseModel):
     dry_run: bool
     differences: list[DifferenceOut]
     elsewhere: dict[str, str] = Field(description="Jobs that came from elsewhere before, and from where.")
+    warnings: dict[str, str] = Field(description="Jobs that run after one that is not stored, and what that means.")
     refused: list[str] = Field(description="Jobs of another source: without `take_over` nothing is written (409).")
     paused: list[str] = Field(description="Jobs that are paused, and stay so.")
     left: list[str] = Field(description="Jobs of this source that it has no more, and that stay.")
@@ -150,6 +151,7 @@ async def apply_source(request: Request, there: There, who: Who, source: SourceN
         differences=[_difference(one) for one in applied.differences],
         elsewhere=dict(applied.elsewhere),
         refused=list(applied.refused),
+        warnings=dict(applied.warnings),
         paused=list(applied.paused),
         left=list(applied.left),
     )
