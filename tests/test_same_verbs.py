@@ -153,7 +153,7 @@ async def test_a_job_of_another_source_is_refused_or_taken_over(verbs: Verbs):
     one = replace(NAP, name="one")
     await verbs.apply([one], source="a.yaml")
     assert (await verbs.apply([one], source="b.yaml", dry_run=True)).refused == ("one",)
-    with pytest.raises(SourceConflict, match="job 'one' is stored from a.yaml; nothing was written"):
+    with pytest.raises(SourceConflict, match=r"job 'one' is stored from a\.yaml; nothing was written"):
         await verbs.apply([replace(one, priority="high"), replace(NAP, name="two")], source="b.yaml")
     assert await verbs.get_job("two") is None
     taken = await verbs.apply([replace(one, priority="high")], source="b.yaml", take_over=True)

@@ -134,7 +134,7 @@ def test_every_field_survives(call: Call, tmp_path: Path):
             3,
         ),
         ("systemd", "backup.timer", ["backup"], "backup.service:7:1: it runs as backup there", 0),
-        ("systemd", "poll.timer", ["poll"], "OnBootSec=2min: it counts from the start of the machine", 0),
+        ("systemd", "poll.timer", ["poll"], "OnBootSec=2min: it counts from the start of the machine", 3),
         ("kubernetes", "cronjobs.yaml", ["report", "tick"], "cronjobs.yaml:13:1: successfulJobsHistoryLimit: ", 3),
         ("csv", "document.csv", ["143214", "143215"], "'noop' stands in its place", 0),
     ],
@@ -144,7 +144,9 @@ def test_other_peoples_files_become_a_file(call: Call, form: str, file: str, nam
     assert result.exit_code == code
     assert [job.name for job in read_jobs(result.stdout)][: len(names)] == names
     assert said in result.stderr
-    assert result.stderr.splitlines()[-1].split()[1].startswith("job")
+    last = result.stderr.splitlines()[-1]
+    assert last.split()[1].startswith("job")
+    assert f" {result.stderr.count('; left out')} left out" in last  # these words mean jobs and starts only
 
 
 def test_what_is_left_out_is_named_in_the_file(call: Call, tmp_path: Path):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("csv", "crontab", "systemd", "kubernetes")
 LEFT_OUT = 3
-"""The exit code if there are jobs, and a job or a start was left out."""
+"""The exit code if there are jobs, and a job or a start was left out, or a job needs a change before it can run."""
 _UTC = frozenset({"Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu", "UCT", "Universal", "Zulu", "GMT", "Etc/GMT"})
 
 
@@ -56,8 +56,8 @@ def command(
     'onthedot plan' shows what starts when. A systemd timer is read with the service of its name beside it. A job is
     named after the program that it starts; import the same files again, and it has the same name.
 
-    The exit code is 0 if all jobs and starts are there, 3 if some were left out (such as @reboot), 2 if there is no
-    job.
+    The exit code is 0 if all jobs and starts are there, 3 if some were left out (such as @reboot) or if a job needs a
+    change before it can run (such as a variable that is not in the file), 2 if there is no job.
 
     \b
     Examples:
@@ -90,10 +90,11 @@ def command(
         notes = {name: lines for one in found for name, lines in one.notes.items()}
         lines = [Exported(job.name, written(job), notes.get(job_name(job), [])) for job in jobs]
         lost = [f"not imported: {told}" for one in found for told in one.lost]  # who reads the file knows it, too
+        lost += [f"to complete: {told}" for one in found for told in one.incomplete]
         click.echo(yaml_file([*lines, Exported("", None, lost)]), nl=False)
     if not as_json:
         _tell(found, len(jobs))
-    if not jobs or any(one.lost for one in found):
+    if not jobs or any(one.lost or one.incomplete for one in found):
         raise click.exceptions.Exit(LEFT_OUT if jobs else BAD_INPUT)
 
 
@@ -136,6 +137,7 @@ def _echo_json(found: list[Imported], jobs: list[Job], stored: dict[str, str]) -
             "line": told.at.line if told.at else None,
             "text": told.problem,
             "left_out": told in one.lost,
+            "incomplete": told in one.incomplete,
         }
         for one in found
         for told in one.remarks
@@ -180,7 +182,9 @@ def _tell(found: list[Imported], jobs: int) -> None:
     for told in remarks:
         click.echo("\n".join(plain(line, most=2_000) for line in str(told).split("\n")), err=True)
     lost = sum(len(one.lost) for one in found)
-    click.echo(f"{count(jobs, 'job')}, {count(len(remarks), 'remark')}, {lost} left out", err=True)
+    said = [count(jobs, "job"), count(len(remarks), "remark"), f"{lost} left out"]
+    incomplete = sum(len(one.incomplete) for one in found)
+    click.echo(", ".join([*said, *([f"{incomplete} to complete"] if incomplete else [])]), err=True)
 
 
 def _by_line(told: Told) -> tuple[str, int]:

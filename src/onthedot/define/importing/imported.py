@@ -25,6 +25,7 @@ class Imported:
     jobs: list[Job] = field(default_factory=list)
     remarks: list[Told] = field(default_factory=list)
     lost: list[Told] = field(default_factory=list)  # the remarks about jobs and starts that were left out
+    incomplete: list[Told] = field(default_factory=list)  # the remarks about jobs that need a change before they run
     notes: dict[str, list[str]] = field(default_factory=dict)  # by job name: comments that were above it
     lines: dict[str, int] = field(default_factory=dict)  # by job name: where it was
     zone_assumed: bool = False  # whether a time without a zone was read in the zone that the caller gave
@@ -39,6 +40,11 @@ class Imported:
         """Report a job, or a start of one, that is left out."""
         self.remark(line, f"{text}; left out")
         self.lost.append(Told(self.file, None if line is None else Place(line, 1), f"{text}; left out"))
+
+    def complete(self, line: int | None, text: str) -> None:
+        """Report a job that is imported, but cannot run as it is."""
+        self.remark(line, text)
+        self.incomplete.append(Told(self.file, None if line is None else Place(line, 1), text))
 
     def add(self, line: int, data: Mapping[str, Any], *, more: str = "", notes: Iterable[str] = ()) -> None:
         """A job in the words of our files. If its name is taken, it gets a name with `more` (what tells it from
@@ -117,6 +123,15 @@ def as_name(text: str) -> str:
     ('usr-bin-back-up', 'job')
     """
     return _OTHERS.sub("-", text).strip("-.:")[:100] or "job"
+
+
+def runs_as(user: str) -> str:
+    """What to remark of a program that runs as a certain user there."""
+    return (
+        f"it runs as {user} there: here as the user of its worker; {user} becomes its owner. To keep the user, start "
+        f"a worker as {user} with a label ('onthedot worker --labels user={user}'), and give the job 'labels: "
+        f"[user={user}]'"
+    )
 
 
 def as_it_is(text: str) -> str:
