@@ -241,3 +241,59 @@ def test_a_renamed_job_is_still_a_parent(call: Call, tmp_path: Path):
     [_, load, report] = read_jobs(result.stdout)
     assert load.name == "load-2"
     assert report.after == otd.After("load-2")
+
+
+@pytest.mark.parametrize(
+    ("file", "said", "names"),
+    [
+        ("user.crontab", "read as a crontab", ["backup", "sync"]),
+        ("backup.timer", "read as a systemd unit", ["backup"]),
+        ("cronjobs.yaml", "read as YAML of Kubernetes", ["report", "tick"]),
+        ("document.csv", "read as a table", ["143214", "143215"]),
+    ],
+)
+def test_an_import_guesses_what_a_file_is_and_says_so(call: Call, file: str, said: str, names: list[str]):
+    result = call("import", str(CORPUS / file))
+    assert f"{file}: {said}; --from reads it as something else" in result.stderr
+    assert [job.name for job in read_jobs(result.stdout)][: len(names)] == names
+
+
+def test_the_timers_of_a_folder(call: Call, tmp_path: Path):
+    for name in ("backup.timer", "backup.service", "poll.timer", "poller.service"):
+        (tmp_path / name).write_text((CORPUS / name).read_text())
+    for more in ((), ("--from", "systemd")):
+        result = call("import", *more, str(tmp_path), "--tz", "UTC")
+        assert [job.name for job in read_jobs(result.stdout)] == ["backup", "poll"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ["cj.yaml", "--from", "crontab"],
+            "cj.yaml: expected a crontab, but this looks like YAML of Kubernetes: --from kub",
+        ),
+        (
+            ["my.crontab", "--from", "kubernetes"],
+            "my.crontab: expected YAML of Kubernetes, but this looks like a crontab",
+        ),
+        (["text.txt"], "text.txt: it does not look like csv, crontab, systemd, kubernetes; say what it is with --from"),
+        (["cj.yaml", "my.crontab"], "expected files of one kind, got several: cj.yaml is YAML of Kubernetes, my.cront"),
+        (["jobs.yaml"], "jobs.yaml: this is a file of jobs already; 'onthedot check' and 'onthedot apply' read it"),
+        (["empty"], "empty: expected a folder with timers (*.timer), YAML or tables, found none"),
+        (["empty", "--from", "systemd"], "empty: expected a folder with *.timer, found none"),
+    ],
+)
+def test_a_file_of_another_kind_is_one_error(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
+):
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("cj.yaml").write_text((CORPUS / "cronjobs.yaml").read_text())
+    Path("my.crontab").write_text("PATH=/bin\n0 2 * * * backup\n")
+    Path("jobs.yaml").write_text("# mine\njobs: [{name: a, run: x}]\n")
+    Path("text.txt").write_text("Hello world\n")
+    result = call("import", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Error: {expected}" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -75,6 +75,15 @@ def read_crontab(text: str, file: str = "crontab", *, tz: str = "UTC", system: b
     return found
 
 
+def is_time(line: str) -> bool:
+    """Whether a line begins like a job of a crontab, and not like a sentence.
+
+    >>> is_time("*/5 * * * * sync"), is_time("@daily x"), is_time("a b c d e f")
+    (True, True, False)
+    """
+    return _TIME.match(line) is not None
+
+
 # ── whose ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
