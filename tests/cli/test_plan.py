@@ -60,7 +60,7 @@ def test_a_change_is_told_in_text_and_in_time(call: Call, file: Path, stand: Sta
     told = call("plan", file, "--exit-code")
     assert told.exit_code == 3
     assert "~ backup: changed (paused, and stays so)\n" in told.output
-    assert '    schedules.0.expression: "0 2 * * *" → "30 3 * * *"\n' in told.output
+    assert '    schedule.cron: "0 2 * * *" → "30 3 * * *"\n' in told.output
     assert "    30 starts in the next 30 days moved by 1 h 30 m later:\n" in told.output
     assert "      2026-06-02 02:00:00 +00:00 → 2026-06-02 03:30:00 +00:00\n" in call("plan", file, "--utc").output
     assert "! not in jobs.yaml any more, and left as they are (--prune removes them): report\n" in told.output
@@ -78,7 +78,7 @@ def test_counting_that_stopped_says_so(call: Call, file: Path, stand: Stand):
     stand("2026-06-01T12:00Z")
     file.write_text("jobs:\n  - {name: tick, schedule: every 10s, run: echo hi}\n")
     told = call("plan", file, "--utc", "--no-load").output
-    assert "    more than 20,000 new starts, counting stopped at 2026-06-03 19:33:29.999 +00:00:\n" in told
+    assert "    more than 20,000 new starts, counting stopped at 2026-06-03 19:33:30 +00:00:\n" in told
     [job] = json.loads(call("plan", file, "--json").output)["jobs"]
     assert (len(job["appear"]), job["stopped"]) == (20_000, True)
     assert job["counted_until"] == "2026-06-03T19:33:29.999999Z"

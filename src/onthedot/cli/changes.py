@@ -7,7 +7,7 @@ from typing import Any
 
 from onthedot.applying import Applied
 from onthedot.cli.words import reader_time
-from onthedot.clock import Micros
+from onthedot.clock import SECOND, Micros
 from onthedot.define.comparing import Difference
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import count, iso, length, plain
@@ -88,7 +88,8 @@ def _counted(one: Difference, number: int, what: str) -> str:
     """How many starts, or that there are more."""
     some = f"{number:,} {what}{'' if number == 1 else 's'}"
     if one.stopped:
-        return f"more than {some}, counting stopped at {reader_time(one.until, exact=False)}"
+        end = (one.until + 1) // SECOND * SECOND  # the first instant that was not counted, in whole seconds
+        return f"more than {some}, counting stopped at {reader_time(end, exact=False)}"
     return f"{some} in the next 30 days"
 
 

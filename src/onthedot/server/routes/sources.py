@@ -56,7 +56,7 @@ class DifferenceOut(BaseModel):
 
     name: str = Field(examples=["nightly_report"])
     kind: str = Field(description="created, changed, removed or unchanged.", examples=["changed"])
-    fields: dict[str, list[JsonValue]] = Field(description="By dotted name: what it was, and what it is.")
+    fields: dict[str, list[JsonValue]] = Field(description="By dotted name, as in a file: what it was, and what it is.")
     appear: list[str] = Field(description="Starts that there were not, within the next 30 days.")
     vanish: list[str]
     moved: list[MoveOut]
