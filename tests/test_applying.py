@@ -13,7 +13,7 @@ import pytest
 import onthedot as otd
 from onthedot.access import audit
 from onthedot.applying import KIND, Applied
-from onthedot.errors import DefinitionError, RevisionConflict, StoreUnavailable
+from onthedot.errors import DefinitionError, RevisionConflict, SourceConflict, StoreUnavailable
 from onthedot.job import Pause
 from onthedot.open_verbs import OpenVerbs, opened
 from onthedot.policy.pausing import pause_of
@@ -67,10 +67,25 @@ async def test_only_what_came_from_a_source_is_removed_and_only_when_told(verbs:
     assert (await verbs.apply([job("a")], source="jobs.yaml", prune=True)).changes == 0
 
 
+async def test_a_job_of_another_source_is_not_overwritten(verbs: OpenVerbs):
+    await verbs.apply([job("a"), job("b")], source="other.yaml")
+    jobs = [job("new"), job("a", "0 3 * * *"), job("b")]
+    planned = await verbs.apply(jobs, source="jobs.yaml", dry_run=True)
+    assert (planned.refused, planned.elsewhere) == (("a", "b"), {"a": "other.yaml", "b": "other.yaml"})
+    with pytest.raises(SourceConflict) as refused:
+        await verbs.apply(jobs, source="jobs.yaml", prune=True)
+    assert [problem.partition(";")[0] for problem in refused.value.problems] == [
+        "job 'a' is stored from other.yaml", "job 'b' is stored from other.yaml",
+    ]  # fmt: skip
+    assert await names(verbs) == ["a", "b"]
+    assert (await verbs.apply([job("a"), job("b")], source="other.yaml")).changes == 0
+
+
 async def test_a_job_of_somebody_else_is_taken_over_and_told(verbs: OpenVerbs):
     await verbs.put(job("by_hand"))
     await verbs.apply([job("other")], source="other.yaml")
-    taken = await verbs.apply([job("by_hand"), job("other")], source="jobs.yaml")
+    taken = await verbs.apply([job("by_hand"), job("other")], source="jobs.yaml", take_over=True)
+    assert taken.refused == ()
     assert taken.elsewhere == {"by_hand": "", "other": "other.yaml"}
     assert (await verbs.apply([], source="other.yaml", prune=True)).changes == 0
     assert await names(verbs) == ["by_hand", "other"]

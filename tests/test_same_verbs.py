@@ -14,7 +14,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.clock import to_datetime
-from onthedot.errors import RevisionConflict
+from onthedot.errors import RevisionConflict, SourceConflict
 from onthedot.job import JobState
 from onthedot.listening import Listen
 from onthedot.open_verbs import opened
@@ -147,6 +147,17 @@ async def test_a_source_is_applied_and_pruned(verbs: Verbs):
     assert dict(pruned.differences[0].fields) == {"priority": (None, "high")}
     assert pruned.paused == ("more",)
     assert await verbs.get_job("more") is None
+
+
+async def test_a_job_of_another_source_is_refused_or_taken_over(verbs: Verbs):
+    one = replace(NAP, name="one")
+    await verbs.apply([one], source="a.yaml")
+    assert (await verbs.apply([one], source="b.yaml", dry_run=True)).refused == ("one",)
+    with pytest.raises(SourceConflict, match=r"job 'one' is stored from a\.yaml; nothing was written"):
+        await verbs.apply([replace(one, priority="high"), replace(NAP, name="two")], source="b.yaml")
+    assert await verbs.get_job("two") is None
+    taken = await verbs.apply([replace(one, priority="high")], source="b.yaml", take_over=True)
+    assert (taken.changes, taken.elsewhere) == (1, {"one": "a.yaml"})
 
 
 async def test_a_source_is_refused_as_a_whole(verbs: Verbs):

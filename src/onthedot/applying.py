@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from onthedot.access.recorder import Recorder
 from onthedot.clock import Clock, Micros
-from onthedot.define.check import check_job, parents_first
+from onthedot.define.check import check_job, missing_parents, parents_first
 from onthedot.define.comparing import Difference, compare
-from onthedot.errors import DefinitionError
+from onthedot.errors import DefinitionError, SourceConflict
 from onthedot.job import Job, JobRecord, job_name
 from onthedot.plan.controls import put_job
 from onthedot.policy.pausing import pause_after, pause_of
@@ -39,6 +39,8 @@ class Applied:
     differences: tuple[Difference, ...]
     elsewhere: Mapping[str, str] = field(default_factory=dict)  # jobs that came from elsewhere before: by name, whence
     paused: tuple[str, ...] = ()  # jobs that are paused, and stay so
+    warnings: Mapping[str, str] = field(default_factory=dict)  # jobs that run after one that is not stored: by name
+    refused: tuple[str, ...] = ()  # those of another source that are not taken over: nothing is written for them
     left: tuple[str, ...] = ()  # jobs of this source that it has no more, and that were not asked to be removed
     dry_run: bool = False
 
@@ -111,6 +113,7 @@ async def apply_jobs(
     source: str,
     prune: bool,
     dry_run: bool,
+    take_over: bool = False,
     clock: Clock,
     settings: Settings,
     review: Review | None = None,
@@ -136,10 +139,15 @@ async def apply_jobs(
         for key in names & found.records.keys()
         if key not in found.marks or found.marks[key].source != source
     }
+    refused = () if take_over else tuple(sorted(name for name, other in elsewhere.items() if other))
+    if refused and not dry_run:
+        raise SourceConflict([_conflict(name, elsewhere[name]) for name in refused], subject=source)
     applied = Applied(
         source=source,
         differences=tuple(differences),
         elsewhere=elsewhere,
+        refused=refused,
+        warnings=await _warnings(store, ordered, found.gone if prune else {}),
         paused=tuple(sorted(shown(key) for key, pause in pauses.items() if pause and after.get(key, pause) == pause)),
         left=() if prune else tuple(sorted(map(shown, found.gone))),
         dry_run=dry_run,
@@ -148,6 +156,25 @@ async def apply_jobs(
         await _write(store, ordered, found, source, clock, settings, review)
         await _remove(store, found if prune else found._replace(gone={}), review)
     return applied
+
+
+async def _warnings(store: Store, jobs: list[Job], removed: Mapping[str, JobRecord]) -> dict[str, str]:
+    """Of jobs that run after one that is neither applied nor stored, or that is removed now."""
+    known = {job_name(job) for job in jobs}
+    wanted = {(job.namespace, parent) for job in jobs if job.after for parent in job.after.parents}
+    for namespace, parent in sorted(wanted):
+        key = f"{namespace}/{parent}"
+        if key not in known and key not in removed and await store.get_job(parent, namespace=namespace) is not None:
+            known.add(key)
+    told = {shown(job_name(job)): missing_parents(job, known) for job in jobs}
+    return {name: text for name, text in told.items() if text}
+
+
+def _conflict(name: str, source: str) -> str:
+    return (
+        f"job {name!r} is stored from {source}; nothing was written; give one of the two another name, or take it over "
+        "with take_over ('onthedot apply --take-over')"
+    )
 
 
 def shown(key: str) -> str:

@@ -127,6 +127,20 @@ class DuplicateUser(DefinitionError):
     """A user of this name is there already."""
 
 
+class SourceConflict(DefinitionError):
+    """A job that is applied from one source is stored from another. Nothing was written.
+
+    >>> from datetime import timedelta
+    >>> import onthedot as otd
+    >>> nap = otd.Job(name="nap", task=otd.Sleep(duration=timedelta(0)))
+    >>> async with otd.Scheduler("memory:") as sched:
+    ...     applied = await sched.apply([nap], source="jobs.yaml")
+    ...     await sched.apply([nap], source="other.yaml")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    onthedot.errors.SourceConflict: other.yaml: job 'nap' is stored from jobs.yaml; nothing was written; ...
+    """
+
+
 class UnknownJob(OnTheDotError, LookupError):
     """No job of that name is stored.
 

@@ -99,7 +99,9 @@ class StoreVerbs(Verbs):
 
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def apply(self, jobs: Iterable[Job], *, source: str, prune: bool = False, dry_run: bool = False) -> Applied:
+    async def apply(
+        self, jobs: Iterable[Job], *, source: str, prune: bool = False, dry_run: bool = False, take_over: bool = False
+    ) -> Applied:
         from onthedot.applying import Recorded, apply_jobs  # loaded by who needs it
 
         given, clock, settings = list(jobs), self._store_clock(), self.settings
@@ -107,7 +109,15 @@ class StoreVerbs(Verbs):
         async def work(store: Store) -> Applied:
             review = Recorded(self._recorder())
             return await apply_jobs(
-                store, given, source=source, prune=prune, dry_run=dry_run, clock=clock, settings=settings, review=review
+                store,
+                given,
+                source=source,
+                prune=prune,
+                dry_run=dry_run,
+                take_over=take_over,
+                clock=clock,
+                settings=settings,
+                review=review,
             )
 
         return await self._on_store(work)

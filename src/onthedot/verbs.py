@@ -56,11 +56,14 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def apply(self, jobs: Iterable[Job], *, source: str, prune: bool = False, dry_run: bool = False) -> Applied:
+    async def apply(
+        self, jobs: Iterable[Job], *, source: str, prune: bool = False, dry_run: bool = False, take_over: bool = False
+    ) -> Applied:
         """Store all jobs of a source, such as a file, and tell what that changes, in text and in time.
 
-        With `prune`, jobs that came from this source before, and that it has no more, are removed; no others ever. A
-        job that is paused stays so, unless its `Job.paused` says otherwise. Everything is checked before anything is
+        With `prune`, jobs that came from this source before, and that it has no more, are removed; no others ever. If
+        a job is stored from another source, nothing is written (`SourceConflict`), unless `take_over` is given. A job
+        that is paused stays so, unless its `Job.paused` says otherwise. Everything is checked before anything is
         written; then each job is written by itself, and if one fails, those before it stay: the same call does the
         rest. `dry_run` only tells.
 

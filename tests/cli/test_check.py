@@ -54,7 +54,7 @@ def test_for_machines(call: Call, files: Path):
     result = call("check", "good.yaml", "bad.yaml", "--json")
     assert result.exit_code == 2
     good, bad = json.loads(result.stdout)["files"]
-    assert good == {"file": "good.yaml", "jobs": ["a", "b"], "problems": []}
+    assert good == {"file": "good.yaml", "jobs": ["a", "b"], "problems": [], "warnings": []}
     assert [(one["line"], one["column"]) for one in bad["problems"]] == [(2, 5), (3, 15), (4, 5)]
 
 
@@ -174,3 +174,27 @@ def test_what_lint_refuses(files: Path, arguments: list[str], expected: str):
     result = CliRunner().invoke(cli, ["lint", *arguments])
     assert result.exit_code == 2
     assert expected in result.output
+
+
+def test_a_job_after_one_that_is_not_there(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It can never start: a warning of check and lint, plan and apply; no mistake, because it may be stored later."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.yaml").write_text("jobs: [{name: a, run: x, after: [nix]}]")
+    Path("nix.yaml").write_text("jobs: [{name: nix, run: x}]")
+    text = "a: after: no job 'nix' is stored; it does not start before there is one"
+    checked = call("check", "a.yaml")
+    assert (checked.exit_code, checked.stderr) == (
+        0, "a.yaml: warning: job 'a': after: no job 'nix' is in these files; it does not start before there is one\n",
+    )  # fmt: skip
+    assert call("check", "a.yaml", "nix.yaml").stderr == ""
+    assert "a: after: no job 'nix' is in this file" in call("lint", "a.yaml").stdout
+    for command in ("plan", "apply"):
+        assert f"! {text}" in call(command, "a.yaml", "--db", "it.db").stdout
+    found = call("lint", "--db", "it.db", "--exit-code")
+    assert (found.exit_code, found.stdout) == (3, f"{text}\n")
+    assert json.loads(call("lint", "--db", "it.db", "--json").stdout)["after"] == [
+        {"job": "a", "problem": text.removeprefix("a: ")}
+    ]
+    assert call("apply", "nix.yaml", "--db", "it.db").exit_code == 0
+    assert call("lint", "--db", "it.db").stdout == "nothing is odd\n"
+    assert "!" not in call("plan", "a.yaml", "--db", "it.db").stdout

@@ -134,7 +134,7 @@ def test_every_field_survives(call: Call, tmp_path: Path):
             3,
         ),
         ("systemd", "backup.timer", ["backup"], "backup.service:7:1: it runs as backup there", 0),
-        ("systemd", "poll.timer", ["poll"], "OnBootSec=2min: it counts from the start of the machine", 0),
+        ("systemd", "poll.timer", ["poll"], "OnBootSec=2min: it counts from the start of the machine", 3),
         ("kubernetes", "cronjobs.yaml", ["report", "tick"], "cronjobs.yaml:13:1: successfulJobsHistoryLimit: ", 3),
         ("csv", "document.csv", ["143214", "143215"], "'noop' stands in its place", 0),
     ],
@@ -144,7 +144,9 @@ def test_other_peoples_files_become_a_file(call: Call, form: str, file: str, nam
     assert result.exit_code == code
     assert [job.name for job in read_jobs(result.stdout)][: len(names)] == names
     assert said in result.stderr
-    assert result.stderr.splitlines()[-1].split()[1].startswith("job")
+    last = result.stderr.splitlines()[-1]
+    assert last.split()[1].startswith("job")
+    assert f" {result.stderr.count('; left out')} left out" in last  # these words mean jobs and starts only
 
 
 def test_what_is_left_out_is_named_in_the_file(call: Call, tmp_path: Path):
@@ -212,3 +214,86 @@ def test_bad_input(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     result = call("import", *arguments)
     assert result.exit_code == 2
     assert expected in result.output
+
+
+def test_two_files_with_jobs_of_one_name(call: Call, tmp_path: Path):
+    """No job is lost: the second file's gets a number, the same one at each import."""
+    (tmp_path / "a").write_text("# first\n0 2 * * * /usr/bin/backup /srv\n")
+    (tmp_path / "b").write_text("# second\n0 3 * * * /usr/bin/backup /home\n0 4 * * * /usr/bin/backup-2\n")
+    arguments = ("import", str(tmp_path / "a"), str(tmp_path / "b"), "--from", "crontab", "--tz", "UTC")
+    result = call(*arguments)
+    jobs = {job.name: job.schedules[0] for job in read_jobs(result.stdout)}
+    assert jobs == {
+        "backup": otd.cron("0 2 * * *"), "backup-3": otd.cron("0 3 * * *"), "backup-2": otd.cron("0 4 * * *"),
+    }  # fmt: skip
+    assert "job 'backup': a file before this one has a job of this name; this one is named 'backup-3'" in result.stderr
+    assert "b:2:1: " in result.stderr
+    assert result.exit_code == 0
+    first, second = result.stdout.index("# first"), result.stdout.index("# second")
+    assert first < result.stdout.index("name: backup\n") < second < result.stdout.index("name: backup-3")
+    assert call(*arguments).stdout == result.stdout
+
+
+def test_a_renamed_job_is_still_a_parent(call: Call, tmp_path: Path):
+    (tmp_path / "a.csv").write_text("name,schedule,run\nload,@daily,x\n")
+    (tmp_path / "b.csv").write_text("name,schedule,run\nload,@hourly,y\nreport,after load,z\n")
+    result = call("import", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--from", "csv")
+    [_, load, report] = read_jobs(result.stdout)
+    assert load.name == "load-2"
+    assert report.after == otd.After("load-2")
+
+
+@pytest.mark.parametrize(
+    ("file", "said", "names"),
+    [
+        ("user.crontab", "read as a crontab", ["backup", "sync"]),
+        ("backup.timer", "read as a systemd unit", ["backup"]),
+        ("cronjobs.yaml", "read as YAML of Kubernetes", ["report", "tick"]),
+        ("document.csv", "read as a table", ["143214", "143215"]),
+    ],
+)
+def test_an_import_guesses_what_a_file_is_and_says_so(call: Call, file: str, said: str, names: list[str]):
+    result = call("import", str(CORPUS / file))
+    assert f"{file}: {said}; --from reads it as something else" in result.stderr
+    assert [job.name for job in read_jobs(result.stdout)][: len(names)] == names
+
+
+def test_the_timers_of_a_folder(call: Call, tmp_path: Path):
+    for name in ("backup.timer", "backup.service", "poll.timer", "poller.service"):
+        (tmp_path / name).write_text((CORPUS / name).read_text())
+    for more in ((), ("--from", "systemd")):
+        result = call("import", *more, str(tmp_path), "--tz", "UTC")
+        assert [job.name for job in read_jobs(result.stdout)] == ["backup", "poll"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ["cj.yaml", "--from", "crontab"],
+            "cj.yaml: expected a crontab, but this looks like YAML of Kubernetes: --from kub",
+        ),
+        (
+            ["my.crontab", "--from", "kubernetes"],
+            "my.crontab: expected YAML of Kubernetes, but this looks like a crontab",
+        ),
+        (["text.txt"], "text.txt: it does not look like csv, crontab, systemd, kubernetes; say what it is with --from"),
+        (["cj.yaml", "my.crontab"], "expected files of one kind, got several: cj.yaml is YAML of Kubernetes, my.cront"),
+        (["jobs.yaml"], "jobs.yaml: this is a file of jobs already; 'onthedot check' and 'onthedot apply' read it"),
+        (["empty"], "empty: expected a folder with timers (*.timer), YAML or tables, found none"),
+        (["empty", "--from", "systemd"], "empty: expected a folder with *.timer, found none"),
+    ],
+)
+def test_a_file_of_another_kind_is_one_error(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: str
+):
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("cj.yaml").write_text((CORPUS / "cronjobs.yaml").read_text())
+    Path("my.crontab").write_text("PATH=/bin\n0 2 * * * backup\n")
+    Path("jobs.yaml").write_text("# mine\njobs: [{name: a, run: x}]\n")
+    Path("text.txt").write_text("Hello world\n")
+    result = call("import", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"Error: {expected}" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

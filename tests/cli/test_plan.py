@@ -60,7 +60,7 @@ def test_a_change_is_told_in_text_and_in_time(call: Call, file: Path, stand: Sta
     told = call("plan", file, "--exit-code")
     assert told.exit_code == 3
     assert "~ backup: changed (paused, and stays so)\n" in told.output
-    assert '    schedules.0.expression: "0 2 * * *" → "30 3 * * *"\n' in told.output
+    assert '    schedule.cron: "0 2 * * *" → "30 3 * * *"\n' in told.output
     assert "    30 starts in the next 30 days moved by 1 h 30 m later:\n" in told.output
     assert "      2026-06-02 02:00:00 +00:00 → 2026-06-02 03:30:00 +00:00\n" in call("plan", file, "--utc").output
     assert "! not in jobs.yaml any more, and left as they are (--prune removes them): report\n" in told.output
@@ -78,7 +78,7 @@ def test_counting_that_stopped_says_so(call: Call, file: Path, stand: Stand):
     stand("2026-06-01T12:00Z")
     file.write_text("jobs:\n  - {name: tick, schedule: every 10s, run: echo hi}\n")
     told = call("plan", file, "--utc", "--no-load").output
-    assert "    more than 20,000 new starts, counting stopped at 2026-06-03 19:33:29.999 +00:00:\n" in told
+    assert "    more than 20,000 new starts, counting stopped at 2026-06-03 19:33:30 +00:00:\n" in told
     [job] = json.loads(call("plan", file, "--json").output)["jobs"]
     assert (len(job["appear"]), job["stopped"]) == (20_000, True)
     assert job["counted_until"] == "2026-06-03T19:33:29.999999Z"
@@ -157,3 +157,20 @@ def test_a_paused_job_is_paused_elsewhere(call: Call, tmp_path: Path, kind: str,
     assert call("apply", str(file), "--store", there).exit_code == 0
     [tick] = [one for one in json.loads(call("jobs", "--json", "--store", there).stdout) if one["job"] == "tick"]
     assert tick["state"] == "active"
+
+
+def test_a_job_of_another_file_is_not_overwritten(call: Call, file: Path, tmp_path: Path):
+    other = tmp_path / "timer.yaml"
+    other.write_text("jobs: [{name: backup, schedule: '@daily', run: other}, {name: more, run: x}]")
+    file.write_text("jobs: [{name: backup, schedule: '@hourly', run: mine}]")
+    db = str(tmp_path / "it.db")
+    assert call("apply", str(file), "--db", db).exit_code == 0
+    planned = call("plan", str(other), "--db", db, "--no-load")
+    assert f"! backup is stored from {file.name}: 'apply' refuses the whole file" in planned.stdout
+    assert json.loads(call("plan", str(other), "--db", db, "--json").stdout)["refused"] == ["backup"]
+    refused = call("apply", str(other), "--db", db)
+    assert refused.exit_code == 2
+    assert f"timer.yaml: job 'backup' is stored from {file.name}; nothing was written; " in refused.stderr
+    assert "more" not in call("jobs", "--db", db).stdout
+    taken = call("apply", str(other), "--db", db, "--take-over")
+    assert (taken.exit_code, f"~ backup: changed (until now from {file.name})" in taken.stdout) == (0, True)

@@ -38,7 +38,10 @@ def test_an_error_is_the_same_one(kind: type[OnTheDotError]):
 
 @pytest.mark.parametrize("subject", ["", "job 'x'"])
 @pytest.mark.parametrize("problems", [["name: expected text"], ["no name"], ["name: a", "task: b", "c"]])
-@pytest.mark.parametrize("kind", [DefinitionError, errors.ScheduleError, errors.ArgumentsError, errors.DependencyCycle])
+@pytest.mark.parametrize(
+    "kind",
+    [DefinitionError, errors.ScheduleError, errors.ArgumentsError, errors.DependencyCycle, errors.SourceConflict],
+)
 def test_a_definition_error_has_all_its_problems(kind: type[DefinitionError], problems: list[str], subject: str):
     error = kind(problems, subject=subject)
     got = sent(error)

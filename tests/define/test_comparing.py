@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onthedot.clock import SECOND, to_datetime
 from onthedot.define.comparing import MOST_STARTS, compare, load_per_hour
+from onthedot.define.from_mapping import read_job
 from onthedot.job import FixedDelay, Job, Pause, Schedule
 from onthedot.schedules import cron, every
 from onthedot.task import Command, Noop
@@ -41,7 +43,7 @@ def test_an_hour_later_is_a_move():
     [found] = compare(jobs(job(cron("0 2 * * *"))), jobs(job(cron("0 3 * * *"))), now=0, horizon=3 * DAY)
     assert [(move.old % DAY // HOUR, move.new % DAY // HOUR) for move in found.moved] == [(2, 3)] * 3
     assert not found.appear
-    assert found.fields == {"schedules.0.expression": ("0 2 * * *", "0 3 * * *")}
+    assert found.fields == {"schedule.cron": ("0 2 * * *", "0 3 * * *")}
 
 
 def test_half_as_often_lets_starts_vanish():
@@ -54,7 +56,7 @@ def test_another_command_changes_no_start():
     old = Job(name="j", task=Command(argv=("a",)), schedules=(cron("@daily"),))
     new = Job(name="j", task=Command(argv=("b",)), schedules=(cron("@daily"),))
     [found] = compare(jobs(old), jobs(new), now=0)
-    assert (found.kind, found.fields, found.starts_change) == ("changed", {"task.argv": (["a"], ["b"])}, False)
+    assert (found.kind, found.fields, found.starts_change) == ("changed", {"argv": (["a"], ["b"])}, False)
 
 
 def test_of_a_job_that_starts_very_often_the_first_starts_are_compared():
@@ -102,3 +104,20 @@ def test_a_job_that_stays_paused_shows_what_would_start():
     [found] = compare(jobs(old), jobs(new), now=0, horizon=2 * DAY)
     assert (len(found.moved), "paused" in found.fields) == (2, False)
     assert compare(jobs(old), jobs(old), now=0)[0].kind == "unchanged"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fields"),
+    [
+        ({"schedule": "@daily"}, {"schedule": {"cron": "@daily", "jitter": "10m"}}, {"schedule.jitter": (None, "10m")}),
+        ({"schedule": "every 5m"}, {"schedule": "every 90s"}, {"schedule.every": ("5m", "1m30s")}),
+        ({"schedule": "@daily"}, {"schedules": ["@daily", "every 5m"]}, {"schedules.1.every": (None, "5m")}),
+        ({"retry": 3}, {"retry": {"attempts": 3, "delay": "5s"}}, {"retry": (3, {"attempts": 3, "delay": "5s"})}),
+        ({"timeout": "5m"}, {"timeout": "1h"}, {"timeout": ("5m", "1h")}),
+        ({"env": {"A": "1"}}, {"env": {"A": "2"}}, {"env.A": ("1", "2")}),
+    ],
+)
+def test_what_differs_is_told_in_the_words_of_a_file(old, new, fields):
+    before, after = (read_job({"name": "a", "run": "x", **one}) for one in (old, new))
+    [found] = compare({"a": before}, {"a": after}, now=0)
+    assert dict(found.fields) == fields

@@ -403,3 +403,26 @@ def test_the_example_of_the_documentation():
     page = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
     names = [[job.name for job in read_jobs(example)] for example in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
     assert names == [["BuildAndTest", "backup", "shop"], ["report"]]
+
+
+def test_every_mistake_of_one_job_is_told_at_once():
+    """Also what only the finished job shows, while another option cannot be read."""
+    text = """jobs:
+  - name: a
+    run: x
+    env: {WHO: "${{ params.who }}"}
+    queue: "a b"
+    priority: 11
+    isolation: jail
+    timeout: soon
+    schedule: "61 * * * *"
+    owner: 3
+    params: 5
+    colour: red
+"""
+    with pytest.raises(WrongText) as wrong:
+        read_jobs(text)
+    assert [(told.at.line if told.at else 0, told.problem.partition(":")[0]) for told in wrong.value.told] == [
+        (5, "queue"), (6, "priority"), (7, "isolation"), (8, "timeout"), (9, "schedule"), (10, "owner"), (11, "params"),
+        (12, "unknown key 'colour'; known"),
+    ]  # fmt: skip

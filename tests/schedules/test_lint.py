@@ -39,7 +39,12 @@ BERLIN = "Europe/Berlin"
         (cron("0 0 31 * *"), ["months"], "not every month has a day 31"),
         (cron("0 0 30,31 * *"), ["months"], "not every month has a day 30"),
         (cron("0 2 * *", seconds=True), ["four_fields"], "second 0, minute 2, hour *, day *"),
-        (cron("30 2 * * *", tz=BERLIN), ["clocks_repeat"], "02:00 to 03:00 twice: it runs the first time"),
+        (cron("30 2 * * *", tz=BERLIN), ["clocks_repeat"],
+         "02:00 to 03:00 twice: it runs the first time; on 2026-03-29 they skip from 02:00 to 03:00: it runs right "
+         "after, at 03:00"),
+        (cron("10-5 * * * *"), ["wrapped"], "minute 10-5: from 10 past 59 to 5, 56 of 60 minutes"),
+        (cron("0 10-5 * * *"), ["wrapped"], "hour 10-5: from 10 past 23 to 5, 20 of 24 hours"),
+        (cron("50-10 22-4 * * *"), [], ""),
         (cron("30 2 * * *", tz=BERLIN, gap="skip"), ["clocks_skip", "clocks_repeat"],
          "on 2026-03-29 the clocks in Europe/Berlin skip from 02:00 to 03:00: its start on that day is left out"),
         (cron("0,30 2 * * *", tz=BERLIN), ["clocks_skip", "clocks_repeat"], "2 starts become one, right after"),

@@ -14,16 +14,25 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_server, 
 @click.argument("program")
 @click.option("--source", metavar="NAME", help="What its jobs are marked with.  [default: the file's name]")
 @click.option("--prune", is_flag=True, help="Remove jobs that came from it, and are not in it now.")
+@click.option("--take-over", is_flag=True, help="Replace jobs that are stored from another file.")
 @click.option("--yes", is_flag=True, help="Do not ask before jobs are removed.")
 @with_server
 @with_utc
 @with_json("one JSON object")
 @with_debug
 def command(
-    program: str, source: str | None, prune: bool, yes: bool, store: str | None, db: str | None, as_json: bool
+    program: str,
+    source: str | None,
+    prune: bool,
+    take_over: bool,
+    yes: bool,
+    store: str | None,
+    db: str | None,
+    as_json: bool,
 ) -> None:
     """Store the jobs of PROGRAM, and tell what that has changed. See first with 'onthedot plan'. A job that somebody
     has paused stays paused, unless the file says 'paused: false'; what did not come from this file is never removed.
+    If a job is stored from another file, nothing is written, unless you say --take-over.
 
     PROGRAM is a YAML file with jobs (jobs.yaml) or a Python program that defines a scheduler (app.py), whose handlers
     the workers must have.
@@ -32,6 +41,7 @@ def command(
     Examples:
       onthedot apply jobs.yaml
       onthedot apply jobs.yaml --prune --yes
+      onthedot apply renamed.yaml --take-over
     """
     import sys
 
@@ -39,7 +49,7 @@ def command(
     from onthedot.cli.changes import as_json as fields
 
     url = store_url(store, db)
-    asked = Asked.of(program, source, prune=prune, dry_run=False)
+    asked = Asked.of(program, source, prune=prune, dry_run=False, take_over=take_over)
     if prune and not yes and not as_json and sys.stdin.isatty():
         planned = told(asked._replace(dry_run=True), url)
         if any(one.kind == "removed" for one in planned.differences):

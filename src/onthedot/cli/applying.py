@@ -29,12 +29,13 @@ class Asked(NamedTuple):
     source: str
     prune: bool
     dry_run: bool
+    take_over: bool
 
     @classmethod
-    def of(cls, program: str, source: str | None, *, prune: bool, dry_run: bool) -> Asked:
+    def of(cls, program: str, source: str | None, *, prune: bool, dry_run: bool, take_over: bool) -> Asked:
         """The jobs of a program; a YAML file's or a Python one's."""
         jobs = tuple(load_program(program).jobs.values())
-        return cls(jobs, source or Path(program.partition(":")[0]).name, prune, dry_run)
+        return cls(jobs, source or Path(program.partition(":")[0]).name, prune, dry_run, take_over)
 
 
 def told(asked: Asked, url: str) -> Applied:
@@ -44,7 +45,13 @@ def told(asked: Asked, url: str) -> Applied:
         url = "memory:"
     return ask(
         url,
-        lambda verbs: verbs.apply(asked.jobs, source=asked.source, prune=asked.prune, dry_run=asked.dry_run),
+        lambda verbs: verbs.apply(
+            asked.jobs,
+            source=asked.source,
+            prune=asked.prune,
+            dry_run=asked.dry_run,
+            take_over=asked.take_over,
+        ),
         makes=True,
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from onthedot.applying import Applied
 from onthedot.cli.words import reader_time
-from onthedot.clock import Micros
+from onthedot.clock import SECOND, Micros
 from onthedot.define.comparing import Difference
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import count, iso, length, plain
@@ -28,6 +28,14 @@ def lines(applied: Applied) -> Iterator[str]:
     same = sum(one.kind == "unchanged" for one in applied.differences)
     if same:
         yield f"= {count(same, 'job')} unchanged"
+    for name, text in applied.warnings.items():
+        yield plain(f"! {name}: {text}", most=2_000)
+    for name in applied.refused:
+        source = plain(applied.elsewhere[name])
+        yield (
+            f"! {plain(name)} is stored from {source}: 'apply' refuses the whole file; give one of the two another "
+            "name, or say --take-over"
+        )
     if applied.left:
         names = ", ".join(map(plain, applied.left))
         yield f"! not in {plain(applied.source)} any more, and left as they are (--prune removes them): {names}"
@@ -80,7 +88,8 @@ def _counted(one: Difference, number: int, what: str) -> str:
     """How many starts, or that there are more."""
     some = f"{number:,} {what}{'' if number == 1 else 's'}"
     if one.stopped:
-        return f"more than {some}, counting stopped at {reader_time(one.until, exact=False)}"
+        end = (one.until + 1) // SECOND * SECOND  # the first instant that was not counted, in whole seconds
+        return f"more than {some}, counting stopped at {reader_time(end, exact=False)}"
     return f"{some} in the next 30 days"
 
 
@@ -102,6 +111,8 @@ def as_json(applied: Applied) -> dict[str, Any]:
         "dry_run": applied.dry_run,
         "changes": applied.changes,
         "left": list(applied.left),
+        "refused": list(applied.refused),
+        "warnings": dict(applied.warnings),
         "jobs": [
             {
                 "name": one.name,

@@ -22,6 +22,7 @@ class Checked(NamedTuple):
     file: str
     jobs: list[Job]
     told: list[Told]
+    warnings: list[str]
 
 
 @click.command(cls=Command, short_help="Check files of jobs: every mistake at once, with its place.")
@@ -33,10 +34,11 @@ def command(files: tuple[str, ...], schema: bool, as_json: bool) -> None:
     """Read files of jobs (YAML or JSON) and tell everything that is wrong with them, with line and column. Nothing is
     stored.
 
-    The exit code is 0 if all of them can be read, and 2 if not. '-' is standard input.
+    The exit code is 0 if all of them can be read, and 2 if not. '-' is standard input. A job that runs after one that
+    is in none of the files gets a warning: that one has to be stored already.
 
     \b
-    --json writes: files [{file, jobs [names], problems [{line, column, problem}]}]
+    --json writes: files [{file, jobs [names], problems [{line, column, problem}], warnings [text]}]
 
     \b
     Examples:
@@ -67,9 +69,9 @@ def check_file(file: str) -> Checked:
 
     name = "standard input" if file == "-" else file
     try:
-        return Checked(name, read_jobs(read_input(file), name), [])
+        return Checked(name, read_jobs(read_input(file), name), [], [])
     except WrongText as error:
-        return Checked(name, [], list(error.told))
+        return Checked(name, [], list(error.told), [])
 
 
 def read_input(file: str) -> str:
@@ -81,7 +83,7 @@ def read_input(file: str) -> str:
 
 def check_together(checked: list[Checked]) -> list[Checked]:
     """The same, with what is wrong between the files: a job that is there twice, jobs that run after each other."""
-    from onthedot.define.check import parents_first
+    from onthedot.define.check import missing_parents, parents_first
     from onthedot.define.places import Told
     from onthedot.errors import DefinitionError
     from onthedot.job import job_name
@@ -98,6 +100,10 @@ def check_together(checked: list[Checked]) -> list[Checked]:
         parents_first(job for one in checked for job in one.jobs)
     except DefinitionError as error:
         checked[-1].told.append(Told(checked[-1].file, None, str(error)))
+    if not any(one.told for one in checked):
+        for one in checked:
+            warned = [(job.name, missing_parents(job, first, "is in these files")) for job in one.jobs]
+            one.warnings.extend(f"job {name!r}: {text}" for name, text in warned if text)
     return checked
 
 
@@ -107,6 +113,8 @@ def _echo(checked: list[Checked]) -> None:
     for one in checked:
         for told in one.told:
             click.echo("\n".join(plain(line, most=2_000) for line in str(told).split("\n")), err=True)
+        for warning in one.warnings:
+            click.echo(plain(f"{one.file}: warning: {warning}", most=2_000), err=True)
     good = [one for one in checked if not one.told]
     for one in good:
         click.echo(f"{plain(one.file)}: {count(len(one.jobs), 'job')}, nothing is wrong")
@@ -127,4 +135,5 @@ def _as_json(one: Checked) -> dict[str, Any]:
             }
             for told in one.told
         ],
+        "warnings": one.warnings,
     }

@@ -41,8 +41,16 @@ class HeatMap:
         return [head, *body, "", f"{' ' * width} {self._legend(signs)}"]
 
     def _legend(self, signs: str) -> str:
-        steps = [f"{signs[level] * _CELL} up to {self.most * level / 4:,.3g}" for level in range(1, 5)]
+        steps = [f"{signs[level] * _CELL} up to {_number(self.most * level / 4)}" for level in range(1, 5)]
         return f"{', '.join(steps)} {self.unit}"
+
+
+def _number(value: float) -> str:
+    """
+    >>> _number(1050.0), _number(2.25)
+    ('1,050', '2.25')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def echo_heat(heat: HeatMap, *, colours: bool) -> None:

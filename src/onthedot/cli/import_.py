@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onthedot.cli.check import read_input
-from onthedot.cli.errors import BAD_INPUT, Command
+from onthedot.cli.errors import BAD_INPUT, BadInput, Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_store
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 FORMATS = ("csv", "crontab", "systemd", "kubernetes")
 LEFT_OUT = 3
-"""The exit code if there are jobs, and a job or a start was left out."""
+"""The exit code if there are jobs, and a job or a start was left out, or a job needs a change before it can run."""
 _UTC = frozenset({"Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu", "UCT", "Universal", "Zulu", "GMT", "Etc/GMT"})
 
 
 @click.command(cls=Command, short_help="Make jobs of crontabs, timers, CronJobs or tables.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
-@click.option("--from", "form", type=click.Choice(FORMATS), required=True, help="What the files are.")
+@click.option("--from", "form", type=click.Choice(FORMATS), help="What the files are.  [default: as they look]")
 @click.option("--tz", metavar="ZONE",
               help="Zone of times that name none.  [default: this machine's; UTC for csv and kubernetes]")  # fmt: skip
 @click.option(
@@ -41,7 +41,7 @@ _UTC = frozenset({"Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu", "UCT", "Uni
 @with_debug
 def command(
     files: tuple[str, ...],
-    form: str,
+    form: str | None,
     tz: str | None,
     system: bool | None,
     apply: bool,
@@ -50,34 +50,43 @@ def command(
     as_json: bool,
 ) -> None:
     """Write the jobs of FILE as YAML, and on standard error a remark for everything that is not the same here, with its
-    line. '-' is standard input.
+    line. '-' is standard input; of a folder, its timers (or with --from, its files of that kind) are read.
 
     Look at what it writes before you store it: 'onthedot check' reads it, 'onthedot lint' reports what is odd,
     'onthedot plan' shows what starts when. A systemd timer is read with the service of its name beside it. A job is
-    named after the program that it starts; import the file again, and it has the same name.
+    named after the program that it starts; import the same files again, and it has the same name.
 
-    The exit code is 0 if all jobs and starts are there, 3 if some were left out (such as @reboot), 2 if there is no
-    job.
+    The exit code is 0 if all jobs and starts are there, 3 if some were left out (such as @reboot) or if a job needs a
+    change before it can run (such as a variable that is not in the file), 2 if there is no job.
 
     \b
     Examples:
       onthedot import /etc/crontab --from crontab --tz Europe/Berlin > jobs.yaml
       crontab -l | onthedot import - --from crontab > jobs.yaml
-      onthedot import /etc/systemd/system/backup.timer --from systemd
+      onthedot import my.crontab
+      onthedot import /etc/systemd/system/backup.timer
+      onthedot import --from systemd /etc/systemd/system
       onthedot import cronjobs.yaml --from kubernetes --apply --db onthedot.db
       onthedot import jobs.csv --from csv
     """
     from onthedot.define.exporting import Exported, yaml_file
+    from onthedot.define.importing.guessing import WORDS
+    from onthedot.define.importing.imported import name_apart
     from onthedot.define.written import written
     from onthedot.job import job_name
     from onthedot.schedules.zones import zone
 
-    where = tz or (machine_zone() if form in ("crontab", "systemd") else "UTC")
+    texts = _texts(files, form)
+    known = _form(texts, form)
+    where = tz or (machine_zone() if known in ("crontab", "systemd") else "UTC")
     zone(where)
-    found = _read(files, form, where, system)
-    jobs = _once_each(found)
+    found = _read(texts, known, where, system)
+    if form is None and found:
+        found[0].remark(None, f"read as {WORDS[known]}; --from reads it as something else")
+    name_apart(found)
+    jobs = [job for one in found for job in one.jobs]
     if tz is None:
-        _remark_zone(found, form, where)
+        _remark_zone(found, known, where)
     stored = _store(jobs, store_url(store, db)) if apply else {}
     if as_json:
         _echo_json(found, jobs, stored)
@@ -88,10 +97,11 @@ def command(
         notes = {name: lines for one in found for name, lines in one.notes.items()}
         lines = [Exported(job.name, written(job), notes.get(job_name(job), [])) for job in jobs]
         lost = [f"not imported: {told}" for one in found for told in one.lost]  # who reads the file knows it, too
+        lost += [f"to complete: {told}" for one in found for told in one.incomplete]
         click.echo(yaml_file([*lines, Exported("", None, lost)]), nl=False)
     if not as_json:
         _tell(found, len(jobs))
-    if not jobs or any(one.lost for one in found):
+    if not jobs or any(one.lost or one.incomplete for one in found):
         raise click.exceptions.Exit(LEFT_OUT if jobs else BAD_INPUT)
 
 
@@ -134,6 +144,7 @@ def _echo_json(found: list[Imported], jobs: list[Job], stored: dict[str, str]) -
             "line": told.at.line if told.at else None,
             "text": told.problem,
             "left_out": told in one.lost,
+            "incomplete": told in one.incomplete,
         }
         for one in found
         for told in one.remarks
@@ -142,26 +153,74 @@ def _echo_json(found: list[Imported], jobs: list[Job], stored: dict[str, str]) -
     click.echo(json.dumps(data, indent=2))
 
 
-def _read(files: tuple[str, ...], form: str, tz: str, system: bool | None) -> list[Imported]:
+def _read(texts: dict[str, str], form: str, tz: str, system: bool | None) -> list[Imported]:
     from onthedot.define.importing.crontab import read_crontab
     from onthedot.define.importing.kubernetes import read_cron_jobs
     from onthedot.define.importing.systemd import read_timers
     from onthedot.define.importing.tables import read_table
 
     if form == "systemd":
-        return read_timers(_units(files), tz=tz)
-    texts = {"standard input" if file == "-" else file: read_input(file) for file in files}
+        return read_timers(_with_services(texts), tz=tz)
     if form == "crontab":
         return [read_crontab(text, file, tz=tz, system=system) for file, text in texts.items()]
     reader = read_table if form == "csv" else read_cron_jobs
     return [reader(text, file, tz=tz) for file, text in texts.items()]
 
 
-def _units(files: tuple[str, ...]) -> dict[str, str]:
+def _texts(files: tuple[str, ...], form: str | None) -> dict[str, str]:
+    """The files by name; of a folder, those that are of this form."""
+    return {
+        "standard input" if file == "-" else file: read_input(file)
+        for given in files
+        for file in (_inside(Path(given), form) if Path(given).is_dir() else [given])
+    }
+
+
+def _inside(folder: Path, form: str | None) -> list[str]:
+    from onthedot.define.importing.guessing import PATTERNS, by_name
+
+    forms = [one for one in PATTERNS if one == (form or by_name(str(folder)))] or [
+        one for one in ("systemd", "kubernetes", "csv") if form is None and any(_files(folder, PATTERNS[one]))
+    ]
+    found = _files(folder, PATTERNS[forms[0]]) if forms else []
+    if not found:
+        wanted = " or ".join(PATTERNS[forms[0]]) if forms else "timers (*.timer), YAML or tables"
+        raise BadInput(f"{folder}: expected a folder with {wanted}, found none; name the files")
+    return found
+
+
+def _files(folder: Path, patterns: tuple[str, ...]) -> list[str]:
+    found = sorted(path for pattern in patterns for path in folder.glob(pattern))
+    return [str(path) for path in found if path.is_file() and not path.name.startswith(".")]
+
+
+def _form(texts: dict[str, str], form: str | None) -> str:
+    """What the files are: as it is said, or as they look. `BadInput` if they look otherwise."""
+    from onthedot.define.importing.guessing import WORDS, by_name, look
+
+    forms: dict[str, str] = {}
+    for file, text in texts.items():
+        seen = look(text)
+        if seen == "jobs":
+            raise BadInput(f"{file}: this is {WORDS[seen]}; 'onthedot check' and 'onthedot apply' read it")
+        if seen == "yaml":
+            seen = "kubernetes"
+        if form is not None and seen and seen != form:
+            raise BadInput(f"{file}: expected {WORDS[form]}, but this looks like {WORDS[seen]}: --from {seen}")
+        guess = form or seen or by_name(file)
+        if guess is None:
+            raise BadInput(f"{file}: it does not look like {', '.join(FORMATS)}; say what it is with --from")
+        forms[guess] = file
+    if len(forms) > 1:
+        mixed = ", ".join(f"{file} is {WORDS[one]}" for one, file in forms.items())
+        raise BadInput(f"expected files of one kind, got several: {mixed}; import them one by one")
+    return next(iter(forms))
+
+
+def _with_services(units: dict[str, str]) -> dict[str, str]:
     """The files, and beside each timer the service that it names."""
     from onthedot.define.importing.systemd import entries
 
-    units = {file: read_input(file) for file in files}
     for file, text in list(units.items()):
         if file.endswith(".timer"):
             named = [entry.value for entry in entries(text) if entry.key == "Unit"]
@@ -171,19 +230,6 @@ def _units(files: tuple[str, ...]) -> dict[str, str]:
     return units
 
 
-def _once_each(found: list[Imported]) -> list[Job]:
-    """All jobs; one whose name is taken by another file is told, and left out."""
-    from onthedot.job import job_name
-
-    jobs: dict[str, Job] = {}
-    for one in found:
-        for job in one.jobs:
-            if job_name(job) in jobs:
-                one.lose(None, f"job {job.name!r}: another file has one of this name")
-            jobs.setdefault(job_name(job), job)
-    return list(jobs.values())
-
-
 def _tell(found: list[Imported], jobs: int) -> None:
     from onthedot.observe.text import count, plain
 
@@ -191,7 +237,9 @@ def _tell(found: list[Imported], jobs: int) -> None:
     for told in remarks:
         click.echo("\n".join(plain(line, most=2_000) for line in str(told).split("\n")), err=True)
     lost = sum(len(one.lost) for one in found)
-    click.echo(f"{count(jobs, 'job')}, {count(len(remarks), 'remark')}, {lost} left out", err=True)
+    said = [count(jobs, "job"), count(len(remarks), "remark"), f"{lost} left out"]
+    incomplete = sum(len(one.incomplete) for one in found)
+    click.echo(", ".join([*said, *([f"{incomplete} to complete"] if incomplete else [])]), err=True)
 
 
 def _by_line(told: Told) -> tuple[str, int]:

@@ -47,7 +47,8 @@ def command(
     as_json: bool,
 ) -> None:
     """Tell what may not be meant as it is written: steps that do not divide an hour, both day fields at once, days that
-    few months have, times that the clocks skip or show twice, four fields, what never comes or comes only once.
+    few months have, times that the clocks skip or show twice, four fields, what never comes or comes only once, and
+    jobs that run after one that is not there.
 
     EXPR is a schedule as for 'onthedot next'. FILE is a file of jobs (jobs.yaml). With neither, it looks at the jobs of
     the store, and also tells which of their parameters a shell or another interpreter could read as code. Such jobs run
@@ -55,7 +56,7 @@ def command(
 
     \b
     --json writes: schedules [{job, expression, reading, odd [{kind, text, advice}]}], and of a store also
-    parameters [{job, problem}]
+    parameters [{job, problem}]; of a file or a store, after [{job, problem}]
 
     \b
     Examples:
@@ -69,21 +70,28 @@ def command(
 
     if seconds and (not words or words[0].endswith(_FILES)):
         raise click.UsageError("--seconds: expected with EXPR only, got it without; jobs say their own")
+    is_file = bool(words) and words[0].endswith(_FILES)
     stored = [] if words else _stored(store_url(store, db), tz)
     if words and (store, db) != (None, None):
         raise click.UsageError("expected EXPR or FILE, or a store, got both; leave one out")
-    given = _schedules(words, tz, seconds) if words else [(job.name, one) for job in stored for one in job.schedules]
+    jobs = _of_file(words, tz) if is_file else stored
+    given = [(job.name, one) for job in jobs for one in job.schedules]
+    if words and not is_file:
+        given = [("", _schedule(words, tz, seconds))]
     now = SystemClock().now()
     looked = [Looked(job, schedule, lint(schedule, now)) for job, schedule in given]
     doubtful = [(job.name, problem) for job in stored for problem in _doubts(job)]
+    waiting = _waiting(jobs, "is in this file" if is_file else "is stored")
     if as_json:
         told: dict[str, Any] = {"schedules": [_as_json(one) for one in looked]}
         if not words:
             told["parameters"] = [{"job": job, "problem": problem} for job, problem in doubtful]
+        if not words or is_file:
+            told["after"] = [{"job": job, "problem": problem} for job, problem in waiting]
         click.echo(json.dumps(told, indent=2))
     else:
-        _echo(looked, doubtful)
-    if exit_code and (doubtful or any(one.odd for one in looked)):
+        _echo(looked, [*doubtful, *waiting])
+    if exit_code and (doubtful or waiting or any(one.odd for one in looked)):
         raise click.exceptions.Exit(SOMETHING_ODD)
 
 
@@ -101,20 +109,37 @@ def _doubts(job: Job) -> list[str]:
     return [str(doubt) for doubt in doubts(job.task, job.params)]
 
 
-def _schedules(words: tuple[str, ...], tz: str | None, seconds: bool) -> list[tuple[str, Schedule]]:
+def _waiting(jobs: list[Job], where: str) -> list[tuple[str, str]]:
+    """The jobs that run after one that is not among them."""
+    from onthedot.define.check import missing_parents
+    from onthedot.job import job_name
+
+    known = {job_name(job) for job in jobs}
+    return [(job.name, text) for job in jobs if (text := missing_parents(job, known, where))]
+
+
+def _one(words: tuple[str, ...]) -> str:
     if len(words) > 1:
         raise click.UsageError(
             f"expected one EXPR or FILE, got {len(words)} words; put it in quotes, so that the shell leaves '*' alone: "
             "'onthedot lint \"*/7 * * * *\"'"
         )
-    from onthedot.define.yaml_file import read_file
+    return words[0]
+
+
+def _schedule(words: tuple[str, ...], tz: str | None, seconds: bool) -> Schedule:
     from onthedot.schedules import parse
 
-    if not words[0].endswith(_FILES):
-        return [("", parse(words[0], tz=tz, seconds=seconds))]
+    return parse(_one(words), tz=tz, seconds=seconds)
+
+
+def _of_file(words: tuple[str, ...], tz: str | None) -> list[Job]:
+    from onthedot.define.yaml_file import read_file
+
+    file = _one(words)
     if tz is not None:
         raise click.UsageError("--tz: expected with EXPR only, got it with a file; its jobs say their own")
-    return [(job.name, schedule) for job in read_file(Path(words[0])) for schedule in job.schedules]
+    return read_file(Path(file))
 
 
 def _echo(looked: list[Looked], doubtful: list[tuple[str, str]]) -> None:

@@ -18,6 +18,7 @@ CHANGES = 3
 @click.option(
     "--prune", is_flag=True, help="Also what would be removed: jobs that came from it, and are not in it now."
 )
+@click.option("--take-over", is_flag=True, help="Replace jobs that are stored from another file.")
 @click.option("--exit-code", is_flag=True, help=f"End with {CHANGES} if something would change.")
 @click.option("--no-load", is_flag=True, help="Leave out the picture of the load per hour.")
 @with_server
@@ -28,6 +29,7 @@ def command(
     program: str,
     source: str | None,
     prune: bool,
+    take_over: bool,
     exit_code: bool,
     no_load: bool,
     store: str | None,
@@ -47,7 +49,7 @@ def command(
     """
     from onthedot.cli.applying import Asked, told
 
-    asked = Asked.of(program, source, prune=prune, dry_run=True)
+    asked = Asked.of(program, source, prune=prune, dry_run=True, take_over=take_over)
     changes = told(asked, store_url(store, db))
     if as_json:
         from onthedot.cli.changes import as_json as fields

@@ -32,8 +32,12 @@ class JobsAsked(Asking):
         told = await self.server.ask("PUT", self._of_job(job.name), query=query, body=said, repeat=True)
         return read(values.put_job, told)
 
-    async def apply(self, jobs: Iterable[Job], *, source: str, prune: bool = False, dry_run: bool = False) -> Applied:
-        body = {"jobs": [_written(job) for job in checked(jobs, source)], "prune": prune, "dry_run": dry_run}
+    async def apply(
+        self, jobs: Iterable[Job], *, source: str, prune: bool = False, dry_run: bool = False, take_over: bool = False
+    ) -> Applied:
+        written = [_written(job) for job in checked(jobs, source)]
+        body: dict[str, Any] = {"jobs": written, "prune": prune, "dry_run": dry_run}
+        body |= {"take_over": True} if take_over else {}  # an older server does not know it
         path = f"/api/v1/sources/{quote(source, safe='/')}"
         return read(_applied, await self.server.ask("PUT", path, body=body, repeat=dry_run))
 
@@ -120,6 +124,8 @@ def _applied(told: values.Told) -> Applied:
         source=told["source"],
         differences=tuple(map(values.difference, told["differences"])),
         elsewhere=told["elsewhere"],
+        warnings=told.get("warnings", {}),
+        refused=tuple(told.get("refused", ())),
         paused=tuple(told["paused"]),
         left=tuple(told["left"]),
         dry_run=told["dry_run"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from graphlib import CycleError, TopologicalSorter
 
@@ -71,6 +71,25 @@ def parents_first(jobs: Iterable[Job]) -> list[Job]:
     except CycleError as error:
         raise cycle_error([name for _, name in error.args[1]]) from None
     return [known[key] for key in order if key in known]
+
+
+def missing_parents(job: Job, known: Collection[str], where: str = "is stored") -> str:
+    """What to warn of if jobs that this one runs after are not among the `known` names (`namespace/name`); else "".
+    No mistake: a parent may be stored later.
+
+    >>> from onthedot.after import After
+    >>> from onthedot.task import Noop
+    >>> missing_parents(Job(name="report", task=Noop(), after=After("load", "clean")), {"default/clean"})
+    "after: no job 'load' is stored; it does not start before there is one"
+    """
+    parents = () if job.after is None else job.after.parents
+    missing = [parent for parent in parents if f"{job.namespace}/{parent}" not in known]
+    if job.after is None or not missing:
+        return ""
+    names = ", ".join(map(repr, missing))
+    if job.after.any and len(missing) < len(parents):
+        return f"after: no job {names} {where}; it starts after the others only"
+    return f"after: no job {names} {where}; it does not start before there is one"
 
 
 def _filled_task_problems(job: Job, *, stored: bool) -> list[str]:

@@ -16,7 +16,7 @@ from itertools import islice, takewhile
 from typing import Any, Literal, NamedTuple
 
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
-from onthedot.define.written import written_pause
+from onthedot.define.written import written, written_pause, written_schedule
 from onthedot.job import Job, Schedule
 from onthedot.schedules import due_of, slots
 from onthedot.stores.definitions import encode
@@ -134,29 +134,42 @@ def _starts_of(job: Job, schedule: Schedule, now: Micros, end: Micros) -> Iterat
 
 
 def _fields(old: Job | None, new: Job | None) -> dict[str, tuple[Any, Any]]:
-    """What differs, by dotted names."""
-    before, after = _flat(old), _flat(new)
-    return {
-        name: (before.get(name), after.get(name))
-        for name in sorted(before.keys() | after.keys())
-        if before.get(name) != after.get(name)
-    }
+    """What differs, by dotted names, in the words of a file; in those of a store if a file cannot say it."""
+    stored = dict(_differing("", _stored(old), _stored(new)))
+    if not stored:
+        return {}
+    several = any(job is not None and len(job.schedules) > 1 for job in (old, new))
+    return dict(_differing("", _said(old, several), _said(new, several))) or stored
 
 
-def _flat(job: Job | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _differing(name: str, old: Any, new: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Each value that is another one; mappings and lists of mappings are gone into, but for a pause."""
+    inner_old, inner_new = _inner(old), _inner(new)
+    if name == "paused" or inner_old is None or inner_new is None or not (inner_old or inner_new):
+        if old != new:
+            yield name, (old, new)
+        return
+    for key in sorted(inner_old.keys() | inner_new.keys()):
+        yield from _differing(f"{name}.{key}" if name else key, inner_old.get(key), inner_new.get(key))
 
-    def walk(prefix: str, value: Any) -> None:
-        if isinstance(value, dict) and value:
-            for key, inner in value.items():
-                walk(f"{prefix}.{key}" if prefix else key, inner)
-        elif isinstance(value, list) and any(isinstance(one, dict) for one in value):
-            for number, inner in enumerate(value):
-                walk(f"{prefix}.{number}", inner)
-        else:
-            found[prefix] = value
 
-    if job is not None:
-        walk("", json.loads(encode(job)))
-        found["paused"] = written_pause(job.paused) or False
-    return found
+def _inner(value: Any) -> dict[str, Any] | None:
+    """What is in a value, by name; None if it has to be compared as a whole."""
+    if isinstance(value, list) and any(isinstance(one, dict) for one in value):
+        return {str(number): one for number, one in enumerate(value)}
+    return {} if value is None else value if isinstance(value, dict) else None
+
+
+def _stored(job: Job | None) -> dict[str, Any]:
+    return {} if job is None else {**json.loads(encode(job)), "paused": written_pause(job.paused) or False}
+
+
+def _said(job: Job | None, several: bool) -> dict[str, Any]:
+    """The job as a file says it, each schedule as a mapping."""
+    if job is None:
+        return {}
+    said = {key: value for key, value in written(job).items() if key not in ("schedule", "schedules")}
+    schedules = [written_schedule(schedule) for schedule in job.schedules]
+    if schedules:
+        said |= {"schedules": schedules} if several else {"schedule": schedules[0]}
+    return {**said, "paused": written_pause(job.paused) or False}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any, get_args
 
 from onthedot.after import After
 from onthedot.define.check import check_job
+from onthedot.define.check_params import params_problems
 from onthedot.define.sizes import parse_size
 from onthedot.duration import parse_duration
 from onthedot.errors import DefinitionError, did_you_mean
@@ -47,9 +48,10 @@ OPTIONS = (
 _PLAIN = ("args", "assignment", "isolation", "max_recoveries", "namespace", "on", "owner", "priority", "queue", "share")
 
 
-def build_job(task: Task, options: Mapping[str, Any], *, stored: bool = False) -> Job:
-    """A job from its task and options. Every problem is reported at once, and nothing is half defined."""
-    name = options.get("name", "")
+def build_job(task: Task, options: Mapping[str, Any], *, stored: bool = False, unread: Collection[str] = ()) -> Job:
+    """A job from its task and options. Every problem is reported at once, and nothing is half defined. `unread`:
+    options that the caller could not read; what depends on them is not checked."""
+    name, unread = options.get("name", ""), set(unread)
     problems = [f"unknown option {key!r}{did_you_mean(key, OPTIONS)}" for key in options if key not in OPTIONS]
     given: dict[str, Any] = {key: options[key] for key in _PLAIN if key in options}
     for key, read in _READERS.items():
@@ -58,23 +60,35 @@ def build_job(task: Task, options: Mapping[str, Any], *, stored: bool = False) -
                 given[_FIELDS.get(key, key)] = read(options[key])
             except DefinitionError as error:
                 problems.extend(error.problems)
+                unread.add(key)
     if options.get("schedule") is not None and options.get("schedules") is not None:
         problems.append("expected either 'schedule' or 'schedules', got both")
-    problems.extend(_type_problems(given))
+    wrong = _type_problems(given)
+    job = Job(name=name, task=task, **{key: value for key, value in given.items() if key not in wrong})
+    problems += [*wrong.values(), *_problems(job, {*unread, *wrong}, stored=stored)]
     if problems:
         raise DefinitionError(problems, subject=f"job {name!r}")
-    job = Job(name=name, task=task, **given)
-    check_job(job, stored=stored)
     return job
 
 
-def _type_problems(given: Mapping[str, Any]) -> list[str]:
+def _problems(job: Job, unread: set[str], *, stored: bool) -> list[str]:
+    """Those of a job that lacks some options, because they could not be read."""
+    try:
+        check_job(job, stored=stored)
+    except DefinitionError as error:
+        hidden = params_problems(job, stored=stored) if unread & {"params", "args"} else ()
+        return [problem for problem in error.problems if problem not in hidden]
+    return []
+
+
+def _type_problems(given: Mapping[str, Any]) -> dict[str, str]:
+    """By option."""
     expected = {"args": Mapping, "max_recoveries": int, "namespace": str, "owner": str, "queue": str, "share": str}
-    return [
-        f"{key}: expected {kind.__name__.lower()}, got {type(given[key]).__name__} {given[key]!r}"
+    return {
+        key: f"{key}: expected {kind.__name__.lower()}, got {type(given[key]).__name__} {given[key]!r}"
         for key, kind in expected.items()
         if key in given and (not isinstance(given[key], kind) or isinstance(given[key], bool))
-    ]
+    }
 
 
 def _read_schedule(value: object) -> Schedule:

@@ -101,6 +101,17 @@ def written_pause(pause: Pause | None) -> Json:
 
 
 def _schedule(schedule: Schedule) -> Json:
+    said = written_schedule(schedule)
+    return said if len(said) > 1 else to_text(schedule)
+
+
+def written_schedule(schedule: Schedule) -> Written:
+    """A schedule as a mapping, also where a text would do.
+
+    >>> from onthedot.schedules import every
+    >>> written_schedule(every("5m"))
+    {'every': '5m'}
+    """
     text = to_text(schedule)
     more = _given(
         **(_cron(schedule) if isinstance(schedule, Cron) else {}),
@@ -112,8 +123,6 @@ def _schedule(schedule: Schedule) -> Json:
         args=dict(schedule.args),
         id=schedule.id,
     )
-    if not more:
-        return text
     form, _, rest = ("cron", "", text) if isinstance(schedule, Cron) else text.partition(" ")
     return {form: rest, **more}
 

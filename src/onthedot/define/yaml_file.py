@@ -30,7 +30,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onthedot.define.check_task import task_problems
 from onthedot.define.options import OPTIONS, build_job
 from onthedot.define.places import Place, Told, WrongText
 from onthedot.define.text_tasks import READERS as TASKS
@@ -148,10 +147,11 @@ class Found:
         paused = self._read(node, "paused", lambda: read_pause(names["paused"])) if "paused" in names else None
         task = self._task(node)
         known = task or Command(**_SOMETHING)  # in the place of what is wrong already: so that the rest is told, too
+        read = {key: one for key, one in options.items() if one is not None}
         try:
-            job = build_job(known, {key: one for key, one in options.items() if one is not None}, stored=self._stored)
+            job = build_job(known, read, stored=self._stored, unread=options.keys() - read.keys())
         except DefinitionError as error:
-            for problem in (*error.problems, *task_problems(Job(name="it", task=known))):
+            for problem in error.problems:
                 self.problem(self._where(node, problem), problem)
             return None
         return replace(job, paused=paused) if len(self.problems) == before else None

@@ -20,7 +20,7 @@ from onthedot.schedules.zones import Stretch, stretch_at
 
 Kind = Literal[
     "both_days", "clocks_repeat", "clocks_skip", "four_fields", "jitter", "months", "never", "once", "past", "rare",
-    "seconds", "uneven",
+    "seconds", "uneven", "wrapped",
 ]  # fmt: skip
 
 _DAY: Micros = 86_400 * SECOND
@@ -118,6 +118,7 @@ def _cron(schedule: Cron, now: Micros) -> Iterator[Odd]:
         )  # fmt: skip
     yield from _days(fields)
     yield from _steps(fields)
+    yield from _wrapped(fields)
     yield from _rare(schedule, now)
     if schedule.expression.lower() not in ALIASES or schedule.tz != "UTC":
         yield from _clocks(schedule, now)
@@ -166,6 +167,22 @@ def _steps(fields: dict[str, str]) -> Iterator[Odd]:
         )  # fmt: skip
 
 
+def _wrapped(fields: dict[str, str]) -> Iterator[Odd]:
+    """Ranges that go past the end and round to nearly all values, such as `10-5`: `22-4` is a night."""
+    for name, size, _ in _UNITS:
+        for term in fields[name].split(","):
+            first, _, last = term.partition("/")[0].partition("-")
+            if not (first.isdigit() and last.isdigit()) or int(first) <= int(last):
+                continue
+            values = size - int(first) + int(last) + 1
+            if values * 4 > size * 3:
+                yield Odd(
+                    "wrapped",
+                    f"{name} {term}: from {first} past {size - 1} to {last}, {values} of {size} {name}s",
+                    f"write '{last}-{first}' if you mean those between, or '*'",
+                )
+
+
 def _article(word: str) -> str:
     return f"an {word}" if word == "hour" else f"a {word}"
 
@@ -195,7 +212,9 @@ def _clocks(schedule: Cron, now: Micros) -> Iterator[Odd]:
     """The next year's clock changes that take starts away, or in which a fixed time comes twice."""
     times = wall_times(schedule.expression, schedule.spread)
     told: set[str] = set()
-    for stretch in _stretches(schedule.tz, now):
+    stretches = list(_stretches(schedule.tz, now))
+    moved = next((text for one in stretches if (text := _moved(schedule, times, one))), "")
+    for stretch in stretches:
         first = stretch.start + stretch.offset
         if stretch.skipped_from < first and "clocks_skip" not in told:
             for odd in _skipped(schedule, times, stretch):
@@ -212,9 +231,20 @@ def _clocks(schedule: Cron, now: Micros) -> Iterator[Odd]:
                 "clocks_repeat",
                 f"on {to_datetime(first):%Y-%m-%d} the clocks in {schedule.tz} show {to_datetime(first):%H:%M} to "
                 f"{to_datetime(stretch.repeated_until):%H:%M} twice: it runs "
-                f"{'both times' if schedule.fold == 'both' else f'the {schedule.fold} time'}",
-                "choose a time that no day has twice, or say what you want with fold: first, second or both",
+                f"{'both times' if schedule.fold == 'both' else f'the {schedule.fold} time'}{moved}",
+                "choose a time that every day has once, or say what you want with fold (first, second or both) and gap "
+                "(run_after or skip)",
             )
+
+
+def _moved(schedule: Cron, times: WallTimes, stretch: Stretch) -> str:
+    """What becomes of the one start in the gap before this stretch, which takes place right after it; else ""."""
+    begin, end = to_datetime(stretch.skipped_from), to_datetime(stretch.start + stretch.offset)
+    if begin >= end or not times.fixed or schedule.gap != "run_after" or any(_skipped(schedule, times, stretch)):
+        return ""
+    if not times.count(stretch.skipped_from, stretch.start + stretch.offset):
+        return ""
+    return f"; on {begin:%Y-%m-%d} they skip from {begin:%H:%M} to {end:%H:%M}: it runs right after, at {end:%H:%M}"
 
 
 def _skipped(schedule: Cron, times: WallTimes, stretch: Stretch) -> Iterator[Odd]:

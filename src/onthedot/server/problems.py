@@ -76,6 +76,7 @@ TITLES = {
 
 _OF_ERRORS: list[tuple[type[errors.OnTheDotError], int, str]] = [
     (errors.DuplicateUser, 409, "conflict"),
+    (errors.SourceConflict, 409, "conflict"),
     (errors.LoginsBusy, 503, "busy"),
     (errors.LoginLimited, 429, "too-many"),
     (errors.LoginRefused, 401, "unauthenticated"),

@@ -65,6 +65,9 @@ def test_the_systems_crontab_names_users(system):
     assert clean.name == "clean"
     assert daily.task.argv[2].startswith("test -x /usr/sbin/anacron || {")  # type: ignore[union-attr]
     assert "it runs as root there" in remarks(found)[7]
+    assert "'onthedot worker --labels user=root', and give the job 'labels: [user=root]'" in remarks(found)[7].replace(
+        ")", ""
+    )
 
 
 @pytest.mark.parametrize("text", ["", "\n#x\n", "* * * * *", "@daily", "=", "a=", "\0", "% % % % % %", "@every 5m x"])
@@ -132,7 +135,7 @@ def test_styles(line: str, cron: str, task: Command):
         ("0 4 * * * ~/bin/a", "it uses its user's home directory"),
         ("0 4 * * * a > $HOME/log", "it uses its user's home directory"),
         ("0 4 * * * -ns a", "'-ns' before the command: the job does not overlap itself"),
-        ("#0 5 * * * old\n0 4 * * * a", "'#0 5 * * * old': a job that is commented out; left out"),
+        ("#0 5 * * * old\n0 4 * * * a", "'#0 5 * * * old': a job that is commented out; not imported"),
     ],
 )
 def test_what_differs_is_told(line: str, said: str):

@@ -27,7 +27,7 @@ def test_the_jobs():
     assert report.task == Container(
         image="registry.example.org/shop/report:1.4",
         entrypoint="/bin/report",
-        argv=("--all", "$(REGION)"),
+        argv=("--all", "eu"),
         env={"REGION": "eu", "TOKEN": "${{ secrets.SHOP_API_TOKEN }}"},
         network="bridge",
         user="1000:1000",
@@ -43,7 +43,6 @@ def test_the_jobs():
         ("activeDeadlineSeconds counts for each attempt", 18),
         ("serviceAccountName: there is no such thing here", 22),
         ("'@every 90s': here counted from 1970-01-01", 49),
-        ("$(NAME) in arguments is filled in by Kubernetes", 25),
         ("TOKEN: set the secret with 'onthedot secret set SHOP_API_TOKEN'", 31),
         ("POD: only values and secrets are known here", 33),
         ("the volume 'scratch' is no directory", 39),
@@ -132,3 +131,22 @@ def test_helm_sources_are_refused(text: str):
 
 def test_braces_of_other_tools_are_no_helm_source():
     assert read_cron_jobs(manifest(container="{image: a, args: ['{{ .Name }}']}")).jobs[0].task.argv == ("{{ .Name }}",)  # type: ignore[union-attr]
+
+
+def test_variables_of_the_same_pod_are_filled_in():
+    text = """
+kind: CronJob
+metadata: {name: a}
+spec:
+  schedule: "@daily"
+  jobTemplate: {spec: {template: {spec: {containers: [{image: x, command: [sh, -c], args: %s, env: [
+    {name: FOO, value: one}, {name: BAR, value: "$(FOO)-two"},
+    {name: KEY, valueFrom: {secretKeyRef: {name: s, key: k}}}]}]}}}}
+"""
+    found = read_cron_jobs(text % '["$(BAR) $$(FOO) $(date) $FOO"]')
+    task = found.jobs[0].task
+    assert isinstance(task, Container)
+    assert (task.argv, task.env["BAR"]) == (("-c", "one-two $(FOO) $(date) $FOO"), "one-two")
+    assert found.incomplete == []
+    other = read_cron_jobs(text % '["$(KEY) $(OTHER)"]')
+    assert [told.problem.partition(":")[0] for told in other.incomplete] == ["$(KEY)", "$(OTHER)"]

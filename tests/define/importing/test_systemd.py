@@ -54,7 +54,7 @@ def test_rhythms_and_a_service_of_another_name():
     assert job.task == Command(argv=("/usr/bin/poll", "--from", "${SOURCE}", "--unit", "%n"))
     assert job.catch_up.mode == "none"
     told = " ".join(map(str, found.remarks))
-    for said in ("OnBootSec=2min: it counts from the start of the machine", "variables are filled in by systemd", "%i"):
+    for said in ("OnBootSec=2min: it counts from the start of the machine", "$SOURCE is not set in this unit", "%i"):
         assert said in told
 
 
@@ -139,7 +139,7 @@ def test_a_rhythm_goes_on_in_the_hour_that_is_repeated_and_that_is_told():
     )  # fmt: skip
     assert [(told.at.line if told.at else 0, told.problem) for told in found.remarks] == [
         (2, "OnCalendar=*:0/30: systemd leaves out the hour that a clock change repeats; here it runs on"),
-        (4, "OnStartupSec=1min: it counts from the start of systemd; left out"),
+        (4, "OnStartupSec=1min: it counts from the start of systemd; not kept"),
     ]
     assert (found.lost, found.zone_assumed) == ([], True)
 
@@ -158,6 +158,35 @@ def test_what_keeps_a_program_apart_is_one_remark():
     [found] = read_timers({"a.timer": "[Timer]\nOnCalendar=daily", "a.service": service})
     assert [str(told) for told in found.remarks] == [
         "a.service:3:1: PrivateTmp, ProtectSystem, NoNewPrivileges: see 'isolation' and 'bounds' for how a program is "
-        "kept apart; left out",
-        "a.service:5:1: Nice=5: there is no such thing here; left out",
+        "kept apart; not kept",
+        "a.service:5:1: Nice=5: there is no such thing here; not kept",
     ]
+
+
+def test_variables_of_the_same_unit_are_filled_in():
+    """As systemd does: `${NAME}` anywhere, `$NAME` as a word of its own, which may become several; `$$` is a `$`."""
+    service = (
+        "[Service]\nEnvironment=LEVEL=high 'FLAGS=-a  -b' EMPTY=\n"
+        "ExecStart=/usr/bin/x $LEVEL $FLAGS $EMPTY --level=${LEVEL}! a$LEVEL $$HOME\n"
+    )
+    [found] = read_timers({"a.timer": "[Timer]\nOnCalendar=daily", "a.service": service})
+    assert found.jobs[0].task == Command(
+        argv=("/usr/bin/x", "high", "-a", "-b", "--level=high!", "a$LEVEL", "$HOME"),
+        env={"LEVEL": "high", "FLAGS": "-a  -b", "EMPTY": ""},
+    )
+    assert (found.remarks, found.incomplete) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "told"),
+    [
+        ("/usr/bin/x $LEVEL", ("/usr/bin/x", "$LEVEL"), ["$LEVEL is not set in this unit"]),
+        ("/usr/bin/x -${LEVEL}", ("/usr/bin/x", "-${LEVEL}"), ["$LEVEL is not set in this unit"]),
+        (":/usr/bin/x ${LEVEL}", ("/usr/bin/x", "${LEVEL}"), []),
+    ],
+)
+def test_a_variable_of_elsewhere_needs_a_change(command: str, argv: tuple[str, ...], told: list[str]):
+    units = {"a.timer": "[Timer]\nOnCalendar=daily", "a.service": f"[Service]\nExecStart={command}"}
+    [found] = read_timers(units)
+    assert found.jobs[0].task == Command(argv=argv)
+    assert [one.problem.removeprefix("ExecStart: ").partition(":")[0] for one in found.incomplete] == told

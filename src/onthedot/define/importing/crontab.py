@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onthedot.define.importing.dialects import from_crontab
-from onthedot.define.importing.imported import Imported, as_it_is
+from onthedot.define.importing.imported import Imported, as_it_is, runs_as
 from onthedot.define.importing.naming import name_of
 from onthedot.errors import ScheduleError
 from onthedot.schedules.zones import zone
@@ -75,6 +75,15 @@ def read_crontab(text: str, file: str = "crontab", *, tz: str = "UTC", system: b
     return found
 
 
+def is_time(line: str) -> bool:
+    """Whether a line begins like a job of a crontab, and not like a sentence.
+
+    >>> is_time("*/5 * * * * sync"), is_time("@daily x"), is_time("a b c d e f")
+    (True, True, False)
+    """
+    return _TIME.match(line) is not None
+
+
 # ── whose ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -109,7 +118,7 @@ def _comment(found: Imported, state: _State, line: int, text: str) -> None:
     """Comments right above a job go with it; a job that is commented out, and the header of the fields, do not."""
     words = text.lstrip("#").strip()
     if _TIME.match(words):
-        found.remark(line, f"'{text[:80]}': a job that is commented out; left out")
+        found.remark(line, f"'{text[:80]}': a job that is commented out; not imported")
     elif _HEADER.match(text) or _USER_HEADER.match(text):
         state.comments = []
     elif words := words.strip("-=*#~_ "):
@@ -171,12 +180,12 @@ def _add(found: Imported, state: _State, number: int, line: str) -> None:
     if flags is not None:
         command = flags[2]
         kept = "the job does not overlap itself; " if "s" in flags[1] else ""
-        found.remark(number, f"'{flags[1]}' before the command: {kept}what it says of mail and logs is left out")
+        found.remark(number, f"'{flags[1]}' before the command: {kept}what it says of mail and logs is not kept")
     if when.lower() == "@reboot":
         found.lose(number, f"'@reboot {command[:80]}': it names no time; start it with systemd or with a program")
         return
     if owner:
-        found.remark(number, f"it runs as {owner} there: here as the user of its worker; {owner} becomes its owner")
+        found.remark(number, runs_as(owner))
     script, stdin = _with_stdin(command)
     if not state.home and _NEEDS_HOME.search(_CD.sub("", script)):
         where = f"the home directory of {owner}" if owner else "its user's home directory"

@@ -23,7 +23,7 @@ _EVERY = re.compile(r"@every\s+(\S+)")
 _OVERLAP = {"Allow": "allow", "Forbid": "skip", "Replace": "replace"}
 _QUANTITY = re.compile(r"([0-9]+)(Ki|Mi|Gi|Ti|k|M|G|T)?")
 _DECIMAL = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_VARIABLE = re.compile(r"\$\([A-Za-z_]")
+_VARIABLE = re.compile(r"\$(\$|\(([A-Za-z_.-][A-Za-z0-9_.-]*)\))")
 _HELM = re.compile(
     r"\{\{-?\s*(?:\.(?:Values|Release|Chart|Capabilities|Files|Template)\b"
     r"|(?:include|template|tpl|toYaml|range|if|with|end|define|else)\b|\$|/\*)"
@@ -112,7 +112,7 @@ def _value(node: Node | None, path: str, default: Any = None) -> Any:
 def _read(found: Imported, manifest: Node, tz: str) -> None:
     line, kind = manifest.at.line, _value(manifest, "kind")
     if kind != "CronJob":
-        found.remark(line, f"expected a CronJob, got {kind if isinstance(kind, str) else shown(manifest)}; left out")
+        found.remark(line, f"expected a CronJob, got {kind if isinstance(kind, str) else shown(manifest)}; not kept")
         return
     spec, template = _at(manifest, "spec"), _at(manifest, "spec.jobTemplate.spec")
     pod = _at(template, "template.spec")
@@ -125,7 +125,7 @@ def _read(found: Imported, manifest: Node, tz: str) -> None:
     _rest(found, pod, _POD)
     _rest(found, containers.items[0], _CONTAINER)
     for other in containers.items[1:]:
-        found.remark(other.at.line, "a second container of the pod: one job is one container; left out")
+        found.remark(other.at.line, "a second container of the pod: one job is one container; not kept")
     job: dict[str, Any] = {
         "name": str(_value(manifest, "metadata.name", "")),
         "namespace": _value(manifest, "metadata.namespace", "default"),
@@ -143,7 +143,7 @@ def _rest(found: Imported, node: Node, known: tuple[str, ...]) -> None:
     """What nobody reads is remarked."""
     for name, at in node.places.items():
         if name not in known:
-            found.remark(at.line, f"{name}: {_WHY.get(name, 'there is no such thing here')}; left out")
+            found.remark(at.line, f"{name}: {_WHY.get(name, 'there is no such thing here')}; not kept")
 
 
 def _schedule(found: Imported, spec: Node, tz: str) -> Any:
@@ -186,14 +186,14 @@ def _policies(found: Imported, spec: Node, template: Node) -> dict[str, Any]:
 def _container(found: Imported, node: Node, pod: Node) -> dict[str, Any]:
     command, args = _value(node, "command") or [], _value(node, "args") or []
     words = [str(word) for part in (command, args) if isinstance(part, list) for word in part]
-    if any(_VARIABLE.search(word) for word in words):
-        found.remark(node.at.line, "$(NAME) in arguments is filled in by Kubernetes, and by nobody here")
+    env, known = _env(found, node)
+    words = [_filled(found, node, word, known) for word in words]
     entrypoint = words.pop(0) if isinstance(command, list) and command else ""  # without it: the image's own
     given = {
         "image": str(_value(node, "image", "")),
         "entrypoint": as_it_is(entrypoint),
         "argv": [as_it_is(word) for word in words],
-        "env": _env(found, node),
+        "env": env,
         "network": "bridge",
         "user": _user(node, pod),
         "mounts": list(_mounts(found, node, pod)),
@@ -201,21 +201,42 @@ def _container(found: Imported, node: Node, pod: Node) -> dict[str, Any]:
     return {key: value for key, value in given.items() if value}
 
 
-def _env(found: Imported, node: Node) -> dict[str, str]:
+def _filled(found: Imported, node: Node, text: str, known: Mapping[str, str | None]) -> str:
+    """A text with its `$(NAME)`, as Kubernetes fills them in. What is not known stays as it is."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[2]
+        if name is None:  # '$$(NAME)' is no reference
+            return "$"
+        there = known.get(name)
+        if there is not None:
+            return there
+        if name in known or "envFrom" in (node.names or {}) or name.isupper():  # '$(date)' is for a shell
+            found.complete(node.at.line, f"$({name}): its value is not in this file: write it in its place")
+        return match[0]
+
+    return _VARIABLE.sub(value, text)
+
+
+def _env(found: Imported, node: Node) -> tuple[dict[str, str], dict[str, str | None]]:
+    """The variables for the job; and the values that are known here, None for those that are not."""
     env: dict[str, str] = {}
+    known: dict[str, str | None] = {}
     listed = _at(node, "env")
     for one in (listed.items or []) if listed is not None else []:
         name, text = str(_value(one, "name", "")), _at(one, "value")
         secret = _value(one, "valueFrom.secretKeyRef")
         if text is not None and text.text is not None:
-            env[name] = as_it_is(text.text)
+            known[name] = _filled(found, node, text.text, known)
+            env[name] = as_it_is(known[name] or "")
         elif isinstance(secret, Mapping):
             ours = re.sub(r"\W", "_", f"{secret.get('name', '')}_{secret.get('key', '')}".upper())
-            env[name] = f"${{{{ secrets.{ours} }}}}"
+            env[name], known[name] = f"${{{{ secrets.{ours} }}}}", None
             found.remark(one.at.line, f"{name}: set the secret with 'onthedot secret set {ours}'")
         else:
-            found.remark(one.at.line, f"{name}: only values and secrets are known here; left out")
-    return env
+            known[name] = None
+            found.remark(one.at.line, f"{name}: only values and secrets are known here; not kept")
+    return env, known
 
 
 def _user(node: Node, pod: Node) -> str:
@@ -239,7 +260,7 @@ def _mounts(found: Imported, node: Node, pod: Node) -> Iterator[dict[str, Any]]:
         if isinstance(path, str) and isinstance(target, str):
             yield {"source": path, "target": target, "writable": _value(one, "readOnly") is not True}
         else:
-            found.remark(one.at.line, f"the volume {_value(one, 'name')!r} is no directory of the machine; left out")
+            found.remark(one.at.line, f"the volume {_value(one, 'name')!r} is no directory of the machine; not kept")
 
 
 def _bounds(found: Imported, node: Node) -> dict[str, Any]:
@@ -247,7 +268,7 @@ def _bounds(found: Imported, node: Node) -> dict[str, Any]:
     if resources is None:
         return {}
     if _at(resources, "limits.cpu") is not None or _at(resources, "requests") is not None:
-        found.remark(resources.at.line, "resources: only limits.memory is known here; the rest is left out")
+        found.remark(resources.at.line, "resources: only limits.memory is known here; the rest is not kept")
     memory = _QUANTITY.fullmatch(str(_value(resources, "limits.memory", "")))
     if memory is None:
         return {}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from onthedot.define.importing.calendar import CannotSay, names_zone, read_calendar
 from onthedot.define.importing.dialects import has_fixed_time, with_clock_rules
-from onthedot.define.importing.imported import Imported, as_it_is
+from onthedot.define.importing.imported import Imported, as_it_is, runs_as
 from onthedot.duration import format_duration, parse_duration
 from onthedot.errors import DefinitionError
 
@@ -40,6 +40,10 @@ _WHY = {
     "AccuracySec": "runs start on the dot",
     "Restart": "say 'retry: 3' if a run is to be tried again",
 }
+
+
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|\$)")
+_VARIABLE_WORD = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 
 
 class Entry(NamedTuple):
@@ -112,6 +116,7 @@ def _read_timer(file: str, units: Mapping[str, str], by_name: Mapping[str, str],
         found.lose(None, "no time of it can be kept here")
     found.remarks += apart.remarks
     found.lost += apart.lost
+    found.incomplete += apart.incomplete
     return found
 
 
@@ -120,7 +125,7 @@ def _rest(found: Imported, unit: Mapping[str, list[Entry]], *, has_time: bool) -
     apart = [values[-1] for key, values in unit.items() if _APART.fullmatch(key)]
     if apart:
         named = ", ".join(entry.key for entry in apart)
-        found.remark(apart[0].line, f"{named}: see 'isolation' and 'bounds' for how a program is kept apart; left out")
+        found.remark(apart[0].line, f"{named}: see 'isolation' and 'bounds' for how a program is kept apart; not kept")
     for key, values in unit.items():
         if key in _QUIET or _APART.fullmatch(key):
             continue
@@ -128,7 +133,7 @@ def _rest(found: Imported, unit: Mapping[str, list[Entry]], *, has_time: bool) -
         if key in _STARTS and not has_time:
             found.lose(values[-1].line, text)
         else:
-            found.remark(values[-1].line, f"{text}; left out")
+            found.remark(values[-1].line, f"{text}; not kept")
 
 
 def _settings(given: list[Entry]) -> dict[str, list[Entry]]:
@@ -201,7 +206,7 @@ def _span(found: Imported, entry: Entry) -> str:
     if rest or not seconds:
         if rest:
             found.remark(
-                entry.line, f"{entry.key}: expected a length of time such as '5min', got {entry.value!r}; left out"
+                entry.line, f"{entry.key}: expected a length of time such as '5min', got {entry.value!r}; not kept"
             )
         return ""
     return format_duration(round(seconds * 1_000_000))
@@ -212,13 +217,14 @@ def _span(found: Imported, entry: Entry) -> str:
 
 def _service(found: Imported, service: Mapping[str, list[Entry]]) -> dict[str, Any]:
     commands = [entry for key in ("ExecStartPre", "ExecStart", "ExecStartPost") for entry in service.get(key, [])]
-    programs = [(entry, _argv(found, entry)) for entry in commands]
-    job: dict[str, Any] = {"env": _environment(found, service)}
+    env = _environment(found, service)
+    programs = [(entry, _argv(found, entry, env)) for entry in commands]
+    job: dict[str, Any] = {"env": {name: as_it_is(value) for name, value in env.items()}}
     directory = service["WorkingDirectory"][-1].value.lstrip("-") if "WorkingDirectory" in service else ""
     if directory.startswith("/"):
         job["directory"] = directory
     elif directory:
-        found.remark(service["WorkingDirectory"][-1].line, f"WorkingDirectory={directory}: expected a path; left out")
+        found.remark(service["WorkingDirectory"][-1].line, f"WorkingDirectory={directory}: expected a path; not kept")
     if "ExecStart" not in service:
         found.lose(None, "expected ExecStart, found none: there is nothing to be done")
     elif len(programs) == 1:
@@ -232,9 +238,7 @@ def _service(found: Imported, service: Mapping[str, list[Entry]]) -> dict[str, A
     if "User" in service:
         user = service["User"][-1]
         job["owner"] = user.value
-        found.remark(
-            user.line, f"it runs as {user.value} there: here as the user of its worker; {user.value} becomes its owner"
-        )
+        found.remark(user.line, runs_as(user.value))
     return {**job, "bounds": _bounds(found, service)}
 
 
@@ -243,7 +247,7 @@ def _step(number: int, argv: list[str], directory: str) -> dict[str, Any]:
     return {"name": name[:100], "argv": argv, **({"directory": directory} if directory.startswith("/") else {})}
 
 
-def _argv(found: Imported, entry: Entry) -> list[str]:
+def _argv(found: Imported, entry: Entry, env: Mapping[str, str]) -> list[str]:
     text = entry.value
     prefix = re.match(r"[-@:+!|]*", text)
     if prefix is not None and prefix[0]:
@@ -251,19 +255,30 @@ def _argv(found: Imported, entry: Entry) -> list[str]:
         if "-" in prefix[0]:
             found.remark(entry.line, f"{entry.key}=-…: a failure of it is passed over there, but not here")
         if set(prefix[0]) & set("+!@|"):
-            found.remark(entry.line, f"{entry.key}={prefix[0]}…: its mark says how it is started; left out")
+            found.remark(entry.line, f"{entry.key}={prefix[0]}…: its mark says how it is started; not kept")
     try:
         words = shlex.split(text)
     except ValueError as error:
         found.remark(entry.line, f"{entry.key}: expected words with quotes that end, but {error}")
         words = text.split()
-    if re.search(r"\$\{?[A-Za-z_]", text):
-        found.remark(
-            entry.line, f"{entry.key}: variables are filled in by systemd, and by nobody here: use 'run' for a shell"
-        )
+    if prefix is None or ":" not in prefix[0]:  # ':' turns variables off
+        words = [one for word in words for one in _filled(found, entry, word, env)]
     if re.search(r"(?<!%)%(?!%)[A-Za-z]", text):
         found.remark(entry.line, f"{entry.key}: specifiers such as %i mean nothing here: write what they stand for")
     return [as_it_is(word.replace("%%", "%")) for word in words]
+
+
+def _filled(found: Imported, entry: Entry, word: str, env: Mapping[str, str]) -> Iterator[str]:
+    """A word with its variables, as systemd fills them in: `${NAME}` anywhere, and `$NAME` as a word of its own, which
+    becomes as many words as its value has."""
+    alone = _VARIABLE_WORD.fullmatch(word)
+    if alone is not None and alone[1] in env:
+        yield from env[alone[1]].split()
+        return
+    names = [alone[1]] if alone is not None else [match[1] for match in _VARIABLE.finditer(word) if match[1]]
+    for name in sorted({name for name in names if name not in env}):
+        found.complete(entry.line, f"{entry.key}: ${name} is not set in this unit: write its value in its place")
+    yield _VARIABLE.sub(lambda match: env.get(match[1], match[0]) if match[1] else "$", word)
 
 
 def _environment(found: Imported, service: Mapping[str, list[Entry]]) -> dict[str, str]:
@@ -273,8 +288,8 @@ def _environment(found: Imported, service: Mapping[str, list[Entry]]) -> dict[st
             words = shlex.split(entry.value)
         except ValueError:
             words = []
-            found.remark(entry.line, f"Environment: expected NAME=value, got {entry.value!r}; left out")
-        env |= {name: as_it_is(value) for name, _, value in (word.partition("=") for word in words)}
+            found.remark(entry.line, f"Environment: expected NAME=value, got {entry.value!r}; not kept")
+        env |= {name: value for name, _, value in (word.partition("=") for word in words)}
     return env
 
 
@@ -286,7 +301,7 @@ def _bounds(found: Imported, service: Mapping[str, list[Entry]]) -> dict[str, An
             if re.fullmatch(r"[0-9]+[KMGT]?", value):
                 bounds["memory"] = value
             else:
-                found.remark(service[key][-1].line, f"{key}={value}: expected bytes such as 512M; left out")
+                found.remark(service[key][-1].line, f"{key}={value}: expected bytes such as 512M; not kept")
     if "TasksMax" in service and service["TasksMax"][-1].value.isdigit():
         bounds["processes"] = int(service["TasksMax"][-1].value)
     return bounds

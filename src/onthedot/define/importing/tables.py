@@ -41,7 +41,7 @@ def read_table(text: str, file: str = "jobs.csv", *, tz: str = "UTC") -> Importe
         return found
     for name in columns:
         if name not in _TEXTS and name not in _OTHERS:
-            found.remark(1, f"unknown column {name!r}{did_you_mean(name, _TEXTS)}; left out")
+            found.remark(1, f"unknown column {name!r}{did_you_mean(name, _TEXTS)}; not kept")
     for number, row in rows:
         if len(row) != len(columns):
             found.lose(number, f"expected {len(columns)} columns, got {len(row)}")
@@ -72,7 +72,7 @@ def _add(found: Imported, line: int, values: dict[str, str], tz: str) -> None:
         if name in _FLAGS:
             flag = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(cell.lower())
             if flag is None:
-                found.remark(line, f"{name}: expected true or false, got {cell!r}; left out")
+                found.remark(line, f"{name}: expected true or false, got {cell!r}; not kept")
             job[name] = flag
         else:
             job[name] = int(cell) if name in _NUMBERS and cell.isdigit() else cell
@@ -82,7 +82,7 @@ def _add(found: Imported, line: int, values: dict[str, str], tz: str) -> None:
     if state == "paused":
         job["paused"] = True
     elif state not in ("active", "scheduled"):
-        found.remark(line, f"state {state!r}: no part of a definition; left out")
+        found.remark(line, f"state {state!r}: no part of a definition; not kept")
     found.add(line, job)
 
 

@@ -41,6 +41,7 @@ class Source(Body):
     )
     prune: bool = Field(False, description="Remove what came from this source before, and is not in it any more.")
     dry_run: bool = Field(False, description="Only tell what it would do.")
+    take_over: bool = Field(False, description="Replace jobs that are stored from another source.")
 
 
 class MoveOut(BaseModel):
@@ -55,7 +56,7 @@ class DifferenceOut(BaseModel):
 
     name: str = Field(examples=["nightly_report"])
     kind: str = Field(description="created, changed, removed or unchanged.", examples=["changed"])
-    fields: dict[str, list[JsonValue]] = Field(description="By dotted name: what it was, and what it is.")
+    fields: dict[str, list[JsonValue]] = Field(description="By dotted name, as in a file: what it was, and what it is.")
     appear: list[str] = Field(description="Starts that there were not, within the next 30 days.")
     vanish: list[str]
     moved: list[MoveOut]
@@ -70,6 +71,8 @@ class AppliedOut(BaseModel):
     dry_run: bool
     differences: list[DifferenceOut]
     elsewhere: dict[str, str] = Field(description="Jobs that came from elsewhere before, and from where.")
+    warnings: dict[str, str] = Field(description="Jobs that run after one that is not stored, and what that means.")
+    refused: list[str] = Field(description="Jobs of another source: without `take_over` nothing is written (409).")
     paused: list[str] = Field(description="Jobs that are paused, and stay so.")
     left: list[str] = Field(description="Jobs of this source that it has no more, and that stay.")
 
@@ -121,7 +124,8 @@ class _Reviewed(Review):
 async def apply_source(request: Request, there: There, who: Who, source: SourceName, asked: Source) -> Response:
     """Store all jobs of a source, such as a file, and tell what that changes, in text and in time. Everything is
     checked before anything is written; then each job is one write. With `prune`, jobs that came from this source
-    before, and that it has no more, are removed. A job that is paused stays so, unless its definition here says
+    before, and that it has no more, are removed. If a job is stored from another source, nothing is written (409),
+    unless `take_over` is given. A job that is paused stays so, unless its definition here says
     `paused: false`; one with `paused: true`, or with a reason and an end, is paused."""
     jobs = await computed(read_job_list, {"jobs": asked.jobs})
     for namespace in {job.namespace for job in jobs}:
@@ -135,6 +139,7 @@ async def apply_source(request: Request, there: There, who: Who, source: SourceN
             source=source,
             prune=asked.prune,
             dry_run=asked.dry_run,
+            take_over=asked.take_over,
             clock=there.clock,
             settings=there.settings,
             review=_Reviewed(request, who, said, quotas),
@@ -145,6 +150,8 @@ async def apply_source(request: Request, there: There, who: Who, source: SourceN
         dry_run=applied.dry_run,
         differences=[_difference(one) for one in applied.differences],
         elsewhere=dict(applied.elsewhere),
+        refused=list(applied.refused),
+        warnings=dict(applied.warnings),
         paused=list(applied.paused),
         left=list(applied.left),
     )
