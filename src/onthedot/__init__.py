@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from onthedot.task import Bounds, Command, Container, Http, Mount, Param, Source, Step, Steps
     from onthedot.tasks.context import Context
     from onthedot.tasks.hooks import Ended
+    from onthedot.tasks.registry import BadArguments
     from onthedot.verbs import Run, Verbs
 
 __version__ = "0.1.0"
@@ -51,6 +52,7 @@ _HOME = {
     "AccessDenied": "onthedot.errors",
     "After": "onthedot.after",
     "ArgumentsError": "onthedot.errors",
+    "BadArguments": "onthedot.tasks.registry",
     "BlockingClient": "onthedot.client.blocking",
     "BlockingScheduler": "onthedot.blocking",
     "BoundCall": "onthedot.define.calls",
@@ -128,6 +130,7 @@ __all__ = [
     "AccessDenied",
     "After",
     "ArgumentsError",
+    "BadArguments",
     "BlockingClient",
     "BlockingScheduler",
     "BoundCall",

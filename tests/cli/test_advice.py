@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import doctest
 import json
 import re
 import shlex
@@ -15,6 +16,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from onthedot.cli import advice
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.main import cli
 from tests.cli.advice import FIELD, SOURCE, advice_in, advice_of_page, all_advice, problem_of
@@ -150,6 +152,26 @@ def test_suggestions_on_a_store(given: dict[str, str], text: str, told: str):
         assert told in on_this_store(text)
         assert "secret" not in on_this_store(text)
     assert on_this_store(text) == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["my jobs.db", "it's.db", 'a"b.db', "a$HOME `id`.db", "a\\b.db", "\u00e4 b.db"])
+def test_a_suggestion_with_a_hard_name_can_be_copied_to_a_shell(name: str):
+    context = click.Context(click.Command("x"))
+    context.params = {"db": name, "store": None}
+    with context:
+        told = on_this_store("see 'onthedot runs' for more")
+    assert told.startswith("see '")
+    assert told.endswith("' for more")
+    copied = told.removeprefix("see '").removesuffix("' for more")
+    script = f"onthedot() {{ printf '%s\\n' \"$@\"; }}; {copied}"
+    shell = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert shell.stdout.splitlines() == ["runs", "--db", name]
+    assert copied.count("'") == name.count("'")
+
+
+def test_the_examples_of_advice_are_true():
+    assert doctest.testmod(advice).failed == 0
 
 
 @pytest.mark.slow

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
+import io
 import json
+import os
 import stat
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from onthedot.cli.artifacts import _target
+from onthedot.cli.artifacts import File, _copy, _new_file, _target
+from onthedot.cli.errors import Failure
 from onthedot.listening import Listen
 from onthedot.output.keeping import Name, Outputs
 from onthedot.output.places import output_place
@@ -125,11 +129,79 @@ def test_a_file_that_was_changed_is_not_written(call: Call, database: Path, plac
     assert files_in(to) == {}
 
 
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK])
+def test_a_file_system_without_hard_links_takes_them(
+    call: Call, database: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("onthedot.cli.artifacts.os.link", refuse)
+    to = tmp_path / "out"
+    fetch = ["artifacts", "fetch", "4", *GOOD, "--db", database, "--output", place, "--to", to]
+    done = call(*fetch)
+    assert done.exit_code == 0, done.output
+    assert files_in(to) == {name: data for name, data in sorted(SECOND) if name in GOOD}
+    assert call(*fetch).exit_code == 2
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool):
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr("onthedot.cli.artifacts.os.link", refuse)
+    path = tmp_path / "out" / "a"
+
+    def fetch() -> None:
+        with _new_file(tmp_path / "out", path, force=False) as target:
+            target.write(b"new")
+            path.write_bytes(b"precious")
+
+    with pytest.raises(Failure, match="File exists"):
+        fetch()
+    assert files_in(tmp_path / "out") == {"a": b"precious"}
+
+
+def test_a_copy_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("onthedot.cli.artifacts.os.link", refuse)
+    monkeypatch.setattr("onthedot.cli.artifacts.shutil.copyfileobj", full)
+    with (
+        pytest.raises(Failure, match="No space left on device"),
+        _new_file(tmp_path / "out", tmp_path / "out" / "a", force=False) as target,
+    ):
+        target.write(b"new")
+    assert files_in(tmp_path / "out") == {}
+
+
+async def test_a_server_that_sends_too_much_is_stopped():
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while sent < 1_000:
+            sent += 1
+            yield b"x" * 10
+
+    target = io.BytesIO()
+    with pytest.raises(Failure, match="expected 25 bytes as they were kept, got more"):
+        await _copy(File(1, "a", 25, "", 0, endless), target)
+    assert (sent, len(target.getvalue())) == (3, 20)
+
+
 @pytest.mark.parametrize(
     ("name", "inside"),
     [
         ("a", True), ("a/b", True), ("a/./b", True), ("..a", True), ("a..", True), ("", False), ("..", False),
         ("a/../../b", False), ("a/../b", False), ("/etc/passwd", False), ("a/", False), ("link/b", False), (".", False),
+        ("a\0b", False), ("a/\0", False), ("a\ud800", False), ("x" * 300, True),
     ],
 )  # fmt: skip
 def test_a_name_leads_into_the_folder_or_nowhere(tmp_path: Path, name: str, inside: bool):
@@ -137,6 +209,11 @@ def test_a_name_leads_into_the_folder_or_nowhere(tmp_path: Path, name: str, insi
     folder.mkdir()
     (folder / "link").symlink_to(tmp_path)
     assert (_target(folder, name) is not None) == inside
+
+
+def test_a_name_with_nul_is_refused_when_it_is_asked_for(call: Call, database: Path, place: str):
+    refused = call("artifacts", "fetch", "4", "a\0b", "--db", database, "--output", place)
+    assert (refused.exit_code, "NAME: expected an artifact of run 4, got 'a\\x00b'" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

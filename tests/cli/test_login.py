@@ -97,6 +97,28 @@ def test_what_others_can_read_or_change_is_refused(what: str, mode: int):
     assert (refused.exit_code, "chmod" in refused.stderr, "secret" in refused.output) == (2, True, False)
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o750])
+def test_nothing_is_written_to_a_folder_that_others_can_read(mode: int):
+    folder = logins_file().parent
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
+    for change in (lambda: keep_login(entry()), lambda: forget_login(SHOP)):
+        with pytest.raises(BadInput, match=rf"expected mode 0700, got {mode:04o}"):
+            change()
+    assert list(folder.iterdir()) == []
+    refused = call("login", SHOP, "--user", "ann", typed=PASSWORD)
+    assert (refused.exit_code, "expected mode 0700" in refused.stderr) == (2, True), "before anything is sent"
+
+
+def test_a_folder_of_ours_that_is_a_link_is_not_followed(tmp_path: Path):
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    logins_file().parent.parent.mkdir(parents=True)
+    logins_file().parent.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BadInput, match="expected to write it, but Not a directory"):
+        keep_login(entry())
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"servers": [1]}', '{"servers": {"a": {"key": 3}}}'])
 def test_a_file_that_is_none_of_ours_is_told(text: str):
     keep_login(entry())
@@ -172,6 +194,28 @@ def test_which_server_is_meant():
     several = call("logout")
     assert (several.exit_code, f"expected one of {SHOP}, {SHOP}:8443" in several.stderr) == (2, True)
     assert [one["ended"] for one in json.loads(call("logout", "--all", "--json").stdout)] == [False, False]
+    assert read_logins() == {}
+
+
+OTHERS: list[Any] = [
+    {"hello": "world"}, [], [1], "text", None, 3, {"token": 3, "name": "ann", "expires_at": "x"}, {"token": "ots_1.x"},
+    {"kind": ["key"], "name": "ann"}, {"kind": "key", "name": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("told", OTHERS, ids=str)
+@pytest.mark.parametrize("way", [["--user", "ann"], ["--key"], ["--id-token"]], ids=str)
+def test_a_server_of_another_kind_is_told(told: Any, way: list[str], monkeypatch: pytest.MonkeyPatch):
+    async def other(*_: Any, **__: Any) -> Any:
+        return told
+
+    monkeypatch.setattr("onthedot.client.server.Server.ask", other)
+    refused = call("login", SHOP, *way, typed="otd_1.secret")
+    assert refused.exit_code == 1, refused.output
+    assert f"expected an onthedot server at {SHOP}, got " in refused.stderr
+    assert "check the address" in refused.stderr
+    assert "bug" not in refused.stderr
+    assert "secret" not in refused.output
     assert read_logins() == {}
 
 

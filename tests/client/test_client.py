@@ -154,9 +154,12 @@ def test_tries_are_further_and_further_apart_and_never_long():
 # ── who asks ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("key", ["", "otd_aaaaaaaaaaaa.nonsense"])
-async def test_whoever_is_not_known_is_told_so(wire: Wire, key: str):
-    with pytest.raises(KeyRefused, match="expected a key"):
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [("", "expected a key"), ("otd_aaaaaaaaaaaa.nonsense", "this key is not known here, or has ended")],
+)
+async def test_whoever_is_not_known_is_told_so(wire: Wire, key: str, words: str):
+    with pytest.raises(KeyRefused, match=words):
         await otd.Client("https://server", key=key, transport=wire).list_jobs()
 
 

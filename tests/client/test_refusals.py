@@ -85,7 +85,14 @@ def test_a_name_that_is_no_error_of_ours_makes_none(name: Any):
     assert type(error_of(409, {"detail": "no", "error": name}, server=AT)) is errors.StateError
 
 
-def test_a_route_that_is_not_there_is_no_job_that_is_not_there():
-    got = error_of(404, {"detail": "Not Found", "request_id": "r-1"}, server=AT)
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"detail": "Not Found"},
+        {"detail": "expected a path of this server, got '/x'", "type": "https://onthedot.invalid/problems/path"},
+    ],
+)
+def test_a_route_that_is_not_there_is_no_job_that_is_not_there(told: dict[str, str]):
+    got = error_of(404, {**told, "request_id": "r-1"}, server=AT)
     assert type(got) is StoreError
     assert "r-1" in str(got)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from datetime import timedelta
+from typing import Any
 
 import httpx2
 import pytest
@@ -81,11 +82,103 @@ async def test_one_caller_too_many_waits_and_others_do_not():
 
 @pytest.mark.parametrize(
     ("path", "methods"),
-    [("/api/v1/runs", "GET, POST"), ("/api/v1/jobs/nap", "DELETE, GET, PATCH, PUT"), ("/jobs/7", "DELETE, GET")],
+    [
+        ("/api/v1/runs", "GET, HEAD, POST"),
+        ("/api/v1/jobs/nap", "DELETE, GET, HEAD, PATCH, PUT"),
+        ("/jobs/7", "DELETE, GET, HEAD"),
+    ],
 )
 async def test_who_asks_with_a_method_that_a_path_has_not_is_told_which_it_has(there: Served, path: str, methods: str):
     answer = await there.client.options(path)
     assert (answer.status_code, answer.headers["allow"]) == (405, methods)
+    assert answer.json()["detail"] == f"expected one of {methods} for this path, got 'OPTIONS'"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "detail"),
+    [
+        ("GET", "/api/v1/runs?stat=dead", {}, "unknown parameter 'stat', did you mean 'state'?"),
+        ("GET", "/api/v1/runs?stat=dead&limit=x", {}, "unknown parameter 'stat', did you mean 'state'?"),
+        ("GET", "/api/v1/whoami?x=1", {}, "unknown parameter 'x'; it takes none"),
+        ("POST", "/api/v1/jobs/nap/pause?reason=x", {}, "unknown parameter 'reason'; known: namespace"),
+        ("GET", "/api/v1/runs/abc", {}, "path.run: expected a whole number, got 'abc'"),
+        ("GET", "/api/v1/runs/0", {}, "path.run: expected at least 1, got '0'"),
+        ("GET", "/api/v1/runs?limit=x", {}, "query.limit: expected a whole number, got 'x'"),
+        ("GET", "/nowhere", {}, "expected a path of this server, got '/nowhere'; 'GET /api/v1' lists where to begin"),
+        (
+            "POST", "/api/v1/runs", {"content": b"{bad", "headers": {"Content-Type": "application/json"}},
+            "body: expected JSON, but key must be a string at line 1 column 2",
+        ),
+        (
+            "POST", "/api/v1/jobs/nap/pause", {"content": b"{bad", "headers": {"Content-Type": "application/json"}},
+            "body: expected JSON, but expecting property name enclosed in double quotes at character 1",
+        ),
+        ("POST", "/api/v1/runs", {"json": {"job": 3}}, "job: expected a string, got a number"),
+        (
+            "POST", "/api/v1/jobs/nap/pause", {"data": {"name": "x"}},
+            "body: expected JSON with 'Content-Type: application/json', got Content-Type "
+            "'application/x-www-form-urlencoded'",
+        ),
+        ("POST", "/api/v1/jobs/nap/pause", {"json": [1]}, "body: expected an object, got an array"),
+        ("POST", "/api/v1/jobs/nap/move-next", {"json": {}}, "to: expected a value, got none"),
+        ("POST", "/api/v1/jobs/nap/pause", {"json": {"reason": 3}}, "reason: expected a string, got a number"),
+        (
+            "POST", "/api/v1/jobs/nap/pause", {"json": {"reason": "x" * 501}},
+            "reason: expected at most 500 characters, got 501",
+        ),
+        ("POST", "/api/v1/jobs/nap/pause", {"json": {"why": 3}}, "why: expected no such field; leave it out"),
+    ],
+)  # fmt: skip
+async def test_a_refusal_says_what_was_expected_and_what_came(
+    there: Served, method: str, path: str, sent: dict[str, Any], detail: str
+):
+    headers = {**there.keys.add(Role.ADMIN), **sent.pop("headers", {})}
+    answer = await there.client.request(method, path, headers=headers, **sent)
+    assert answer.status_code == (404 if path == "/nowhere" else 422)
+    assert answer.json()["detail"] == detail
+
+
+async def test_no_refusal_shows_a_password(there: Served):
+    body = {"username": "ann", "password": ["hunter2"]}
+    answer = await there.client.post("/api/v1/login", json=body)
+    assert answer.status_code == 422
+    assert "hunter2" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+async def test_a_page_ignores_what_a_link_has_added(there: Served, path: str):
+    stranger = await there.client.get(f"{path}?utm_source=mail")
+    assert stranger.headers["content-type"] == "text/html; charset=utf-8"
+
+
+async def test_a_key_that_does_not_count_has_other_words_than_none(there: Served):
+    wrong = await there.client.get("/api/v1/jobs", headers={"Authorization": "Bearer nix"})
+    assert wrong.json()["detail"].startswith("this key is not known here, or has ended; ")
+    for headers in ({}, {"Authorization": "Bearer"}, {"Authorization": "Basic x"}):
+        missing = await there.client.get("/api/v1/jobs", headers=headers)
+        assert missing.json()["detail"].startswith("expected a key: send 'Authorization: Bearer otd_…'")
+
+
+@pytest.mark.parametrize("line", [line for line in TABLE if line.startswith("GET ") and "{" not in line])
+async def test_head_is_answered_as_get_without_a_body(there: Served, line: str):
+    path = line.removeprefix("GET ")
+    admin = there.keys.add(Role.ADMIN)
+    query = {"worker_id": "w1"} if path == "/job/executions" else {}
+    head = await there.client.head(path, params=query, headers=admin)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["x-request-id"]
+    if path != "/api/v1/events":  # which would go on
+        got = await there.client.get(path, params=query, headers=admin)
+        assert head.headers["content-type"] == got.headers["content-type"]
+        assert "content-length" in head.headers
+    if TABLE[line] is not None:
+        nobody = await there.client.head(path, params=query)
+        assert (nobody.status_code, nobody.content) == (401, b"")
+
+
+async def test_head_of_what_can_only_be_done_is_refused(there: Served):
+    assert (await there.client.head("/api/v1/login")).status_code == 405
+    assert (await there.client.head("/nowhere")).status_code == 404
 
 
 async def test_every_refusal_has_one_shape(there: Served):

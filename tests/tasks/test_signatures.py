@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import enum
 import functools
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,6 +33,39 @@ class Colour(enum.Enum):
     BLUE = "blue"
 
 
+class Mode(enum.IntFlag):
+    READ = 1
+    WRITE = 2
+
+
+class Side(enum.Flag):
+    LEFT = 1
+    RIGHT = 2
+
+
+class Level(enum.Enum):
+    LOW = "low"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Level | None:
+        return cls.LOW if str(value).lower() == "low" else None
+
+
+class Alias:
+    """As what `type Name = …` makes in Python 3.12."""
+
+    __value__: Any
+
+    def __repr__(self) -> str:
+        return "an alias"
+
+
+Json, Endless = Alias(), Alias()
+Json.__value__ = list[Json] | dict[str, Json] | int  # type: ignore[valid-type]
+Endless.__value__ = Endless
+Nested = list["Nested"] | int
+
+
 class Order(TypedDict):
     id: int
 
@@ -49,6 +83,7 @@ GOOD: list[tuple[Any, Any]] = [
     (OLD_STYLE, None), (int | str, "a"), (int | None, 3), (Annotated[int, {"ge": 1}], 3),
     (list[int], [1]), (list[int], (1,)), (Sequence[str], []), (tuple[int, ...], [1, 2]), (tuple[int, str], [1, "a"]),
     (dict[str, int], {"a": 1}), (Mapping[str, list[float]], {"a": [1]}), (dict[int, str], {"1": "a"}), (list, [object]),
+    (Sequence[str], "abc"), (Sequence, "abc"), (Sequence[Any], "abc"), (Json, [[[1], "x"], {"a": [2]}]), (Json, 3),
     (Literal["a", 1], 1), (Colour, "red"), (Order, {"id": "?"}), (tuple, [1]), (dict, {}),
 ]  # fmt: skip
 WRONG: list[tuple[Any, Any]] = [
@@ -56,8 +91,12 @@ WRONG: list[tuple[Any, Any]] = [
     (None, 0), (Id, "7"), (OLD_STYLE, "3"), (int | str, 1.5), (Annotated[int, []], "3"), (list[int], ["1"]),
     (list[int], 1), (list[str], "text"), (tuple[int, str], [1]), (tuple[int, str], ["a", 1]), (dict[str, int], [1]),
     (dict[str, int], {"a": "1"}), (Literal["a", 1], True), (Literal["a"], "b"), (Colour, "green"), (Order, 3),
+    (Sequence[int], "12"), (Sequence[str], [1]), (Sequence[str], {"a": 1}), (Json, "x"),
 ]  # fmt: skip
-UNKNOWN: list[Any] = [Any, object, datetime, Point, set[int], Callable[[], int], bytes, int | datetime, complex]
+UNKNOWN: list[Any] = [
+    Any, object, datetime, Point, set[int], Callable[[], int], bytes, int | datetime, complex,
+    Mode, Side, Level, Mode | int, Endless, list[Endless] | datetime,  # type: ignore[valid-type]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("hint", "value"), GOOD)
@@ -127,6 +166,82 @@ def test_a_decorator_may_convert_values():
         return double(int(n))
 
     assert Handler.of("double", converts).check_arguments({"n": "3"}) is None
+
+
+def nested(tree: Nested) -> None: ...
+
+
+def test_a_type_may_name_itself():
+    handler = Handler.of("nested", nested)
+    assert handler.check_arguments({"tree": [[1], [[2]]]}) is None
+    assert handler.check_arguments({"tree": 3}) is None
+
+
+def with_db(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, db="a connection", **kwargs)
+
+    return wrapper
+
+
+def only_n(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(n: Any) -> Any:
+        return function(n, db="a connection")
+
+    return wrapper
+
+
+def store_row(n: int, db: str) -> tuple[int, str]:
+    return n, db
+
+
+@pytest.mark.parametrize("decorate", [with_db, only_n])
+def test_a_decorator_may_bring_arguments_of_its_own(decorate: Callable[..., Any]):
+    handler = Handler.of("store_row", decorate(store_row))
+    assert handler.check_arguments({"n": 3}) is None
+    assert handler.signature.problem({"n": 3}, complete=False) is None
+
+
+def test_what_the_decorator_itself_cannot_take_is_refused():
+    problem = Handler.of("store_row", only_n(store_row)).check_arguments({"n": 3, "db": "mine"})
+    assert problem is not None
+    assert problem.startswith("arguments do not fit store_row(n: 'int')")
+    assert problem.endswith("got an unexpected keyword argument 'db'")
+
+
+def test_a_decorated_handler_with_a_context_is_checked():
+    @with_db
+    def noted(ctx: otd.Context, n: int, db: str) -> None: ...
+
+    handler = Handler.of("noted", noted)
+    assert handler.takes_context
+    assert handler.check_arguments({"n": 3}) is None
+
+
+def test_a_decorated_handler_runs():
+    ended: list[Any] = []
+
+    async def live() -> None:
+        harness = Harness("2026-01-01T00:00Z")
+        sched = otd.Scheduler("memory:")
+        sched.job(name="store_row")(with_db(lambda n, db: ended.append((n, db))))
+        await harness.start(sched)
+        await sched.submit("store_row", {"n": 3})
+        await harness.advance("1s")
+        await harness.stop()
+
+    run_virtual(live())
+    assert ended == [(3, "a connection")]
+
+
+def test_the_error_can_be_named_and_pickled():
+    error = pickle.loads(pickle.dumps(otd.BadArguments("n: expected int")))  # noqa: S301 - it is our own
+    assert type(error) is otd.BadArguments
+    assert str(error) == "n: expected int"
+    assert issubclass(otd.BadArguments, otd.ArgumentsError)
+    assert otd.Retry(3, on=(otd.BadArguments,)) == otd.Retry(3, on=("onthedot.BadArguments",))
 
 
 def program(called: list[Any]) -> otd.Scheduler:

@@ -42,4 +42,13 @@ def _store_of(arguments: str, option: str, value: str) -> str:
     server = option == "store" and is_server(value)
     if option not in takes or (server and "key_file" not in takes):
         return ""
-    return f" --{option} {shlex.quote(value if option == 'db' else shown_url(value))}"
+    return f" --{option} {_quoted(value if option == 'db' else shown_url(value))}"
+
+
+def _quoted(value: str) -> str:
+    """A word for a shell. In double quotes if it needs any: the command around it is in single ones.
+
+    >>> print(_quoted("shop.db"), _quoted("my jobs.db"), _quoted("a$b.db"))
+    shop.db "my jobs.db" "a\\$b.db"
+    """
+    return value if shlex.quote(value) == value else '"' + re.sub(r'(["$`\\])', r"\\\1", value) + '"'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -152,7 +153,10 @@ def fetch(
             click.echo(f"run {run_id} has left no artifacts that are kept")
     for one in left_out:
         name = plain(one.name, most=1_000)
-        click.echo(f"left out {name!r}: its name leads out of the folder; fetch it with --to - > FILE", err=True)
+        click.echo(
+            f"left out {name!r}: its name leads out of the folder, or no file can have it; fetch it with --to - > FILE",
+            err=True,
+        )
     click.get_current_context().exit(BROKEN if left_out else 0)
 
 
@@ -237,11 +241,19 @@ def _meant(files: Sequence[File], names: Sequence[str], attempt: int | None, run
 def _target(folder: Path, name: str) -> Path | None:
     """Where a file goes; None: outside of the folder, or nowhere."""
     parts = PurePosixPath(name).parts
-    if not parts or name.startswith("/") or name.endswith("/") or ".." in parts:
+    if not parts or name.startswith("/") or name.endswith("/") or ".." in parts or not _can_be_named(name):
         return None
     path = folder.joinpath(*parts)
     inside = path.parent.resolve().is_relative_to(folder.resolve())  # a link may lead out, too
     return path if inside else None
+
+
+def _can_be_named(name: str) -> bool:
+    """Whether a file can have this name here at all."""
+    try:
+        return b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
 
 
 def _check_new(paths: Sequence[Path]) -> None:
@@ -266,11 +278,27 @@ def _new_file(folder: Path, path: Path, *, force: bool) -> Iterator[IO[bytes]]:
             if force:
                 os.replace(written, path)
             else:
-                os.link(written, path)  # unlike a rename, it replaces nothing
+                _name_new(written, path)
         finally:
             Path(written).unlink(missing_ok=True)
     except OSError as error:
         raise Failure(f"{path}: expected to write it below {folder}, but {error.strerror or error}") from error
+
+
+def _name_new(written: str, path: Path) -> None:
+    """Give a file its name, and replace nothing: a rename would. Some file systems have no links, such as vfat."""
+    try:
+        os.link(written, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        with open(path, "xb") as target:
+            try:
+                with open(written, "rb") as source:
+                    shutil.copyfileobj(source, target)
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
 
 
 def _give_usual_mode(path: str) -> None:
@@ -288,15 +316,18 @@ async def _copy(file: File, target: IO[bytes]) -> None:
     digest, size = hashlib.sha256(), 0
     with bar as progress:
         async for piece in file.pieces():
+            size += len(piece)
+            if size > file.size:
+                break
             target.write(piece)
             digest.update(piece)
-            size += len(piece)
             if progress is not None:
                 progress.update(len(piece))
     target.flush()
     if size != file.size or digest.hexdigest() != file.sha256:
         raise Failure(
-            f"artifact {file.name!r}: expected {file.size} bytes as they were kept, got others; fetch it again"
+            f"artifact {file.name!r}: expected {file.size} bytes as they were kept, "
+            f"got {'more' if size > file.size else 'others'}; fetch it again"
         )
 
 

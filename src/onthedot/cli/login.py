@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onthedot.cli.errors import BadInput, Command
+from onthedot.cli.errors import BadInput, Command, Failure
 from onthedot.cli.options import with_debug, with_insecure, with_json
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def command(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json
       onthedot login https://jobs.example.org --key < ci.key
     """
     from onthedot.cli.asking import is_insecure
-    from onthedot.cli.logins import address_of, keep_login, logins_file, read_logins
+    from onthedot.cli.logins import address_of, check_logins, keep_login, logins_file
     from onthedot.client.server import check_way
     from onthedot.observe.text import plain
 
@@ -53,7 +53,7 @@ def command(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json
     server = address_of(url or default_server())
     if not is_insecure():
         check_way(server)
-    read_logins()  # refused before anything is asked for, if it cannot be kept
+    check_logins()  # before anything is asked for or sent
     if by_key:
         login = asyncio.run(_with_key(server, _read_secret("Key")))
     elif by_id_token:
@@ -110,10 +110,11 @@ async def _sign_in(server: str, body: dict[str, str]) -> Login:
 
     asked = Server(server)
     try:
-        told: dict[str, Any] = await asked.ask("POST", "/api/v1/login", body=body)
+        told = await asked.ask("POST", "/api/v1/login", body=body)
     finally:
         await asked.close()
-    return Login(server, told["token"], "session", told["name"], told["expires_at"])
+    token, name, expires_at = _fields(server, told, "token", "name", "expires_at")
+    return Login(server, token, "session", name, expires_at)
 
 
 async def _with_key(server: str, key: str) -> Login:
@@ -123,12 +124,21 @@ async def _with_key(server: str, key: str) -> Login:
 
     asked = Server(server, key, insecure=True)  # the way was checked, or allowed
     try:
-        told: dict[str, Any] = await asked.ask("GET", "/api/v1/whoami")
+        told = await asked.ask("GET", "/api/v1/whoami")
     finally:
         await asked.close()
-    if told["kind"] not in ("key", "session"):
-        raise BadInput(f"{server} lets everybody in, and has not looked at the key; there is nothing to keep")
-    return Login(server, key, "session" if told["kind"] == "session" else "key", told["name"], None)
+    kind, name = _fields(server, told, "kind", "name")
+    if kind not in ("key", "session"):
+        raise BadInput(f"{server} asks for no key, so there is nothing to store")
+    return Login(server, key, "session" if kind == "session" else "key", name, None)
+
+
+def _fields(server: str, told: Any, *names: str) -> list[str]:
+    """These texts of an answer; `Failure` if it is no answer of ours."""
+    if isinstance(told, dict) and all(isinstance(told.get(name), str) for name in names):
+        return [told[name] for name in names]
+    got = f"an answer with {', '.join(sorted(map(str, told))[:5])}" if isinstance(told, dict) and told else "other JSON"
+    raise Failure(f"expected an onthedot server at {server}, got {got}; check the address")
 
 
 async def end_session(login: Login) -> None:

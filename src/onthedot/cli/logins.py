@@ -27,7 +27,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Login(NamedTuple):
-    """How one is known to a server. In no `repr`: the key."""
+    """Credentials for one server. `repr` hides the key."""
 
     server: str
     key: str
@@ -93,6 +93,12 @@ def _check_private(path: Path, found: os.stat_result) -> None:
         )
 
 
+def check_logins() -> None:
+    """`BadInput` if no entry could be stored now."""
+    with _changing(write=False):
+        pass
+
+
 def keep_login(login: Login) -> Login | None:
     """Keep it in place of the one for the same address, which is returned."""
     with _changing() as logins:
@@ -108,23 +114,26 @@ def forget_login(address: str) -> None:
 
 
 @contextlib.contextmanager
-def _changing() -> Iterator[dict[str, Login]]:
+def _changing(*, write: bool = True) -> Iterator[dict[str, Login]]:
     """The entries, written back as a whole; one process at a time."""
     path = logins_file()
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(path.parent):
             logins = read_logins()
             yield logins
-            _write(path, logins)
+            if write:
+                _write(path, logins)
     except OSError as error:
         raise BadInput(f"{path}: expected to write it, but {error.strerror or error}") from error
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """One process at a time, in a folder that is made if it is missing; `BadInput` if others can use it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
+        _check_private(folder, os.fstat(handle))
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:

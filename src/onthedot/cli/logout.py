@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 @with_debug
 def command(url: str, every: bool, as_json: bool) -> None:
     """End the session at URL, and remove what 'onthedot login' has kept for it. Without URL it is the only server that
-    you are signed in to. A server that is away cannot be told: then the entry is removed all the same, the session ends
-    by itself, and the exit code is 1. A key that was kept stays good; 'onthedot keys revoke KEY' ends it.
+    you are signed in to. If the server does not answer, the entry is removed all the same, the session ends by itself,
+    and the exit code is 1. A key that was kept stays good; 'onthedot keys revoke KEY' ends it.
 
     \b
     Examples:

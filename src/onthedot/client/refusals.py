@@ -44,7 +44,7 @@ def error_of(status: int, told: Any, *, server: str) -> OnTheDotError:
         return _of_strangers(status, server)
     detail = told["detail"]
     kind = _named(told.get("error")) or _OF_STATUS.get(status)
-    if kind is None or (status == 404 and detail == "Not Found"):  # the framework's own: it has no such route
+    if kind is None or (status == 404 and _is_no_route(told)):
         asked = told.get("request_id", "")
         return StoreError(f"{server}: expected an answer, got {status}: {detail} (request {asked})")
     if issubclass(kind, DefinitionError):
@@ -52,6 +52,11 @@ def error_of(status: int, told: Any, *, server: str) -> OnTheDotError:
     if kind in (KeyRefused, StoreUnavailable):
         return kind(f"{server}: {detail}")
     return kind(detail)
+
+
+def _is_no_route(told: Mapping[str, Any]) -> bool:
+    """Whether the server has no such path. Earlier ones say it in the words of their framework."""
+    return str(told.get("type", "")).endswith("/problems/path") or told["detail"] == "Not Found"
 
 
 def _of_strangers(status: int, server: str) -> OnTheDotError:

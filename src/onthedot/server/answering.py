@@ -48,7 +48,7 @@ def read_body(model: type[B], body: bytes) -> B:
     try:
         read = model.model_validate_json(body)
     except ValidationError as error:
-        told = error.errors(include_url=False, include_context=False, include_input=False)
+        told = error.errors(include_url=False)
         raise RequestValidationError([{**part, "loc": ("body", *part["loc"])} for part in told]) from None
     if is_too_deep(body):
         raise Problem(422, "invalid", f"body: expected at most {MOST_DEEP} lists and objects in one another, got more")

@@ -96,6 +96,9 @@ def _wanted(request: Request) -> str:
     """What somebody has to send who was not let in."""
     if "authorization" not in request.headers and cookie_of(request) in request.cookies:
         return f"expected {CSRF} beside the page's cookie (and Origin for a change): the cookie opens the page alone"
+    kind, _, text = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer" and text.strip():  # the same words for both: nobody learns which keys there were
+        return "this key is not known here, or has ended; 'onthedot keys create NAME' makes another"
     return "expected a key: send 'Authorization: Bearer otd_…'; 'onthedot keys create NAME' makes one"
 
 

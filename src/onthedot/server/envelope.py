@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from onthedot.ids import RandomIds
 from onthedot.server.patience import Patient, TooSlow
 from onthedot.server.problems import Problem, answer, problem_of_framework
+from onthedot.server.routing import HEAD
 from onthedot.server.table import EVERYBODY, TABLE
 
 logger = logging.getLogger("onthedot.server")
@@ -55,6 +56,9 @@ class Envelope:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
+        is_head = scope["method"] == "HEAD"
+        if is_head:  # answered as GET is, without the body; see `Guarded`
+            scope = {**scope, "method": "GET", HEAD: True}
         headers = dict(scope["headers"])
         scope["request_id"] = request_id = self._id_of(headers)
         status = 0
@@ -66,12 +70,14 @@ class Envelope:
                 own = {name for name, _ in message["headers"]}
                 more = [header for header in _HEADERS if header[0] not in own]
                 message["headers"] = [*message["headers"], *more, (b"x-request-id", request_id.encode())]
+            elif is_head:
+                message = {**message, "body": b""}
             await send(message)
 
         try:
             await self._bounded(scope, headers, receive, tell)
         except (TooLarge, TooSlow) as error:
-            await answer(problem_of_framework(error), scope)(scope, receive, tell)
+            await answer(problem_of_framework(error, scope), scope)(scope, receive, tell)
         except Exception:  # a bug of any kind in a route: its request is answered, logged, and no other one suffers
             logger.exception("request %s: %s %s broke", request_id, scope["method"], _shown(scope["path"]))
             if status == 0:  # nothing was sent yet

@@ -14,7 +14,7 @@ def _by_path() -> list[tuple[re.Pattern[str], str]]:
     found: dict[str, list[str]] = defaultdict(list)
     for line in TABLE:
         method, _, path = line.partition(" ")
-        found[path].append(method)
+        found[path] += ["GET", "HEAD"] if method == "GET" else [method]
     return [(compile_path(path)[0], ", ".join(sorted(methods))) for path, methods in found.items()]
 
 
@@ -25,6 +25,6 @@ def methods_of(path: str) -> str:
     """As the header `Allow` lists them.
 
     >>> methods_of("/api/v1/jobs/nightly_report")
-    'DELETE, GET, PATCH, PUT'
+    'DELETE, GET, HEAD, PATCH, PUT'
     """
     return next((methods for pattern, methods in _METHODS if pattern.match(path)), "")

@@ -58,6 +58,7 @@ TITLES = {
     "unauthenticated": "Nobody is let in without a key",
     "forbidden": "This key may not do that",
     "unknown": "There is no such thing",
+    "path": "There is no such path",
     "misdirected": "This server does not answer for that host",
     "conflict": "Something else is true by now",
     "stale": "It was changed meanwhile",
@@ -158,7 +159,7 @@ def shown(problem: Problem, request_id: str) -> dict[str, Any]:
 
 
 def answer(problem: Problem, scope: Scope) -> Response:
-    """A problem as it is sent: as text to who would rather have text than JSON."""
+    """A problem as it is sent: plain text if `Accept` prefers it, else JSON."""
     told = shown(problem, str(scope.get("request_id", "")))
     accept = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"accept"), "")
     headers = {**problem.headers, "Vary": "Accept"}
@@ -173,7 +174,7 @@ def answer(problem: Problem, scope: Scope) -> Response:
 _OF_STATUS = {
     401: "unauthenticated",
     403: "forbidden",
-    404: "unknown",
+    404: "path",
     405: "method",
     408: "too-slow",
     413: "too-large",
@@ -181,37 +182,89 @@ _OF_STATUS = {
 }
 
 
-def problem_of_framework(error: HTTPException) -> Problem:
+def problem_of_framework(error: HTTPException, scope: Scope) -> Problem:
     """The framework's own refusals: an unknown path, a method that a path does not have, a body that is no JSON."""
     kind = _OF_STATUS.get(error.status_code, "invalid")
     status = 422 if error.status_code == 400 else error.status_code  # one status for what cannot be understood
-    return Problem(status, kind, str(error.detail), headers=error.headers)
+    detail, headers = str(error.detail), dict(error.headers or {})
+    if status == 404:
+        detail = f"expected a path of this server, got {_shown(scope['path'])}; 'GET /api/v1' lists where to begin"
+    elif status == 405:
+        headers["Allow"] = methods_of(scope["path"])
+        detail = f"expected one of {headers['Allow']} for this path, got {_shown(scope['method'])}"
+    elif error.status_code == 400:
+        detail = "body: expected JSON in UTF-8, got other bytes, or more levels than can be read"
+    return Problem(status, kind, detail, headers=headers)
 
 
-def problem_of_request(error: RequestValidationError) -> Problem:
+def problem_of_request(error: RequestValidationError, content_type: str = "") -> Problem:
     """A request that does not fit what its route takes: every reason, by the name of the field."""
-    wrong = [_wrong_part(part) for part in error.errors()]
+    wrong = [_wrong_part(part, content_type) for part in error.errors()]
     detail = "; ".join(f"{one.field}: {one.problem}" for one in wrong[:5])
     return Problem(422, "invalid", detail, wrong)
 
 
-def _wrong_part(part: Mapping[str, Any]) -> Wrong:
+def _wrong_part(part: Mapping[str, Any], content_type: str) -> Wrong:
     place, *path = part["loc"]
+    if part["type"] == "json_invalid":
+        reason = str(part["ctx"]["error"])
+        where = f" at character {path[0]}" if path else ""
+        return Wrong("body", f"expected JSON, but {reason[:1].lower()}{reason[1:]}{where}")
     named = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
     field = named if place == "body" else f"{place}.{named}"
-    said = str(part["msg"])
-    return Wrong(field or "body", said[0].lower() + said[1:])
+    given = part.get("input")
+    if place == "body" and not path and isinstance(given, bytes):
+        got = _shown(content_type) if content_type else "none"
+        return Wrong("body", f"expected JSON with 'Content-Type: application/json', got Content-Type {got}")
+    return Wrong(field or "body", _in_our_words(part, _kind(given) if place == "body" else _shown(given)))
+
+
+_EXPECTED = {
+    "int_parsing": "a whole number", "int_parsing_size": "a whole number", "int_type": "a whole number",
+    "int_from_float": "a whole number", "float_parsing": "a number", "float_type": "a number",
+    "bool_parsing": "true or false", "bool_type": "true or false", "string_type": "a string", "list_type": "an array",
+    "dict_type": "an object", "model_type": "an object", "model_attributes_type": "an object",
+    "greater_than_equal": "at least {ge}", "less_than_equal": "at most {le}", "greater_than": "more than {gt}",
+    "less_than": "less than {lt}", "literal_error": "{expected}", "enum": "{expected}",
+    "string_pattern_mismatch": "text that matches {pattern}",
+}  # fmt: skip
+_LENGTHS = {
+    "string_too_long": "at most {max_length} characters",
+    "string_too_short": "at least {min_length} characters",
+}
+
+
+def _in_our_words(part: Mapping[str, Any], got: str) -> str:
+    """What pydantic found, as our other messages say it. `got` shows no value of a body: it may be a password."""
+    kind, context = part["type"], part.get("ctx") or {}
+    if kind == "missing":
+        return "expected a value, got none"
+    if kind == "extra_forbidden":
+        return "expected no such field; leave it out"
+    if kind in _LENGTHS:
+        return f"expected {_LENGTHS[kind].format(**context)}, got {len(part['input'])}"
+    if kind in _EXPECTED:
+        return f"expected {_EXPECTED[kind].format(**context)}, got {got}"
+    said = str(part["msg"]).removeprefix("Value error, ")
+    return said[:1].lower() + said[1:]
+
+
+def _kind(value: Any) -> str:
+    names = {str: "a string", bool: "true or false", int: "a number", float: "a number", list: "an array"}
+    return "null" if value is None else names.get(type(value), "an object")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 async def handle(request: Request, error: Exception) -> Response:
     """The one handler of all errors: known ones become problems, any other is a bug that is logged and not shown."""
     if isinstance(error, RequestValidationError):
-        return answer(problem_of_request(error), request.scope)
+        return answer(problem_of_request(error, request.headers.get("content-type", "")), request.scope)
     if isinstance(error, HTTPException):
-        problem = problem_of_framework(error)
-        if problem.status == 405:
-            problem.headers["Allow"] = methods_of(request.url.path)
-        return answer(problem, request.scope)
+        return answer(problem_of_framework(error, request.scope), request.scope)
     if isinstance(error, Problem):
         return answer(error, request.scope)
     if isinstance(error, errors.OnTheDotError):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from onthedot.errors import did_you_mean
 from onthedot.server.door import door_of
 from onthedot.server.problems import KINDS, MEDIA_TYPE, Problem, Wrong
 from onthedot.server.table import TABLE
+
+HEAD = "onthedot.head"
+"""In the scope of a request that came with the method HEAD."""
 
 
 class WrongOut(BaseModel):
@@ -61,6 +66,34 @@ def _has_nul(request: Request) -> Problem:
     return Problem(422, "invalid", "; ".join(f"{one.field}: {one.problem}" for one in wrong[:5]), wrong)
 
 
+def _query_of(takes: Dependant) -> Iterator[str]:
+    """The names of the query parameters that a route takes, itself or through what it depends on."""
+    yield from (field.alias for field in takes.query_params)
+    for inner in takes.dependencies:
+        yield from _query_of(inner)
+
+
+def _unknown(given: Iterable[str], known: Collection[str]) -> Problem | None:
+    """A parameter that is not read would be taken for one that is: `?stat=dead` would list every run.
+
+    >>> str(_unknown(["stat"], ["job", "state"]))
+    "unknown parameter 'stat', did you mean 'state'?"
+    """
+    unknown = [name for name in dict.fromkeys(given) if name not in known]
+    if not unknown:
+        return None
+    near = did_you_mean(unknown[0], known) if known else "; it takes none"
+    wrong = [Wrong(f"query.{name[:100]}", "unknown parameter; leave it out") for name in unknown[:20]]
+    return Problem(422, "invalid", f"unknown parameter {unknown[0][:100]!r}{near}", wrong)
+
+
+def _without_body(response: Response) -> Response:
+    """What HEAD is answered: nothing of a stream is begun."""
+    bare = Response(status_code=response.status_code, background=response.background)
+    bare.raw_headers = response.raw_headers
+    return bare
+
+
 class Guarded(APIRoute):
     """A route that is only called for who may call it. Not by a dependency of the framework: that would read the body
     of a stranger first, and takes a tenth of the time of a submit."""
@@ -69,12 +102,17 @@ class Guarded(APIRoute):
         """Let in, then do what any route does."""
         handle = super().get_route_handler()
         [permission] = {TABLE[f"{method} {self.path}"] for method in self.methods or ()}
+        known = frozenset(_query_of(self.dependant))
+        checks = self.include_in_schema  # a page for people ignores what a link has added
 
         async def guarded(request: Request) -> Response:
             await door_of(request).let_in(request, permission)
             if "\0" in request.scope["path"] or b"%00" in request.scope["query_string"]:
                 raise _has_nul(request)
-            return await handle(request)
+            if checks and request.scope["query_string"] and (problem := _unknown(request.query_params, known)):
+                raise problem
+            response = await handle(request)
+            return _without_body(response) if HEAD in request.scope else response
 
         return guarded
 

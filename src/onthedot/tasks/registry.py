@@ -60,7 +60,7 @@ class Handler:
     def check_arguments(self, arguments: dict[str, Any], *, complete: bool = True) -> str | None:
         """Why the function could not be called with these arguments (and perhaps more of them), or None."""
         problem = self.signature.problem(arguments, complete=complete)
-        return problem and f"arguments do not fit {self.name}{inspect.signature(self.function)}: {problem}"
+        return problem and f"arguments do not fit {self.name}{self.signature}: {problem}"
 
     def check_guarantee(self, guarantee: Guarantee) -> str | None:
         """Why the function cannot keep this guarantee, or None."""

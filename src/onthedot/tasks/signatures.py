@@ -1,8 +1,8 @@
 """Checks a run's arguments against the signature and the annotations of its handler.
 
 Only what JSON can decide is checked: `str int float bool None`, `Literal`, `Enum` of such values, and lists, tuples,
-mappings and unions of these. Any other annotation accepts everything. A decorated function is checked for names only:
-its decorator may convert values.
+mappings and unions of these. Any other annotation accepts everything. A decorated function is checked for the names
+that its decorator takes, and for nothing else: the decorator may convert values and add arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class Signature:
     def __init__(self, function: Callable[..., Any], *, takes_context: bool) -> None:
         self._function = function
         self._positional = (None,) if takes_context else ()
-        self._parameters = list(inspect.signature(function).parameters.values())[len(self._positional) :]
+        self._called = inspect.signature(function, follow_wrapped=False)
+        self._parameters = list(self._called.parameters.values())[len(self._positional) :]
         kinds = {one.kind for one in self._parameters}
         self._is_open = inspect.Parameter.VAR_KEYWORD in kinds
         named = [one for one in self._parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
@@ -42,9 +43,9 @@ class Signature:
         given = arguments.keys()
         fits = self._plain and (self._is_open or given <= self._names) and not (complete and self._required - given)
         if not fits:
-            signature = inspect.signature(self._function)
+            bind = self._called.bind if complete else self._called.bind_partial
             try:
-                (signature.bind if complete else signature.bind_partial)(*self._positional, **arguments)
+                bind(*self._positional, **arguments)
             except TypeError as error:
                 return str(error)
         wrong = [
@@ -53,6 +54,9 @@ class Signature:
             if name in checks and not checks[name][1](value)
         ]
         return "; ".join(wrong) or None
+
+    def __str__(self) -> str:
+        return str(self._called)
 
     def _compile(self) -> dict[str, tuple[str, Fits]]:
         found = {}
@@ -65,37 +69,45 @@ class Signature:
         return found
 
 
-def compiled(hint: Any) -> tuple[str, Fits] | None:
+def compiled(hint: Any, within: frozenset[int] = frozenset()) -> tuple[str, Fits] | None:
     """The words for an annotation, and whether a value is one; None: it cannot be decided.
+
+    `within` has the type aliases around it: an alias inside itself accepts everything there.
 
     >>> words, fits = compiled(list[int] | None)
     >>> words, fits([1, 2]), fits(None), fits(["1"]), fits(True)
     ('list of int, or None', True, True, False, False)
     """
     if isinstance(hint, typing.NewType):
-        return compiled(hint.__supertype__)
+        return compiled(hint.__supertype__, within)
     if hasattr(hint, "__value__"):  # type Name = …
-        return compiled(hint.__value__)
+        value = hint.__value__
+        return None if id(value) in within else compiled(value, within | {id(value)})
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
-        return compiled(inner[0])
+        return compiled(inner[0], within)
     if isinstance(hint, Hashable) and hint in _PLAIN:
         return _PLAIN[hint]
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return _one_of([member.value for member in hint])
+        return _one_of([member.value for member in hint]) if _is_closed(hint) else None
     if typing.is_typeddict(hint):
         return _PLAIN[dict]
     if origin is typing.Literal:
         return _one_of(inner)
     if origin in (typing.Union, types.UnionType):
-        return _any_of([compiled(one) for one in inner])
+        return _any_of([compiled(one, within) for one in inner])
     if origin is tuple and inner and inner[-1] is not Ellipsis:
-        return _each_of([compiled(one) for one in inner])
+        return _each_of([compiled(one, within) for one in inner])
     if origin in _LISTS and inner:
-        return _all_in(_PLAIN[list], compiled(inner[0]))
+        return _all_in(_PLAIN[origin], compiled(inner[0], within))
     if origin in _MAPPINGS and len(inner) == 2:
-        return _all_in(_PLAIN[dict], compiled(inner[1]))
+        return _all_in(_PLAIN[dict], compiled(inner[1], within))
     return None
+
+
+def _is_closed(kind: type[enum.Enum]) -> bool:
+    """Whether its members are all that it accepts: flags can be combined, and `_missing_` may find a member."""
+    return kind._missing_.__func__ is enum.Enum._missing_.__func__  # type: ignore[attr-defined]
 
 
 def _is_int(value: Any) -> bool:
@@ -108,6 +120,10 @@ def _is_number(value: Any) -> bool:
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, list | tuple | str)
 
 
 def _is_mapping(value: Any) -> bool:
@@ -124,6 +140,7 @@ _PLAIN: dict[Any, tuple[str, Fits]] = {
     None: ("None", lambda value: value is None),
     type(None): ("None", lambda value: value is None),
     **dict.fromkeys((*_LISTS, typing.List, typing.Tuple), ("list", _is_list)),  # noqa: UP006 - users may write them so
+    Sequence: ("sequence", _is_sequence),
     **dict.fromkeys((*_MAPPINGS, typing.Dict), ("dict", _is_mapping)),  # noqa: UP006
 }
 

@@ -52,6 +52,12 @@ async def test_what_nobody_knows_is_told(there: Served, deed: str):
     assert answer.json()["errors"][0]["field"] == "misspelt"
 
 
+@pytest.mark.parametrize("deed", ["pause", "resume", "skip-next"])
+async def test_no_body_is_an_empty_one(there: Served, deed: str):
+    answer = await there.client.post(f"/api/v1/jobs/daily/{deed}", headers=there.keys.add(Role.OPERATOR))
+    assert answer.status_code == 200, answer.text
+
+
 async def test_a_pause_has_a_reason_and_an_end(there: Served):
     operator = there.keys.add(Role.OPERATOR)
     told = (await ask(there, "pause", operator, reason="moving", until="+2h")).json()

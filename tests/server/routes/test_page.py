@@ -33,6 +33,8 @@ async def sign_in(there: Served, **more: object) -> str:
     """Open the link, as a browser does; what the page's scripts can send beside the cookie."""
     grant = Grant(role=Role.ADMIN, **more)  # type: ignore[arg-type]
     token = await sessions.issue_token(there.there.store, "up", grant)
+    preview = await there.client.head("/", params={"token": token})  # uses nothing up
+    assert "set-cookie" not in preview.headers
     answer = await there.client.get("/", params={"token": token})
     path, _, csrf = answer.headers["location"].partition("#csrf=")
     assert (answer.status_code, path) == (303, "/")

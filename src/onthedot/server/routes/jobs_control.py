@@ -138,9 +138,10 @@ class BackfillOut(BaseModel):
 
 @routes.post("/jobs/{job}/pause", response_model=PausedOut, responses={404: {}})
 async def pause_job(
-    request: Request, there: There, who: Who, job: Name, asked: Pause, namespace: Namespace = "default"
+    request: Request, there: There, who: Who, job: Name, asked: Pause | None = None, namespace: Namespace = "default"
 ) -> Any:
     """Plan and start nothing more of a job until it is resumed. What runs goes on."""
+    asked = asked or Pause.model_validate({})
     _, record = await seen_job(there, who, job, namespace)
     now = there.clock.now()
     until = None if asked.until is None else new_instant(asked.until, now, now=now, what="until")
@@ -152,10 +153,11 @@ async def pause_job(
 
 @routes.post("/jobs/{job}/resume", response_model=ResumedOut, responses={404: {}})
 async def resume_job(
-    request: Request, there: There, who: Who, job: Name, asked: Resume, namespace: Namespace = "default"
+    request: Request, there: There, who: Who, job: Name, asked: Resume | None = None, namespace: Namespace = "default"
 ) -> Any:
     """Let a paused job go on; with `dry_run` only see what would become of its slots. One that is not paused is left
     alone."""
+    asked = asked or Resume.model_validate({})
     _, record = await seen_job(there, who, job, namespace)
     owner, count = whose(record.job), 0
     if asked.missed == "all" and not asked.dry_run and quotas_for(request) is not None:
@@ -193,11 +195,11 @@ async def _resume(there: OpenStore, record: JobRecord, asked: Resume, *, dry_run
 
 @routes.post("/jobs/{job}/skip-next", response_model=ExceptedOut, responses={404: {}, 409: {}})
 async def skip_next(
-    request: Request, there: There, who: Who, job: Name, asked: Skip, namespace: Namespace = "default"
+    request: Request, there: There, who: Who, job: Name, asked: Skip | None = None, namespace: Namespace = "default"
 ) -> Any:
     """Leave the next slot out, or the one that is named. 409 if it has begun, or has its fate."""
     _, record = await seen_job(there, who, job, namespace)
-    done = await _except(there, record, asked, to=None)
+    done = await _except(there, record, asked or Skip.model_validate({}), to=None)
     await audited(request, "jobs.skip-next", record.job)
     return _excepted(done, job, namespace)
 

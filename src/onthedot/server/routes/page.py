@@ -28,7 +28,7 @@ from onthedot.schedules import describe
 from onthedot.server.auditing import audited_login, audited_refusal, source_of
 from onthedot.server.door import There, cookie_of
 from onthedot.server.finding import find_jobs, find_runs
-from onthedot.server.routing import Routes
+from onthedot.server.routing import HEAD, Routes
 from onthedot.stores.finding import JobFilter, RunFilter
 
 routes = Routes(tags=["page"])
@@ -50,7 +50,7 @@ footer { margin-top: 2rem; opacity: .7 }
 @routes.get("/", response_class=HTMLResponse, include_in_schema=False)
 async def page(request: Request, there: There, token: Annotated[str, Query(max_length=200)] = "") -> Response:
     """What there is for whoever looks."""
-    if token:
+    if token and HEAD not in request.scope:  # a preview must not use the link up
         return await _signed_in(request, there, token)
     who: Principal | None = request.state.who
     if who is None or not who.may(Permission.JOBS_READ) or not who.may(Permission.RUNS_READ):
