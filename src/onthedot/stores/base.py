@@ -477,8 +477,9 @@ class HistorySlice(Protocol):
         until: Micros | None = None,
         limit: int | None = None,
     ) -> list[SkipRecord]:
-        """Ranges of slots that were skipped when they were planned, newest first. With `since` and `until` (without
-        it): those that have a slot from the one to the other, or lie around both."""
+        """Ranges of slots that were skipped when they were planned, newest first, page after page
+        (`FindingSlice.find_skips`). With `since` and `until` (without it): those that have a slot from the one to the
+        other, or lie around both."""
         ...
 
     async def count_runs(self) -> dict[RunState, int]:

@@ -94,7 +94,8 @@ class Plan(Tables):
             if before is not None and (before.shown.last, before.shown.reason) == (edge, skip.reason) and not apart:
                 self.skips.remove(before)
                 entry = replace(entry, first=before.shown.first, count=before.shown.count + skip.count)
-            self.skips.append(Skip(job_id, entry))
+            self.last_skip += 1
+            self.skips.append(Skip(self.last_skip, job_id, entry))
             edge = skip.last
         newest = skipped_ahead(window, now)
         if newest is not None:
