@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from onthedot.run import TERMINAL, AttemptRecord, Gate, GateAsk, NewRun, OnBusy, RunState
-from onthedot.stores.finding import SkipCursor, SkipFilter
 from onthedot.testing.contract.register import check
 from onthedot.testing.contract.workbench import DEAD, SUCCESS, VERDICTS, Workbench, at, every, retry, skip, window
 
@@ -192,41 +191,6 @@ async def check_skips_are_listed_newest_first(bench: Workbench) -> None:
     assert [one.count for one in await bench.store.list_skips(job="two")] == [1]
     assert [one.count for one in await bench.store.list_skips(job="one", namespace="team")] == [1]
     assert await bench.store.list_skips(job="none") == []
-
-
-@check
-async def check_skips_come_in_pages(bench: Workbench) -> None:
-    """By namespaces, owner and job; each range once, whatever is recorded between two pages."""
-    node = await bench.node()
-    term = await bench.term(node)
-
-    async def skipped(name: str, owner: str, namespace: str = "default") -> None:
-        job = bench.job(every(), name=name, owner=owner, namespace=namespace)
-        record = (await bench.put(job, window(0, 0, next_at=10))).record
-        await bench.plan(term, record, window(0, 10, next_at=20, skips=[skip(10, 10, 1)]))
-
-    async def pages(wanted: SkipFilter, limit: int = 2) -> list[str]:
-        found: list[str] = []
-        after: SkipCursor | None = None
-        while True:
-            some, after = await bench.store.find_skips(wanted, after=after, limit=limit)
-            assert len(some) <= limit
-            found += [one.job for one in some]
-            if after is None:
-                return found
-
-    for number in range(5):
-        await skipped(f"job{number}", "ann" if number % 2 else "bob")
-    await skipped("far", "ann", "team")
-    assert await pages(SkipFilter()) == ["far", "job4", "job3", "job2", "job1", "job0"]
-    assert await pages(SkipFilter(namespaces=("default",))) == ["job4", "job3", "job2", "job1", "job0"]
-    assert await pages(SkipFilter(owner="ann")) == await pages(SkipFilter(owner="ann"), 1) == ["far", "job3", "job1"]
-    assert await pages(SkipFilter(namespaces=("team",), owner="bob")) == await pages(SkipFilter(namespaces=())) == []
-    assert await pages(SkipFilter(namespaces=("default", "team"), job="far")) == ["far"]
-    first = await bench.store.find_skips(SkipFilter(), limit=2)
-    await skipped("late", "ann")
-    second = await bench.store.find_skips(SkipFilter(), after=first.next, limit=2)
-    assert [one.job for one in [*first.items, *second.items]] == ["far", "job4", "job3", "job2"]
 
 
 @check
