@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.stores.postgres import PostgresStore, finding
+from onthedot.stores.postgres import PostgresStore, finding, plan
 from onthedot.testing import contract
 from tests.stores.postgres.texts import TableOfTexts
 
@@ -23,6 +23,7 @@ async def test_contract(check: contract.Check, empty_url: str):
 async def test_pages_are_the_same_in_however_small_steps(
     check: contract.Check, scanned: int, lines: int, empty_url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(finding, "SCANNED", scanned)
+    for module in (finding, plan):
+        monkeypatch.setattr(module, "SCANNED", scanned)
     monkeypatch.setattr(finding, "LINES", lines)
     await test_contract(check, empty_url)

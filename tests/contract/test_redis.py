@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.stores.redis import RedisStore, finding
+from onthedot.stores.redis import RedisStore, finding, plan
 from onthedot.testing import contract
 from tests.servers.debian_redis import DebianRedis
 
@@ -47,8 +47,9 @@ async def test_contract_in_steps_of_one_run(check: contract.Check, valkey_url: s
 async def test_pages_are_the_same_in_however_small_steps(
     check: contract.Check, scanned: int, rows: int, valkey_url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(finding, "SCANNED", scanned)
-    monkeypatch.setattr(finding, "ROWS", rows)
+    for module in (finding, plan):
+        monkeypatch.setattr(module, "SCANNED", scanned)
+        monkeypatch.setattr(module, "ROWS", rows)
     await test_contract(check, valkey_url)
 
 

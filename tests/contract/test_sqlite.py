@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.stores.sqlite import SqliteStore, finding
+from onthedot.stores.sqlite import SqliteStore, finding, plan
 from onthedot.testing import contract
 
 
@@ -24,6 +24,7 @@ async def test_contract(check: contract.Check, tmp_path: Path):
 async def test_pages_are_the_same_in_however_small_steps(
     check: contract.Check, scanned: int, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(finding, "SCANNED", scanned)
+    for module in (finding, plan):
+        monkeypatch.setattr(module, "SCANNED", scanned)
     monkeypatch.setattr(finding, "LINES", lines)
     await test_contract(check, tmp_path)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 import onthedot as otd
 from onthedot import plan
-from onthedot.clock import SECOND, Micros, to_micros
+from onthedot.clock import SECOND, to_micros
 from onthedot.job import Job, JobRecord, JobState, Schedule
 from onthedot.plan.coming import Gathered, Start, gather, upcoming
 from onthedot.run import NewRun
 from onthedot.schedules import schedule_id
-from onthedot.stores.base import Due, FateAhead, ScheduleState, Window
+from onthedot.stores.base import FateAhead, NextSchedules, ScheduleState, Window
 from onthedot.stores.finding import JobFilter
 from onthedot.stores.memory import MemoryStore
 from onthedot.task import Noop
@@ -80,16 +81,18 @@ class Counting(MemoryStore):
 
     schedules_read = 0
 
-    async def next_schedules(self, *, until: Micros, limit: int, offset: int = 0) -> Due:
-        due = await super().next_schedules(until=until, limit=limit, offset=offset)
-        self.schedules_read += len(due.schedules)
-        return due
+    async def next_schedules(self, **asked: Any) -> NextSchedules:
+        found = await super().next_schedules(**asked)
+        self.schedules_read += len(found.schedules)
+        return found
 
 
 async def test_the_work_does_not_grow_with_the_jobs(monkeypatch: pytest.MonkeyPatch):
     store = Counting()
     for number in range(1_000):
-        job = Job(name=f"job-{number}", task=Noop(), schedules=(otd.every("1h", anchor="2026-01-01T00:00:07Z"),))
+        namespace, owner = ("team", "bob") if number == 999 else ("default", "ann")
+        schedules = (otd.every("1h", anchor="2026-01-01T00:00:07Z"),)
+        job = Job(name=f"job-{number}", namespace=namespace, owner=owner, task=Noop(), schedules=schedules)
         window = Window(schedule_id(job.schedules[0]), NOW, NOW, NOW + (number + 1) * SECOND)
         await store.put_job(job, windows=[window], now=NOW)
     found = await gather(store, NOW, limit=20)
@@ -97,8 +100,13 @@ async def test_the_work_does_not_grow_with_the_jobs(monkeypatch: pytest.MonkeyPa
     assert len(upcoming(found, NOW, limit=20)) == 20
     assert found.read_until is None
     monkeypatch.setattr(plan.coming, "MOST_SCHEDULES", 500)
-    found = await gather(store, NOW, limit=20, wanted=JobFilter(namespaces=("team",)))
-    assert (found.states, found.read_until) == ([], NOW + 500 * SECOND)  # whoever looks in vain is told how far
+    for wanted in (JobFilter(namespaces=("team",)), JobFilter(owner="bob")):
+        store.schedules_read = 0
+        found = await gather(store, NOW, limit=20, wanted=wanted)
+        assert [one.record.job.name for one in found.states] == ["job-999"]
+        assert (store.schedules_read, found.read_until) == (1, None)
+    later = NOW + 2_000 * SECOND  # no schedule was planned for a while: it is unknown which of them come next
+    assert (await gather(store, later, limit=20)).read_until == NOW + 500 * SECOND
 
 
 @pytest.mark.parametrize("namespace", ["default", "team"])

@@ -17,7 +17,7 @@ from onthedot.job import FixedDelay, JobRecord, JobState, Schedule
 from onthedot.plan.windows import find_schedule
 from onthedot.run import RunRecord, RunState, is_slot, schedule_of
 from onthedot.schedules import due_of, slots
-from onthedot.stores.base import ScheduleState, Store
+from onthedot.stores.base import ScheduleCursor, ScheduleState, Store
 from onthedot.stores.finding import FIRST_JOB, FIRST_LIVE, JobCursor, JobFilter, RunCursor, RunFilter
 
 HORIZON: Micros = 100 * 366 * 86_400 * SECOND
@@ -58,6 +58,7 @@ def _of(state: ScheduleState, now: Micros) -> Iterator[Coming]:
 MOST_RUNS = 10_000
 """How many waiting runs are read: those that are due first."""
 MOST_SCHEDULES = 20_000
+"""How many schedules are read: those whose next slots come first."""
 _AT_ONCE = 500
 _MOST_COUNTED = 1_000
 
@@ -133,21 +134,17 @@ async def _planned_next(
     """Schedules in the order of their next slots: as many as there are lines, and all that nobody has planned. And up
     to which slot they were read, if there are too many."""
     found: list[ScheduleState] = []
-    end, certain, offset, more = now + HORIZON if until is None else until, 0, 0, True
-    while more and certain <= limit:
-        some, more = await store.next_schedules(until=end, limit=_AT_ONCE, offset=offset)
-        mine = [state for state in some if _is_wanted(state.record, wanted)]
-        found += mine
-        certain += sum(_is_certain(state, now) for state in mine)
-        offset += _AT_ONCE
-        if more and certain <= limit and offset >= MOST_SCHEDULES:
-            return found, some[-1].next_at
-    return found, None
-
-
-def _is_wanted(record: JobRecord, wanted: JobFilter) -> bool:
-    job = record.job
-    return (wanted.namespaces is None or job.namespace in wanted.namespaces) and wanted.owner in (None, job.owner)
+    end, certain = now + HORIZON if until is None else until, 0
+    place: ScheduleCursor | None = None
+    for _ in range(MOST_SCHEDULES // _AT_ONCE):
+        some, place = await store.next_schedules(
+            until=end, limit=_AT_ONCE, namespaces=wanted.namespaces, owner=wanted.owner, after=place
+        )
+        found += some
+        certain += sum(_is_certain(state, now) for state in some)
+        if place is None or certain > limit:
+            return found, None
+    return found, None if place is None else place.next_at
 
 
 def _is_certain(state: ScheduleState, now: Micros) -> bool:

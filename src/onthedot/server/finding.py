@@ -11,7 +11,7 @@ from onthedot.access.principal import Principal
 from onthedot.errors import DefinitionError, UnknownRun
 from onthedot.job import JobRecord, JobState
 from onthedot.open_verbs import OpenStore
-from onthedot.run import AttemptRecord, RunRecord
+from onthedot.run import AttemptRecord, RunRecord, SkipRecord
 from onthedot.stores.base import Standing, Store
 from onthedot.stores.finding import (
     AttemptCursor,
@@ -20,6 +20,8 @@ from onthedot.stores.finding import (
     JobFilter,
     RunCursor,
     RunFilter,
+    SkipCursor,
+    SkipFilter,
     decode_cursor,
     encode_cursor,
 )
@@ -27,8 +29,8 @@ from onthedot.stores.finding import (
 HIGHEST = 2**53
 """No store gives a run a higher number."""
 
-Filter = TypeVar("Filter", JobFilter, RunFilter, AttemptFilter)
-Place = TypeVar("Place", JobCursor, RunCursor, AttemptCursor)
+Filter = TypeVar("Filter", JobFilter, RunFilter, AttemptFilter, SkipFilter)
+Place = TypeVar("Place", JobCursor, RunCursor, AttemptCursor, SkipCursor)
 
 
 def seen_by(who: Principal, wanted: Filter) -> Filter:
@@ -67,6 +69,14 @@ async def find_attempts(
 ) -> tuple[list[AttemptRecord], str | None]:
     """The same for attempts, newest end first."""
     page = await there.store.find_attempts(seen_by(who, wanted), after=read_cursor(after, AttemptCursor), limit=limit)
+    return page.items, None if page.next is None else encode_cursor(page.next)
+
+
+async def find_skips(
+    there: OpenStore, who: Principal, wanted: SkipFilter, *, after: str | None = None, limit: int = 100
+) -> tuple[list[SkipRecord], str | None]:
+    """The same for ranges of skipped slots, the newest record first."""
+    page = await there.store.find_skips(seen_by(who, wanted), after=read_cursor(after, SkipCursor), limit=limit)
     return page.items, None if page.next is None else encode_cursor(page.next)
 
 

@@ -62,11 +62,13 @@ from onthedot.stores.values import Due as Due
 from onthedot.stores.values import Excepted as Excepted
 from onthedot.stores.values import ExceptReason as ExceptReason
 from onthedot.stores.values import FateAhead as FateAhead
+from onthedot.stores.values import NextSchedules as NextSchedules
 from onthedot.stores.values import Node as Node
 from onthedot.stores.values import Paused as Paused
 from onthedot.stores.values import PutJob as PutJob
 from onthedot.stores.values import Reserved as Reserved
 from onthedot.stores.values import Resumed as Resumed
+from onthedot.stores.values import ScheduleCursor as ScheduleCursor
 from onthedot.stores.values import ScheduleState as ScheduleState
 from onthedot.stores.values import SkipRange as SkipRange
 from onthedot.stores.values import Slot as Slot
@@ -225,8 +227,17 @@ class PlanSlice(Protocol):
         """
         ...
 
-    async def next_schedules(self, *, until: Micros, limit: int, offset: int = 0) -> Due:
-        """The same of all shards, for people: behind the first `offset` of them. It delays no planner."""
+    async def next_schedules(
+        self,
+        *,
+        until: Micros,
+        limit: int,
+        namespaces: Sequence[str] | None = None,
+        owner: str | None = None,
+        after: ScheduleCursor | None = None,
+    ) -> NextSchedules:
+        """The same of all shards, for people, of jobs of these namespaces and this owner (None: of all). A page may be
+        short and have a next one, as in `stores/finding.py`. It delays no planner."""
         ...
 
     async def plan(
@@ -477,8 +488,9 @@ class HistorySlice(Protocol):
         until: Micros | None = None,
         limit: int | None = None,
     ) -> list[SkipRecord]:
-        """Ranges of slots that were skipped when they were planned, newest first. With `since` and `until` (without
-        it): those that have a slot from the one to the other, or lie around both."""
+        """Ranges of slots that were skipped when they were planned, newest first, page after page
+        (`FindingSlice.find_skips`). With `since` and `until` (without it): those that have a slot from the one to the
+        other, or lie around both."""
         ...
 
     async def count_runs(self) -> dict[RunState, int]:

@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from onthedot.clock import Micros
 from onthedot.errors import DefinitionError
 from onthedot.job import Job, JobRecord, JobState
-from onthedot.run import LIVE, TERMINAL, AttemptRecord, RunRecord, RunState
+from onthedot.run import LIVE, TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
 
 SCANNED = 10_000
 """How many rows that do not match one call reads at the most, or about so many: some hundredths of a second."""
@@ -91,6 +91,18 @@ class AttemptFilter:
     until: Micros | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipFilter:
+    """Which ranges of skipped slots. None: not asked. `since` and `until` (without it): those that have a slot from the
+    one to the other, or lie around both."""
+
+    namespaces: tuple[str, ...] | None = None
+    owner: str | None = None  # of the job, as it is now
+    job: str | None = None  # its name: of every job that ever had it
+    since: Micros | None = None
+    until: Micros | None = None
+
+
 # ── where a page begins ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -117,18 +129,26 @@ class AttemptCursor(NamedTuple):
     attempt: int
 
 
-Cursor = JobCursor | RunCursor | AttemptCursor
+class SkipCursor(NamedTuple):
+    """Behind this range of skipped slots: its number, which grows with each record."""
+
+    id: int
+
+
+Cursor = JobCursor | RunCursor | AttemptCursor | SkipCursor
 C = TypeVar("C", bound=Cursor)
 
 FIRST_JOB = JobCursor("", "")
 FIRST_LIVE = RunCursor(False, FIRST, 0)
 FIRST_ENDED = RunCursor(True, LAST, 0)
 FIRST_ATTEMPT = AttemptCursor(LAST, 0, 0)
+FIRST_SKIP = SkipCursor(LAST)
 
 _FIELDS: dict[str, list[type]] = {
     "JobCursor": [str, str],
     "RunCursor": [bool, int, int],
     "AttemptCursor": [int, int, int],
+    "SkipCursor": [int],
 }
 _SUM = 6  # bytes of the check sum: against accidents and curiosity, not against anybody who reads this file
 
@@ -196,6 +216,13 @@ class AttemptPage(NamedTuple):
     next: AttemptCursor | None
 
 
+class SkipPage(NamedTuple):
+    """Ranges of skipped slots, and where the next ones begin."""
+
+    items: list[SkipRecord]
+    next: SkipCursor | None
+
+
 class Revision(NamedTuple):
     """One definition that a job had, and since when."""
 
@@ -220,6 +247,11 @@ class FindingSlice(Protocol):
     ) -> AttemptPage:
         """Ended attempts, newest end first. A store that keeps them with their runs, and has no index of them, refuses
         all but those of one run: `DefinitionError`, with the reason."""
+        ...
+
+    async def find_skips(self, wanted: SkipFilter, *, after: SkipCursor | None = None, limit: int = 100) -> SkipPage:
+        """Ranges of slots that were skipped when they were planned, the newest record first. One that grows meanwhile
+        is a new record, and is not seen again."""
         ...
 
     async def list_revisions(

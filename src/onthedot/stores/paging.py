@@ -10,13 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from onthedot.clock import Micros
 from onthedot.job import JobRecord
-from onthedot.run import AttemptRecord, RunRecord, RunState
+from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
 from onthedot.stores.finding import (
     FIRST_ATTEMPT,
     FIRST_ENDED,
     FIRST_JOB,
     FIRST_LIVE,
+    FIRST_SKIP,
     AttemptCursor,
     AttemptFilter,
     AttemptPage,
@@ -26,6 +28,9 @@ from onthedot.stores.finding import (
     RunCursor,
     RunFilter,
     RunPage,
+    SkipCursor,
+    SkipFilter,
+    SkipPage,
 )
 from onthedot.stores.values import most
 
@@ -47,6 +52,7 @@ class Scan(NamedTuple, Generic[T, P]):
 RunScan = Scan[RunRecord, RunCursor]
 JobScan = Scan[JobRecord, JobCursor]
 AttemptScan = Scan[AttemptRecord, AttemptCursor]
+SkipScan = Scan[tuple[int, SkipRecord], SkipCursor]
 
 
 def cursor_of(run: RunRecord) -> RunCursor:
@@ -138,6 +144,10 @@ class Pages(ABC):
     @abstractmethod
     async def scan_attempts(self, wanted: AttemptFilter, after: AttemptCursor, limit: int) -> AttemptScan: ...
 
+    @abstractmethod
+    async def scan_skips(self, wanted: SkipFilter, after: SkipCursor, limit: int) -> SkipScan:
+        """Each with its number, the highest first."""
+
     async def find_jobs(self, wanted: JobFilter, *, after: JobCursor | None = None, limit: int = 100) -> JobPage:
         jobs, reached = await self.scan_jobs(wanted, after or FIRST_JOB, limit + 1)
         return JobPage(jobs[:limit], job_cursor(jobs[limit - 1]) if len(jobs) > limit else reached)
@@ -164,6 +174,11 @@ class Pages(ABC):
         attempts, reached = await self.scan_attempts(wanted, after or FIRST_ATTEMPT, limit + 1)
         return AttemptPage(attempts[:limit], attempt_cursor(attempts[limit - 1]) if len(attempts) > limit else reached)
 
+    async def find_skips(self, wanted: SkipFilter, *, after: SkipCursor | None = None, limit: int = 100) -> SkipPage:
+        skips, reached = await self.scan_skips(wanted, after or FIRST_SKIP, limit + 1)
+        following = SkipCursor(skips[limit - 1][0]) if len(skips) > limit else reached
+        return SkipPage([skip for _, skip in skips[:limit]], following)
+
     # ── all at once ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
@@ -179,3 +194,20 @@ class Pages(ABC):
     ) -> list[RunRecord]:
         wanted = RunFilter(namespaces=(namespace,), job=job, states=None if states is None else frozenset(states))
         return await all_runs(self, wanted, limit)
+
+    async def list_skips(
+        self,
+        *,
+        job: str | None = None,
+        namespace: str = "default",
+        since: Micros | None = None,
+        until: Micros | None = None,
+        limit: int | None = None,
+    ) -> list[SkipRecord]:
+        wanted = SkipFilter(namespaces=(namespace,), job=job, since=since, until=until)
+        found: list[SkipRecord] = []
+        place: SkipCursor | None = FIRST_SKIP
+        while place is not None and len(found) < most(limit):
+            some, place = await self.find_skips(wanted, after=place, limit=min(PAGE, most(limit) - len(found)))
+            found += some
+        return found

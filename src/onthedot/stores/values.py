@@ -143,6 +143,21 @@ class Due(NamedTuple):
     more: bool
 
 
+class ScheduleCursor(NamedTuple):
+    """Behind this schedule, in the order of next slots."""
+
+    next_at: Micros
+    job_id: int
+    schedule_id: str
+
+
+class NextSchedules(NamedTuple):
+    """Schedules in the order of their next slots, and where the next ones begin (None: that was all)."""
+
+    schedules: list[ScheduleState]
+    next: ScheduleCursor | None
+
+
 @dataclass(slots=True)
 class PutJob:
     """What `put_job` did."""

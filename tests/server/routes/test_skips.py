@@ -10,6 +10,7 @@ import onthedot as otd
 from onthedot.access.permissions import Role
 from onthedot.observe.text import iso
 from onthedot.server.routes.skips import LeftOutList
+from onthedot.stores.finding import RunCursor, SkipCursor, SkipFilter, SkipPage, encode_cursor
 from onthedot.task import Call
 from tests.server.kit import Served
 
@@ -61,7 +62,36 @@ async def test_the_older_ones_are_on_the_next_page(server: Served, viewer: dict[
         found += [one["job"] for one in page["items"]]
         query = None if page["next"] is None else {"limit": "2", "after": page["next"]}
     assert found == ["tick", "sweep", "poll"]
-    assert (await server.client.get(SKIPS, params={"after": "x"}, headers=viewer)).status_code == 422
+    for wrong in ("x", "999999998", encode_cursor(RunCursor(True, 1, 1))):
+        assert (await server.client.get(SKIPS, params={"after": wrong}, headers=viewer)).status_code == 422
+
+
+async def test_what_is_skipped_meanwhile_moves_no_page(server: Served, viewer: dict[str, str]):
+    for name in ("poll", "sweep", "tick"):
+        await skipped(server, name)
+    page = (await server.client.get(SKIPS, params={"limit": "2"}, headers=viewer)).json()
+    await skipped(server, "late")
+    assert [one["job"] for one in page["items"]] == ["tick", "sweep"]
+    assert await told(server, viewer, limit=2, after=page["next"]) == ["default/poll"]
+
+
+async def test_a_page_is_one_question_to_the_store(server: Served, monkeypatch: pytest.MonkeyPatch):
+    """Also for a caller that sees its own jobs only: no job is read, and no more ranges than a page has."""
+    for number in range(20):
+        await skipped(server, f"theirs{number}", owner="ann")
+    await skipped(server, "poll", owner="bob")
+    bob = server.keys.add(Role.ADMIN, owner="bob", only_own=True)
+    asked: list[int] = []
+    find_skips = server.there.store.find_skips
+
+    async def counted(wanted: SkipFilter, *, after: SkipCursor | None = None, limit: int = 100) -> SkipPage:
+        asked.append(limit)
+        return await find_skips(wanted, after=after, limit=limit)
+
+    monkeypatch.setattr(server.there.store, "find_skips", counted)
+    monkeypatch.setattr(server.there.store, "get_job", None)
+    assert await told(server, bob, limit=5) == ["default/poll"]
+    assert asked == [5]
 
 
 async def test_those_of_others_are_not_there(server: Served):

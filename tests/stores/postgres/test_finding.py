@@ -11,7 +11,7 @@ import pytest
 from onthedot.job import Call, Job
 from onthedot.run import RunState
 from onthedot.stores.definitions import encode
-from onthedot.stores.finding import AttemptFilter, JobFilter, RunFilter
+from onthedot.stores.finding import AttemptFilter, JobFilter, RunFilter, SkipFilter
 from onthedot.stores.postgres import PostgresStore, finding
 from onthedot.stores.postgres.partitions import make_room
 from onthedot.stores.postgres.transaction import Transaction
@@ -37,6 +37,8 @@ FROM generate_series(1, 30000) n;
 INSERT INTO attempts (run_id, fence, due_at, reserved_at, armed_at, ended_at, attempt, revision, lease_id, node,
                       outcome)
 SELECT id, 1, 0, 0, 0, ended_at, 1, 1, 'l', CASE WHEN id % 5 = 0 THEN 'two' ELSE 'one' END, 'succeeded' FROM history;
+INSERT INTO skips (job_id, schedule_id, first, last, count, reason, recorded_at)
+SELECT 1 + n % 45, 's', n, n, 1, 'missed', 0 FROM generate_series(1, 30000) n;
 """
 
 FILTERS: dict[str, Any] = {
@@ -58,6 +60,10 @@ FILTERS: dict[str, Any] = {
     "attempts of a node": AttemptFilter(node="one"),
     "attempts that nobody may see": AttemptFilter(namespaces=()),
     "attempts of an owner": AttemptFilter(owner="bob", node="two"),
+    "skips": SkipFilter(),
+    "skips that nobody may see": SkipFilter(namespaces=()),
+    "skips of an owner": SkipFilter(owner="bob"),
+    "skips of a time of long ago": SkipFilter(until=50),
     "jobs": JobFilter(),
     "jobs that nobody may see": JobFilter(namespaces=("none",)),
 }
@@ -66,9 +72,9 @@ READ = 400  # rows that a call may look through here, of 30,000
 
 
 def rows_read(plan: dict[str, Any]) -> int:
-    """How many rows of runs, history and attempts were looked at, those that did not match included."""
+    """How many rows of runs, history, attempts and skips were looked at, those that did not match included."""
     looked = 0
-    if str(plan.get("Relation Name", "")).startswith(("runs", "history", "attempts")):
+    if str(plan.get("Relation Name", "")).startswith(("runs", "history", "attempts", "skips")):
         per_loop = (
             plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0) + plan.get("Rows Removed by Index Recheck", 0)
         )
@@ -106,7 +112,8 @@ async def test_no_page_reads_more_than_it_may(full: PostgresStore, monkeypatch: 
     for name, method in (("rows", rows), ("row", row), ("value", value)):
         monkeypatch.setattr(Transaction, name, noting(method))
     finds: dict[type, Any] = {
-        RunFilter: full.find_runs, AttemptFilter: full.find_attempts, JobFilter: full.find_jobs
+        RunFilter: full.find_runs, AttemptFilter: full.find_attempts, JobFilter: full.find_jobs,
+        SkipFilter: full.find_skips,
     }  # fmt: skip
     db = await asyncpg.connect(full.address.dsn, server_settings={"search_path": full.address.schema})
     too_many = {}

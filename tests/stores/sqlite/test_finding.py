@@ -11,7 +11,7 @@ import pytest
 from onthedot.job import Call, Job
 from onthedot.run import RunState
 from onthedot.stores.definitions import encode
-from onthedot.stores.finding import AttemptFilter, JobFilter, RunFilter
+from onthedot.stores.finding import AttemptFilter, JobFilter, RunFilter, SkipFilter
 from onthedot.stores.sqlite import SqliteStore, finding, schema
 from onthedot.stores.sqlite.connection import connect, create_file
 
@@ -38,6 +38,10 @@ FILTERS: dict[str, Any] = {
     "attempts of a node": AttemptFilter(node="one"),
     "attempts that nobody may see": AttemptFilter(namespaces=()),
     "attempts of an owner": AttemptFilter(owner="bob", node="two"),
+    "skips": SkipFilter(),
+    "skips that nobody may see": SkipFilter(namespaces=()),
+    "skips of an owner": SkipFilter(owner="bob"),
+    "skips of a time of long ago": SkipFilter(until=50),
     "jobs": JobFilter(),
     "jobs that nobody may see": JobFilter(namespaces=("none",)),
 }
@@ -69,6 +73,8 @@ def fill(db: sqlite3.Connection, rows: int) -> None:
     db.executemany(insert_history, ended)
     insert_attempt = "INSERT INTO attempts VALUES (?, 1, 'l', 1, ?, 1, 'succeeded', NULL, 0, 0, 0, 0, ?)"
     db.executemany(insert_attempt, [(run_id, "one" if run_id % 5 else "two", at) for run_id, *_, at in ended])
+    skips = [(n, n % 45 + 1, n, n) for n in range(1, rows)]
+    db.executemany("INSERT INTO skips VALUES (?, ?, 's', ?, ?, 1, 'missed', 0)", skips)
 
 
 async def steps_of(rows: int, folder: Path) -> dict[str, int]:
@@ -91,9 +97,11 @@ async def steps_of(rows: int, folder: Path) -> dict[str, int]:
 
 
 async def _steps_of(store: SqliteStore, reader: sqlite3.Connection, wanted: Any) -> int:
-    find: Any = {RunFilter: store.find_runs, AttemptFilter: store.find_attempts, JobFilter: store.find_jobs}[
-        type(wanted)
-    ]
+    finds: dict[type, Any] = {
+        RunFilter: store.find_runs, AttemptFilter: store.find_attempts, JobFilter: store.find_jobs,
+        SkipFilter: store.find_skips,
+    }  # fmt: skip
+    find = finds[type(wanted)]
     steps, longest, after = 0, 0, None
 
     def count() -> int:

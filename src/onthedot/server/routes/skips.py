@@ -7,18 +7,17 @@ from typing import Any
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from onthedot.access.principal import Principal
-from onthedot.errors import DefinitionError
 from onthedot.observe.text import iso
-from onthedot.open_verbs import OpenStore
 from onthedot.run import SkipRecord
 from onthedot.server.answering import json_answer
-from onthedot.server.asked import After, Instant, PageSize
+from onthedot.server.asked import After, Instant, PageSize, instant
 from onthedot.server.door import There, Who, verbs_for
+from onthedot.server.finding import find_skips
 from onthedot.server.routes.jobs import Namespace
 from onthedot.server.routes.letters import JobName
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import fields
+from onthedot.stores.finding import SkipFilter
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
 
@@ -37,10 +36,13 @@ class LeftOutOut(BaseModel):
 
 
 class LeftOutList(BaseModel):
-    """Some ranges, the newest first."""
+    """Some ranges, the newest first. A page may be short although there is a next."""
 
     items: list[LeftOutOut]
-    next: str | None = Field(description="What `after` is for the older ones; null: there are none.", examples=["100"])
+    next: str | None = Field(
+        description="What `after` is for the older ones; null: there are none.",
+        examples=["3WPQYsc0WyJTa2lwQ3Vyc29yIiw0MV0"],
+    )
 
 
 @routes.get("/skips", response_model=LeftOutList, responses={404: {}})
@@ -57,35 +59,12 @@ async def list_skips(
     """Why slots did not run: those that were skipped before there was a run of them, the newest first. Slots whose run
     was skipped are runs in the state `skipped`. With `since` and `until` (without it): ranges that reach into this
     one."""
-    verbs = verbs_for(there, who, namespace)
-    first = _place(after)
-    if who.only_own:
-        found = await _own(there, who, await verbs.list_skips(job, since=since, until=until), namespace)
-    else:
-        found = await verbs.list_skips(job, since=since, until=until, limit=first + limit + 1)
-    following = str(first + limit) if len(found) > first + limit else None
-    items = [_told(skip, namespace) for skip in found[first : first + limit]]
-    return json_answer({"items": items, "next": following})
-
-
-def _place(after: str | None) -> int:
-    """How many newer ones were told before. What is skipped in the meantime moves the rest: a range may come twice."""
-    if after is None:
-        return 0
-    if not (after.isascii() and after.isdecimal() and len(after) < 10):
-        raise DefinitionError(f"after: expected a cursor as it was answered, got {after!r}")
-    return int(after)
-
-
-async def _own(there: OpenStore, who: Principal, found: list[SkipRecord], namespace: str) -> list[SkipRecord]:
-    """Those of the jobs that this one sees. A skip has a name only, so one that is older than the job which has that
-    name now was another's, who may have been somebody else."""
-    since: dict[str, int] = {}
-    for name in {skip.job for skip in found}:
-        record = await there.store.get_job(name, namespace=namespace)
-        if record is not None and who.sees(namespace, record.job.owner):
-            since[name] = record.created_at
-    return [skip for skip in found if skip.job in since and skip.recorded_at >= since[skip.job]]
+    verbs_for(there, who, namespace)  # refuses a namespace that the caller does not see
+    wanted = SkipFilter(
+        namespaces=(namespace,), job=job, since=instant(since, "since"), until=instant(until, "until")
+    )  # fmt: skip
+    found, following = await find_skips(there, who, wanted, after=after, limit=limit)
+    return json_answer({"items": [_told(skip, namespace) for skip in found], "next": following})
 
 
 def _told(skip: SkipRecord, namespace: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import nlargest, nsmallest
+from itertools import islice
 
 from onthedot.job import Job, JobRecord
 from onthedot.stores.finding import (
@@ -16,11 +17,23 @@ from onthedot.stores.finding import (
     Revision,
     RunCursor,
     RunFilter,
+    SkipCursor,
+    SkipFilter,
 )
 from onthedot.stores.memory.history import History
 from onthedot.stores.memory.jobs import Jobs
 from onthedot.stores.memory.tables import Run
-from onthedot.stores.paging import AttemptScan, JobScan, Pages, RunScan, Scan, attempt_cursor, cursor_of, job_cursor
+from onthedot.stores.paging import (
+    AttemptScan,
+    JobScan,
+    Pages,
+    RunScan,
+    Scan,
+    SkipScan,
+    attempt_cursor,
+    cursor_of,
+    job_cursor,
+)
 
 
 class Finding(Pages, History, Jobs):
@@ -89,6 +102,17 @@ class Finding(Pages, History, Jobs):
         ]  # fmt: skip
         return Scan(nlargest(limit, attempts, key=attempt_cursor))
 
+    async def scan_skips(self, wanted: SkipFilter, after: SkipCursor, limit: int) -> SkipScan:
+        found = (
+            (skip.id, skip.shown)
+            for skip in reversed(self.skips)
+            if skip.id < after.id and _is_seen(wanted, self.jobs[skip.job_id].job)
+            and wanted.job in (None, skip.shown.job)
+            and (wanted.since is None or skip.shown.last >= wanted.since)
+            and (wanted.until is None or skip.shown.first < wanted.until)
+        )  # fmt: skip
+        return Scan(list(islice(found, limit)))
+
     def _job_of(self, run_id: int) -> Job:
         key = self.runs[run_id].key if run_id in self.runs else self.finished_keys[run_id]
         return self.jobs[key.job_id].job
@@ -103,7 +127,7 @@ class Finding(Pages, History, Jobs):
         return [self.shown_job(self.jobs[job_id]) for job_id in sorted(set(job_ids)) if job_id in self.jobs]
 
 
-def _is_seen(wanted: JobFilter | RunFilter | AttemptFilter, job: Job) -> bool:
+def _is_seen(wanted: JobFilter | RunFilter | AttemptFilter | SkipFilter, job: Job) -> bool:
     """Whether the job, and all that belongs to it, is there for who asks."""
     return (wanted.namespaces is None or job.namespace in wanted.namespaces) and wanted.owner in (None, job.owner)
 

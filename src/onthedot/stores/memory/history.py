@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from onthedot.clock import Micros
 from onthedot.route import PRIORITIES
-from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.run import AttemptRecord, RunRecord, RunState
 from onthedot.stores.memory.tables import Run, Tables
 
 
@@ -53,25 +53,6 @@ class History(Tables):
 
     async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
         return list(self.attempts.get(run_id, ()))
-
-    async def list_skips(
-        self,
-        *,
-        job: str | None = None,
-        namespace: str = "default",
-        since: Micros | None = None,
-        until: Micros | None = None,
-        limit: int | None = None,
-    ) -> list[SkipRecord]:
-        names = {job_id: self.jobs[job_id].job for job_id in {skip.job_id for skip in self.skips}}
-        return [
-            skip.shown
-            for skip in reversed(self.skips)
-            if names[skip.job_id].namespace == namespace
-            and (job is None or names[skip.job_id].name == job)
-            and (since is None or skip.shown.last >= since)
-            and (until is None or skip.shown.first < until)
-        ][:limit]
 
     async def count_runs(self) -> dict[RunState, int]:
         counts = Counter(run.state for run in self.runs.values())

@@ -10,7 +10,7 @@ from itertools import islice
 from onthedot.clock import Micros
 from onthedot.job import JobState
 from onthedot.run import RunKey, SkipRecord, slot_trigger
-from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, Term, Window
+from onthedot.stores.base import Due, FateAhead, Hint, NextSchedules, ScheduleCursor, ScheduleState, Term, Window
 from onthedot.stores.exceptions import forget_before, recorded_in, runs_over, settle
 from onthedot.stores.memory.tables import Skip, Tables
 from onthedot.stores.planned import skipped_ahead
@@ -35,10 +35,26 @@ class Plan(Tables):
             heapq.heappush(self.coming, entry)
         return Due([replace(state) for state in due[:limit]], more=len(due) > limit)
 
-    async def next_schedules(self, *, until: Micros, limit: int, offset: int = 0) -> Due:
-        expected = (self._expected(*entry) for entry in sorted(set(self.coming)) if entry[0] <= until)
-        due = list(islice((state for state in expected if state is not None), offset, offset + limit + 1))
-        return Due([replace(state) for state in due[:limit]], more=len(due) > limit)
+    async def next_schedules(
+        self,
+        *,
+        until: Micros,
+        limit: int,
+        namespaces: Sequence[str] | None = None,
+        owner: str | None = None,
+        after: ScheduleCursor | None = None,
+    ) -> NextSchedules:
+        ahead = sorted({entry for entry in self.coming if entry[0] <= until and (after is None or entry > after)})
+        expected = ((entry, self._expected(*entry)) for entry in ahead)
+        wanted = (
+            (entry, state)
+            for entry, state in expected
+            if state is not None and (namespaces is None or state.record.job.namespace in namespaces)
+            and owner in (None, state.record.job.owner)
+        )  # fmt: skip
+        found = list(islice(wanted, limit + 1))
+        following = ScheduleCursor(*found[limit - 1][0]) if len(found) > limit else None
+        return NextSchedules([replace(state) for _, state in found[:limit]], following)
 
     def _expected(self, next_at: Micros, job_id: int, schedule_id: str) -> ScheduleState | None:
         """The schedule that an entry is for, if that is still its next slot and its job is active."""
@@ -94,7 +110,8 @@ class Plan(Tables):
             if before is not None and (before.shown.last, before.shown.reason) == (edge, skip.reason) and not apart:
                 self.skips.remove(before)
                 entry = replace(entry, first=before.shown.first, count=before.shown.count + skip.count)
-            self.skips.append(Skip(job_id, entry))
+            self.last_skip += 1
+            self.skips.append(Skip(self.last_skip, job_id, entry))
             edge = skip.last
         newest = skipped_ahead(window, now)
         if newest is not None:

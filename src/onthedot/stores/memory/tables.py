@@ -90,6 +90,7 @@ class NodeRow:
 class Skip:
     """A recorded range of skipped slots."""
 
+    id: int
     job_id: int
     shown: SkipRecord
 
@@ -126,7 +127,8 @@ class Tables:
         self.attempts: dict[int, list[AttemptRecord]] = {}
         self.checkpoints: dict[int, Checkpoint] = {}
         self.notes: dict[int, dict[int, Note]] = {}  # by run and attempt
-        self.skips: list[Skip] = []
+        self.skips: list[Skip] = []  # by id
+        self.last_skip = 0
         self.nodes: dict[str, NodeRow] = {}
         self.terms: dict[int, Term] = {}
         self.term_ttls: dict[int, Micros] = {}

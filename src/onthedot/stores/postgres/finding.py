@@ -4,6 +4,7 @@
     live        by `runs_due`; of jobs with few live runs, those are sorted
     finished    by `history_ended`, or `history_job_ended`; what did not succeed by `history_unsuccessful`
     attempts    by `attempts_node`: of one node, or of each, and merged
+    skips       by id
 
 If not all of a line matches, it is asked first where to stop: what is read lies between two places. Which plan serves
 that is the server's choice; of a job with few finished runs it may sort them.
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 from onthedot.errors import StoreUnusable
 from onthedot.job import JobRecord
-from onthedot.run import TERMINAL, AttemptRecord, RunState
+from onthedot.run import TERMINAL, AttemptRecord, RunState, SkipRecord
 from onthedot.stores.finding import (
     FIRST,
     LAST,
@@ -29,8 +30,10 @@ from onthedot.stores.finding import (
     Revision,
     RunCursor,
     RunFilter,
+    SkipCursor,
+    SkipFilter,
 )
-from onthedot.stores.paging import AttemptScan, JobScan, Pages, RunScan, Scan, merged
+from onthedot.stores.paging import AttemptScan, JobScan, Pages, RunScan, Scan, SkipScan, merged
 from onthedot.stores.postgres.history import FINISHED, LIVE, LIVE_NODE, History
 from onthedot.stores.postgres.jobs import SHOWN, Jobs
 from onthedot.stores.postgres.transaction import Transaction
@@ -209,6 +212,17 @@ SELECT a.ended_at, a.run_id, a.attempt FROM unnest($6::text[]) line (node) CROSS
 {_NEWEST_ATTEMPT_FIRST} LIMIT 1
 """  # noqa: S608
 
+LIST_SKIPS = f"""
+SELECT s.id, j.name, s.schedule_id, s.first, s.last, s.count, s.reason, s.recorded_at
+FROM skips s JOIN jobs j ON j.id = s.job_id
+WHERE {_SEEN} AND ($3::text IS NULL OR j.name = $3)
+AND ($4::bigint IS NULL OR s.last >= $4) AND ($5::bigint IS NULL OR s.first < $5)
+AND s.id < $6::bigint AND s.id >= $7::bigint
+ORDER BY s.id DESC LIMIT $8
+"""  # noqa: S608
+
+STOP_SKIPS = "SELECT id FROM skips WHERE id < $1 ORDER BY id DESC LIMIT 1 OFFSET $2 - 1"
+
 
 class Finding(Pages, History, Jobs):
     """See `FindingSlice`."""
@@ -290,6 +304,17 @@ class Finding(Pages, History, Jobs):
             rows = await tx.rows(LIST_ATTEMPTS, *seen, *start, *(reached or end), limit, nodes)
             found, _ = merged([(rows, None)], limit, place=lambda row: (row[12], row[0], row[1]))
             return Scan([AttemptRecord(*row) for row in found], reached)
+
+        return await self.show(work)
+
+    async def scan_skips(self, wanted: SkipFilter, after: SkipCursor, limit: int) -> SkipScan:
+        values = (_listed(wanted.namespaces), wanted.owner, wanted.job, wanted.since, wanted.until, after.id)
+
+        async def work(tx: Transaction) -> SkipScan:
+            stop = None if wanted == SkipFilter() else await tx.row(STOP_SKIPS, after.id, SCANNED)
+            rows = await tx.rows(LIST_SKIPS, *values, FIRST if stop is None else stop[0], limit)
+            found = [(row[0], SkipRecord(*tuple(row)[1:])) for row in rows]
+            return Scan(found, None if stop is None else SkipCursor(*stop))
 
         return await self.show(work)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onthedot.clock import Micros
-from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.run import AttemptRecord, RunRecord, RunState
 from onthedot.stores.postgres.tables import Tables
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.showing import by_id, counted
@@ -62,14 +62,6 @@ SELECT run_id, attempt, lease_id, fence, node, revision, outcome, error, due_at,
 FROM attempts WHERE run_id = $1 ORDER BY attempt
 """
 
-LIST_SKIPS = """
-SELECT j.name, s.schedule_id, s.first, s.last, s.count, s.reason, s.recorded_at
-FROM skips s JOIN jobs j ON j.id = s.job_id
-WHERE j.namespace = $1 AND ($2::text IS NULL OR j.name = $2)
-  AND ($3::bigint IS NULL OR s.last >= $3) AND ($4::bigint IS NULL OR s.first < $4)
-ORDER BY s.id DESC LIMIT $5
-"""
-
 COUNT_RUNS = """
 SELECT state, count(*) FROM runs GROUP BY state UNION ALL SELECT state, count(*) FROM history GROUP BY state
 """
@@ -99,18 +91,6 @@ class History(Tables):
 
     async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
         return [AttemptRecord(*row) for row in await self.show(lambda tx: tx.rows(LIST_ATTEMPTS, run_id))]
-
-    async def list_skips(
-        self,
-        *,
-        job: str | None = None,
-        namespace: str = "default",
-        since: Micros | None = None,
-        until: Micros | None = None,
-        limit: int | None = None,
-    ) -> list[SkipRecord]:
-        rows = await self.show(lambda tx: tx.rows(LIST_SKIPS, namespace, job, since, until, limit))
-        return [SkipRecord(*row) for row in rows]
 
     async def count_runs(self) -> dict[RunState, int]:
         rows = dict(await self.show(lambda tx: tx.rows(COUNT_RUNS)))

@@ -7,8 +7,18 @@ from collections.abc import Sequence
 from onthedot import faults
 from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable
-from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, SkipRange, Term, Window
-from onthedot.stores.definitions import BUCKETS
+from onthedot.stores.base import (
+    Due,
+    FateAhead,
+    Hint,
+    NextSchedules,
+    ScheduleCursor,
+    ScheduleState,
+    SkipRange,
+    Term,
+    Window,
+)
+from onthedot.stores.finding import FIRST, SCANNED
 from onthedot.stores.planned import (
     Planned,
     Stand,
@@ -33,6 +43,39 @@ WHERE s.next_at <= $1 AND s.bucket >= $2 AND s.bucket < $3 AND j.state = 'active
   AND (s.next_at, s.job_id, s.schedule_id) > ($4, $5, $6)
 ORDER BY s.next_at, s.job_id, s.schedule_id LIMIT $7
 """
+
+_SEEN = "($5::text[] IS NULL OR j.namespace = ANY($5)) AND ($6::text IS NULL OR j.owner = $6)"
+
+# The same for people, up to a place, and only what they see.
+LIST_NEXT = f"""
+SELECT s.job_id, s.schedule_id, s.origin, s.watermark, s.next_at, s.last_end, j.revision, j.state
+FROM schedules s JOIN jobs j ON j.id = s.job_id
+WHERE s.next_at <= $1 AND (s.next_at, s.job_id, s.schedule_id) > ($2, $3, $4)
+  AND (s.next_at, s.job_id, s.schedule_id) <= ($8::bigint, $9::bigint, $10::text) AND j.state = 'active' AND {_SEEN}
+ORDER BY s.next_at, s.job_id, s.schedule_id LIMIT $7
+"""  # noqa: S608
+
+STOP_NEXT = """
+SELECT s.next_at, s.job_id, s.schedule_id FROM schedules s
+WHERE s.next_at <= $1 AND (s.next_at, s.job_id, s.schedule_id) > ($2, $3, $4)
+ORDER BY s.next_at, s.job_id, s.schedule_id LIMIT 1 OFFSET $5 - 1
+"""
+
+# Of few jobs: all that they have, sorted.
+COUNT_SEEN_JOBS = """
+SELECT count(*) FROM (
+    SELECT 1 FROM jobs j
+    WHERE j.state <> 'deleted' AND ($1::text[] IS NULL OR j.namespace = ANY($1)) AND ($2::text IS NULL OR j.owner = $2)
+    LIMIT $3) AS few
+"""
+
+LIST_NEXT_OF_FEW = f"""
+WITH seen AS MATERIALIZED (SELECT j.id, j.revision, j.state FROM jobs j WHERE j.state = 'active' AND {_SEEN})
+SELECT s.job_id, s.schedule_id, s.origin, s.watermark, s.next_at, s.last_end, j.revision, j.state
+FROM seen j JOIN schedules s ON s.job_id = j.id
+WHERE s.next_at <= $1 AND (s.next_at, s.job_id, s.schedule_id) > ($2, $3, $4)
+ORDER BY s.next_at, s.job_id, s.schedule_id LIMIT $7
+"""  # noqa: S608
 
 # Compare: where do these schedules stand, and are their jobs active and at these revisions? Both stay so until the end
 # of the transaction.
@@ -79,10 +122,30 @@ class Plan(Tables):
 
         return await self.read(work)
 
-    async def next_schedules(self, *, until: Micros, limit: int, offset: int = 0) -> Due:
-        async def work(tx: Transaction) -> Due:
-            due, more = await self._due(tx, range(BUCKETS), until, offset + limit)
-            return Due(due[offset:], more)
+    async def next_schedules(
+        self,
+        *,
+        until: Micros,
+        limit: int,
+        namespaces: Sequence[str] | None = None,
+        owner: str | None = None,
+        after: ScheduleCursor | None = None,
+    ) -> NextSchedules:
+        place = after or ScheduleCursor(FIRST, 0, "")
+        seen = (None if namespaces is None else sorted(namespaces), owner)
+
+        async def work(tx: Transaction) -> NextSchedules:
+            values, reached = (until, *place, *seen, limit + 1), None
+            if seen != (None, None) and await tx.value(COUNT_SEEN_JOBS, *seen, SCANNED + 1) <= SCANNED:
+                rows = await tx.rows(LIST_NEXT_OF_FEW, *values)
+            else:
+                reached = await tx.row(STOP_NEXT, until, *place, SCANNED)
+                rows = await tx.rows(LIST_NEXT, *values, *(reached or (until + 1, 0, "")))
+            if len(rows) > limit:
+                rows = rows[:limit]
+                reached = (rows[-1][4], rows[-1][0], rows[-1][1])
+            states = await self.schedule_states(tx, rows)
+            return NextSchedules(states, None if reached is None else ScheduleCursor(*reached))
 
         return await self.show(work)
 

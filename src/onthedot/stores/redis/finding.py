@@ -11,6 +11,7 @@ from typing import Any
 
 from onthedot.errors import DefinitionError
 from onthedot.job import JobRecord, JobState
+from onthedot.run import SkipRecord
 from onthedot.stores.finding import (
     FIRST,
     LAST,
@@ -22,8 +23,10 @@ from onthedot.stores.finding import (
     Revision,
     RunCursor,
     RunFilter,
+    SkipCursor,
+    SkipFilter,
 )
-from onthedot.stores.paging import AttemptScan, JobScan, Pages, RunScan, Scan, attempt_cursor
+from onthedot.stores.paging import AttemptScan, JobScan, Pages, RunScan, Scan, SkipScan, attempt_cursor
 from onthedot.stores.redis.history import History
 from onthedot.stores.redis.jobs import Jobs
 from onthedot.stores.redis.rows import read_run
@@ -89,6 +92,15 @@ class Finding(Pages, History, Jobs):
             and attempt_cursor(attempt) < after
         ]  # fmt: skip
         return Scan(sorted(found, key=attempt_cursor, reverse=True)[:limit])
+
+    async def scan_skips(self, wanted: SkipFilter, after: SkipCursor, limit: int) -> SkipScan:
+        asked = {
+            "namespaces": wanted.namespaces, "owner": wanted.owner, "job": wanted.job, "since": wanted.since,
+            "until_": wanted.until,
+        }  # fmt: skip
+        rows, reached = await self._steps("list_skips", asked, after.id, limit)
+        found = [(number, SkipRecord(name, *row)) for number, name, row in rows]
+        return Scan(found, None if reached is None else SkipCursor(reached))
 
     async def list_revisions(
         self, job_id: int, *, before: int | None = None, limit: int | None = None

@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from onthedot.clock import Micros
 from onthedot.route import placed_incarnation, waits_for_leader
-from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.run import AttemptRecord, RunRecord, RunState
 from onthedot.stores.base import Owned, Standing
 from onthedot.stores.redis.queues import Queues
 from onthedot.stores.redis.rows import read_run
-from onthedot.stores.values import most
 
 _ROWS = 1000  # jobs that one script looks at
 
 
 class History(Queues):
     """See `HistorySlice` and `StandingSlice`."""
-
-    async def _pages(self, name: str, limit: int, **fields: Any) -> list[Any]:
-        """What a script that lists by pages answers, up to so many rows."""
-        found: list[Any] = []
-        offset: int | None = 0
-        while offset is not None and len(found) < limit:
-            rows, offset = await self.look(name, offset=offset, limit=limit - len(found), **fields)
-            found += rows
-        return found
 
     async def get_run(self, run_id: int) -> RunRecord | None:
         found = await self.get_runs([run_id])
@@ -44,18 +33,6 @@ class History(Queues):
 
     async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
         return [AttemptRecord(run_id, *row) for row in await self.look("list_attempts", run_id=run_id)]
-
-    async def list_skips(
-        self,
-        *,
-        job: str | None = None,
-        namespace: str = "default",
-        since: Micros | None = None,
-        until: Micros | None = None,
-        limit: int | None = None,
-    ) -> list[SkipRecord]:
-        found = await self._pages("list_skips", most(limit), job=job, namespace=namespace, since=since, until_=until)
-        return [SkipRecord(name, *row) for name, row in found]
 
     async def count_runs(self) -> dict[RunState, int]:
         counts = Counter(RunState(run.state) for run in await self.live())

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from onthedot.clock import Micros
-from onthedot.stores.base import Due, Layout, Replanned, ScheduleState, Term, Window
+from onthedot.stores.base import Due, Layout, NextSchedules, Replanned, ScheduleCursor, ScheduleState, Term, Window
+from onthedot.stores.finding import SCANNED
 from onthedot.stores.redis.rows import read_schedule, read_term, term_asked, window_asked
 from onthedot.stores.redis.tables import Tables, told
 from onthedot.stores.shards import check_shards
+
+ROWS = 500
+"""How many schedules one script looks at."""
 
 
 class Plan(Tables):
@@ -19,9 +23,25 @@ class Plan(Tables):
         rows, more = await self.look("due_schedules", until_=until, limit=limit, shard=shard, layout=layout)
         return Due(await self._schedules(rows), more=bool(more))
 
-    async def next_schedules(self, *, until: Micros, limit: int, offset: int = 0) -> Due:
-        rows, more = await self.look("next_schedules", until_=until, limit=limit, offset=offset)
-        return Due(await self._schedules(rows), more=bool(more))
+    async def next_schedules(
+        self,
+        *,
+        until: Micros,
+        limit: int,
+        namespaces: Sequence[str] | None = None,
+        owner: str | None = None,
+        after: ScheduleCursor | None = None,
+    ) -> NextSchedules:
+        found: list[ScheduleState] = []
+        asked: dict[str, Any] = {"until_": until, "namespaces": namespaces, "owner": owner, "rows": ROWS}
+        place = after
+        for _ in range(max(1, SCANNED // ROWS)):
+            rows, reached = await self.look("next_schedules", **asked, after=place, limit=limit - len(found))
+            found += await self._schedules(rows)
+            place = None if reached is None else ScheduleCursor(*reached)
+            if place is None or len(found) >= limit:
+                break
+        return NextSchedules(found, place)
 
     async def _schedules(self, rows: Sequence[Sequence[Any]]) -> list[ScheduleState]:
         records = await self.records(row[0] for row in rows)

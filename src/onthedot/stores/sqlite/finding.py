@@ -4,6 +4,7 @@
     live        by `runs_due`; of jobs with few live runs, those are sorted
     finished    by `history_ended`, or `history_job_ended`; what did not succeed by `history_unsuccessful`
     attempts    by `attempts_node`: of one node, or of each, and merged
+    skips       by id
 
 An index ends with the row's id, but a range over both is not served by it: so each scan has two parts, what is left
 of the instant at which it begins, and what lies behind that.
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 
 from onthedot.errors import StoreUnusable
 from onthedot.job import JobRecord
-from onthedot.run import TERMINAL, AttemptRecord, RunState
+from onthedot.run import TERMINAL, AttemptRecord, RunState, SkipRecord
 from onthedot.stores.finding import (
     FIRST,
     LAST,
@@ -31,8 +32,10 @@ from onthedot.stores.finding import (
     Revision,
     RunCursor,
     RunFilter,
+    SkipCursor,
+    SkipFilter,
 )
-from onthedot.stores.paging import AttemptScan, JobScan, Pages, RunScan, Scan, merged
+from onthedot.stores.paging import AttemptScan, JobScan, Pages, RunScan, Scan, SkipScan, merged
 from onthedot.stores.showing import shown
 from onthedot.stores.sqlite.history import FINISHED, LIVE, LIVE_NODE, History
 from onthedot.stores.sqlite.jobs import SHOWN, Jobs
@@ -219,6 +222,16 @@ WHERE a.node = :node AND {_ATTEMPT_PLACE} < (:at, :run_id, :attempt) AND a.ended
 ORDER BY a.ended_at DESC, a.run_id DESC, a.attempt DESC LIMIT 1 OFFSET :rows - 1
 """  # noqa: S608
 
+LIST_SKIPS = f"""
+SELECT s.id, j.name, s.schedule_id, s.first, s.last, s.count, s.reason, s.recorded_at
+FROM skips s CROSS JOIN jobs j ON j.id = s.job_id
+WHERE s.id < :id AND s.id >= :stop AND {_SEEN} AND (:job IS NULL OR j.name = :job)
+AND (:since IS NULL OR s.last >= :since) AND (:until IS NULL OR s.first < :until)
+ORDER BY s.id DESC LIMIT :limit
+"""  # noqa: S608
+
+STOP_SKIPS = "SELECT id FROM skips WHERE id < :id ORDER BY id DESC LIMIT 1 OFFSET :rows - 1"
+
 
 class Finding(Pages, History, Jobs):
     """See `FindingSlice`."""
@@ -293,6 +306,19 @@ class Finding(Pages, History, Jobs):
             found, reached = merged(scans, limit, place=lambda row: (row[12], row[0], row[1]))
             last = None if reached is None else AttemptCursor(*reached)
             return Scan([AttemptRecord(*row) for row in found], last)
+
+        return await self.read(work)
+
+    async def scan_skips(self, wanted: SkipFilter, after: SkipCursor, limit: int) -> SkipScan:
+        values = {
+            "namespaces": _listed(wanted.namespaces), "owner": wanted.owner, "job": wanted.job, "since": wanted.since,
+            "until": wanted.until, "id": after.id, "rows": SCANNED, "limit": limit,
+        }  # fmt: skip
+
+        def work(tx: Transaction) -> SkipScan:
+            stop = None if wanted == SkipFilter() else tx.db.execute(STOP_SKIPS, values).fetchone()
+            rows = tx.db.execute(LIST_SKIPS, values | {"stop": FIRST if stop is None else stop[0]})
+            return Scan([(row[0], SkipRecord(*row[1:])) for row in rows], None if stop is None else SkipCursor(*stop))
 
         return await self.read(work)
 

@@ -6,11 +6,10 @@ import json
 from collections.abc import Sequence
 
 from onthedot.clock import Micros
-from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
+from onthedot.run import AttemptRecord, RunRecord, RunState
 from onthedot.stores.showing import by_id, counted, shown
 from onthedot.stores.sqlite.lane import Transaction
 from onthedot.stores.sqlite.tables import Tables
-from onthedot.stores.values import most
 
 # Who holds it, or had it last: attempts are recorded once they have ended.
 LIVE_NODE = """
@@ -66,14 +65,6 @@ SELECT run_id, attempt, lease_id, fence, node, revision, outcome, error, due_at,
 FROM attempts WHERE run_id = ? ORDER BY attempt
 """
 
-LIST_SKIPS = """
-SELECT j.name, s.schedule_id, s.first, s.last, s.count, s.reason, s.recorded_at
-FROM skips s JOIN jobs j ON j.id = s.job_id
-WHERE j.namespace = :namespace AND (:job IS NULL OR j.name = :job)
-  AND (:since IS NULL OR s.last >= :since) AND (:until IS NULL OR s.first < :until)
-ORDER BY s.id DESC LIMIT :limit
-"""
-
 COUNT_RUNS = """
 SELECT state, count(*) FROM runs GROUP BY state UNION ALL SELECT state, count(*) FROM history GROUP BY state
 """
@@ -107,18 +98,6 @@ class History(Tables):
 
     async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
         return await self.read(lambda tx: [AttemptRecord(*row) for row in tx.db.execute(LIST_ATTEMPTS, (run_id,))])
-
-    async def list_skips(
-        self,
-        *,
-        job: str | None = None,
-        namespace: str = "default",
-        since: Micros | None = None,
-        until: Micros | None = None,
-        limit: int | None = None,
-    ) -> list[SkipRecord]:
-        values = {"job": job, "namespace": namespace, "since": since, "until": until, "limit": most(limit)}
-        return await self.read(lambda tx: [SkipRecord(*row) for row in tx.db.execute(LIST_SKIPS, values)])
 
     async def count_runs(self) -> dict[RunState, int]:
         rows = dict(await self.read(lambda tx: tx.db.execute(COUNT_RUNS).fetchall()))

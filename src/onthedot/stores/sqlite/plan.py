@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
-from itertools import islice
+from typing import Any
 
 from onthedot import faults
 from onthedot.clock import Micros
 from onthedot.errors import StoreUnusable
-from onthedot.stores.base import Due, FateAhead, Hint, ScheduleState, SkipRange, Term, Window
+from onthedot.stores.base import (
+    Due,
+    FateAhead,
+    Hint,
+    NextSchedules,
+    ScheduleCursor,
+    ScheduleState,
+    SkipRange,
+    Term,
+    Window,
+)
 from onthedot.stores.definitions import BUCKETS
+from onthedot.stores.finding import FIRST, SCANNED
 from onthedot.stores.lines import Line, give_turns, line_of, places_of_turns, share_of
 from onthedot.stores.planned import (
     Insert,
@@ -48,6 +60,31 @@ def list_due_schedules(groups: int) -> str:
     last row that is asked for, however many schedules there are."""
     parts = [LIST_DUE_IN_GROUP.format(place=place) for place in range(groups)]
     return "UNION ALL".join(parts) + "ORDER BY next_at, job_id, schedule_id"
+
+
+@cache
+def list_next_schedules() -> str:
+    """The same of all buckets, behind a place, with what says who may see them."""
+    listed = list_due_schedules(BUCKETS // GROUP).replace("j.state\n", "j.state, j.namespace, j.owner\n")
+    behind = "AND (s.next_at, s.job_id, s.schedule_id) > (:at, :job_id, :schedule_id)\n"
+    return listed.replace("  AND j.state = 'active'\n", f"  AND j.state = 'active' {behind}")
+
+
+# Of few jobs: all that they have, sorted.
+_IN_NAMESPACES = "j.namespace IN (SELECT value FROM json_each(:namespaces))"
+_OF_NAMESPACES = f"jobs j INDEXED BY jobs_living WHERE j.state <> 'deleted' AND {_IN_NAMESPACES}"
+_OF_OWNER = f"jobs j INDEXED BY jobs_owner WHERE j.owner = :owner AND (:namespaces IS NULL OR {_IN_NAMESPACES})"
+
+COUNT_SEEN_JOBS, LIST_SEEN_JOBS = (
+    "SELECT count(*) FROM (SELECT 1 FROM {jobs} LIMIT :most)",
+    """
+SELECT s.job_id, s.schedule_id, s.origin, s.watermark, s.next_at, s.last_end, j.revision, j.state, j.namespace, j.owner
+FROM (SELECT j.id, j.revision, j.state, j.namespace, j.owner FROM {jobs}) j CROSS JOIN schedules s ON s.job_id = j.id
+WHERE s.next_at <= :until AND j.state = 'active'
+AND (s.next_at, s.job_id, s.schedule_id) > (:at, :job_id, :schedule_id)
+ORDER BY s.next_at, s.job_id, s.schedule_id
+""",
+)
 
 
 def in_buckets(buckets: range, until: Micros) -> tuple[str, dict[str, int]]:
@@ -111,13 +148,53 @@ class Plan(Tables):
     async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0, layout: int | None = None) -> Due:
         return await self.look(lambda tx: self._due(tx.db, check_layout(tx.db, layout, shard), until, limit))
 
-    async def next_schedules(self, *, until: Micros, limit: int, offset: int = 0) -> Due:
-        return await self.read(lambda tx: self._due(tx.db, range(BUCKETS), until, limit, offset))
+    async def next_schedules(
+        self,
+        *,
+        until: Micros,
+        limit: int,
+        namespaces: Sequence[str] | None = None,
+        owner: str | None = None,
+        after: ScheduleCursor | None = None,
+    ) -> NextSchedules:
+        place = after or ScheduleCursor(FIRST, 0, "")
+        values = {
+            "namespaces": None if namespaces is None else json.dumps(sorted(namespaces)), "owner": owner,
+            "until": until, "at": place.next_at, "job_id": place.job_id, "schedule_id": place.schedule_id,
+            "most": SCANNED + 1, "first": 0, "low": 0, "high": BUCKETS,
+        }  # fmt: skip
 
-    def _due(self, db: sqlite3.Connection, buckets: range, until: Micros, limit: int, offset: int = 0) -> Due:
+        def is_seen(namespace: str, of: str) -> bool:
+            return (namespaces is None or namespace in namespaces) and owner in (None, of)
+
+        def work(tx: Transaction) -> NextSchedules:
+            return self._next(tx.db, list_of_next(tx.db, values), values, limit, is_seen)
+
+        return await self.read(work)
+
+    def _next(
+        self,
+        db: sqlite3.Connection,
+        statement: str,
+        values: dict[str, Any],
+        limit: int,
+        is_seen: Callable[[str, str], bool],
+    ) -> NextSchedules:
+        found: list[ScheduleState] = []
+        ahead, place = Ahead(db), None
+        for number, (*row, namespace, owner) in enumerate(db.execute(statement, values)):
+            if number == SCANNED or len(found) == limit:
+                return NextSchedules(found, place)
+            place = ScheduleCursor(row[4], row[0], row[1])
+            if is_seen(namespace, owner):
+                with suppress(StoreUnusable):  # as in `_due`
+                    found.append(self.schedule_state(db, row, ahead))
+        return NextSchedules(found, None)
+
+    def _due(self, db: sqlite3.Connection, buckets: range, until: Micros, limit: int) -> Due:
         due: list[ScheduleState] = []
         ahead = Ahead(db)
-        for row in islice(db.execute(*in_buckets(buckets, until)), offset, None):
+        for row in db.execute(*in_buckets(buckets, until)):
             if len(due) == limit:
                 return Due(due, more=True)
             try:
@@ -143,6 +220,15 @@ class Plan(Tables):
         check_term(tx.db, term, now)
         found = [_compare(tx.db, seen, window) for seen, window in windows]
         return _set(tx, windows, found, now)
+
+
+def list_of_next(db: sqlite3.Connection, values: dict[str, Any]) -> str:
+    """How to find the next schedules: those of few jobs by their jobs, and else along the index of what is due."""
+    if values["owner"] is None and values["namespaces"] is None:
+        return list_next_schedules()
+    jobs = _OF_NAMESPACES if values["owner"] is None else _OF_OWNER
+    [count] = db.execute(COUNT_SEEN_JOBS.format(jobs=jobs), values).fetchone()
+    return LIST_SEEN_JOBS.format(jobs=jobs) if count <= SCANNED else list_next_schedules()
 
 
 def _compare(db: sqlite3.Connection, seen: ScheduleState, window: Window) -> Stand | None:

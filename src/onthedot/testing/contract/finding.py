@@ -10,7 +10,8 @@ from onthedot.clock import SECOND
 from onthedot.errors import DefinitionError
 from onthedot.job import JobRecord, JobState
 from onthedot.run import LIVE, TERMINAL, RunRecord, RunState
-from onthedot.stores.finding import AttemptFilter, JobFilter, RunFilter
+from onthedot.stores.base import ScheduleCursor
+from onthedot.stores.finding import AttemptFilter, JobFilter, RunFilter, SkipCursor, SkipFilter
 from onthedot.testing.contract.register import check
 from onthedot.testing.contract.workbench import (
     SUCCESS,
@@ -21,6 +22,7 @@ from onthedot.testing.contract.workbench import (
     once_at,
     raises,
     retry,
+    skip,
     window,
 )
 
@@ -340,3 +342,70 @@ async def check_jobs_are_got_by_id(bench: Workbench) -> None:
     [deleted] = await bench.store.get_jobs_by_id([second.id])
     assert (deleted.id, deleted.state, deleted.job.name) == (second.id, JobState.DELETED, "a")
     assert await bench.store.get_jobs_by_id([]) == []
+
+
+@check
+async def check_skips_come_in_pages(bench: Workbench) -> None:
+    """By namespaces, owner and job; each range once, whatever is recorded between two pages."""
+    node = await bench.node()
+    term = await bench.term(node)
+
+    async def skipped(name: str, owner: str, namespace: str = "default") -> None:
+        job = bench.job(every(), name=name, owner=owner, namespace=namespace)
+        record = (await bench.put(job, window(0, 0, next_at=10))).record
+        await bench.plan(term, record, window(0, 10, next_at=20, skips=[skip(10, 10, 1)]))
+
+    async def pages(wanted: SkipFilter, limit: int = 2, after: SkipCursor | None = None) -> list[str]:
+        found: list[str] = []
+        while True:
+            some, after = await bench.store.find_skips(wanted, after=after, limit=limit)
+            assert len(some) <= limit
+            found += [one.job for one in some]
+            if after is None:
+                return found
+
+    for number in range(5):
+        await skipped(f"job{number}", "ann" if number % 2 else "bob")
+    await skipped("far", "ann", "team")
+    assert await pages(SkipFilter()) == ["far", "job4", "job3", "job2", "job1", "job0"]
+    assert await pages(SkipFilter(namespaces=("default",))) == ["job4", "job3", "job2", "job1", "job0"]
+    assert await pages(SkipFilter(owner="ann")) == await pages(SkipFilter(owner="ann"), 1) == ["far", "job3", "job1"]
+    assert await pages(SkipFilter(namespaces=("team",), owner="bob")) == await pages(SkipFilter(namespaces=())) == []
+    assert await pages(SkipFilter(namespaces=("default", "team"), job="far")) == ["far"]
+    first = await bench.store.find_skips(SkipFilter(), limit=2)
+    await skipped("late", "ann")
+    rest = await pages(SkipFilter(), after=first.next)
+    assert [*(one.job for one in first.items), *rest] == ["far", "job4", "job3", "job2", "job1", "job0"]
+
+
+@check
+async def check_next_schedules_are_those_of_all_shards_in_order(bench: Workbench) -> None:
+    """Schedules of active jobs by their next slots, page by page, whichever shard they belong to; also several that
+    come in the same instant."""
+    await bench.store.set_shards(3)
+    for number, next_at in enumerate((40, 10, 30, 20, 50, 50, 50)):
+        owner, namespace = "bob" if number > 4 else "ann", "team" if number == 2 else "default"
+        job = bench.job(every(), name=f"job{number}", owner=owner, namespace=namespace)
+        await bench.put(job, window(0, 0, next_at=next_at))
+    paused = await bench.store.get_job("job3")
+    assert paused is not None
+    await bench.store.pause(paused.id, reason="", now=bench.now)
+
+    async def names(until: int, limit: int = 10, **whose: Any) -> list[str]:
+        found: list[str] = []
+        after: ScheduleCursor | None = None
+        while True:
+            some, after = await bench.store.next_schedules(until=at(until), limit=limit, after=after, **whose)
+            assert len(some) <= limit
+            found += [state.record.job.name for state in some]
+            if after is None:
+                return found
+
+    everybody = ["job1", "job2", "job0", "job4", "job5", "job6"]
+    assert await names(100) == await names(100, 1) == await names(100, 2) == await names(50, 5) == everybody
+    assert await names(40) == await names(49, 1) == ["job1", "job2", "job0"]
+    assert await names(9) == await names(100, namespaces=()) == await names(100, namespaces=("none",)) == []
+    assert await names(100, namespaces=("team",)) == ["job2"]
+    assert await names(100, 1, namespaces=("team", "default")) == everybody
+    assert await names(100, 1, owner="bob") == await names(100, owner="bob") == ["job5", "job6"]
+    assert await names(100, owner="bob", namespaces=("team",)) == []

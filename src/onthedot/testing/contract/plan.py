@@ -257,25 +257,3 @@ async def check_each_schedule_has_its_own_skips(bench: Workbench) -> None:
             await bench.plan(term, record, window(start, last, name=name, next_at=last + 10, skips=skips))
     for name in ("s", "t"):
         assert await ledger(bench, name) == [(at(10), at(40), 4, "missed")]
-
-
-@check
-async def check_next_schedules_are_those_of_all_shards_in_order(bench: Workbench) -> None:
-    """Schedules of active jobs by their next slots, page by page, whichever shard they belong to."""
-    await bench.store.set_shards(3)
-    for number, next_at in enumerate((40, 10, 30, 20, 50)):
-        await bench.put(bench.job(every(), name=f"job{number}"), window(0, 0, next_at=next_at))
-    paused = await bench.store.get_job("job3")
-    assert paused is not None
-    await bench.store.pause(paused.id, reason="", now=bench.now)
-
-    async def names(until: int, limit: int, offset: int = 0) -> tuple[list[str], bool]:
-        due = await bench.store.next_schedules(until=at(until), limit=limit, offset=offset)
-        return [state.record.job.name for state in due.schedules], due.more
-
-    assert await names(100, 10) == (["job1", "job2", "job0", "job4"], False)
-    assert await names(40, 10) == (["job1", "job2", "job0"], False)
-    assert await names(100, 2) == (["job1", "job2"], True)
-    assert await names(100, 2, 2) == (["job0", "job4"], False)
-    assert await names(100, 2, 3) == (["job4"], False)
-    assert await names(100, 2, 9) == await names(9, 2) == ([], False)

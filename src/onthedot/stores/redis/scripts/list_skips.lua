@@ -1,24 +1,24 @@
--- A page of ranges of skipped slots, newest first: a part of `HistorySlice.list_skips`.
+-- A page of ranges of skipped slots, newest first: a part of `FindingSlice.find_skips`.
 --
--- ARGV     job, namespace; since, until_: those that reach into this range; offset, the place to read on from; limit
--- returns  {job, schedule, first, last, count, reason, recorded}, and the place to read on from, or nothing
--- Uses: lines runs
+-- ARGV     namespaces, owner, job: whose; since, until_: those that reach into this range; after: a range's number;
+--          rows: how many are looked at; limit
+-- returns  {number, job, {schedule, first, last, count, reason, recorded}}, and the number of the last that was looked
+--          at, or nothing: that was all
+-- Uses: lines runs shown finding
 
-local PAGE = 500
 local FIELDS = {'schedule', 'first', 'last', 'count', 'reason', 'recorded'}
-local offset, found = ask.offset, {}
-local page = look('ZREVRANGE', P .. 'skipped', offset, offset + PAGE - 1)
+local found = {}
+local page = look('ZREVRANGEBYSCORE', P .. 'skipped', '(' .. text(ask.after), '-inf', 'LIMIT', 0, ask.rows)
 fetch('skips', page)
-for place, number in ipairs(page) do
+for _, number in ipairs(page) do
   local entry = find('skips', number)
   local job = job_of(entry.job)
-  local here = job.namespace == ask.namespace and (not ask.job or ask.job == job.name)
   local then_ = (not ask.since or entry.last >= ask.since) and (not ask.until_ or entry.first < ask.until_)
-  if here and then_ then
-    found[#found + 1] = {job.name, row(entry, FIELDS)}
+  if then_ and is_seen(job) and (not ask.job or ask.job == job.name) then
+    found[#found + 1] = {tonumber(number), job.name, row(entry, FIELDS)}
     if #found == ask.limit then
-      return {found, offset + place}
+      return {found, tonumber(number)}
     end
   end
 end
-return {found, #page == PAGE and offset + PAGE or false}
+return {found, #page == ask.rows and tonumber(page[#page]) or false}
