@@ -77,6 +77,7 @@ LIVE: frozenset[RunState] = frozenset(MOVES) - TERMINAL
 
 
 SLOT_PREFIX = "schedule:"
+MANUAL_PREFIX = "manual:"
 BACKFILL_PREFIX = "backfill:"
 AFTER_PREFIX = "after:"
 RERUN_PREFIX = "rerun:"
@@ -94,7 +95,7 @@ def submit_trigger(token: str) -> str:
 
 def manual_trigger(token: str) -> str:
     """The trigger of a run that a person asked for."""
-    return f"manual:{token}"
+    return f"{MANUAL_PREFIX}{token}"
 
 
 def after_trigger(run_id: int) -> str:
@@ -115,6 +116,11 @@ def rerun_trigger(run_id: int) -> str:
 def is_slot(trigger: str) -> bool:
     """Whether a schedule asked for the run."""
     return trigger.startswith(SLOT_PREFIX)
+
+
+def is_manual(trigger: str) -> bool:
+    """Whether a person asked for the run, or moved a slot there."""
+    return trigger.startswith(MANUAL_PREFIX)
 
 
 def schedule_of(trigger: str) -> str:

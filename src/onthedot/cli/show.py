@@ -115,12 +115,13 @@ def _echo_log(log: LogRecord) -> None:
 
 
 def _facts(shown: Shown, now: Micros) -> list[tuple[str, str]]:
-    from onthedot.cli.runs import progress_in_words, took
+    from onthedot.cli.runs import progress_in_words, reason_in_words, took
     from onthedot.cli.words import reader_time, relative
 
     run, standing = shown.run, shown.standing
     name = run.job if run.namespace == "default" else f"{run.namespace}/{run.job}"
-    facts = [("run", f"{run.id} of {name}"), ("state", f"{run.state}{': ' if run.reason else ''}{run.reason}")]
+    reason = reason_in_words(run)
+    facts = [("run", f"{run.id} of {name}"), ("state", f"{run.state}{': ' if reason else ''}{reason}")]
     facts += [("waits for" if not number else "", what) for number, what in enumerate(shown.waits_for)]
     facts += [
         ("trigger", run.trigger),
