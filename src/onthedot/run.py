@@ -83,6 +83,19 @@ AFTER_PREFIX = "after:"
 RERUN_PREFIX = "rerun:"
 
 
+HIGHEST_RUN = 2**53
+"""No store gives a run a higher number."""
+
+
+def stored_number(run_id: int) -> int:
+    """A run's number as stores take it; 0, which no run has, in place of one that no store can hold.
+
+    >>> stored_number(41), stored_number(10**22)
+    (41, 0)
+    """
+    return int(run_id) if 0 < run_id <= HIGHEST_RUN else 0
+
+
 def slot_trigger(schedule_id: str) -> str:
     """The trigger of a run that a schedule asked for."""
     return SLOT_PREFIX + schedule_id

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
+from onthedot.cli.options import RUN, store_url, with_debug, with_json, with_server, with_utc
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
@@ -34,7 +34,7 @@ class Shown:
 
 
 @click.command(cls=Command, short_help="Show one run: why it waits, and each of its attempts.")
-@click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
+@click.argument("run_id", type=RUN, metavar="RUN")
 @with_server
 @with_utc
 @with_json("one JSON object")

@@ -11,7 +11,7 @@ from onthedot.access.principal import Principal
 from onthedot.errors import DefinitionError, UnknownRun
 from onthedot.job import JobRecord, JobState
 from onthedot.open_verbs import OpenStore
-from onthedot.run import AttemptRecord, RunRecord
+from onthedot.run import HIGHEST_RUN, AttemptRecord, RunRecord
 from onthedot.stores.base import Standing, Store
 from onthedot.stores.finding import (
     AttemptCursor,
@@ -24,8 +24,7 @@ from onthedot.stores.finding import (
     encode_cursor,
 )
 
-HIGHEST = 2**53
-"""No store gives a run a higher number."""
+HIGHEST = HIGHEST_RUN
 
 Filter = TypeVar("Filter", JobFilter, RunFilter, AttemptFilter)
 Place = TypeVar("Place", JobCursor, RunCursor, AttemptCursor)
