@@ -65,6 +65,18 @@ def test_what_lies_within_a_range_is_not_dense():
     ]
 
 
+@pytest.mark.parametrize(
+    ("expression", "a_day"),
+    [("0 22-6 * * *", 9), ("10-50/10 * * * *", 120), ("5 * * * *", 24), ("* 9-17 * * 1-5", None), ("0 0 * * 1", None)],
+)
+@pytest.mark.parametrize("later", range(0, 86_400, 5_003))
+def test_the_rate_is_true_and_does_not_change_with_the_hour(expression: str, a_day: int | None, later: int):
+    [start] = upcoming(Gathered([state("one", otd.cron(expression))]), NOW + later * SECOND, limit=1 + later % 3)[:1]
+    dense = upcoming(Gathered([state("one", otd.cron(expression))]), NOW + later * SECOND, limit=20)
+    assert (start.many, [one.many for one in dense]) == (False, [True])
+    assert (None if dense[0].every is None else 86_400 * SECOND / dense[0].every) == a_day
+
+
 def test_slots_that_somebody_skipped_are_left_out():
     first = to_micros(datetime(2026, 11, 19, 2, 30, tzinfo=UTC))
     states = [state("nightly", otd.cron("30 2 * * *"), exceptions=(FateAhead(first, "cancelled"),))]

@@ -244,6 +244,7 @@ def start_fields(start: Start) -> Told:
         "run_id": None if run is None else run.id,
         "trigger": None if run is None else run.trigger,
         "attempts": 0 if run is None else run.attempts,
+        "many": start.many,
         "every_s": None if start.every is None else start.every / SECOND,
         "moved_from": None if start.moved_from is None else iso(start.moved_from),
     }

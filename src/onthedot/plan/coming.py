@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush, merge
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
 from onthedot.clock import SECOND, Micros
-from onthedot.job import FixedDelay, JobRecord, JobState, Schedule
+from onthedot.duration import micros
+from onthedot.job import Every, FixedDelay, JobRecord, JobState, Schedule
 from onthedot.plan.windows import find_schedule
 from onthedot.run import RunRecord, RunState, is_manual, is_slot, schedule_of
-from onthedot.schedules import due_of, slots
+from onthedot.schedules import count_between, due_of, slots
 from onthedot.stores.base import ScheduleState, Store
 from onthedot.stores.finding import FIRST_JOB, FIRST_LIVE, JobCursor, JobFilter, RunCursor, RunFilter
 
@@ -118,6 +119,7 @@ MOST_RUNS = 10_000
 MOST_SCHEDULES = 20_000
 _AT_ONCE = 500
 _MOST_COUNTED = 1_000
+_DAY: Micros = 86_400 * SECOND
 
 _WAITING = frozenset({RunState.SCHEDULED, RunState.RESERVED})
 
@@ -132,7 +134,8 @@ class Start(NamedTuple):
     job: JobRecord
     schedule: Schedule | None = None
     run: RunRecord | None = None
-    every: Micros | None = None  # there are many: the first one, and how far they are apart
+    many: bool = False  # its schedule would fill the list: this is the first one
+    every: Micros | None = None  # how far apart those are, if every day has as many of them
     moved_from: Micros | None = None  # the slot whose place the run takes
 
 
@@ -237,7 +240,8 @@ async def _count_paused(store: Store, wanted: JobFilter) -> int:
 def upcoming(gathered: Gathered, now: Micros, *, limit: int, until: Micros | None = None) -> list[Start]:
     """The next starts in the order of time, at most `limit` lines. Pure.
 
-    A schedule that would have more than a quarter of the lines (and more than three) has one, with its rate.
+    A schedule that would have more than a quarter of the lines (and more than three) has one; with its rate, if
+    all days are alike.
     """
     each = max(3, limit // 4)
     end = now + HORIZON if until is None else until
@@ -254,16 +258,27 @@ def upcoming(gathered: Gathered, now: Micros, *, limit: int, until: Micros | Non
     for number, source in enumerate(sources):
         _pull(heap, pending, source, number, end)
     while heap and sum(map(len, told.values())) < limit:
-        due_at, number = heappop(heap)
+        _, number = heappop(heap)
         of_this = told.setdefault(number, [])
         of_this.append(pending.pop(number))
         if len(of_this) > each:
-            every = (due_at - of_this[0].due_at) // (len(of_this) - 1)
-            told[number] = [of_this[0]._replace(every=every)]
+            told[number] = [of_this[0]._replace(many=True, every=_distance(gathered.states[number], now))]
         else:
             _pull(heap, pending, sources[number], number, end)
     lines += [start for starts in told.values() for start in starts]
     return sorted(lines, key=lambda start: (start.due_at, start.job.job.namespace, start.job.job.name))[:limit]
+
+
+def _distance(state: ScheduleState, now: Micros) -> Micros | None:
+    """How far the starts of a schedule are apart, the same at every moment of a day; None: not all days are alike."""
+    schedule = find_schedule(state.record.job, state.schedule_id)
+    if isinstance(schedule, Every):
+        return micros(schedule.interval)
+    if schedule is None:
+        return None
+    days = [now + number * _DAY for number in range(8)]
+    counts = {count_between(schedule, first, last, origin=state.origin) for first, last in pairwise(days)}
+    return _DAY // counts.pop() if len(counts) == 1 and 0 not in counts else None
 
 
 def _pull(

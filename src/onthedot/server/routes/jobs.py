@@ -117,8 +117,9 @@ class StartOut(BaseModel):
     run_id: int | None = Field(description="The run that waits, if it is no slot, or is tried again.", examples=[None])
     trigger: str | None = Field(description="What asked for that run.", examples=[None])
     attempts: int = Field(description="How often it was tried already.", examples=[0])
+    many: bool = Field(description="Its schedule would fill the list: this is the first start.", examples=[False])
     every_s: float | None = Field(
-        description="Its schedule would fill the list: this is the first start, and so many seconds lie between them.",
+        description="How many seconds lie between those, on average; null: not all days have as many.",
         examples=[None],
     )
     moved_from: str | None = Field(description="The slot from which somebody moved the run here.", examples=[None])
@@ -266,7 +267,7 @@ async def list_upcoming(
     limit: PageSize = 20,
 ) -> Any:
     """What starts next, over all jobs in the order of time: slots of schedules, and runs that wait. A schedule that
-    would have more than a quarter of the list is told once, with `every_s`."""
+    would have more than a quarter of the list is told once, with `many`."""
     now, end = there.clock.now(), instant(until, "until")
     wanted = seen_by(who, JobFilter(namespaces=None if namespace is None else (namespace,)))
     found = await gather(there.store, now, limit=limit, until=end, wanted=wanted)
