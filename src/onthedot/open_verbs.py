@@ -22,7 +22,7 @@ from onthedot.output.keeping import Outputs
 from onthedot.output.owning import find_owner
 from onthedot.output.reading import read_logs
 from onthedot.plan.controls import put_job
-from onthedot.run import RunRecord
+from onthedot.run import RunRecord, stored_number
 from onthedot.settings import Settings
 from onthedot.store_verbs import StoreVerbs
 from onthedot.stores.addresses import with_connections
@@ -134,7 +134,7 @@ class OpenVerbs(StoreVerbs):
         return put
 
     async def logs(self, run_id: int) -> list[LogRecord]:
-        return await read_logs(self.there.store, self.there.outputs, int(run_id))
+        return await read_logs(self.there.store, self.there.outputs, stored_number(run_id))
 
 
 def _tell_trouble(service: str, error: Exception, again_in: Micros) -> None:

@@ -77,9 +77,23 @@ LIVE: frozenset[RunState] = frozenset(MOVES) - TERMINAL
 
 
 SLOT_PREFIX = "schedule:"
+MANUAL_PREFIX = "manual:"
 BACKFILL_PREFIX = "backfill:"
 AFTER_PREFIX = "after:"
 RERUN_PREFIX = "rerun:"
+
+
+HIGHEST_RUN = 2**53
+"""No store gives a run a higher number."""
+
+
+def stored_number(run_id: int) -> int:
+    """A run's number as stores take it; 0, which no run has, in place of one that no store can hold.
+
+    >>> stored_number(41), stored_number(10**22)
+    (41, 0)
+    """
+    return int(run_id) if 0 < run_id <= HIGHEST_RUN else 0
 
 
 def slot_trigger(schedule_id: str) -> str:
@@ -94,7 +108,7 @@ def submit_trigger(token: str) -> str:
 
 def manual_trigger(token: str) -> str:
     """The trigger of a run that a person asked for."""
-    return f"manual:{token}"
+    return f"{MANUAL_PREFIX}{token}"
 
 
 def after_trigger(run_id: int) -> str:
@@ -115,6 +129,11 @@ def rerun_trigger(run_id: int) -> str:
 def is_slot(trigger: str) -> bool:
     """Whether a schedule asked for the run."""
     return trigger.startswith(SLOT_PREFIX)
+
+
+def is_manual(trigger: str) -> bool:
+    """Whether a person asked for the run, or moved a slot there."""
+    return trigger.startswith(MANUAL_PREFIX)
 
 
 def schedule_of(trigger: str) -> str:

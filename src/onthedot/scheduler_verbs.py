@@ -16,7 +16,7 @@ from onthedot.engine_thread import EngineThread
 from onthedot.errors import ArgumentsError, UnknownHandler
 from onthedot.job import Call, Job
 from onthedot.output.reading import read_logs
-from onthedot.run import RunRecord
+from onthedot.run import RunRecord, stored_number
 from onthedot.store_verbs import StoreVerbs
 from onthedot.stores.base import LogRecord, PutJob, Store
 from onthedot.tasks.registry import Registry
@@ -89,6 +89,6 @@ class SchedulerVerbs(StoreVerbs):
     async def logs(self, run_id: int) -> list[LogRecord]:
         async def read(engine: Engine) -> list[LogRecord]:
             outputs = None if engine.leaving is None else engine.leaving.outputs
-            return await read_logs(engine.store, outputs, int(run_id))
+            return await read_logs(engine.store, outputs, stored_number(run_id))
 
         return await self._running().on_engine(read)

@@ -23,7 +23,16 @@ from onthedot.plan.controls import resume_job
 from onthedot.plan.moving import To, except_next
 from onthedot.plan.windows import Missed
 from onthedot.policies import Rate
-from onthedot.run import AttemptRecord, NewRun, RunRecord, RunState, SkipRecord, manual_trigger, submit_trigger
+from onthedot.run import (
+    AttemptRecord,
+    NewRun,
+    RunRecord,
+    RunState,
+    SkipRecord,
+    manual_trigger,
+    stored_number,
+    submit_trigger,
+)
 from onthedot.schedules.instants import read_instant
 from onthedot.settings import Settings
 from onthedot.stores.base import CancelAnswer, Excepted, Layout, Node, Noting, Paused, Queue, Resumed, Store, Term
@@ -371,7 +380,7 @@ class StoreVerbs(Verbs):
         token = self._ids.token()
 
         async def work(store: Store) -> tuple[int, str]:
-            made, job = await rerun(store, int(run_id), from_step, token=token, now=self._store_clock().now())
+            made, job = await rerun(store, _known(run_id), from_step, token=token, now=self._store_clock().now())
             run = await store.get_run(int(run_id))
             await self._changed("runs.retry", run or f"run/{int(run_id)}", after={"run_id": made})
             return made, job
@@ -383,7 +392,7 @@ class StoreVerbs(Verbs):
 
     async def cancel(self, run_id: int, *, why: str = "cancelled") -> CancelAnswer:
         async def work(store: Store) -> CancelAnswer:
-            [answer] = await store.cancel([int(run_id)], why=why)
+            [answer] = await store.cancel([stored_number(run_id)], why=why)
             if answer.kind in ("cancelled", "asked"):
                 run = await store.get_run(int(run_id))
                 await self._changed("runs.cancel", run or f"run/{int(run_id)}")
@@ -393,7 +402,7 @@ class StoreVerbs(Verbs):
 
     async def get_run(self, run_id: int) -> RunRecord | None:
         async def read(store: Store) -> RunRecord | None:
-            return await store.get_run(int(run_id))
+            return await store.get_run(stored_number(run_id))
 
         return await self._on_store(read)
 
@@ -440,13 +449,13 @@ class StoreVerbs(Verbs):
 
     async def history(self, run_id: int) -> list[AttemptRecord]:
         async def read(store: Store) -> list[AttemptRecord]:
-            return await store.list_attempts(int(run_id))
+            return await store.list_attempts(stored_number(run_id))
 
         return await self._on_store(read)
 
     async def result(self, run_id: int, *, timeout: Duration | None = None) -> Json:
         seconds = None if timeout is None else micros(parse_duration(timeout, what="timeout")) / SECOND
-        run = await self._wait_for(int(run_id), seconds)
+        run = await self._wait_for(_known(run_id), seconds)
         if run is None:
             raise UnknownRun(f"there is no run {int(run_id)}: expected one that was submitted and not forgotten since")
         if run.state is not RunState.SUCCEEDED:
@@ -486,7 +495,7 @@ class StoreVerbs(Verbs):
         from onthedot.plan.letters import replay
 
         async def work(store: Store) -> tuple[RunRecord, int, bool]:
-            letter, new_id, made = await replay(store, int(run_id), clock=self._store_clock())
+            letter, new_id, made = await replay(store, _known(run_id), clock=self._store_clock())
             if made:
                 await self._changed("letters.replay", letter, after={"run_id": new_id})
             return letter, new_id, made
@@ -586,3 +595,10 @@ def _counted(wanted: Sequence[Wanted], records: Mapping[str, JobRecord]) -> Coun
         return {record.id: (record.job, 1)}
     counts = Counter(one.job for one in wanted)
     return {records[job].id: (records[job].job, count) for job, count in counts.items()}
+
+
+def _known(run_id: int) -> int:
+    """A run's number; `UnknownRun` for one that no store can hold."""
+    if not stored_number(run_id):
+        raise UnknownRun(f"there is no run {int(run_id)}: expected one that was submitted and not forgotten since")
+    return int(run_id)

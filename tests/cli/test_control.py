@@ -103,7 +103,7 @@ def test_the_next_start_is_skipped_and_what_comes_is_shown(call: Call, database:
     told = call("skip-next", "report", "--db", database)
     assert (told.exit_code, told.output.splitlines()[:3]) == (0, [
         "job report: the start at 2026-03-29 03:00:00 +02:00, in 13 h 59 m, is skipped",
-        "next starts by its schedules:",
+        "next starts:",
         "  2026-03-29 11:00:00 +02:00, in 21 h 59 m (schedule 6ce89a21c7)",
     ])  # fmt: skip
 
@@ -114,7 +114,7 @@ def test_the_next_start_is_moved_and_the_run_is_told(call: Call, database: Path)
     told = json.loads(call("move-next", "report", "-10m", "--schedule", daily, "--json", "--db", database).output)
     assert (told["schedule"], told["slot_at"]) == (daily, "2026-03-29T09:00:00.000000Z")
     assert (told["reason"], told["due_at"]) == ("moved", "2026-03-29T08:50:00.000000Z")
-    assert [one["schedule"] for one in told["next"]] == [by_cron, by_cron, daily]
+    assert [one["schedule"] for one in told["next"]] == [by_cron, daily, by_cron]
     run = json.loads(call("show", told["run_id"], "--db", database, "--json").output)
     assert (run["state"], run["trigger"].partition(":")[0]) == ("scheduled", "manual")
     local = call("move-next", "report", "2026-03-29T06:00", "--db", database).output  # in the schedule's own zone

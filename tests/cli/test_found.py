@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from datetime import datetime
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from onthedot.cli.found import Found, look
-from onthedot.clock import SECOND, to_micros
+from onthedot.clock import SECOND, to_datetime, to_micros
+from onthedot.schedules import schedule_id
 from onthedot.stores.base import Node
+from tests.cli.conftest import Call, past_program
 from tests.observe.made_up import NOON
 
 NO_PROCESS = 2**22 + 1  # above the largest process number that Linux gives out
@@ -68,3 +71,19 @@ def node(**fields: object) -> Node:
 )
 def test_what_became_of_the_last_node(in_berlin: None, last: Node, words: str):
     assert Found(NOON, nodes=[last]).in_words() == ["0 jobs, 0 runs waiting", words]
+
+
+async def test_it_knows_which_starts_were_skipped_by_hand(database: Path, call: Call):
+    report = next(one for one in past_program().jobs.values() if one.name == "report")
+    by_cron = schedule_id(report.schedules[0])
+    now = to_micros(datetime.fromisoformat("2026-03-28T12:00:27+01:00"))
+    before = await look(f"sqlite:///{database}", now, [report])
+    await asyncio.to_thread(call, "skip-next", "report", "--schedule", by_cron, "--db", database)
+    after = await look(f"sqlite:///{database}", now, [report])
+    key = ("default", "report", by_cron)
+    assert before is not None
+    assert after is not None
+    assert [to_datetime(one.next[key]).isoformat() for one in (before, after)] == [
+        "2026-03-29T01:00:00+00:00",
+        "2026-03-30T00:30:00+00:00",
+    ]

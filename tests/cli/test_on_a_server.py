@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -153,7 +154,8 @@ def test_a_start_is_changed_alike(call: Call, database: Path, server: str, comma
         source.backup(target)
     here, there = call(*command, "--db", copy, "--json"), call(*command, "--store", server, "--json")
     assert here.exit_code == there.exit_code == 0, there.output
-    assert json.loads(there.stdout) == json.loads(here.stdout)
+    told = [json.loads(re.sub(r'"manual:\w+"', '"manual:…"', one.stdout)) for one in (here, there)]  # a random name
+    assert told[0] == told[1]
 
 
 REFUSED = [

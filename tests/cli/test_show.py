@@ -152,8 +152,8 @@ def test_json_of_one_that_waits_and_one_that_runs(call: Call, cluster: Path):
     ("run", "message"),
     [
         ("99", "RUN: expected a stored run, got 99; 'onthedot runs --db "),
-        ("zero", "'zero' is not a valid integer"),
-        ("0", "0 is not in the range"),
+        ("zero", "expected the number of a run, got 'zero'"),
+        ("0", "expected a stored run, got 0"),
     ],
 )
 def test_what_is_not_there_is_refused(call: Call, database: Path, run: str, message: str):

@@ -46,6 +46,31 @@ def test_of_one_job(call: Call, database: Path):
     assert call("upcoming", "on_demand", "--db", database).output == "job on_demand has no start that is known\n"
 
 
+def test_a_start_that_was_moved_is_the_next_one_everywhere(call: Call, database: Path):
+    moved = json.loads(call("move-next", "report", "2026-03-29T06:00", "--json", "--db", database).output)
+    word = f"run {moved['run_id']} (moved from 2026-03-29 03:00:00 CEST)"
+    found = [row for row in rows(call("upcoming", "--db", database).output) if row[2] == "report"]
+    assert found[0][0] == "2026-03-29 06:00:00 CEST"
+    assert found[0][3] == word
+    head, first, *_ = rows(call("upcoming", "report", "--db", database).output)
+    assert head == ["DUE (CET)", "WHEN", "SCHEDULE", "WHAT"]
+    assert (first[0], first[2:]) == ("2026-03-29 06:00:00 CEST", [moved["schedule"], word])
+    told = json.loads(call("upcoming", "report", "--json", "--db", database).output)["starts"][0]
+    assert (told["run_id"], told["moved"], told["slot_at"]) == (moved["run_id"], True, "2026-03-29T01:00:00.000000Z")
+    assert told == moved["next"][0]
+    assert "2026-03-29 06:00:00 CEST" in call("jobs", "--db", database).output
+    call("skip-next", "report", "--schedule", moved["schedule"], "--db", database)
+    assert "2026-03-30 02:30:00" not in call("upcoming", "report", "--db", database).output
+
+
+def test_a_start_that_was_skipped_says_who_did_that(call: Call, database: Path):
+    call("skip-next", "tick", "--slot", "2026-03-28T11:00:30Z", "--db", database)
+    assert rows(call("upcoming", "tick", "--db", database).output)[1][0] == "12:00:40"
+    found = call("runs", "--job", "tick", "--state", "skipped", "--db", database).output
+    assert "skipped by hand" in found + call("skips", "--db", database).output
+    assert "'skip-next' leaves out" in " ".join(call("skips", "--job", "poll", "--db", database).output.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -11,8 +11,9 @@ import onthedot as otd
 from onthedot import plan
 from onthedot.clock import SECOND, to_micros
 from onthedot.job import Job, JobRecord, JobState, Schedule
-from onthedot.plan.coming import Gathered, Start, gather, upcoming
-from onthedot.run import NewRun
+from onthedot.plan.coming import Gathered, Start, coming, gather, look_ahead, upcoming
+from onthedot.plan.shown import shown
+from onthedot.run import NewRun, manual_trigger
 from onthedot.schedules import schedule_id
 from onthedot.stores.base import FateAhead, NextSchedules, ScheduleState, Window
 from onthedot.stores.finding import JobFilter
@@ -63,6 +64,18 @@ def test_what_lies_within_a_range_is_not_dense():
         ("hourly", "18 13:05:00", None),
         ("hourly", "18 14:05:00", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("expression", "a_day"),
+    [("0 22-6 * * *", 9), ("10-50/10 * * * *", 120), ("5 * * * *", 24), ("* 9-17 * * 1-5", None), ("0 0 * * 1", None)],
+)
+@pytest.mark.parametrize("later", range(0, 86_400, 5_003))
+def test_the_rate_is_true_and_does_not_change_with_the_hour(expression: str, a_day: int | None, later: int):
+    [start] = upcoming(Gathered([state("one", otd.cron(expression))]), NOW + later * SECOND, limit=1 + later % 3)[:1]
+    dense = upcoming(Gathered([state("one", otd.cron(expression))]), NOW + later * SECOND, limit=20)
+    assert (start.many, [one.many for one in dense]) == (False, [True])
+    assert (None if dense[0].every is None else 86_400 * SECOND / dense[0].every) == a_day
 
 
 def test_slots_that_somebody_skipped_are_left_out():
@@ -125,3 +138,45 @@ async def test_runs_that_wait_paused_jobs_and_namespaces(namespace: str):
     assert found.paused == 1
     other = await gather(store, NOW, limit=20, wanted=JobFilter(namespaces=("nobody",)))
     assert (upcoming(other, NOW, limit=20), other.paused) == ([], 0)
+
+
+# ── of one job ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def at(hour: int, minute: int = 0) -> Micros:
+    return to_micros(datetime(2026, 11, 18, hour, minute, tzinfo=UTC))
+
+
+async def stored(store: MemoryStore, schedule: Schedule) -> JobRecord:
+    job = Job(name="hourly", task=Noop(), schedules=(schedule,))
+    window = Window(schedule_id(schedule), NOW, NOW, at(13))
+    return (await store.put_job(job, windows=[window], now=NOW)).record
+
+
+async def test_what_was_skipped_or_moved_is_the_same_wherever_one_looks():
+    store, schedule = MemoryStore(), otd.cron("0 * * * *")
+    record = await stored(store, schedule)
+    name, run = schedule_id(schedule), NewRun(record.id, manual_trigger("t"), at(13, 3))
+    moved = await store.except_slot(record.id, name, at(13), reason="moved", run=run, now=NOW)
+    await store.except_slot(record.id, name, at(14), reason="cancelled", now=NOW)
+    found = coming(await look_ahead(store, record.id, NOW, limit=2), NOW, 2)
+    assert [(one.due_at, one.slot_at, one.schedule_id, one.moved) for one in found] == [
+        (at(13, 3), at(13), name, True),
+        (at(15), at(15), name, False),
+    ]
+    assert found[0].run is not None
+    assert found[0].run.id == moved.run_id
+    assert [one.at for one in (await shown(store, record, NOW)).next] == [at(13, 3)]
+    assert [one.at for one in (await shown(store, record, at(13, 3))).next] == [at(15)]
+    [first, second] = upcoming(await gather(store, NOW, limit=20), NOW, limit=2)
+    assert (first.due_at, first.moved_from, second.due_at) == (at(13, 3), at(13), at(15))
+
+
+async def test_with_jitter_a_job_is_shown_when_it_is_due():
+    store, schedule = MemoryStore(), otd.cron("0 * * * *", jitter="30m")
+    record = await stored(store, schedule)
+    [start] = coming(await look_ahead(store, record.id, NOW), NOW, 1)
+    assert start.slot_at == at(13) < start.due_at
+    assert [one.at for one in (await shown(store, record, NOW)).next] == [start.due_at]
+    [line, *_] = upcoming(await gather(store, NOW, limit=20), NOW, limit=1)
+    assert line.due_at == start.due_at

@@ -17,7 +17,7 @@ import click
 
 from onthedot.cli.errors import BROKEN, BadInput, Command, Failure
 from onthedot.cli.groups import Group
-from onthedot.cli.options import store_url, with_debug, with_json, with_server
+from onthedot.cli.options import RUN, store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
@@ -60,7 +60,7 @@ def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @command.command("list", cls=Command, short_help="List the files that a run has left.")
-@click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
+@click.argument("run_id", type=RUN, metavar="RUN")
 @with_place
 @with_server
 @with_json("a JSON array with one object per file: attempt, name, size, sha256, at")
@@ -95,7 +95,7 @@ def list_(run_id: int, output: str | None, store: str | None, db: str | None, as
 
 
 @command.command(cls=Command, short_help="Fetch files that a run has left.")
-@click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
+@click.argument("run_id", type=RUN, metavar="RUN")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--to", "to", metavar="DIR|-", default=".", show_default=True, help="Where to; '-': standard output.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt.  [default: the newest]")

@@ -9,7 +9,7 @@ import click
 
 from onthedot.cli.advice import on_this_store
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_server
+from onthedot.cli.options import RUN, store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
     from onthedot.stores.base import CancelAnswer
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command, short_help="Cancel a run, or ask it to stop.")
-@click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
+@click.argument("run_id", type=RUN, metavar="RUN")
 @click.option("--reason", metavar="TEXT", default="cancelled", show_default=True, help="Why; it is kept with the run.")
 @with_server
 @with_json("one JSON object")

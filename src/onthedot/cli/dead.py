@@ -12,7 +12,16 @@ import click
 from onthedot.cli.backfill import ASK_ABOVE
 from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.groups import Group
-from onthedot.cli.options import check_range, store_url, with_debug, with_json, with_namespace, with_range, with_server
+from onthedot.cli.options import (
+    RUN,
+    check_range,
+    store_url,
+    with_debug,
+    with_json,
+    with_namespace,
+    with_range,
+    with_server,
+)
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
@@ -136,7 +145,7 @@ def with_choice(function: F) -> F:
     function = click.option("--dry-run", is_flag=True, help="Only tell what it would do.")(function)
     more = f"Do not ask, also when there are more than {ASK_ABOVE}."
     function = click.option("--yes", is_flag=True, help=more)(function)
-    return click.argument("run_ids", nargs=-1, type=click.IntRange(min=1), metavar="[RUN]...")(function)
+    return click.argument("run_ids", nargs=-1, type=RUN, metavar="[RUN]...")(function)
 
 
 @command.command(cls=Command, short_help="Ask for dead runs again.")

@@ -11,7 +11,7 @@ from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import store_url, with_debug, with_server
 
 if TYPE_CHECKING:
-    from onthedot.observe.jobs import Shown
+    from onthedot.plan.shown import Shown
 
 COLUMNS = ("name", "namespace", "owner", "schedule", "task", "state", "next")
 """Of CSV."""
@@ -42,7 +42,7 @@ def command(names: tuple[str, ...], form: str, namespace: str | None, store: str
     from onthedot.cli.asking import look
     from onthedot.cli.jobs import jobs_shown
     from onthedot.clock import SystemClock
-    from onthedot.observe.jobs import Shown
+    from onthedot.plan.shown import Shown
 
     url = store_url(store, db)
     if form == "csv":

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from onthedot.cli.words import reader_time, relative
 from onthedot.clock import Micros
 from onthedot.errors import StoreError
-from onthedot.job import JobRecord
+from onthedot.job import Job, JobRecord
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import count, iso, plain
+from onthedot.plan.coming import look_ahead, next_of_each
 from onthedot.run import RunState
 from onthedot.stores.base import Node, Store
 from onthedot.stores.finding import RunFilter
@@ -20,6 +22,8 @@ from onthedot.stores.opening import open_store, sqlite_path
 from onthedot.stores.paging import all_runs
 
 _MOST_RUNS = 1_000
+_MOST_AHEAD = 200
+"""Of how many jobs it looks for starts that somebody has skipped or moved."""
 _MOST_JOBS = 5_000
 """How many a start looks at: 0.2 s on SQLite. Of more it says so."""
 
@@ -35,6 +39,7 @@ class Found:
     overdue: int = 0
     running: int = 0
     nodes: list[Node] = field(default_factory=list)  # the last one, and every other whose lease goes on
+    next: dict[tuple[str, str, str], Micros] = field(default_factory=dict)  # of namespace, job, schedule id
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
@@ -66,27 +71,33 @@ class Found:
         return [there, *(_node_in_words(node, self.now) for node in self.nodes)]
 
 
-async def look(url: str, now: Micros) -> Found | None:
-    """What is in the store; None when there is none yet. Nothing is created."""
+async def look(url: str, now: Micros, jobs: Iterable[Job] = ()) -> Found | None:
+    """What is in the store, and when these jobs start next; None when there is none yet. Nothing is created."""
     path = sqlite_path(url)
     if path is None or not path.exists():
         return None
     try:
         store = await open_store(url)
         try:
-            return await _look(store, now)
+            return await _look(store, now, {(job.namespace, job.name) for job in jobs})
         finally:
             await store.close()
     except StoreError:
         return None  # the engine opens it for writing next, and says what is wrong if something is
 
 
-async def _look(store: Store, now: Micros) -> Found:
+async def _look(store: Store, now: Micros, wanted: set[tuple[str, str]]) -> Found:
     counts = await store.count_runs()
     overdue = RunFilter(states=frozenset({RunState.SCHEDULED, RunState.RESERVED}), until=now)
     nodes, jobs = await store.list_nodes(), await store.list_jobs(limit=_MOST_JOBS + 1)
+    mine = [one for one in jobs if (one.job.namespace, one.job.name) in wanted][:_MOST_AHEAD]
     return Found(
         now,
+        next={
+            (one.job.namespace, one.job.name, name): start.due_at
+            for one in mine
+            for name, start in next_of_each(await look_ahead(store, one.id, now), now).items()
+        },
         jobs=jobs[:_MOST_JOBS],
         more_jobs=len(jobs) > _MOST_JOBS,
         waiting=counts.get(RunState.SCHEDULED, 0) + counts.get(RunState.RESERVED, 0),

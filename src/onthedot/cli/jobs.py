@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onthedot.after import After
     from onthedot.client.client import Client
     from onthedot.clock import Micros
-    from onthedot.observe.jobs import Next, Shown
+    from onthedot.plan.shown import Next, Shown
     from onthedot.run import RunRecord
     from onthedot.stores.base import Store
 
@@ -60,7 +60,7 @@ def jobs_shown(url: str, now: Micros, most: int | None) -> list[Shown]:
     """The jobs of a store, or of a server, at most so many (None: all), with their next instants and last runs."""
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
-    from onthedot.observe.jobs import shown
+    from onthedot.plan.shown import shown
     from onthedot.stores.addresses import is_server
 
     async def read(store: Store) -> list[Shown]:

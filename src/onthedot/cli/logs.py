@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from onthedot.cli.errors import BROKEN, CUT_SHORT, BadInput, Command
-from onthedot.cli.options import check_range, store_url, with_debug, with_json, with_range, with_server
+from onthedot.cli.options import RUN, check_range, store_url, with_debug, with_json, with_range, with_server
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,7 +26,7 @@ LAST_LOOKS = 6
 
 
 @click.command(cls=Command, short_help="Show what a run has said; follow it while it runs.")
-@click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
+@click.argument("run_id", type=RUN, metavar="RUN")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended, and tell how.")
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Of this attempt only.  [default: all]")
 @click.option("--step", metavar="NAME", help="Of this step only.  [default: all]")

@@ -18,7 +18,7 @@ from onthedot.job import Job, Schedule, ability_of
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import count, iso, plain
 from onthedot.scheduler import Scheduler
-from onthedot.schedules import describe, next_after
+from onthedot.schedules import describe, due_of, next_after, schedule_id
 from onthedot.stores.addresses import shown_url
 from onthedot.stores.opening import sqlite_path
 
@@ -116,10 +116,18 @@ class Opening:
     def _next(self, job: Job, schedule: Schedule) -> str:
         if self._is_paused(job):
             return "paused"
-        at = next_after(schedule, self.now, origin=self.now)
+        at = self._next_at(job, schedule)
         if at is None:
             return "never again"
         return f"next {reader_time(at, exact=False)}, {relative(at, self.now)}"
+
+    def _next_at(self, job: Job, schedule: Schedule) -> Micros | None:
+        """When it starts next: as the store tells, which knows what was skipped or moved; else by its rule."""
+        key = (job.namespace, job.name, schedule_id(schedule))
+        if self.found is not None and self.found.next.get(key, self.now) > self.now:
+            return self.found.next[key]
+        slot = next_after(schedule, self.now, origin=self.now)
+        return None if slot is None else due_of(job, schedule)(slot)
 
     def _change(self, job: Job) -> str:
         put = self.changes.get(job.name)
@@ -163,7 +171,7 @@ class Opening:
 
     def _job_as_json(self, job: Job) -> dict[str, Any]:
         paused = self._is_paused(job)
-        upcoming = [] if paused else [next_after(schedule, self.now, origin=self.now) for schedule in job.schedules]
+        upcoming = [] if paused else [self._next_at(job, schedule) for schedule in job.schedules]
         put = self.changes.get(job.name)
         return {
             "job": job.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +11,7 @@ import click
 
 from onthedot.cli.errors import remember_debug
 from onthedot.duration import micros, parse_duration
-from onthedot.errors import DefinitionError
+from onthedot.errors import DefinitionError, shown
 from onthedot.stores.addresses import shown_url
 
 if TYPE_CHECKING:
@@ -32,6 +33,32 @@ def read_length(ctx: click.Context, param: click.Parameter, value: str | None) -
         return None if value is None else micros(parse_duration(value, what="length of time"))
     except DefinitionError as error:
         raise click.BadParameter(str(error), ctx, param) from None
+
+
+class RunNumber(click.ParamType[int]):
+    """The number of a run."""
+
+    name = "integer"
+
+    def convert(self, value: Any, _: click.Parameter | None, __: click.Context | None) -> int:
+        """Refuse what is no number, and a number that no run can have."""
+        from onthedot.cli.errors import BadInput
+        from onthedot.run import HIGHEST_RUN
+
+        text = str(value).strip()
+        if not re.fullmatch(r"[+-]?\d+", text, re.ASCII):
+            is_name = re.fullmatch(r"[\w.:-]{1,100}", text, re.ASCII)
+            hint = f"; 'onthedot runs --job {text}' lists the runs of job {text}" if is_name else ""
+            raise BadInput(f"RUN: expected the number of a run, got {shown(text)}{hint or _LISTS_RUNS}")
+        if len(text) > _MOST_DIGITS or not 0 < int(text) <= HIGHEST_RUN:
+            raise BadInput(f"RUN: expected a stored run, got {text[:_SHOWN_DIGITS]}{_LISTS_RUNS}")
+        return int(text)
+
+
+_LISTS_RUNS = "; 'onthedot runs' lists them"
+_MOST_DIGITS, _SHOWN_DIGITS = 20, 100
+
+RUN = RunNumber()
 
 
 def with_store(command: F) -> F:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_server
+from onthedot.cli.options import RUN, store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
     from onthedot.run import RunRecord
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command, short_help="Go on where a run of steps has failed.")
-@click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
+@click.argument("run_id", type=RUN, metavar="RUN")
 @click.option("--from-step", metavar="NAME", help="The step to begin with.  [default: the one that failed]")
 @with_server
 @with_json("one JSON object: the new run")

@@ -126,7 +126,7 @@ async def _list(
 
 def _echo(runs: list[RunRecord], skips: list[SkipRecord]) -> None:
     from onthedot.cli.table import echo_table
-    from onthedot.cli.words import in_zone, span
+    from onthedot.cli.words import in_zone, skip_in_words, span
     from onthedot.clock import SystemClock
     from onthedot.observe.text import count, plain
 
@@ -138,7 +138,9 @@ def _echo(runs: list[RunRecord], skips: list[SkipRecord]) -> None:
         click.echo("no runs match")
     for skip in skips[:NEWEST_SKIPS]:
         when = span(skip.first, skip.last, now)
-        click.echo(f"skipped: {count(skip.count, 'slot')} of {plain(skip.job)} {when}: {plain(skip.reason)}")
+        click.echo(
+            f"skipped: {count(skip.count, 'slot')} of {plain(skip.job)} {when}: {plain(skip_in_words(skip.reason))}"
+        )
     if len(skips) > NEWEST_SKIPS:
         click.echo(f"these are the newest {NEWEST_SKIPS} ranges of skipped slots; 'onthedot skips' lists more")
 
@@ -176,7 +178,14 @@ def _note(run: RunRecord) -> str:
     """How far it is, or why it is where it is."""
     if run.state is RunState.RUNNING and run.progress is not None:
         return progress_in_words(run.progress)
-    return ": ".join(part for part in (run.reason, run.error) if part)
+    return ": ".join(part for part in (reason_in_words(run), run.error) if part)
+
+
+def reason_in_words(run: RunRecord) -> str:
+    """Why the run is where it is, as people are told; empty: it says nothing."""
+    from onthedot.cli.words import skip_in_words
+
+    return skip_in_words(run.reason) if run.state is RunState.SKIPPED else run.reason
 
 
 def progress_in_words(progress: Progress) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_server, with_utc
+from onthedot.cli.options import RUN, store_url, with_debug, with_json, with_server, with_utc
 
 if TYPE_CHECKING:
     from onthedot.client.client import Client
@@ -34,7 +34,7 @@ class Shown:
 
 
 @click.command(cls=Command, short_help="Show one run: why it waits, and each of its attempts.")
-@click.argument("run_id", type=click.IntRange(min=1), metavar="RUN")
+@click.argument("run_id", type=RUN, metavar="RUN")
 @with_server
 @with_utc
 @with_json("one JSON object")
@@ -116,12 +116,13 @@ def _echo_log(log: LogRecord) -> None:
 
 
 def _facts(shown: Shown, now: Micros) -> list[tuple[str, str]]:
-    from onthedot.cli.runs import progress_in_words, took
+    from onthedot.cli.runs import progress_in_words, reason_in_words, took
     from onthedot.cli.words import reader_time, relative
 
     run, standing = shown.run, shown.standing
     name = run.job if run.namespace == "default" else f"{run.namespace}/{run.job}"
-    facts = [("run", f"{run.id} of {name}"), ("state", f"{run.state}{': ' if run.reason else ''}{run.reason}")]
+    reason = reason_in_words(run)
+    facts = [("run", f"{run.id} of {name}"), ("state", f"{run.state}{': ' if reason else ''}{reason}")]
     facts += [("waits for" if not number else "", what) for number, what in enumerate(shown.waits_for)]
     facts += [
         ("trigger", run.trigger),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +16,6 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_namespac
 if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.job import JobRecord
-    from onthedot.plan.coming import Coming
     from onthedot.run import RunRecord
     from onthedot.stores.base import Excepted
     from onthedot.verbs import Verbs
@@ -76,7 +75,7 @@ class Changed:
     job: JobRecord | None
     done: Excepted
     run: RunRecord | None
-    coming: list[Coming]
+    coming: list[Mapping[str, Any]]
 
 
 def change(url: str, job: str, namespace: str, as_json: bool, deed: Callable[[Verbs], Awaitable[Excepted]]) -> None:
@@ -97,22 +96,26 @@ def change(url: str, job: str, namespace: str, as_json: bool, deed: Callable[[Ve
         click.echo("\n".join(_lines(changed, job, SystemClock().now())))
 
 
-async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | None) -> list[Coming]:
+async def _coming(verbs: Verbs, job: str, namespace: str, record: JobRecord | None) -> list[Mapping[str, Any]]:
     from onthedot.client import looking
     from onthedot.client.client import Client
+    from onthedot.client.values import coming_fields
     from onthedot.open_verbs import OpenVerbs
-    from onthedot.plan.coming import coming
+    from onthedot.plan.coming import coming, look_ahead
 
     if isinstance(verbs, Client):
         _, found = await looking.next_of(verbs.server, job, count=SHOWN, namespace=namespace)
         return found
     if isinstance(verbs, OpenVerbs) and record is not None:
-        return coming(await verbs.there.store.schedules_of(record.id), verbs.there.clock.now(), SHOWN)
+        now = verbs.there.clock.now()
+        ahead = await look_ahead(verbs.there.store, record.id, now, limit=SHOWN)
+        return [coming_fields(one) for one in coming(ahead, now, SHOWN)]
     return []
 
 
 def _lines(changed: Changed, job: str, now: Micros) -> list[str]:
     from onthedot.cli.words import local_time, relative
+    from onthedot.client.values import instant
     from onthedot.job import JobState
     from onthedot.observe.text import plain
 
@@ -128,10 +131,16 @@ def _lines(changed: Changed, job: str, now: Micros) -> list[str]:
     paused = changed.job is not None and changed.job.state is JobState.PAUSED
     held = [f"the job is paused: nothing starts until 'onthedot resume {plain(job)}'"] if paused else []
     several = changed.job is not None and len(changed.job.job.schedules) > 1
-    after = [
-        f"  {told(one.due_at)}{f' (schedule {plain(one.schedule_id)})' if several else ''}" for one in changed.coming
-    ]
-    return [first, *held, *(["next starts by its schedules:", *after] if after else ["no start comes after it"])]
+    after = [f"  {told(instant(one['due_at']))}{_which(one, several=several)}" for one in changed.coming]
+    return [first, *held, *(["next starts:", *after] if after else ["no start comes after it"])]
+
+
+def _which(start: Mapping[str, Any], *, several: bool) -> str:
+    from onthedot.observe.text import plain
+
+    words = [f"run {start['run_id']}"] if start["run_id"] is not None else []
+    words += [f"schedule {plain(start['schedule'])}"] if several and start["schedule"] else []
+    return f" ({', '.join(words)})" if words else ""
 
 
 def _as_json(changed: Changed, job: str, namespace: str) -> dict[str, Any]:
@@ -147,8 +156,5 @@ def _as_json(changed: Changed, job: str, namespace: str) -> dict[str, Any]:
         "reason": done.reason,
         "run_id": done.run_id,
         "due_at": optional_iso(None if run is None else run.due_at),
-        "next": [
-            {"schedule": one.schedule_id, "slot_at": iso(one.slot_at), "due_at": iso(one.due_at)}
-            for one in changed.coming
-        ],
+        "next": changed.coming,
     }

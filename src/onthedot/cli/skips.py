@@ -36,7 +36,8 @@ def command(
     as_json: bool,
 ) -> None:
     """List slots that were skipped before there was a run of them, the newest first: ranges of one schedule each, with
-    the reason. Runs that were skipped are among the runs: 'onthedot runs --state skipped'.
+    the reason. Runs that were skipped are among the runs: 'onthedot runs --state skipped'. A start that was left out
+    by hand is listed when its time is planned; until then 'onthedot upcoming JOB' does not have it.
 
     \b
     Examples:
@@ -59,7 +60,10 @@ def command(
     elif skips:
         _echo(skips, SystemClock().now())
     else:
-        click.echo("no skipped slots match; 'onthedot runs --state skipped' lists skipped runs")
+        click.echo(
+            "no skipped slots match; 'onthedot runs --state skipped' lists skipped runs; "
+            "a start that 'skip-next' leaves out is listed when its time is planned"
+        )
     if len(skips) < len(found):
         from onthedot.cli.table import echo_more
 
@@ -68,7 +72,7 @@ def command(
 
 def _echo(skips: list[SkipRecord], now: Micros) -> None:
     from onthedot.cli.table import echo_table
-    from onthedot.cli.words import in_zone, moment
+    from onthedot.cli.words import in_zone, moment, skip_in_words
 
     rows = [
         [
@@ -76,7 +80,7 @@ def _echo(skips: list[SkipRecord], now: Micros) -> None:
             str(skip.count),
             moment(skip.first, now),
             "" if skip.first == skip.last else moment(skip.last, now),
-            skip.reason,
+            skip_in_words(skip.reason),
             moment(skip.recorded_at, now),
         ]
         for skip in skips

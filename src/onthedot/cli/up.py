@@ -213,7 +213,7 @@ async def run_node(
     scheduler.subscribe(ending.heed)
 
     async def start() -> None:
-        found = await look(url, SystemClock().now())  # before anybody makes the store
+        found = await look(url, SystemClock().now(), scheduler.jobs.values())  # before anybody makes the store
         told = [pair for one in beside for pair in await asyncio.to_thread(one.start)]
         await _start(scheduler, url, outbox, found, tuple(told), as_json=shape == "json")
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.client.looking import Upcoming
     from onthedot.clock import Micros
-    from onthedot.plan.coming import Coming
     from onthedot.stores.base import Store
 
 MOST = 1_000
@@ -118,22 +117,37 @@ def _echo(found: Upcoming, now: Micros, limit: int) -> None:
 
 
 def _row(start: Mapping[str, Any], now: Micros) -> list[str]:
+    name = start["job"] if start["namespace"] == "default" else f"{start['namespace']}/{start['job']}"
+    return [*_due(start, now), name, _what(start, now)]
+
+
+def _due(start: Mapping[str, Any], now: Micros) -> list[str]:
     from onthedot.cli.words import moment, relative
 
     due_at = _instant(start["due_at"])
-    name = start["job"] if start["namespace"] == "default" else f"{start['namespace']}/{start['job']}"
-    return [moment(due_at, now), relative(due_at, now), name, _what(start)]
+    return [moment(due_at, now), relative(due_at, now)]
 
 
-def _what(start: Mapping[str, Any]) -> str:
+def _what(start: Mapping[str, Any], now: Micros) -> str:
     from onthedot.cli.words import without_anchor
 
     if start["every_s"] is not None:
         return f"{_rate(start['every_s'])}: {without_anchor(start['reading'] or '')}"
     if start["run_id"] is None:
         return without_anchor(start["reading"] or "")
+    return _of_run(start, now)
+
+
+def _of_run(start: Mapping[str, Any], now: Micros) -> str:
+    """What a run is that waits."""
+    from onthedot.cli.words import moment
+
+    if start["run_id"] is None:
+        return ""
     tried = f", try {start['attempts'] + 1}" if start["attempts"] else ""
-    return f"run {start['run_id']}{tried} ({start['trigger'].partition(':')[0]})"
+    slot = start["slot_at"] if start.get("moved") else start.get("moved_from")
+    why = start["trigger"].partition(":")[0] if slot is None else f"moved from {moment(_instant(slot), now)}"
+    return f"run {start['run_id']}{tried} ({why})"
 
 
 def _rate(every: float) -> str:
@@ -164,17 +178,18 @@ def _show_job(
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.cli.table import echo_table
-    from onthedot.cli.words import in_zone, moment, relative
+    from onthedot.cli.words import in_zone
     from onthedot.client import looking
-    from onthedot.observe.text import iso, plain
+    from onthedot.client.values import coming_fields
+    from onthedot.observe.text import plain
     from onthedot.plan.asking import find_job
-    from onthedot.plan.coming import coming
+    from onthedot.plan.coming import coming, look_ahead
     from onthedot.stores.addresses import is_server
 
-    async def read(store: Store) -> tuple[str, list[Coming]]:
+    async def read(store: Store) -> tuple[str, list[Mapping[str, Any]]]:
         record = await find_job(store, job, namespace=namespace)
-        states = await store.schedules_of(record.id)
-        return str(record.state), coming(states, now, limit)
+        ahead = await look_ahead(store, record.id, now, limit=limit)
+        return str(record.state), [coming_fields(one) for one in coming(ahead, now, limit)]
 
     if is_server(url):
         state, found = ask_server(
@@ -182,15 +197,15 @@ def _show_job(
         )
     else:
         state, found = read_store(url, read)
-    starts = [one for one in found if until is None or one.due_at <= until]
+    starts = [one for one in found if until is None or _instant(one["due_at"]) <= until]
     if as_json:
-        told = [{"due_at": iso(one.due_at), "schedule": one.schedule_id} for one in starts]
-        click.echo(json.dumps({"job": job, "namespace": namespace, "state": state, "starts": told}, indent=2))
+        click.echo(json.dumps({"job": job, "namespace": namespace, "state": state, "starts": starts}, indent=2))
         return
     if state == "paused":
         click.echo(f"job {plain(job)} is paused: it starts when it is resumed, and would start then")
     if starts:
-        rows = [[moment(one.due_at, now), relative(one.due_at, now), one.schedule_id] for one in starts]
-        echo_table([in_zone("DUE", now), "WHEN", "SCHEDULE"], rows)
+        rows = [[*_due(one, now), one["schedule"] or "-", _of_run(one, now)] for one in starts]
+        heads = [in_zone("DUE", now), "WHEN", "SCHEDULE", "WHAT"]
+        echo_table(*((heads, rows) if any(row[-1] for row in rows) else (heads[:-1], [row[:-1] for row in rows])))
     else:
         click.echo(f"job {plain(job)} has no start that is known")

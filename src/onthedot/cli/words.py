@@ -46,6 +46,18 @@ def task_in_words(job: Job) -> str:
             return f"container {image}"
 
 
+_BY_HAND = {"cancelled": "skipped by hand", "moved": "moved by hand"}
+
+
+def skip_in_words(reason: str) -> str:
+    """Why a slot did not run: what `skip-next` and `move-next` store, said in words.
+
+    >>> skip_in_words("cancelled"), skip_in_words("missed")
+    ('skipped by hand', 'missed')
+    """
+    return _BY_HAND.get(reason, reason)
+
+
 # ── instants: in the reader's zone (`options.reader_zone`), everywhere ───────────────────────────────────────
 
 

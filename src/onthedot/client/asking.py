@@ -14,6 +14,7 @@ from onthedot.clock import to_micros
 from onthedot.duration import Duration, format_duration, parse_duration
 from onthedot.errors import DefinitionError, UnknownJob, UnknownRun
 from onthedot.observe.text import iso
+from onthedot.run import stored_number
 from onthedot.schedules.instants import read_instant
 from onthedot.stores.values import most
 from onthedot.verbs import Verbs
@@ -23,7 +24,6 @@ T = TypeVar("T")
 PAGE = 1_000
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
-_HIGHEST = 2**53  # no store gives a run a higher number
 
 
 class Asking(Verbs):
@@ -45,7 +45,7 @@ class Asking(Verbs):
         return f"/api/v1/jobs/{quote(job, safe='')}{deed and '/'}{deed}"
 
     def _of_run(self, run_id: int, deed: str = "") -> str:
-        if not 0 < run_id <= _HIGHEST:
+        if not stored_number(run_id):
             raise UnknownRun(f"there is no run {int(run_id)}: expected one that was submitted and not forgotten since")
         return f"/api/v1/runs/{int(run_id)}{deed and '/'}{deed}"
 

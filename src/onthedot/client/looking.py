@@ -14,10 +14,9 @@ from onthedot.client.values import Told, read
 from onthedot.clock import Micros, to_datetime
 from onthedot.errors import StoreUnavailable
 from onthedot.observe.cluster import NodeShown
-from onthedot.observe.jobs import Next, Shown
 from onthedot.output.reading import Said
 from onthedot.output.records import Record
-from onthedot.plan.coming import Coming
+from onthedot.plan.shown import Next, Shown
 from onthedot.schedules import schedule_id
 from onthedot.stores.base import Held, Standing
 
@@ -80,15 +79,11 @@ async def upcoming(server: Server, *, limit: int, until: Micros | None, namespac
     return Upcoming(list(told["items"]), int(told["paused"]), values.optional(told["read_until"]))
 
 
-async def next_of(server: Server, job: str, *, count: int, namespace: str) -> tuple[str, list[Coming]]:
-    """The state of a job, and its next slots whose fate is open."""
+async def next_of(server: Server, job: str, *, count: int, namespace: str) -> tuple[str, list[Told]]:
+    """The state of a job, and its next starts (see `values.coming_fields`)."""
     path = f"/api/v1/jobs/{quote(job, safe='')}/next"
     told = await server.ask("GET", path, query={"count": count, "namespace": namespace})
-    return told["state"], [read(_coming, one) for one in told["items"]]
-
-
-def _coming(told: Told) -> Coming:
-    return Coming(values.instant(told["slot_at"]), told["schedule"], values.instant(told["due_at"]))
+    return told["state"], [{"run_id": None, "moved": False, **one} for one in told["items"]]
 
 
 # ── what runs have said ──────────────────────────────────────────────────────────────────────────────────────

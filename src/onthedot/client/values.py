@@ -17,7 +17,7 @@ from onthedot.duration import micros, parse_duration
 from onthedot.errors import StoreError
 from onthedot.job import JobRecord, JobState, canonical
 from onthedot.observe.text import iso
-from onthedot.plan.coming import Start
+from onthedot.plan.coming import Coming, Start
 from onthedot.run import AttemptRecord, Progress, RunRecord, RunState, SkipRecord
 from onthedot.schedules import describe, schedule_id
 from onthedot.stores.base import Excepted, Layout, Node, Paused, PutJob, Queue, Resumed, Term
@@ -244,5 +244,20 @@ def start_fields(start: Start) -> Told:
         "run_id": None if run is None else run.id,
         "trigger": None if run is None else run.trigger,
         "attempts": 0 if run is None else run.attempts,
+        "many": start.many,
         "every_s": None if start.every is None else start.every / SECOND,
+        "moved_from": None if start.moved_from is None else iso(start.moved_from),
+    }
+
+
+def coming_fields(one: Coming) -> Told:
+    """A start of one job, in the same way."""
+    return {
+        "schedule": one.schedule_id or None,
+        "slot_at": iso(one.slot_at),
+        "due_at": iso(one.due_at),
+        "run_id": None if one.run is None else one.run.id,
+        "moved": one.moved,
+        "trigger": None if one.run is None else one.run.trigger,
+        "attempts": 0 if one.run is None else one.run.attempts,
     }

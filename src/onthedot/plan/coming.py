@@ -7,16 +7,17 @@ so are computed. A schedule that would fill the list is one line, with its rate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush, merge
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
 from onthedot.clock import SECOND, Micros
-from onthedot.job import FixedDelay, JobRecord, JobState, Schedule
+from onthedot.duration import micros
+from onthedot.job import Every, FixedDelay, JobRecord, JobState, Schedule
 from onthedot.plan.windows import find_schedule
-from onthedot.run import RunRecord, RunState, is_slot, schedule_of
-from onthedot.schedules import due_of, slots
+from onthedot.run import RunRecord, RunState, is_manual, is_slot, schedule_of
+from onthedot.schedules import count_between, due_of, slots
 from onthedot.stores.base import ScheduleCursor, ScheduleState, Store
 from onthedot.stores.finding import FIRST_JOB, FIRST_LIVE, JobCursor, JobFilter, RunCursor, RunFilter
 
@@ -25,19 +26,77 @@ HORIZON: Micros = 100 * 366 * 86_400 * SECOND
 
 
 class Coming(NamedTuple):
-    """A slot ahead, and when its run is due."""
+    """A start of one job: a slot ahead, or a run that waits (`run`)."""
 
-    slot_at: Micros
-    schedule_id: str
     due_at: Micros
+    slot_at: Micros
+    schedule_id: str = ""  # whose slot it is, or was before somebody moved it; empty: of none
+    run: RunRecord | None = None
+    moved: bool = False  # the run takes the place of the slot
 
 
-def coming(states: Sequence[ScheduleState], now: Micros, count: int) -> list[Coming]:
-    """The first so many of a job's slots after now, within a hundred years."""
-    return list(islice(merge(*(_of(state, now) for state in states)), count))
+class Ahead(NamedTuple):
+    """What a store tells about the next starts of one job."""
+
+    states: Sequence[ScheduleState]
+    waiting: Sequence[RunRecord] = ()  # due after now, the first ones
+
+
+async def look_ahead(store: Store, job_id: int, now: Micros, *, limit: int = 1) -> Ahead:
+    """Read what `coming` needs for so many starts of a job."""
+    states = await store.schedules_of(job_id)
+    known = {(job_id, state.schedule_id): state for state in states}
+    asked = RunFilter(job_id=job_id, states=_WAITING, since=now + 1)
+    place: RunCursor | None = FIRST_LIVE
+    waiting: list[RunRecord] = []
+    singles = 0
+    while place is not None and singles < limit and len(waiting) < MOST_RUNS:
+        page, place = await store.find_runs(asked, after=place, limit=_AT_ONCE)
+        waiting += page
+        singles += sum(not _is_ahead(run, known, now) for run in page)
+    return Ahead(states, waiting)
+
+
+def coming(ahead: Ahead, now: Micros, count: int) -> list[Coming]:
+    """The first so many starts of a job after now, within a hundred years: slots that nobody has skipped or moved,
+    and runs that wait because they were moved, are tried again, or were submitted. Pure."""
+    runs = sorted(_singles(ahead, now), key=_order)
+    found = merge(runs, *(_of(state, now) for state in ahead.states), key=_order)
+    return sorted(islice(found, count), key=_order)  # jitter may be longer than the distance between two slots
+
+
+def next_of_each(ahead: Ahead, now: Micros) -> dict[str, Coming]:
+    """The next start of each schedule by id, without those that have none. Pure."""
+    found = [*_singles(ahead, now), *(one for state in ahead.states for one in islice(_of(state, now), 1))]
+    return {one.schedule_id: one for one in sorted(found, key=_order, reverse=True)}
+
+
+def _order(one: Coming) -> tuple[Micros, Micros, str]:
+    return one.due_at, one.slot_at, one.schedule_id
+
+
+def _singles(ahead: Ahead, now: Micros) -> Iterator[Coming]:
+    """Waiting runs that no schedule yields."""
+    moved, known = moved_from(ahead.states), {(state.record.id, state.schedule_id): state for state in ahead.states}
+    for run in ahead.waiting:
+        if run.due_at <= now or _is_ahead(run, known, now):
+            continue
+        schedule, slot_at = moved.get(run.id, (schedule_of(run.trigger) if is_slot(run.trigger) else "", run.slot_at))
+        yield Coming(run.due_at, slot_at, schedule, run, moved=run.id in moved)
+
+
+def moved_from(states: Iterable[ScheduleState]) -> dict[int, tuple[str, Micros]]:
+    """Runs that take the place of slots: of which schedule, and of which slot."""
+    return {
+        one.run_id: (state.schedule_id, one.slot_at)
+        for state in states
+        for one in state.exceptions
+        if one.run_id is not None
+    }
 
 
 def _of(state: ScheduleState, now: Micros) -> Iterator[Coming]:
+    """The slots ahead of one schedule, in the order of their due instants."""
     job = state.record.job
     schedule = find_schedule(job, state.schedule_id)
     if schedule is None:
@@ -45,12 +104,12 @@ def _of(state: ScheduleState, now: Micros) -> Iterator[Coming]:
     given = {one.slot_at for one in state.exceptions}
     if isinstance(schedule, FixedDelay):  # while its run is open, nobody knows
         if state.next_at is not None and state.next_at > now and state.next_at not in given:
-            yield Coming(state.next_at, state.schedule_id, state.next_at)
+            yield Coming(state.next_at, state.next_at, state.schedule_id)
         return
     due = due_of(job, schedule)
     for slot in takewhile((now + HORIZON).__ge__, slots(schedule, now, origin=state.origin)):
         if slot not in given:
-            yield Coming(slot, state.schedule_id, due(slot))
+            yield Coming(due(slot), slot, state.schedule_id)
 
 
 # ── of all jobs ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -61,6 +120,9 @@ MOST_SCHEDULES = 20_000
 """How many schedules are read: those whose next slots come first."""
 _AT_ONCE = 500
 _MOST_COUNTED = 1_000
+_DAY: Micros = 86_400 * SECOND
+
+_WAITING = frozenset({RunState.SCHEDULED, RunState.RESERVED})
 
 Key = tuple[int, str]
 """A job's id and a schedule's."""
@@ -73,7 +135,9 @@ class Start(NamedTuple):
     job: JobRecord
     schedule: Schedule | None = None
     run: RunRecord | None = None
-    every: Micros | None = None  # there are many: the first one, and how far they are apart
+    many: bool = False  # its schedule would fill the list: this is the first one
+    every: Micros | None = None  # how far apart those are, if every day has as many of them
+    moved_from: Micros | None = None  # the slot whose place the run takes
 
 
 class Gathered(NamedTuple):
@@ -94,7 +158,7 @@ async def gather(
     ids = sorted({run.job_id for run in runs})
     jobs = {one.id: one for one in await store.get_jobs_by_id(ids) if one.state is not JobState.PAUSED}
     states: dict[Key, ScheduleState] = {}
-    for job_id in {run.job_id for run in runs if is_slot(run.trigger)} & jobs.keys():
+    for job_id in {run.job_id for run in runs if is_slot(run.trigger) or is_manual(run.trigger)} & jobs.keys():
         for state in await store.schedules_of(job_id):
             states[job_id, state.schedule_id] = state
     planned, planned_until = await _planned_next(store, now, limit, until, wanted)
@@ -110,9 +174,8 @@ async def _waiting(
 ) -> tuple[list[RunRecord], Micros | None]:
     """The first waiting run of each schedule, and those of no schedule, until there are enough."""
     found: dict[object, RunRecord] = {}
-    states = frozenset({RunState.SCHEDULED, RunState.RESERVED})
     asked = RunFilter(
-        namespaces=wanted.namespaces, owner=wanted.owner, states=states, since=now + 1,
+        namespaces=wanted.namespaces, owner=wanted.owner, states=_WAITING, since=now + 1,
         until=None if until is None else until + 1,
     )  # fmt: skip
     place: RunCursor | None = FIRST_LIVE
@@ -174,28 +237,45 @@ async def _count_paused(store: Store, wanted: JobFilter) -> int:
 def upcoming(gathered: Gathered, now: Micros, *, limit: int, until: Micros | None = None) -> list[Start]:
     """The next starts in the order of time, at most `limit` lines. Pure.
 
-    A schedule that would have more than a quarter of the lines (and more than three) has one, with its rate.
+    A schedule that would have more than a quarter of the lines (and more than three) has one; with its rate, if
+    all days are alike.
     """
     each = max(3, limit // 4)
     end = now + HORIZON if until is None else until
     heap: list[tuple[Micros, int]] = []
     sources = [_starts(state, now) for state in gathered.states]
-    lines = [Start(run.due_at, job, run=run) for run, job in gathered.runs if now < run.due_at <= end]
+    moved = moved_from(gathered.states)
+    lines = [
+        Start(run.due_at, job, run=run, moved_from=moved[run.id][1] if run.id in moved else None)
+        for run, job in gathered.runs
+        if now < run.due_at <= end
+    ]
     told: dict[int, list[Start]] = {}
     pending: dict[int, Start] = {}
     for number, source in enumerate(sources):
         _pull(heap, pending, source, number, end)
     while heap and sum(map(len, told.values())) < limit:
-        due_at, number = heappop(heap)
+        _, number = heappop(heap)
         of_this = told.setdefault(number, [])
         of_this.append(pending.pop(number))
         if len(of_this) > each:
-            every = (due_at - of_this[0].due_at) // (len(of_this) - 1)
-            told[number] = [of_this[0]._replace(every=every)]
+            told[number] = [of_this[0]._replace(many=True, every=_distance(gathered.states[number], now))]
         else:
             _pull(heap, pending, sources[number], number, end)
     lines += [start for starts in told.values() for start in starts]
     return sorted(lines, key=lambda start: (start.due_at, start.job.job.namespace, start.job.job.name))[:limit]
+
+
+def _distance(state: ScheduleState, now: Micros) -> Micros | None:
+    """How far the starts of a schedule are apart, the same at every moment of a day; None: not all days are alike."""
+    schedule = find_schedule(state.record.job, state.schedule_id)
+    if isinstance(schedule, Every):
+        return micros(schedule.interval)
+    if schedule is None:
+        return None
+    days = [now + number * _DAY for number in range(8)]
+    counts = {count_between(schedule, first, last, origin=state.origin) for first, last in pairwise(days)}
+    return _DAY // counts.pop() if len(counts) == 1 and 0 not in counts else None
 
 
 def _pull(

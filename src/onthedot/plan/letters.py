@@ -22,7 +22,7 @@ from onthedot.plan.asking import Sees, job_of, jobs_of, sees_all
 from onthedot.policies import Rate
 from onthedot.policy import fingerprint as policy
 from onthedot.retention import Mark
-from onthedot.run import NewRun, RunRecord, RunState, rerun_trigger
+from onthedot.run import NewRun, RunRecord, RunState, rerun_trigger, stored_number
 from onthedot.schedules.instants import format_instant, read_instant
 from onthedot.stores.base import Store
 from onthedot.stores.letters import LAST
@@ -257,7 +257,7 @@ async def discard(store: Store, run_ids: Iterable[int], *, why: str = "") -> lis
     """Take letters out of the box, for a reason; which of them were in it. The runs stay in history, dead."""
     if len(why) > 200:
         raise DefinitionError(f"why: expected at most 200 characters, got {len(why)}: {why[:40]!r}…")
-    ids = list(dict.fromkeys(int(run_id) for run_id in run_ids))
+    ids = list(dict.fromkeys(int(run_id) for run_id in run_ids if stored_number(run_id)))
     done: list[int] = []
     for start in range(0, len(ids), BATCH):
         some = ids[start : start + BATCH]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from onthedot.clock import Micros
 from onthedot.job import JobRecord, JobState
 from onthedot.open_verbs import OpenStore
-from onthedot.plan.coming import coming
+from onthedot.plan.coming import coming, look_ahead
 from onthedot.run import LIVE, TERMINAL, RunRecord, RunState
 from onthedot.server.computing import computed
 from onthedot.stores.finding import RunFilter
@@ -31,8 +31,9 @@ async def stands(there: OpenStore, record: JobRecord) -> Stands:
     newest = running or waiting or await _first(there, record, TERMINAL)
     if record.state is JobState.PAUSED:
         return Stands(newest, None)
-    slots = await computed(coming, await there.store.schedules_of(record.id), there.clock.now(), 1)
-    instants = [slot.due_at for slot in slots] + ([waiting.due_at] if waiting else [])
+    now = there.clock.now()
+    found = await computed(coming, await look_ahead(there.store, record.id, now), now, 1)
+    instants = [one.due_at for one in found] + ([waiting.due_at] if waiting else [])
     return Stands(newest, min(instants, default=None))
 
 

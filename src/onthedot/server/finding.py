@@ -11,7 +11,7 @@ from onthedot.access.principal import Principal
 from onthedot.errors import DefinitionError, UnknownRun
 from onthedot.job import JobRecord, JobState
 from onthedot.open_verbs import OpenStore
-from onthedot.run import AttemptRecord, RunRecord, SkipRecord
+from onthedot.run import HIGHEST_RUN, AttemptRecord, RunRecord, SkipRecord
 from onthedot.stores.base import Standing, Store
 from onthedot.stores.finding import (
     AttemptCursor,
@@ -26,8 +26,7 @@ from onthedot.stores.finding import (
     encode_cursor,
 )
 
-HIGHEST = 2**53
-"""No store gives a run a higher number."""
+HIGHEST = HIGHEST_RUN
 
 Filter = TypeVar("Filter", JobFilter, RunFilter, AttemptFilter, SkipFilter)
 Place = TypeVar("Place", JobCursor, RunCursor, AttemptCursor, SkipCursor)

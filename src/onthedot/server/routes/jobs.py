@@ -8,15 +8,15 @@ from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field, JsonValue
 
 from onthedot.access.principal import Principal
-from onthedot.client.values import start_fields
+from onthedot.client.values import coming_fields, start_fields
 from onthedot.errors import UnknownJob, did_you_mean
 from onthedot.job import JobRecord, JobState
-from onthedot.observe.jobs import Shown, looked
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
 from onthedot.open_verbs import OpenStore, OpenVerbs
 from onthedot.plan.asking import near_names
-from onthedot.plan.coming import coming, gather, upcoming
+from onthedot.plan.coming import coming, gather, look_ahead, upcoming
+from onthedot.plan.shown import Shown, looked
 from onthedot.server.answering import json_answer
 from onthedot.server.asked import Instant, PageSize, instant
 from onthedot.server.computing import computed
@@ -83,9 +83,18 @@ class RevisionsOut(BaseModel):
 class ComingOut(BaseModel):
     """One instant at which a job is to run."""
 
-    schedule: str = Field(description="The schedule's id.", examples=["s1"])
+    schedule: str | None = Field(
+        description="The schedule's id; null: a run that no schedule asked for.", examples=["s1"]
+    )
     slot_at: str = Field(examples=["2026-01-01T09:00:00.000000Z"])
-    due_at: str = Field(description="The slot, and its jitter.", examples=["2026-01-01T09:00:00.000000Z"])
+    due_at: str = Field(
+        description="The slot, and its jitter; of a run that was moved or is tried again, when that starts.",
+        examples=["2026-01-01T09:00:00.000000Z"],
+    )
+    run_id: int | None = Field(description="The run that waits, if it is more than a slot.", examples=[None])
+    moved: bool = Field(description="Whether the run was moved here from its slot.", examples=[False])
+    trigger: str | None = Field(description="What asked for that run.", examples=[None])
+    attempts: int = Field(description="How often it was tried already.", examples=[0])
 
 
 class NextOut(BaseModel):
@@ -108,10 +117,12 @@ class StartOut(BaseModel):
     run_id: int | None = Field(description="The run that waits, if it is no slot, or is tried again.", examples=[None])
     trigger: str | None = Field(description="What asked for that run.", examples=[None])
     attempts: int = Field(description="How often it was tried already.", examples=[0])
+    many: bool = Field(description="Its schedule would fill the list: this is the first start.", examples=[False])
     every_s: float | None = Field(
-        description="Its schedule would fill the list: this is the first start, and so many seconds lie between them.",
+        description="How many seconds lie between those, on average; null: not all days have as many.",
         examples=[None],
     )
+    moved_from: str | None = Field(description="The slot from which somebody moved the run here.", examples=[None])
 
 
 class UpcomingOut(BaseModel):
@@ -188,7 +199,7 @@ async def list_jobs(
     found, following = await find_jobs(there, who, wanted, after=after, limit=most)
     if details:
         now = there.clock.now()
-        items = [_shown_fields(await computed((await looked(there.store, one)).shown, now)) for one in found]
+        items = [_shown_fields(await computed((await looked(there.store, one, now)).shown, now)) for one in found]
         return json_answer({"items": items, "next": following})
     return {"items": [job_fields(record) for record in found], "next": following}
 
@@ -238,12 +249,12 @@ async def next_instants(
     count: Annotated[int, Query(ge=1, le=MOST_INSTANTS)] = 10,
     namespace: Namespace = "default",
 ) -> Any:
-    """When it runs next, by its schedules: the slots that nobody has skipped or moved. Of a schedule that counts from
-    the end of a run, one at the most."""
+    """When it runs next: the slots that nobody has skipped or moved, and runs that wait because they were moved, are
+    tried again, or were submitted. Of a schedule that counts from the end of a run, one at the most."""
     _, record = await seen_job(there, who, job, namespace)
-    states = await there.store.schedules_of(record.id)
-    found = await computed(coming, states, there.clock.now(), count)
-    items = [{"schedule": one.schedule_id, "slot_at": iso(one.slot_at), "due_at": iso(one.due_at)} for one in found]
+    now = there.clock.now()
+    ahead = await look_ahead(there.store, record.id, now, limit=count)
+    items = [fields(ComingOut, **coming_fields(one)) for one in await computed(coming, ahead, now, count)]
     return {"job": job, "namespace": namespace, "state": str(record.state), "items": items}
 
 
@@ -256,7 +267,7 @@ async def list_upcoming(
     limit: PageSize = 20,
 ) -> Any:
     """What starts next, over all jobs in the order of time: slots of schedules, and runs that wait. A schedule that
-    would have more than a quarter of the list is told once, with `every_s`."""
+    would have more than a quarter of the list is told once, with `many`."""
     now, end = there.clock.now(), instant(until, "until")
     wanted = seen_by(who, JobFilter(namespaces=None if namespace is None else (namespace,)))
     found = await gather(there.store, now, limit=limit, until=end, wanted=wanted)
