@@ -412,8 +412,9 @@ def shown(value: object, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`", did you mean 'x'?"` for the nearest known word, or the list of known ones when none is near.
+def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """`", did you mean 'x'?"` for the nearest known word, or the list of known ones when none is near. `cutoff`: how
+    like the word it has to be, up to 1.
 
     >>> did_you_mean("quue", ["queue", "retry"])
     ", did you mean 'queue'?"
@@ -421,7 +422,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = sorted(known)
     import difflib  # only when something is wrong
 
-    near = difflib.get_close_matches(word[:_LONGEST_GUESS], names, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word[:_LONGEST_GUESS], names, n=1, cutoff=cutoff)
     if near:
         return f", did you mean {near[0]!r}?"
     more = f" and {len(names) - _MOST_KNOWN} more" if len(names) > _MOST_KNOWN else ""

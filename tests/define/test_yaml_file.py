@@ -298,7 +298,7 @@ def test_everything_at_once_with_its_place():
         ("run: x\nschedule: '@daily'\nrun_once: maybe", "5:15", "expected true or false, got 'maybe'"),
         ("run: x\nenv: {A: [1]}", "4:14", "env: expected a text for 'A', got a list"),
         ("run: x\nenv: {OTD_X: y}", "4:10", "onthedot's own"),
-        ("run: x\nartifacts: [a]", "4:5", "artifacts: it does not go with 'run'"),
+        ("run: x\nartifacts: [a]", "4:5", "artifacts: it does not go with 'run'; use steps ('steps: [{run: …}]')"),
         ("steps:\n  - name: a\n    run: x\n  - name: a\n    run: y", "4:7", "got 2 steps named 'a'"),
         ("steps:\n  - name: a\n    run: x\n    attempts: 0", "6:19", "attempts: expected a whole number"),
         ("steps:\n  - name: a", "4:9", "expected what is to be run, as one of run, argv and command; got none of them"),

@@ -75,6 +75,10 @@ BAD = [
     ("0 0 0 1 1 * 2026", ["got 7", "a year field is not supported"]),
     ("@reboot", ["'@reboot' names no time"]),
     ("@every 5m", ["is an interval", "'every 5m'"]),
+    (
+        "@fortnightly",
+        ["unknown alias '@fortnightly'; known: @annually, @daily, @hourly, @midnight, @monthly, @weekly, @yearly"],
+    ),
     ("@dayly", ["unknown alias '@dayly', did you mean '@daily'?"]),
     (5, ["expected text like '30 2 * * *', got int 5"]),
     (["*"], ["got list ['*']"]),

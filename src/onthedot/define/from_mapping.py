@@ -19,7 +19,7 @@ def read_job(data: object, *, stored: bool = False) -> Job:
     'rm -rf tmp'
     >>> read_job({"name": "clean", "schedules": [{"cron": "61 * * * *"}], "run": "x"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    onthedot.define.places.WrongText: schedules[0].cron: schedule: minute: expected 0-59, got '61' ...
+    onthedot.define.places.WrongText: schedules[0].cron: minute: expected 0-59, got '61' ...
     """
     found = Found(stored=stored)
     job = found.job(plain_nodes(data))

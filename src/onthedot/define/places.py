@@ -51,15 +51,30 @@ def in_data(at: Place, problem: str) -> Told:
 
     >>> in_data(Place(1, 0, "steps[0].timeout"), "timeout: expected a length of time")
     Told(file='', at=Place(line=1, column=0, path='steps[0].timeout'), problem='expected a length of time')
+    >>> in_data(Place(1, 0, "schedules[0].cron"), "schedule: minute: expected 0-59").problem
+    'minute: expected 0-59'
     """
     key = _KEY.match(problem)
     if key is None:
         return Told("", at, problem)
-    if at.path == key[1] or at.path.endswith(f".{key[1]}"):
-        return Told("", at, problem[key.end() :])
+    if at.path.endswith(f".{key[1]}") or key[1] in (at.path, *_parts(at.path)):
+        return in_data(at, problem[key.end() :])
     if not at.path:  # of what is not there at all
         return Told("", at._replace(path=key[1]), problem[key.end() :])
     return Told("", at, problem)
+
+
+def _parts(path: str) -> list[str]:
+    """The names in a path; that of a list also for one of its items.
+
+    >>> _parts("schedules[0].cron")
+    ['schedules', 'schedule', 'cron']
+    """
+    found: list[str] = []
+    for part in path.split("."):
+        name, item, _ = part.partition("[")
+        found += [name, name.removesuffix("s")] if item and name.endswith("s") else [name]
+    return found
 
 
 def has_surrogate(text: str) -> bool:

@@ -178,7 +178,8 @@ class Found:
         allowed = {"steps": _STEPS, "url": _PACKAGE, "run": _COMMAND}.get(chosen[0], ())
         for key in names:
             if key in (*_STEPS, *_PACKAGE, *_COMMAND) and key not in allowed and key not in OPTIONS:
-                self.problem(node.places[key], f"{key}: it does not go with {chosen[0]!r}; leave it out")
+                instead = "use steps ('steps: [{run: …}]')" if chosen[0] == "run" and key in _STEPS else "leave it out"
+                self.problem(node.places[key], f"{key}: it does not go with {chosen[0]!r}; {instead}")
         if chosen[0] == "steps":
             return self._steps(node)
         if chosen[0] == "url":

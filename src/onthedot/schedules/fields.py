@@ -178,7 +178,7 @@ def _expand_alias(expression: str) -> str:
         raise ScheduleError("cron: '@reboot' names no time; run the job from the program's start instead")
     if word.startswith("@every"):
         raise ScheduleError(f"cron: {shown(expression)} is an interval; write it without '@', like 'every 5m'")
-    raise ScheduleError(f"cron: unknown alias {shown(expression)}{did_you_mean(word, ALIASES)}")
+    raise ScheduleError(f"cron: unknown alias {shown(expression)}{did_you_mean(word, ALIASES, cutoff=0.75)}")
 
 
 def _six(parts: list[str]) -> list[str]:
