@@ -17,7 +17,7 @@ from onthedot.testing import Harness, run_virtual
 QUIET = otd.Settings(poll_every=30 * SECOND, expire_every=10 * SECOND, reap_every=10 * SECOND)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.slow)])
 def open_store(request, tmp_path):
     """How a harness opens its store: the same tables hold on each."""
     if request.param == "memory":

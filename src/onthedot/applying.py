@@ -173,7 +173,7 @@ async def _warnings(store: Store, jobs: list[Job], removed: Mapping[str, JobReco
 def _conflict(name: str, source: str) -> str:
     return (
         f"job {name!r} is stored from {source}; nothing was written; give one of the two another name, or take it over "
-        "with take_over ('onthedot apply --take-over')"
+        "with take_over ('onthedot apply FILE --take-over')"
     )
 
 

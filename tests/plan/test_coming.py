@@ -9,7 +9,7 @@ import pytest
 
 import onthedot as otd
 from onthedot import plan
-from onthedot.clock import SECOND, to_micros
+from onthedot.clock import SECOND, Micros, to_micros
 from onthedot.job import Job, JobRecord, JobState, Schedule
 from onthedot.plan.coming import Gathered, Start, coming, gather, look_ahead, upcoming
 from onthedot.plan.shown import shown

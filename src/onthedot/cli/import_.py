@@ -202,7 +202,7 @@ def _form(texts: dict[str, str], form: str | None) -> str:
     for file, text in texts.items():
         seen = look(text)
         if seen == "jobs":
-            raise BadInput(f"{file}: this is {WORDS[seen]}; 'onthedot check' and 'onthedot apply' read it")
+            raise BadInput(f"{file}: this is {WORDS[seen]}; 'onthedot check FILE' and 'onthedot apply FILE' read it")
         if seen == "yaml":
             seen = "kubernetes"
         if form is not None and seen and seen != form:
