@@ -19,7 +19,7 @@ from onthedot.clock import SECOND, SystemClock
 from onthedot.errors import UnknownJob
 from onthedot.job import Call as CallTask
 from onthedot.job import Job
-from onthedot.plan.asking import find_job, is_used, near_names
+from onthedot.plan.asking import find_job, near_names, why_unused
 from onthedot.plan.places import living_places
 from onthedot.run import NewRun
 from onthedot.stores.base import Node, Store
@@ -120,8 +120,8 @@ async def test_a_name_behind_the_first_thousand_is_suggested(kind: str, crowded:
     with pytest.raises(UnknownJob, match="did you mean 'zoo'"):
         await find_job(store, "zooo")
     assert await near_names(store, "wnted", JobFilter(namespaces=("zeta",))) == {"wanted"}
-    assert await is_used(store, "night")
-    assert not await is_used(store, "nigth")
+    assert await why_unused(store, "night") is None
+    assert await why_unused(store, "nigth") is not None
     assert len(await store.list_jobs()) == MANY + 2
     await store.close()
 

@@ -128,6 +128,8 @@ def test_what_is_changed_is_changed(call: Call, cluster: Path, busy: str):
     assert (again.exit_code, "which has ended already: cancelled" in again.stderr) == (2, True)
     assert call("queue", "pause", "mail", "--store", busy).exit_code == 0
     assert call("queue", "pause", "nobody", "--store", busy).exit_code == 2
+    assert "'mial', did you mean 'mail'?" in call("queue", "pause", "mial", "--store", busy).stderr
+    assert "'mial', did you mean 'mail'?" in call("runs", "--job", "mial", "--store", busy).stderr
     assert "takes no more work" in call("node", "drain", "web-1", "--store", busy).stdout
     assert call("node", "drain", "nobody", "--store", busy).exit_code == 2
 

@@ -11,6 +11,7 @@ from onthedot.cluster.leadership import Leadership
 from onthedot.cluster.members import Membership
 from onthedot.events import Events
 from onthedot.ids import RandomIds, SeededIds
+from onthedot.observe.metrics import Standing
 from onthedot.run import NewRun
 from onthedot.stores.memory import MemoryStore
 from onthedot.testing import Harness, VirtualClock, VirtualLoop, run_virtual
@@ -164,5 +165,36 @@ def test_every_renewal_tells_until_when_the_lease_is_trusted():
         late: list[int] = []
         joined.on_renewed(late.append)
         assert late == [joined.deadline]
+
+    run_virtual(scenario())
+
+
+class LivingOnly(MemoryStore):
+    """Refuses to list nodes that have ended: there may be many thousands."""
+
+    asked = 0
+
+    async def list_nodes(self, *, limit=None, living=False, now=None):
+        assert living
+        self.asked += 1
+        return await super().list_nodes(limit=limit, living=living, now=now)
+
+
+def test_an_engine_asks_for_living_nodes_only():
+    async def scenario():
+        harness = Harness(START, store=LivingOnly)
+        sched = otd.Scheduler("memory:", settings=otd.Settings(node_id="one"))
+
+        @sched.job(schedule=otd.every("10s"), assignment="leader")
+        async def tick() -> None: ...
+
+        await harness.start(sched)
+        await harness.advance("1m")
+        assert len([run for run in await harness.runs("tick") if run.state == "succeeded"]) >= 5
+        assert isinstance(harness.store, LivingOnly)
+        assert harness.store.asked > 5
+        metrics = await Standing.read(harness.store, harness.clock.now())
+        assert [one.node.id for one in metrics.nodes] == ["one"]
+        await harness.stop()
 
     run_virtual(scenario())

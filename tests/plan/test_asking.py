@@ -8,8 +8,12 @@ import pytest
 
 import onthedot as otd
 from onthedot.job import Job
+from onthedot.plan import asking
+from onthedot.plan.asking import why_unused
+from onthedot.stores.finding import JobCursor, JobFilter, JobPage
+from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.task import Command, Param
+from onthedot.task import Command, Noop, Param
 
 LIST = Job(
     name="list",
@@ -54,3 +58,27 @@ async def test_a_definition_whose_own_arguments_do_not_fit_is_refused():
         with pytest.raises(otd.DefinitionError, match=r"args\.where: expected text, got 3"):
             await sched.put(Job(name="list", task=LIST.task, params=LIST.params, args={"where": 3}))
         assert await sched.list_jobs() == []
+
+
+class Counting(MemoryStore):
+    """Counts the jobs that are read."""
+
+    jobs_read = 0
+
+    async def find_jobs(self, wanted: JobFilter, *, after: JobCursor | None = None, limit: int = 100) -> JobPage:
+        page = await super().find_jobs(wanted, after=after, limit=limit)
+        self.jobs_read += len(page.items)
+        return page
+
+
+async def test_a_queue_that_nobody_uses_is_told_without_reading_every_job(monkeypatch: pytest.MonkeyPatch):
+    store = Counting()
+    for number in range(30):
+        queue = "late" if number == 29 else "mail"
+        await store.put_job(Job(name=f"job{number:02}", task=Noop(), queue=queue))
+    monkeypatch.setattr(asking, "_FEW", 10)
+    assert await why_unused(store, "mial") == (
+        "expected a queue that a job or a node uses, got 'mial', did you mean 'mail'?"
+    )
+    assert store.jobs_read == 10
+    assert await why_unused(store, "late") is None  # also if its job is not among the first

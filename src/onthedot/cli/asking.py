@@ -18,6 +18,7 @@ from onthedot.verbs import Verbs
 if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.events import Event
+    from onthedot.plan.asking import FindsQueues
 
 T = TypeVar("T")
 
@@ -91,6 +92,19 @@ def ask_server(url: str, work: Callable[[Client], Awaitable[T]], *, namespace: s
         return asyncio.run(main())
     except KeyRefused as error:
         raise KeyRefused(f"{error}; {given.advice}" if given.advice else str(error)) from error
+
+
+def finding(verbs: Verbs) -> FindsQueues:
+    """Pages of jobs, by what they are like, and lists of queues and nodes: of the store or the server behind these."""
+    from onthedot.client.client import Client
+    from onthedot.client.looking import Finding
+    from onthedot.open_verbs import OpenVerbs
+
+    if isinstance(verbs, OpenVerbs):
+        return verbs.there.store
+    if isinstance(verbs, Client):
+        return Finding(verbs.server)
+    raise TypeError(f"expected verbs of a store or a server, got {verbs!r}")
 
 
 def is_insecure() -> bool:

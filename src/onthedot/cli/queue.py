@@ -103,23 +103,16 @@ def _read_share(text: str) -> tuple[str, int]:
 
 def _change(url: str, name: str, change: Callable[[Verbs], Awaitable[Queue]]) -> Queue:
     """A queue is any name: so one that nobody uses is taken for a slip, and refused."""
-    from onthedot.cli.asking import ask
+    from onthedot.cli.asking import ask, finding
+    from onthedot.plan.asking import why_unused
 
     async def work(verbs: Verbs) -> Queue:
-        await _check_known(verbs, name)
+        refused = await why_unused(finding(verbs), name)
+        if refused is not None:
+            raise BadInput(f"NAME: {refused}")
         return await change(verbs)
 
     return ask(url, work)
-
-
-async def _check_known(verbs: Verbs, name: str) -> None:
-    from onthedot.errors import did_you_mean
-
-    known = {queue.name for queue in await verbs.list_queues()}
-    known |= {record.job.queue for record in await verbs.list_jobs()}
-    known |= {queue for node in await verbs.list_nodes() for queue in node.queues}
-    if name not in known:
-        raise BadInput(f"NAME: expected a queue that a job or a node uses, got {name!r}{did_you_mean(name, known)}")
 
 
 def _tell(queue: Queue, words: str, *, as_json: bool) -> None:

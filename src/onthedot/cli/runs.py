@@ -110,9 +110,12 @@ async def _list(
     verbs: Verbs, job: str | None, namespace: str, states: list[RunState] | None, count: int, between: Between
 ) -> list[RunRecord]:
     if job is not None and await verbs.get_job(job) is None:
+        from onthedot.cli.asking import finding
         from onthedot.errors import UnknownJob, did_you_mean
+        from onthedot.plan.asking import near_names
+        from onthedot.stores.finding import JobFilter
 
-        known = [record.job.name for record in await verbs.list_jobs() if record.job.namespace == namespace]
+        known = await near_names(finding(verbs), job, JobFilter(namespaces=(namespace,)))
         raise UnknownJob(f"--job: expected a stored job, got {job!r}{did_you_mean(job, known)}")
     runs: list[RunRecord] = []
     for some, most in _PARTS if states is None else [(states, count)]:

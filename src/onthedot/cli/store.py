@@ -128,7 +128,6 @@ _MOST = 10_000  # overdue runs that are counted
 
 async def _check(store: Store) -> Checked:
     from onthedot.clock import SystemClock
-    from onthedot.cluster.living import is_living
     from onthedot.observe.text import count, plain
     from onthedot.run import RunState
     from onthedot.stores.finding import RunFilter
@@ -139,7 +138,7 @@ async def _check(store: Store) -> Checked:
     runs = await store.count_runs()
     waiting = RunFilter(states=frozenset({RunState.SCHEDULED, RunState.RESERVED}), until=now - _LATE)
     overdue = len(await all_runs(store, waiting, _MOST))  # of all namespaces
-    living = [node for node in await store.list_nodes() if is_living(node, now)]
+    living = await store.list_nodes(living=True, now=now)
     terms = [term for term in await store.list_terms() if term.until > now]
     planners = [node for node in living if "planner" in node.roles]
     workers = [node for node in living if "worker" in node.roles]

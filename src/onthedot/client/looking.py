@@ -18,7 +18,8 @@ from onthedot.output.reading import Said
 from onthedot.output.records import Record
 from onthedot.plan.shown import Next, Shown
 from onthedot.schedules import schedule_id
-from onthedot.stores.base import Held, Standing
+from onthedot.stores.base import Held, Node, Queue, Standing
+from onthedot.stores.finding import FIRST_JOB, JobCursor, JobFilter, JobPage, decode_cursor, encode_cursor
 
 _RECORDS = 1_000
 _MISSES = 5
@@ -28,6 +29,32 @@ _MISSES = 5
 async def jobs_shown(server: Server, *, limit: int | None) -> list[Shown]:
     """The stored jobs with their next instants and last runs."""
     return [job async for job in pages(server, _job, "/api/v1/jobs", {"details": "true"}, limit)]
+
+
+class Finding:
+    """What the rules about names and queues look through (`plan/asking.py`), on a server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def find_jobs(self, wanted: JobFilter, *, after: JobCursor | None = None, limit: int = 100) -> JobPage:
+        """Jobs of one namespace or of all, in a queue, with this in their names."""
+        query = {
+            "namespace": wanted.namespaces[0] if wanted.namespaces else None, "queue": wanted.queue,
+            "name": wanted.name_contains, "limit": limit,
+            "after": None if after in (None, FIRST_JOB) else encode_cursor(after),
+        }  # fmt: skip
+        told = await self._server.ask("GET", "/api/v1/jobs", query=query)
+        following = None if told["next"] is None else decode_cursor(told["next"], JobCursor)
+        return JobPage([read(values.job_record, one) for one in told["items"]], following)
+
+    async def list_queues(self) -> list[Queue]:
+        """Those with a run that has not ended, or that somebody has paused or shared."""
+        return [read(values.queue, one) for one in (await self._server.ask("GET", "/api/v1/queues"))["items"]]
+
+    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
+        """Those that are registered, the latest first."""
+        return [shown.node for shown in await nodes_shown(self._server)][:limit]
 
 
 def _job(told: Told) -> Shown:

@@ -104,8 +104,8 @@ class Leadership:
         """The living planners that go on, newest incarnations first."""
         return [
             Candidate(node.id, node.incarnation, node.tzdata)
-            for node in await self._store.list_nodes()
-            if "planner" in node.roles and node.lease_until > now and node.left_at is None and not node.draining
+            for node in await self._store.list_nodes(living=True, now=now)
+            if "planner" in node.roles and not node.draining
         ]
 
     async def _campaign(self, shard: int, *, patience: Micros = 0) -> None:

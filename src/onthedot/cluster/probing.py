@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from onthedot.clock import Micros
 from onthedot.cluster.leadership import Leadership
-from onthedot.cluster.living import is_late, is_living
+from onthedot.cluster.living import is_late
 from onthedot.events import Events, NodeBack, NodeLate
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
@@ -32,7 +32,7 @@ class Probing:
         if self._leadership.term is None:
             self._late.clear()
             return settings.renew_every
-        living = {node.incarnation: node for node in await self._store.list_nodes() if is_living(node, now)}
+        living = {node.incarnation: node for node in await self._store.list_nodes(living=True, now=now)}
         late = {incarnation: node for incarnation, node in living.items() if is_late(node, now)}
         for incarnation in [known for known in self._late if known not in late]:
             node_id = self._late.pop(incarnation)

@@ -21,9 +21,10 @@ class NodeShown(NamedTuple):
     held: Held
 
 
-async def nodes_shown(store: Store, now: Micros) -> list[NodeShown]:
-    """Every node that is registered, the latest first."""
-    nodes, terms, held = await store.list_nodes(), await store.list_terms(), await store.count_held()
+async def nodes_shown(store: Store, now: Micros, *, living: bool = False) -> list[NodeShown]:
+    """Every node that is registered, or that lives, the latest first."""
+    nodes = await store.list_nodes(living=living, now=now)
+    terms, held = await store.list_terms(), await store.count_held()
     return [
         NodeShown(
             node,

@@ -98,7 +98,7 @@ class Standing(NamedTuple):
     async def read(cls, store: Store, now: Micros) -> Standing:
         """Ask the store."""
         layout = await store.layout()
-        return cls(now, await nodes_shown(store, now), layout.shards, await store.list_queues(now=now))
+        return cls(now, await nodes_shown(store, now, living=True), layout.shards, await store.list_queues(now=now))
 
     def collect(self) -> Iterator[Metric]:
         """As metrics."""

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from onthedot.clock import Clock
 from onthedot.errors import UnknownJob, did_you_mean
 from onthedot.job import Call, JobRecord, JobState
 from onthedot.run import NewRun, RunRecord
-from onthedot.stores.base import Noting, Store
+from onthedot.stores.base import Node, Noting, Queue, Store
 from onthedot.stores.finding import JobFilter
 from onthedot.stores.paging import FindsJobs, all_jobs
 from onthedot.tasks.params import require_params
 
-_FEW = 1_000  # names that are compared, whether they look alike or not
+_FEW = 1_000  # names that are compared, whether they look alike or not; no server has larger pages
 
 Sees = Callable[[str, str], bool]
 """Whether the caller sees jobs of this namespace and owner."""
@@ -81,20 +82,27 @@ def _thirds(name: str) -> set[str]:
     return {part for part in (name[:size], name[size:-size], name[-size:]) if part}
 
 
-async def is_used(store: Store, queue: str) -> bool:
-    """Whether a job or a node uses this queue, or somebody has paused or shared it."""
-    if await all_jobs(store, JobFilter(queue=queue), 1):
-        return True
-    return queue in {one.name for one in await store.list_queues()} or any(
-        queue in node.queues for node in await store.list_nodes()
-    )
+class FindsQueues(FindsJobs, Protocol):
+    """Whoever has pages of jobs, and lists of queues and nodes."""
+
+    async def list_queues(self) -> list[Queue]:
+        """See `QueuesSlice`."""
+        ...
+
+    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
+        """See `NodesSlice`."""
+        ...
 
 
-async def known_queues(store: Store) -> set[str]:
-    """Every queue that a job or a node uses, or that somebody has paused or shared."""
-    known = {queue.name for queue in await store.list_queues()}
-    known |= {record.job.queue for record in await store.list_jobs()}
-    return known | {queue for node in await store.list_nodes() for queue in node.queues}
+async def why_unused(store: FindsQueues, queue: str) -> str | None:
+    """None if a job or a node uses this queue, or somebody has paused or shared it; else what was expected, with the
+    nearest name. Of many jobs and nodes only the first thousand are compared for that."""
+    known = {one.name for one in await store.list_queues()}
+    known |= {name for node in await store.list_nodes(limit=_FEW) for name in node.queues}
+    if queue in known or await all_jobs(store, JobFilter(queue=queue), 1):
+        return None
+    known |= {record.job.queue for record in await all_jobs(store, JobFilter(), _FEW)}
+    return f"expected a queue that a job or a node uses, got {queue!r}{did_you_mean(queue, known)}"
 
 
 def check_arguments(record: JobRecord, args: str | None) -> None:

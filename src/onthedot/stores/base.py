@@ -385,8 +385,11 @@ class NodesSlice(Protocol):
         """Ask every node to beat now, by a hint."""
         ...
 
-    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
-        """Incarnations, newest first."""
+    async def list_nodes(
+        self, *, limit: int | None = None, living: bool = False, now: Micros | None = None
+    ) -> list[Node]:
+        """Incarnations, newest first; with `living` those whose lease goes on. Ended ones stay for weeks: whoever asks
+        often asks for the living."""
         ...
 
     async def campaign(

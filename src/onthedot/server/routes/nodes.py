@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field
 
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND
-from onthedot.cluster.living import is_living
 from onthedot.duration import format_duration
 from onthedot.errors import did_you_mean
 from onthedot.observe.cluster import NodeShown, node_fields, nodes_shown, term_fields
@@ -155,7 +154,7 @@ async def drain_node(
     count = await there.store.drain(node, draining=asked.draining)
     if not count:
         now = there.clock.now()
-        living = {one.id for one in await there.store.list_nodes() if is_living(one, now)}
+        living = {one.id for one in await there.store.list_nodes(living=True, now=now)}
         raise Problem(404, "unknown", f"expected a living node, got {node!r}{did_you_mean(node, living)}")
     await audited(request, "nodes.drain" if asked.draining else "nodes.undrain", f"node/{node}")
     return {"node_id": node, "draining": asked.draining, "incarnations": count}

@@ -9,10 +9,9 @@ from pydantic import BaseModel, Field
 
 from onthedot.access.principal import Principal
 from onthedot.define.shares import check_weights
-from onthedot.errors import did_you_mean
 from onthedot.observe.cluster import queue_fields, said_of_queue
 from onthedot.open_verbs import OpenStore
-from onthedot.plan.asking import is_used, known_queues
+from onthedot.plan.asking import why_unused
 from onthedot.server.auditing import audited
 from onthedot.server.door import There, Who
 from onthedot.server.problems import Problem
@@ -116,9 +115,6 @@ async def share_queue(
 async def _check(there: OpenStore, who: Principal, queue: str, *, unused: bool) -> None:
     """A queue is any name: so one that nobody uses is taken for a slip, and refused, unless it is meant."""
     check_whole(who, "queue")
-    if unused or await is_used(there.store, queue):
-        return
-    known = await known_queues(there.store)
-    raise Problem(
-        404, "unknown", f"expected a queue that a job or a node uses, got {queue!r}{did_you_mean(queue, known)}"
-    )
+    refused = None if unused else await why_unused(there.store, queue)
+    if refused is not None:
+        raise Problem(404, "unknown", refused)

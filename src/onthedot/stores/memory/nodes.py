@@ -72,8 +72,15 @@ class Nodes(Tables):
     async def probe(self, *, now: Micros | None = None) -> None:
         self.hints.send(Hint("beats", self.read_clock(now)))
 
-    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
-        return [replace(row.node, ttl=row.ttl) for row in reversed(self.nodes.values())][:limit]
+    async def list_nodes(
+        self, *, limit: int | None = None, living: bool = False, now: Micros | None = None
+    ) -> list[Node]:
+        now = self.read_clock(now)
+        rows = [
+            row for row in reversed(self.nodes.values())
+            if not living or (not row.ended and row.node.lease_until > now)
+        ]  # fmt: skip
+        return [replace(row.node, ttl=row.ttl) for row in rows[:limit]]
 
     async def campaign(
         self,

@@ -69,7 +69,7 @@ SELECT id, incarnation, host, pid, roles, offers, draining, registered_at, lease
 
 LIST_NODES = _NODES + "ORDER BY number DESC LIMIT $1"
 
-LIST_LIVING = _NODES + "WHERE NOT ended AND lease_until > $1"
+LIST_LIVING = _NODES + "WHERE NOT ended AND lease_until > $1 ORDER BY number DESC"
 
 FIND_TERM = "SELECT shard, number, incarnation, until, layout, tzdata, zones FROM terms WHERE shard = $1"
 
@@ -133,7 +133,14 @@ class Nodes(Tables):
 
         await self.write(work)
 
-    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
+    async def list_nodes(
+        self, *, limit: int | None = None, living: bool = False, now: Micros | None = None
+    ) -> list[Node]:
+        async def alive(tx: Transaction) -> list[Node]:
+            return (await living_nodes(tx, await tx.clock(now)))[:limit]
+
+        if living:
+            return await self.read(alive)
         return [_node(row) for row in await self.read(lambda tx: tx.rows(LIST_NODES, limit))]
 
     async def drain(self, node_id: str, *, draining: bool = True, now: Micros | None = None) -> int:

@@ -35,8 +35,11 @@ class Nodes(Tables):
     async def probe(self, *, now: Micros | None = None) -> None:
         await self.ask("probe", now=now)
 
-    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
-        return [_read(row) for row in await self.look("list_nodes", limit=most(limit))]
+    async def list_nodes(
+        self, *, limit: int | None = None, living: bool = False, now: Micros | None = None
+    ) -> list[Node]:
+        rows = await self.look("list_nodes", now=now, limit=most(limit), living=living or None)
+        return [_read(row) for row in rows]
 
     async def campaign(
         self,

@@ -73,7 +73,7 @@ SELECT id, incarnation, host, pid, roles, offers, draining, registered_at, lease
 
 LIST_NODES = _NODES + "ORDER BY number DESC LIMIT ?"
 
-LIST_LIVING = _NODES + "WHERE ended = 0 AND lease_until > ?"
+LIST_LIVING = _NODES + "WHERE ended = 0 AND lease_until > ? ORDER BY number DESC"
 
 FIND_TERM = "SELECT shard, number, incarnation, until, layout, tzdata, zones FROM terms WHERE shard = ?"
 
@@ -131,7 +131,11 @@ class Nodes(Tables):
 
         await self.write(work)
 
-    async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
+    async def list_nodes(
+        self, *, limit: int | None = None, living: bool = False, now: Micros | None = None
+    ) -> list[Node]:
+        if living:
+            return (await self.read(lambda tx: living_nodes(tx.db, self.read_clock(now))))[:limit]
         rows = await self.read(lambda tx: tx.db.execute(LIST_NODES, (most(limit),)).fetchall())
         return [_node(row) for row in rows]
 
@@ -200,7 +204,7 @@ class Nodes(Tables):
 
 
 def living_nodes(db: sqlite3.Connection, now: Micros) -> list[Node]:
-    """Those whose lease is alive."""
+    """Those whose lease is alive, newest first."""
     return [_node(row) for row in db.execute(LIST_LIVING, (now,))]
 
 

@@ -36,6 +36,21 @@ async def check_nodes_are_listed_newest_first(bench: Workbench) -> None:
 
 
 @check
+async def check_the_living_are_listed_alone(bench: Workbench) -> None:
+    """With `living`: newest first, at most `limit`, without those that left, were ended, or whose lease has ended."""
+    names = ("first", "gone", "left", "ended", "last")
+    nodes = {name: await bench.node(name, ttl=5 if name in ("gone", "ended") else 30) for name in names}
+    bench.turn(4)
+    assert [node.id for node in await bench.store.list_nodes(living=True, now=bench.now)] == list(reversed(names))
+    await bench.store.leave(nodes["left"], now=bench.now)
+    bench.turn(5)
+    living = await bench.store.list_nodes(living=True, now=bench.now)
+    assert [(node.id, node.incarnation) for node in living] == [(name, nodes[name]) for name in ("last", "first")]
+    assert [node.id for node in await bench.store.list_nodes(living=True, limit=1, now=bench.now)] == ["last"]
+    assert len(await bench.store.list_nodes()) == 5
+
+
+@check
 async def check_a_beat_renews(bench: Workbench) -> None:
     """Each beat moves the lease's end to `ttl` from now."""
     node = await bench.node(ttl=15)
