@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import Response
 from pydantic import BaseModel, Field
 
 from onthedot.access.principal import Principal
 from onthedot.errors import DefinitionError
-from onthedot.observe.text import iso
+from onthedot.observe.json_lines import skip_fields
 from onthedot.open_verbs import OpenStore
 from onthedot.run import SkipRecord
 from onthedot.server.answering import json_answer
@@ -64,7 +62,7 @@ async def list_skips(
     else:
         found = await verbs.list_skips(job, since=since, until=until, limit=first + limit + 1)
     following = str(first + limit) if len(found) > first + limit else None
-    items = [_told(skip, namespace) for skip in found[first : first + limit]]
+    items = [fields(LeftOutOut, **skip_fields(skip, namespace)) for skip in found[first : first + limit]]
     return json_answer({"items": items, "next": following})
 
 
@@ -86,17 +84,3 @@ async def _own(there: OpenStore, who: Principal, found: list[SkipRecord], namesp
         if record is not None and who.sees(namespace, record.job.owner):
             since[name] = record.created_at
     return [skip for skip in found if skip.job in since and skip.recorded_at >= since[skip.job]]
-
-
-def _told(skip: SkipRecord, namespace: str) -> dict[str, Any]:
-    return fields(
-        LeftOutOut,
-        job=skip.job,
-        namespace=namespace,
-        schedule=skip.schedule_id,
-        first=iso(skip.first),
-        last=iso(skip.last),
-        count=skip.count,
-        reason=skip.reason,
-        recorded_at=iso(skip.recorded_at),
-    )
