@@ -17,6 +17,7 @@ from onthedot.ids import Ids
 from onthedot.job import Job
 from onthedot.observe.delivery import Delivery, deliver_rest
 from onthedot.output.leaving import Leaving, open_leaving
+from onthedot.portal import ping_loop
 from onthedot.settings import Settings
 from onthedot.stores.addresses import exposed, shown_url
 from onthedot.stores.base import Store
@@ -158,13 +159,7 @@ class EngineThread:
 
     def ping(self, answer: Callable[[], None]) -> None:
         """Call this on the engine's event loop; at once if it has ended."""
-        if self._loop is None or self._loop.is_closed():
-            answer()
-            return
-        try:
-            self._loop.call_soon_threadsafe(answer)
-        except RuntimeError:  # closed in between
-            answer()
+        ping_loop(self._loop, answer)
 
     def _set(self, event: asyncio.Event) -> None:
         if self._loop is not None and not self._loop.is_closed():

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+def ping_loop(loop: asyncio.AbstractEventLoop | None, answer: Callable[[], None]) -> None:
+    """Call this on an event loop, from any thread; at once if the loop does not run any more, or not yet."""
+    if loop is None or loop.is_closed():
+        answer()
+        return
+    try:
+        loop.call_soon_threadsafe(answer)
+    except RuntimeError:  # closed in between
+        answer()
 
 
 class Portal:

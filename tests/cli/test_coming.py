@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import onthedot as otd
-from onthedot.cli.coming import Coming, Upcoming
+from onthedot.cli.coming import NextStart, NextStarts
 from onthedot.clock import SECOND, Micros
 from onthedot.job import FixedDelay, Job, Schedule, Sleep
 from onthedot.schedules import due_of, next_after
@@ -15,21 +15,21 @@ def job(name: str, *schedules: Schedule) -> Job:
 
 
 def test_the_first_ones_of_all_schedules_in_order():
-    upcoming = Upcoming([job("a", otd.every("10s"), otd.every("5m")), job("b", otd.every("15s")), job("c")], NOON)
+    upcoming = NextStarts([job("a", otd.every("10s"), otd.every("5m")), job("b", otd.every("15s")), job("c")], NOON)
     assert upcoming.next(3, NOON) == [
-        Coming(NOON + 10 * SECOND, "a"),
-        Coming(NOON + 15 * SECOND, "b"),
-        Coming(NOON + 300 * SECOND, "a"),
+        NextStart(NOON + 10 * SECOND, "a"),
+        NextStart(NOON + 15 * SECOND, "b"),
+        NextStart(NOON + 300 * SECOND, "a"),
     ]
-    assert upcoming.next(1, NOON + 10 * SECOND) == [Coming(NOON + 15 * SECOND, "b")]
+    assert upcoming.next(1, NOON + 10 * SECOND) == [NextStart(NOON + 15 * SECOND, "b")]
     later = NOON + 86_400 * SECOND
-    assert upcoming.next(1, later) == [Coming(later + 10 * SECOND, "a")]
+    assert upcoming.next(1, later) == [NextStart(later + 10 * SECOND, "a")]
 
 
 def test_a_schedule_that_has_ended_is_gone():
     once = job("once", otd.at("2026-01-01T12:00:30Z"))
-    upcoming = Upcoming([once], NOON)
-    assert upcoming.next(5, NOON) == [Coming(NOON + 30 * SECOND, "once")]
+    upcoming = NextStarts([once], NOON)
+    assert upcoming.next(5, NOON) == [NextStart(NOON + 30 * SECOND, "once")]
     assert upcoming.next(5, NOON + 30 * SECOND) == []
 
 
@@ -37,18 +37,18 @@ def test_a_fixed_delay_goes_on_when_its_run_has_ended():
     made = otd.gap("10s")
     assert isinstance(made, FixedDelay)
     poll = job("poll", made)
-    upcoming = Upcoming([poll], NOON)
+    upcoming = NextStarts([poll], NOON)
     upcoming.next(5, NOON + SECOND)
     ended = finish(name="poll")
     ended.lease.record = type(ended.lease.record)(1, 1, poll, ended.lease.record.state, NOON, NOON)
     upcoming.ended(ended)
-    assert upcoming.next(5, NOON + SECOND) == [Coming(ended.ended_at + 10 * SECOND, "poll")]
+    assert upcoming.next(5, NOON + SECOND) == [NextStart(ended.ended_at + 10 * SECOND, "poll")]
 
 
 def test_jitter_is_part_of_when():
     spread = otd.every("1m", jitter="30s")
     jittered = job("spread", spread)
-    upcoming, at = Upcoming([jittered], NOON), NOON
+    upcoming, at = NextStarts([jittered], NOON), NOON
     found: list[Micros] = []
     while len(found) < 5:
         [coming] = upcoming.next(1, at)
@@ -60,7 +60,7 @@ def test_jitter_is_part_of_when():
 
 
 def test_a_retry_goes_when_it_begins_or_its_instant_has_passed():
-    upcoming = Upcoming([], NOON)
+    upcoming = NextStarts([], NOON)
     failed = finish(failure())
     upcoming.ended(failed)
     [retry] = upcoming.next(5, NOON)

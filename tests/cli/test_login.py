@@ -172,6 +172,23 @@ def test_what_is_refused_before_anything_is_sent(arguments: list[str], words: st
     assert PASSWORD not in refused.output
 
 
+def test_a_password_may_come_twice_as_for_a_terminal(monkeypatch: pytest.MonkeyPatch):
+    sent: list[Any] = []
+
+    async def keeps(*_: Any, body: Any, **__: Any) -> Any:
+        sent.append(body)
+        return {"token": "ots_1.secret", "name": "ann", "expires_at": "2026-01-01T00:00:00Z"}
+
+    monkeypatch.setattr("onthedot.client.server.Server.ask", keeps)
+    assert call("login", SHOP, "--user", "ann", typed=f"{PASSWORD}\r\n{PASSWORD}\r\n").exit_code == 0
+    assert sent == [{"username": "ann", "password": PASSWORD}]
+    refused = call("login", SHOP, "--user", "ann", typed="one\ntwo\n")
+    assert (refused.exit_code, "or the same line twice, got different lines" in refused.stderr) == (2, True)
+    long = call("login", SHOP, "--key", typed="x" * 70_000)
+    assert (long.exit_code, "expected at most 65536 bytes on standard input, got more" in long.stderr) == (2, True)
+    assert len(sent) == 1
+
+
 def test_no_password_is_told():
     refused = call("login", "http://127.0.0.1:9", "--user", "ann")
     assert (refused.exit_code, "expected it on standard input, got nothing" in refused.stderr) == (2, True)

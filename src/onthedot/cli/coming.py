@@ -20,7 +20,7 @@ _MOST_AT_ONCE = 100
 _MOST_RETRIES = 1_000
 
 
-class Coming(NamedTuple):
+class NextStart(NamedTuple):
     """A run to come."""
 
     at: Micros
@@ -38,7 +38,7 @@ class _Line:
     schedule: Schedule = field(compare=False)
 
 
-class Upcoming:
+class NextStarts:
     """The next slot of every schedule of the jobs that are active, and the retries that this node has decided.
 
     A slot that was moved or left out by hand is shown all the same: only the store knows of that.
@@ -49,7 +49,7 @@ class Upcoming:
         self._heap: list[_Line] = []
         self._ends: dict[tuple[str, str], Micros] = {}  # when a run of the job ended last
         self._silent: set[tuple[str, str]] = set()  # jobs that are not active
-        self._retries: dict[int, Coming] = {}
+        self._retries: dict[int, NextStart] = {}
         self._jobs: dict[tuple[str, str], Job] = {}
         for job in jobs:
             self._add(job, now)
@@ -85,7 +85,7 @@ class Upcoming:
             if verdict.failed:
                 note = f"{note}, try {lease.failures + 2} of {job.retry.attempts}"
             if len(self._retries) < _MOST_RETRIES:
-                self._retries[lease.run_id] = Coming(verdict.due_at, job.name, note)
+                self._retries[lease.run_id] = NextStart(verdict.due_at, job.name, note)
             return
         if is_slot(lease.trigger) and any(isinstance(rule, FixedDelay) for rule in job.schedules):
             self._ends[_key(job)] = finish.ended_at
@@ -97,7 +97,7 @@ class Upcoming:
         """A retry has begun."""
         self._retries.pop(run_id, None)
 
-    def next(self, most: int, now: Micros) -> list[Coming]:
+    def next(self, most: int, now: Micros) -> list[NextStart]:
         """The first ones after now."""
         for _ in range(_MOST_AT_ONCE):
             if not self._heap or self._heap[0].at > now:
@@ -111,8 +111,8 @@ class Upcoming:
         return sorted([*coming, *self._retries.values()])[:most]
 
 
-def _slot(line: _Line) -> Coming:
-    return Coming(line.at, line.job.name)
+def _slot(line: _Line) -> NextStart:
+    return NextStart(line.at, line.job.name)
 
 
 def _key(job: Job) -> tuple[str, str]:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
+STOPS = (signal.SIGINT, signal.SIGTERM)
 STOPPED = "stopped before the node had started"
 
 _begun = False
@@ -27,10 +30,23 @@ def hears_hangup() -> bool:
     return signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
 
-def node_begins() -> None:
-    """From here on the process ends by itself."""
+@contextmanager
+def node_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """The node's own handler for Ctrl-C, SIGTERM and SIGHUP meanwhile. From here on the process ends by itself."""
     global _begun
+    numbers = (*STOPS, signal.SIGHUP) if hears_hangup() else STOPS
+    before = {number: signal.signal(number, handler) for number in numbers}
     _begun = True
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
+
+
+def is_ignored(number: int, *, draining: bool) -> bool:
+    """Whether a signal changes nothing: SIGHUP drains, however often it comes, and never hurries."""
+    return draining and number == signal.SIGHUP
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:

@@ -70,19 +70,30 @@ async def audit(
 
 
 def read_password(name: str) -> str:
-    """Asked for on a terminal, read from standard input elsewhere: one line, or the same line twice, as scripts send it
-    that were written for the terminal. Never an argument, which everybody could read."""
+    """A new password of a user."""
     from onthedot.access.passwords import MOST
 
+    return read_secret("password", f"Password of {name}", most=4 * MOST, is_new=True)
+
+
+def read_secret(what: str, prompt: str, *, most: int, is_new: bool = False) -> str:
+    """Asked for on a terminal, read from standard input elsewhere: one line, or the same line twice, as scripts send it
+    that were written for the terminal. Never an argument, which everybody could read. A new secret is typed twice, and
+    whoever stores it says what it must be."""
     if sys.stdin.isatty():
-        password: str = click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True)
-        return password
+        typed: str = click.prompt(prompt, hide_input=True, confirmation_prompt=is_new)
+        return typed
+    data = sys.stdin.buffer.read(most + 1)
+    if len(data) > most:
+        raise BadInput(f"{what}: expected at most {most} bytes on standard input, got more")
     try:
-        text = sys.stdin.buffer.read(4 * MOST).decode()
+        text = data.decode()
     except UnicodeDecodeError:
-        raise BadInput("password: expected UTF-8 text, got other bytes") from None
+        raise BadInput(f"{what}: expected UTF-8 text on standard input, got other bytes") from None
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     if len(lines) > 2 or lines[0] != lines[-1]:
         told = "different lines" if len(lines) == 2 else f"{len(lines)} lines"
-        raise BadInput(f"password: expected one line on standard input, or the same line twice, got {told}")
+        raise BadInput(f"{what}: expected one line on standard input, or the same line twice, got {told}")
+    if not lines[0] and not is_new:
+        raise BadInput(f"{what}: expected it on standard input, got nothing")
     return lines[0]

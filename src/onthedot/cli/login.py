@@ -44,6 +44,7 @@ def command(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json
       onthedot login https://jobs.example.org --key < ci.key
     """
     from onthedot.cli.asking import is_insecure
+    from onthedot.cli.granting import read_secret
     from onthedot.cli.logins import address_of, check_logins, keep_login, logins_file
     from onthedot.client.server import check_way
     from onthedot.observe.text import plain
@@ -55,12 +56,13 @@ def command(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json
         check_way(server)
     check_logins()  # before anything is asked for or sent
     if by_key:
-        login = asyncio.run(_with_key(server, _read_secret("Key")))
+        login = asyncio.run(_with_key(server, read_secret("key", "Key", most=MOST)))
     elif by_id_token:
-        login = asyncio.run(_sign_in(server, {"id_token": _read_secret("ID token")}))
+        login = asyncio.run(_sign_in(server, {"id_token": read_secret("ID token", "ID token", most=MOST)}))
     else:
         name = _read_user(user)
-        login = asyncio.run(_sign_in(server, {"username": name, "password": _read_secret(f"Password of {name}")}))
+        password = read_secret("password", f"Password of {name}", most=MOST)
+        login = asyncio.run(_sign_in(server, {"username": name, "password": password}))
     before = keep_login(login)
     if before is not None and before.kind == "session" and before.key != login.key:
         asyncio.run(_end_quietly(before))
@@ -88,20 +90,6 @@ def _read_user(user: str | None) -> str:
     if not name:
         raise BadInput("--user: expected a name, got ''")
     return name
-
-
-def _read_secret(what: str) -> str:
-    if sys.stdin.isatty():
-        text: str = click.prompt(what, hide_input=True)
-        return text
-    data = sys.stdin.buffer.read(MOST + 1)
-    try:
-        text = data.decode().removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError:
-        raise BadInput(f"{what}: expected UTF-8 text on standard input, got other bytes") from None
-    if not text or len(data) > MOST:
-        raise BadInput(f"{what}: expected it on standard input, got {'nothing' if not text else 'too much'}")
-    return text
 
 
 async def _sign_in(server: str, body: dict[str, str]) -> Login:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -25,7 +26,6 @@ from onthedot.clock import SECOND, Micros, SystemClock
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds before one that died is started again
 STEADY: Micros = 60 * SECOND  # who has lived for as long did not die of its start
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass
@@ -72,20 +72,13 @@ class Processes:
 
     def run(self) -> int:
         """Until all have ended, after a signal or because they cannot start; the exit code."""
-        numbers = (*_SIGNALS, signal.SIGHUP) if early.hears_hangup() else _SIGNALS
-        before = {number: signal.signal(number, self._on_signal) for number in numbers}
-        early.node_begins()
-        try:
+        with closing(self._family), early.node_signals(self._on_signal):
             threads = [threading.Thread(target=self._look_after, args=(child,)) for child in self._children]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 while thread.is_alive():
                     thread.join(0.2)  # in steps: a signal is handled between two
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            self._family.close()
         return worst([child.codes[-1] for child in self._children if child.codes])
 
     def _look_after(self, child: _Child) -> None:
@@ -151,8 +144,8 @@ class Processes:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if number == signal.SIGHUP and self._asked:
-            return  # it drains, and never hurries
+        if early.is_ignored(number, draining=self._asked > 0):
+            return
         threading.Thread(target=self._stop_all).start()  # not here: the lock may be taken by what was interrupted
 
     def _stop_all(self) -> None:

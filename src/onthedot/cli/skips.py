@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -56,7 +56,9 @@ def command(
     )
     skips = found[:count]
     if as_json:
-        click.echo(json.dumps([_as_json(skip, namespace) for skip in skips], indent=2))
+        from onthedot.observe.json_lines import skip_fields
+
+        click.echo(json.dumps([skip_fields(skip, namespace) for skip in skips], indent=2))
     elif skips:
         _echo(skips, SystemClock().now())
     else:
@@ -86,18 +88,3 @@ def _echo(skips: list[SkipRecord], now: Micros) -> None:
         for skip in skips
     ]
     echo_table(["JOB", "SLOTS", in_zone("FIRST", now), "LAST", "REASON", "RECORDED"], rows)
-
-
-def _as_json(skip: SkipRecord, namespace: str) -> dict[str, Any]:
-    from onthedot.observe.text import iso
-
-    return {
-        "job": skip.job,
-        "namespace": namespace,
-        "schedule": skip.schedule_id,
-        "first": iso(skip.first),
-        "last": iso(skip.last),
-        "count": skip.count,
-        "reason": skip.reason,
-        "recorded_at": iso(skip.recorded_at),
-    }

@@ -14,8 +14,6 @@ from types import FrameType
 
 from onthedot.cli import early
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
 
 class Stopping:
     """Whether the node was asked to stop, and how urgently.
@@ -44,23 +42,17 @@ class Stopping:
     @contextmanager
     def signals(self) -> Iterator[None]:
         """Listen to the signals meanwhile."""
-        numbers = (*_SIGNALS, signal.SIGHUP) if early.hears_hangup() else _SIGNALS
-        before = {number: signal.signal(number, self._on_signal) for number in numbers}
-        early.node_begins()
-        try:
+        with early.node_signals(self._on_signal):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del frame
         if not self._draining:
             self.drain()
             return
-        if number == signal.SIGHUP:
+        if early.is_ignored(number, draining=True):
             return
         self.hurried = True
         self._hurry()
-        for other in _SIGNALS:
+        for other in early.STOPS:
             signal.signal(other, signal.SIG_DFL)

@@ -116,8 +116,8 @@ class Watchdog:
 
 
 class Family:
-    """What the nodes of one command tell, told to systemd once for all. Each node gets a socket of its own instead of
-    systemd's, which listens to the first process alone. `lives` says whether a node is running now."""
+    """Collects the messages of all nodes and sends one to systemd. Each node gets a socket of its own, because systemd
+    listens to the first process only. `lives` returns whether a node is running now."""
 
     def __init__(self, notifier: Notifier, size: int, lives: Callable[[int], bool]) -> None:
         self._notifier = notifier

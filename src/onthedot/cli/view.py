@@ -22,7 +22,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from onthedot.cli.coming import Coming, Upcoming
+from onthedot.cli.coming import NextStart, NextStarts
 from onthedot.clock import SECOND, Micros
 from onthedot.events import (
     AttemptEnded,
@@ -83,13 +83,13 @@ class View:
     def __init__(
         self, *, store: str, jobs: Sequence[Job], seats: int, grace: Micros, now: Micros, zone: tzinfo | None = None
     ) -> None:
-        self.stored: tuple[Iterable[JobRecord], bool] | None = None  # put here by whoever has looked; see `Upcoming`
+        self.stored: tuple[Iterable[JobRecord], bool] | None = None  # put here by whoever has looked; see `NextStarts`
         self._store = store
         self._seats = seats
         self._grace = grace
         self._zone = zone
         self._counters = Counters()
-        self._upcoming = Upcoming(jobs, now)
+        self._upcoming = NextStarts(jobs, now)
         self._running: dict[str, Running] = {}  # by lease id
         self._finished: deque[tuple[Finish, str]] = deque(maxlen=_MOST["finished"])
         self._node = ""
@@ -193,7 +193,7 @@ class View:
         text = f"node {plain(self._node)} · {role} · {plain(self._store)}"
         return Text.assemble((f"{'onthedot':<{_LABEL}}", "bold"), (text, "bold"))
 
-    def _coming(self, one: Coming, now: Micros) -> Row:
+    def _coming(self, one: NextStart, now: Micros) -> Row:
         when = moment(one.at - one.at % 1_000, now, self._zone)
         note = f"   {plain(one.note)}" if one.note else ""
         return Row(one.job, when, Text(f"in {_rough(one.at - now)}{note}"))

@@ -25,7 +25,7 @@ from onthedot.events import (
 )
 from onthedot.job import ability_of
 from onthedot.observe.text import iso
-from onthedot.run import Lease, RunRecord
+from onthedot.run import Lease, RunRecord, SkipRecord
 from onthedot.verdict import Finish, Verdict
 
 if TYPE_CHECKING:
@@ -159,6 +159,20 @@ def milliseconds(micros: Micros) -> float:
     1.5
     """
     return micros / MILLISECOND
+
+
+def skip_fields(skip: SkipRecord, namespace: str) -> dict[str, Any]:
+    """A range of skipped slots, as servers answer it and commands print it."""
+    return {
+        "job": skip.job,
+        "namespace": namespace,
+        "schedule": skip.schedule_id,
+        "first": iso(skip.first),
+        "last": iso(skip.last),
+        "count": skip.count,
+        "reason": skip.reason,
+        "recorded_at": iso(skip.recorded_at),
+    }
 
 
 def session_fields(session: OpenSession, who: Principal | None = None) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def wants_text(accept: str) -> bool:
 
 
 def compressed(body: bytes, accept_encoding: str) -> tuple[bytes, dict[str, str]]:
-    """The body, and headers that go with it: compressed with gzip for who takes that.
+    """The body with its headers: compressed if the client accepts gzip.
 
     >>> compressed(b"up 1", "gzip;q=0, *")[1], compressed(b"up 1", "deflate, GZIP;q=0.5")[1]["Content-Encoding"]
     ({'Vary': 'Accept-Encoding'}, 'gzip')

@@ -6,13 +6,10 @@ months, and each is computed once per expression.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from onthedot.schedules.fields import values_of
+from onthedot.schedules.fields import NEAREST, OF_MONTH, values_of
 
-_DAY = re.compile(r"(?:([0-9]+)W|L(?:-([0-9]+))?(W?))")
-_WEEKDAY = re.compile(r"([0-9-]+)(?:(L)|#([1-5]))")
 _LAST = 0  # as a number of weeks: the last one of the month
 
 
@@ -74,16 +71,16 @@ class Days:
 
 
 def _day_of_month(term: str) -> DayOfMonth:
-    special = _DAY.fullmatch(term)
+    special = NEAREST.fullmatch(term)
     if special is None:
         return DayOfMonth(values_of("day", term))
     if special[1] is not None:
         return DayOfMonth(frozenset({int(special[1])}), nearest=True)
-    return DayOfMonth(frozenset(), int(special[2] or 0), nearest=bool(special[3]))
+    return DayOfMonth(frozenset(), -int(special[2] or 0), nearest=bool(special[3]))
 
 
 def _day_of_week(term: str) -> DayOfWeek:
-    special = _WEEKDAY.fullmatch(term)
+    special = OF_MONTH.fullmatch(term)
     if special is None:
         return DayOfWeek(values_of("weekday", term))
     return DayOfWeek(values_of("weekday", special[1]), _LAST if special[2] else int(special[3]))

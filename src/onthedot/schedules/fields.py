@@ -88,8 +88,8 @@ _READINGS = {
     6: "second minute hour day month weekday",
 }
 _MOST_PROBLEMS = 200  # characters of problems in one error
-_NEAREST = re.compile(r"([0-9]{1,2})W|L(-[0-9]{1,2})?(W?)")
-_OF_MONTH = re.compile(r"([0-9A-Z-]+?)(?:#?(L)|#([0-9A-Z]*))")
+NEAREST = re.compile(r"([0-9]{1,2})W|L(-[0-9]{1,2})?(W?)")  # of the field day
+OF_MONTH = re.compile(r"([0-9A-Z-]+?)(?:#?(L)|#([0-9A-Z]*))")  # of the field weekday
 _CRON_LIKE = re.compile(r"[0-9*?]|[Hh](?![A-Za-z])")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SPREAD = re.compile(r"H(?:\(([^()]*)\))?(?:/(.*))?")
@@ -165,7 +165,12 @@ def is_four_fields(text: str) -> bool:
     >>> is_four_fields("30 0 2 *"), is_four_fields("30 2 * * *"), is_four_fields("every 1h from 2026-01-01T00:00Z")
     (True, False, False)
     """
-    return len(text) <= LONGEST_EXPRESSION and len(text.split()) == 4 and _CRON_LIKE.match(text.lstrip()) is not None
+    return len(text) <= LONGEST_EXPRESSION and len(text.split()) == 4 and begins_like_cron(text.lstrip())
+
+
+def begins_like_cron(text: str) -> bool:
+    """Whether the text begins as the first field of an expression does; an alias does not."""
+    return _CRON_LIKE.match(text) is not None
 
 
 def _expand_alias(expression: str) -> str:
@@ -255,7 +260,7 @@ def _read_term(field: _Field, term: str) -> str:
         raise ValueError("'?' is not supported; write '*', and weekdays by name (Quartz counts them from 1)")
     if field.name == "day" and (special := _read_nearest(term)):
         return special
-    if field.name == "weekday" and (nth := _OF_MONTH.fullmatch(term)):
+    if field.name == "weekday" and (nth := OF_MONTH.fullmatch(term)):
         return _read_weekday_of_month(field, *nth.groups())
     base, slash, step = term.partition("/")
     if slash:
@@ -274,7 +279,7 @@ def _read_term(field: _Field, term: str) -> str:
 
 def _read_nearest(term: str) -> str | None:
     """A day with `L` or `W`; None if it has neither."""
-    found = _NEAREST.fullmatch(term)
+    found = NEAREST.fullmatch(term)
     if found is None:
         if re.fullmatch(r"[0-9,-]+W", term):
             raise ValueError(f"expected one day before 'W', like '15W' or 'LW', got {shown(term)}")

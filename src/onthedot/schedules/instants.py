@@ -93,7 +93,7 @@ _OFFSET = re.compile(r" (?=[+-]\d\d:?\d\d$|z$)| ?(?:utc|gmt)$", re.ASCII)
 
 
 def read_when(text: str, *, now: Micros, tz: tzinfo | None = None, what: str = "when", ahead: bool = False) -> datetime:
-    """The instant in UTC that somebody means who looks for something; `ScheduleError` with what is accepted.
+    """Read a point in time as users write it, and return it in UTC. `ScheduleError` lists the accepted forms.
 
     Local times are in `tz` (None: this machine's zone). A day of the week or a time of day alone is the latest one
     in the past; with `ahead`, the next one.

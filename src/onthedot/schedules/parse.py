@@ -10,6 +10,7 @@ from onthedot.errors import DefinitionError, ScheduleError, did_you_mean, shown
 from onthedot.job import At, Cron, Every, FixedDelay, In, Schedule
 from onthedot.schedules.build import at, cron, every, gap, in_
 from onthedot.schedules.check import MOST_INSTANTS
+from onthedot.schedules.fields import LONGEST_EXPRESSION, begins_like_cron
 from onthedot.schedules.instants import format_instant
 
 FORMS = (
@@ -27,11 +28,9 @@ _BELONGS = {
     "jitter": ("cron", "every", "at", "in"),
     "args": ("cron", "every", "gap", "at", "in"),
 }
-_LONGEST = 1_000  # characters of a schedule, `at` aside
 _LONGEST_AT = 64 * MOST_INSTANTS
 _VERB = re.compile(r"(every|gap|at|in)(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
 _FROM = re.compile(r"(.*\S)\s+from\s+(\S.*)", re.IGNORECASE | re.DOTALL)
-_CRON_LIKE = re.compile(r"[0-9*@?]|[Hh](?![A-Za-z])")
 _NEXT_INSTANT = re.compile(r"\s|[0-9]{4}-[0-9]{2}")  # behind a comma; one within an instant begins its fraction
 
 
@@ -62,13 +61,13 @@ def parse(
     if not isinstance(text, str):
         raise ScheduleError(_unreadable(text))
     plain = text.strip() if len(text) <= _LONGEST_AT else text
-    if len(plain) > (_LONGEST_AT if plain[:2].lower() == "at" else _LONGEST):
-        raise ScheduleError(f"expected a schedule of at most {_LONGEST} characters, got {shown(text)}")
+    if len(plain) > (_LONGEST_AT if plain[:2].lower() == "at" else LONGEST_EXPRESSION):
+        raise ScheduleError(f"expected a schedule of at most {LONGEST_EXPRESSION} characters, got {shown(text)}")
     given = (("gap", gap), ("fold", fold), ("seconds", seconds or None))
     of_cron: dict[str, Any] = {key: value for key, value in given if value is not None}
     verb = _VERB.fullmatch(plain)
     if verb is None and not _is_length(plain):
-        if not _CRON_LIKE.match(plain):
+        if not (plain.startswith("@") or begins_like_cron(plain)):
             raise ScheduleError(_unreadable(text))
         zone: dict[str, Any] = {} if tz is None else {"tz": tz}
         return cron(plain, run_once=run_once, id=id, **zone, **of_cron, **_known("cron", options))

@@ -15,6 +15,7 @@ from onthedot.errors import DefinitionError, StateError
 from onthedot.listening import Listen
 from onthedot.observe.counters import Counters
 from onthedot.open_verbs import OpenStore, opened
+from onthedot.portal import ping_loop
 from onthedot.server import patience
 from onthedot.server.app import make_app
 from onthedot.server.connections import Connections, affordable, listen_at
@@ -88,13 +89,7 @@ class Serving:
 
     def ping(self, answer: Callable[[], None]) -> None:
         """Call this on the server's event loop; at once if it does not run."""
-        if self._loop is None or self._loop.is_closed():
-            answer()
-            return
-        try:
-            self._loop.call_soon_threadsafe(answer)
-        except RuntimeError:  # closed in between
-            answer()
+        ping_loop(self._loop, answer)
 
     def stop(self) -> None:
         """Take no more requests, let those under way end (for five seconds at the most), close. Twice is fine."""

@@ -21,7 +21,13 @@ from onthedot.tasks.signatures import Signature
 
 
 class BadArguments(ArgumentsError):
-    """A handler cannot be called with the arguments of its run. They stay the same: another try would not help."""
+    """A handler cannot be called with the arguments of its run. They stay the same, so the run is not tried again,
+    unless the job's retry policy names this error.
+
+    >>> import onthedot as otd
+    >>> otd.Retry(3, on=(otd.BadArguments,)).on
+    ('onthedot.BadArguments',)
+    """
 
     __module__ = "onthedot"  # `Retry.on` may name it, as the failures of programs: `onthedot.BadArguments`
 

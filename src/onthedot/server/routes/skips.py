@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import Response
 from pydantic import BaseModel, Field
 
-from onthedot.observe.text import iso
-from onthedot.run import SkipRecord
+from onthedot.observe.json_lines import skip_fields
 from onthedot.server.answering import json_answer
 from onthedot.server.asked import After, Instant, PageSize, instant
 from onthedot.server.door import There, Who, verbs_for
@@ -64,18 +61,5 @@ async def list_skips(
         namespaces=(namespace,), job=job, since=instant(since, "since"), until=instant(until, "until")
     )  # fmt: skip
     found, following = await find_skips(there, who, wanted, after=after, limit=limit)
-    return json_answer({"items": [_told(skip, namespace) for skip in found], "next": following})
-
-
-def _told(skip: SkipRecord, namespace: str) -> dict[str, Any]:
-    return fields(
-        LeftOutOut,
-        job=skip.job,
-        namespace=namespace,
-        schedule=skip.schedule_id,
-        first=iso(skip.first),
-        last=iso(skip.last),
-        count=skip.count,
-        reason=skip.reason,
-        recorded_at=iso(skip.recorded_at),
-    )
+    items = [fields(LeftOutOut, **skip_fields(skip, namespace)) for skip in found]
+    return json_answer({"items": items, "next": following})
