@@ -19,7 +19,7 @@ Call = Callable[..., Result]
 
 WEEK = ["--from", "2026-03-21", "--to", "2026-03-28"]
 HOUR = ["--from", "2026-03-28T09:00Z", "--to", "2026-03-28T10:00Z"]
-DAILY = "report: 7 slots from 2026-03-21T01:30Z to 2026-03-27T01:30Z"
+DAILY = "report: 7 slots from 2026-03-21 02:30:00 +01:00 to 2026-03-27 02:30:00 +01:00"
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_for_machines(call: Call, database: Path):
 
 def test_without_an_end_it_goes_up_to_now(call: Call, database: Path):
     told = call("backfill", "tick", "--from", "2026-03-28T11:00:00Z", "--dry-run", "--db", database).output
-    assert told.startswith("tick: 3 slots from 2026-03-28T11:00Z to 2026-03-28T11:00:20Z")
+    assert told.startswith("tick: 3 slots from 2026-03-28 12:00:00 +01:00 to 2026-03-28 12:00:20 +01:00")
 
 
 def test_runs_of_a_paused_job_wait(call: Call, database: Path):
@@ -88,10 +88,21 @@ def test_runs_of_a_paused_job_wait(call: Call, database: Path):
     assert told.endswith("the job is paused, and the runs wait until it is resumed\n")
 
 
+def test_a_range_in_plain_words(call: Call, database: Path):
+    told = call("backfill", "tick", "--from", "yesterday", "--to", "today", "--dry-run", "--db", database).output
+    assert told.startswith("tick: 8640 slots from 2026-03-27 00:00:00 +01:00 to 2026-03-27 23:59:50 +01:00")
+    told = call(
+        "backfill", "tick", "--from", "yesterday", "--to", "today", "--dry-run", "--utc", "--db", database
+    ).output
+    assert told.startswith("tick: 8640 slots from 2026-03-27 00:00:00 +00:00")
+    refused = call("backfill", "tick", "--from", "2026-03-28T10:00", "--db", database).stderr
+    assert "add one ('2026-03-28T10:00:00+01:00')" in refused
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--from", "yesterday"], "--from: expected a point in time like"),
+        (["--from", "lunch"], "--from: expected a point in time like"),
         (["--from", "2026-03-28T10:00Z", "--to", "2026-03-28T09:00Z"], "--to: expected an instant after start"),
         (["--from", "2026-03-28T10:00"], "--from: expected a point in time with an offset"),
         ([*HOUR, "--limit", "10"], "--limit: expected at most 10 slots in the range"),
@@ -148,7 +159,7 @@ def answer(monkeypatch: pytest.MonkeyPatch, database: Path) -> Callable[..., Res
 def test_many_runs_are_made_only_when_somebody_says_yes(answer: Callable[..., Result], database: Path):
     asked = answer("n\n")
     assert asked.exit_code == 1
-    assert "tick: 360 slots from 2026-03-28T09:00Z" in asked.stdout
+    assert "tick: 360 slots from 2026-03-28 10:00:00 +01:00" in asked.stdout
     assert "360 new runs would be made. Go on?" in asked.stdout
     assert runs_of(database, "tick") == []
     done = answer("y\n")

@@ -178,9 +178,25 @@ def test_pause_and_resume_with_a_preview(call: Call, database: Path, stand: Stan
 
 def test_pause_until(call: Call, database: Path):
     told = call("pause", "tick", "--until", "+2h", "--db", database).output
-    assert told == "job tick is paused until 2026-03-28 14:00:27 +01:00: 0 runs held, 0 slots skipped\n"
+    assert told.startswith("job tick is paused until 2026-03-28 14:00:27 +01:00: 3 planned runs withdrawn, 0 runs held")
     until = json.loads(call("pause", "tick", "--until", "2026-03-29T09:00Z", "--db", database, "--json").output)
     assert until["until"] == "2026-03-29T09:00:00.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("words", "local"),
+    [
+        ("monday 03:00", "2026-03-30 03:00:00 +02:00"),
+        ("tomorrow 03:00", "2026-03-29 03:00:00 +02:00"),
+        ("2026-12-24 03:00", "2026-12-24 03:00:00 +01:00"),
+        ("in 2h", "2026-03-28 14:00:27 +01:00"),
+        ("12:00", "2026-03-29 12:00:00 +02:00"),
+    ],
+)
+def test_points_in_the_future_in_plain_words(call: Call, database: Path, words: str, local: str):
+    assert f"job tick is paused until {local}" in call("pause", "tick", "--until", words, "--db", database).output
+    if words != "in 2h":
+        assert f" is moved to {local}, in" in call("move-next", "report", words, "--db", database).output
 
 
 # ── what is refused ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -196,7 +212,14 @@ def test_pause_until(call: Call, database: Path):
         (["pause", "tikc"], "no job 'tikc' is stored, did you mean 'tick'?"),
         (["pause", "tick", "--namespace", "team"], "no job 'tick' is stored"),
         (["pause", "tick", "--until", "+2parsecs"], "unknown unit 'parsecs'"),
-        (["pause", "tick", "--until", "2026-03-28T12:00"], "--until: expected a point in time with an offset"),
+        (
+            ["pause", "tick", "--until", "2026-03-28T12:00"],
+            "lies ahead, got '2026-03-28T12:00', which is 2026-03-28 12",
+        ),
+        (
+            ["pause", "tick", "--until", "2h"],
+            "'+2h', 'in 2h', '2026-12-24 03:00' or 'monday 03:00', got '2h'; did you me",
+        ),
         (["pause", "tick", "--until", "2020-01-01T00:00Z"], "--until: expected an instant that lies ahead"),
         (["resume", "tikc"], "no job 'tikc' is stored, did you mean 'tick'?"),
         (["resume", "tick", "--missed", "some"], "'some' is not one of 'none', 'last', 'all'"),

@@ -130,7 +130,7 @@ def test_replay_at_a_rate_tells_first(call: Call, box: Path):
     asked = ("dead", "replay", "--fingerprint", no_answer(call, box), "--rate", "1/30s", "--db", box)
     preview = call(*asked, "--dry-run")
     assert preview.output == (
-        "3 dead letters: 3 new runs would be made, due from 2026-03-28T12:01Z to 2026-03-28T12:02Z\n"
+        "3 dead letters: 3 new runs would be made, due from 2026-03-28 12:01:00 +00:00 to 2026-03-28 12:02:00 +00:00\n"
     )
     assert len(groups(call, box)) == 2
     done = json.loads(call(*asked, "--json").output)

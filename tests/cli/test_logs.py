@@ -136,6 +136,27 @@ def test_one_attempt_and_one_step(call: Call, database: Path, output: Path):
     assert result.stderr == "run 4 has said nothing\n"
 
 
+def test_a_run_without_output_tells_its_error():
+    telling = Telling(attempt=None, step=None, as_json=False, plain=True, between=(None, None))
+    run = RunRecord(
+        4,
+        "mail",
+        "default",
+        "submit:a",
+        0,
+        0,
+        RunState.DEAD,
+        "",
+        1,
+        1,
+        0,
+        0,
+        error="OSError: no such program\nat line 1",
+    )
+    told = logs._silent(run, telling)
+    assert told == "run 4 has said nothing; it is dead: OSError: no such program; 'onthedot show 4' tells more"
+
+
 def test_it_is_read_from_s3_and_a_wrong_key_is_told(
     call: Call, database: Path, tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ):

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onthedot.cli.errors import BadInput, Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server
+from onthedot.cli.options import (
+    is_date,
+    read_time,
+    store_url,
+    with_debug,
+    with_json,
+    with_namespace,
+    with_server,
+    with_utc,
+)
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
@@ -34,6 +43,7 @@ _OPTIONS = {"start": "--from", "end": "--to", "limit": "--limit", "schedule": "-
 )
 @click.option("--dry-run", is_flag=True, help="Only tell what it would do.")
 @click.option("--yes", is_flag=True, help=f"Do not ask, also when there are more than {ASK_ABOVE} new runs.")
+@with_utc
 @with_namespace
 @with_server
 @with_json("one JSON object")
@@ -54,19 +64,20 @@ def command(
     """Make one run for each slot of JOB from --from on and up to --to, whether it ran in its own time or not. The runs
     are due at once, the oldest first; asked for again, they are the same runs.
 
-    WHEN is an instant with an offset, a local time of the job's schedule, or how long ago. See first with --dry-run.
+    WHEN is an instant with an offset, a local time of the job's schedule, how long ago, or plain words such as
+    yesterday or 'monday 03:00' in your own time zone. See first with --dry-run.
 
     \b
     Examples:
       onthedot backfill nightly_report --from 2026-01-01 --to 2026-02-01 --dry-run
       onthedot backfill nightly_report --from 2026-01-01T02:30+01:00 --to 2026-01-08T00:00Z
       onthedot backfill minute_report --from -2h --dry-run
+      onthedot backfill nightly_report --from yesterday --to today
       onthedot backfill nightly_report --from 2026-01-01 --to 2026-02-01 --yes --json
     """
     from onthedot.cli.asking import ask
     from onthedot.errors import DefinitionError
     from onthedot.job import JobState
-    from onthedot.observe.text import plain
     from onthedot.plan.backfill import Asked
 
     asked = Asked(start, end or "", schedule, limit)
@@ -83,7 +94,7 @@ def command(
     if as_json:
         click.echo(json.dumps(_as_json(done, namespace), indent=2))
         return
-    click.echo(plain(str(done), most=1_000))
+    click.echo(_in_words(done))
     if done.created and not dry_run and record is not None and record.state is JobState.PAUSED:
         click.echo("the job is paused, and the runs wait until it is resumed")
 
@@ -104,21 +115,30 @@ async def _backfill(
 
 
 def when(given: Any, now: Micros, what: str) -> Any:
-    """A length of time ago, such as -2h, is an instant; anything else is read as the schedule's own time."""
+    """A length of time ago, such as -2h, is an instant; a date is one of the schedule's own zone; other words are those
+    of the reader."""
     from onthedot.clock import to_datetime
     from onthedot.duration import micros, parse_duration
 
-    if not isinstance(given, str) or not given.startswith("-"):
+    if not isinstance(given, str) or is_date(given):
         return given
+    if not given.startswith("-"):
+        return read_time(given, _OPTIONS[what])
     return to_datetime(now - micros(parse_duration(given[1:], what=what)))
+
+
+def _in_words(done: Backfill) -> str:
+    from onthedot.cli.words import reader_time
+    from onthedot.clock import to_micros
+    from onthedot.observe.text import plain
+
+    return plain(done.in_words(lambda at: reader_time(to_micros(at), exact=False)), most=1_000)
 
 
 def _confirm(preview: Backfill) -> None:
     """Let somebody look first; `click.Abort` if the answer is no."""
-    from onthedot.observe.text import plain
-
     if preview.created > ASK_ABOVE:
-        click.confirm(f"{plain(str(preview), most=1_000)}. Go on?", abort=True)
+        click.confirm(f"{_in_words(preview)}. Go on?", abort=True)
 
 
 def _tell(event: Event) -> None:

@@ -188,7 +188,7 @@ def replay(
 
     tell = _tell if sys.stderr.isatty() else None
     done = ask(store_url(store, db), work, namespace=asked["namespace"], tell=tell)
-    click.echo(json.dumps(_replayed_as_json(done), indent=2) if as_json else str(done))
+    click.echo(json.dumps(_replayed_as_json(done), indent=2) if as_json else _in_words(done))
 
 
 @command.command(cls=Command, short_help="Take dead runs out of the box.")
@@ -264,7 +264,7 @@ async def _replay_box(verbs: Verbs, box: dict[str, Any], *, dry_run: bool, asks:
     if asks:
         preview = await verbs.replay_many(**box, dry_run=True)
         if preview.runs > ASK_ABOVE:
-            click.confirm(f"{preview}. Go on?", abort=True)
+            click.confirm(f"{_in_words(preview)}. Go on?", abort=True)
     return await verbs.replay_many(**box, dry_run=dry_run)
 
 
@@ -383,6 +383,13 @@ def _run_as_json(run: RunRecord) -> dict[str, Any]:
     from onthedot.observe.json_lines import run_fields
 
     return {**run_fields(run), "args": None if run.args is None else json.loads(run.args)}
+
+
+def _in_words(done: Replayed) -> str:
+    from onthedot.cli.words import reader_time
+    from onthedot.clock import to_micros
+
+    return done.in_words(lambda at: reader_time(to_micros(at), exact=False))
 
 
 def _replayed_as_json(done: Replayed) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def _check_attempt(run: RunRecord, telling: Telling, follow: bool) -> None:
 def _told(run: RunRecord, telling: Telling) -> int:
     telling.check_step()
     if not telling.told:
-        click.echo(f"run {run.id} has said nothing{'' if _has_ended(run) else ' yet'}", err=True)
+        click.echo(_silent(run, telling), err=True)
     return BROKEN if telling.trouble else 0
 
 
@@ -171,6 +171,18 @@ async def _look(store: Store, outputs: Outputs, run_id: int, telling: Telling) -
 
     for said in await read_said(store, outputs, run_id):
         telling.tell(said)
+
+
+def _silent(run: RunRecord, telling: Telling) -> str:
+    """What is told of a run without output: why, if it failed."""
+    from onthedot.cli.advice import on_this_store
+    from onthedot.observe.text import plain
+
+    silent = f"run {run.id} has said nothing{'' if _has_ended(run) else ' yet'}"
+    if not run.error or telling.attempt is not None:  # that may have ended in another way
+        return silent
+    first = plain(run.error.strip().partition("\n")[0], most=300)
+    return on_this_store(f"{silent}; it is {run.state}: {first}; 'onthedot show {run.id}' tells more")
 
 
 def _has_ended(run: RunRecord) -> bool:

@@ -183,6 +183,29 @@ def read_time(text: str, what: str, *, ahead: bool = False) -> datetime:
         raise BadInput(str(error)) from error
 
 
+def read_ahead(text: str, what: str) -> datetime:
+    """A point in time to come, as this command's reader writes it."""
+    from onthedot.cli.errors import BadInput
+    from onthedot.clock import SystemClock, to_datetime
+
+    found = read_time(text, what, ahead=True)
+    if found < to_datetime(SystemClock().now()):
+        local = found.astimezone(reader_zone()).isoformat(" ", "seconds")
+        raise BadInput(f"{what}: expected an instant that lies ahead, got {text!r}, which is {local}")
+    return found
+
+
+def is_date(text: str) -> bool:
+    """Whether it is ISO 8601 text, which a schedule may read in its own zone; and not plain words."""
+    from datetime import datetime
+
+    try:
+        datetime.fromisoformat(text.strip())
+    except ValueError:
+        return False
+    return True
+
+
 def check_range(since: datetime | None, until: datetime | None) -> None:
     """Refuse a range that holds nothing."""
     from onthedot.cli.errors import BadInput

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from onthedot.cli.errors import Command
-from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server, with_utc
+from onthedot.cli.options import read_ahead, store_url, with_debug, with_json, with_namespace, with_server, with_utc
 
 if TYPE_CHECKING:
-    from onthedot.clock import Micros
+    pass
 
 
 @click.command(cls=Command, short_help="Plan and start nothing more of a job.")
 @click.argument("job")
 @click.option("--reason", metavar="TEXT", default="", help="Why; it is kept with the job.")
-@click.option("--until", metavar="WHEN", help="Resume it then by itself: an instant, or a length of time after a '+'.")
+@click.option(
+    "--until", metavar="WHEN", help="Resume it then by itself: +2h, 'tomorrow 03:00', 'monday 03:00', 2026-12-24."
+)
 @with_namespace
 @with_server
 @with_utc
@@ -33,17 +35,17 @@ def command(
     Examples:
       onthedot pause nightly_report --reason "the database moves"
       onthedot pause nightly_report --until +2h
+      onthedot pause nightly_report --until 'monday 03:00'
       onthedot pause nightly_report --until 2026-01-01T09:00+01:00
     """
     from onthedot.cli.asking import ask
     from onthedot.cli.words import reader_time
-    from onthedot.clock import SystemClock, to_datetime
+    from onthedot.clock import to_micros
     from onthedot.observe.json_lines import optional_iso
     from onthedot.observe.text import count, plain
 
-    now = SystemClock().now()
-    end = None if until is None else _read_end(until, now)
-    until_then = None if end is None else to_datetime(end)
+    until_then = None if until is None else read_ahead(until, "--until")
+    end = None if until_then is None else to_micros(until_then)
     paused = ask(
         store_url(store, db), lambda verbs: verbs.pause(job, reason=reason, until=until_then), namespace=namespace
     )
@@ -56,11 +58,6 @@ def command(
         return
     ends = "" if end is None else f" until {reader_time(end, exact=False)}"
     what = f"{count(paused.held, 'run')} held, {count(paused.skipped, 'slot')} skipped"
+    if paused.withdrawn:
+        what = f"{count(paused.withdrawn, 'planned run')} withdrawn, {what}"
     click.echo(f"job {plain(job)} is paused{ends}: {what}")
-
-
-def _read_end(text: str, now: Micros) -> Micros:
-    """The same instants as for moving a slot; a length of time counts from now."""
-    from onthedot.plan.moving import new_instant
-
-    return new_instant(text, now, now=now, what="--until")

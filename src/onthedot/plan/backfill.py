@@ -8,7 +8,7 @@ not expire, and wait at the overlap gate however many they are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from heapq import merge
@@ -63,9 +63,13 @@ class Backfill:
         return self.slots - self.existing
 
     def __str__(self) -> str:
+        return self.in_words()
+
+    def in_words(self, at: Callable[[datetime], str] = format_instant) -> str:
+        """The same with instants as the reader wants them."""
         if self.first is None or self.last is None:
             return f"{self.job}: no slot in this range has passed"
-        parts = [f"{_count(self.slots, 'slot')} from {format_instant(self.first)} to {format_instant(self.last)}"]
+        parts = [f"{_count(self.slots, 'slot')} from {at(self.first)} to {at(self.last)}"]
         parts.append(f"{_count(self.created, 'new run')}{' would be made' if self.dry_run else ''}")
         if self.existing:
             parts.append(f"{self.existing} {'was' if self.existing == 1 else 'were'} there before")

@@ -8,7 +8,7 @@ the second write is lost, the letter is still there, and replaying it again only
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -88,11 +88,15 @@ class Replayed:
         return self.letters - self.without_job
 
     def __str__(self) -> str:
+        return self.in_words()
+
+    def in_words(self, at: Callable[[datetime], str] = format_instant) -> str:
+        """The same with instants as the reader wants them."""
         if not self.letters:
             return "no dead letters match"
         told = [f"{_count(self.runs, 'new run')}{' would be made' if self.dry_run else ''}"]
         if self.first_due is not None and self.last_due is not None and self.last_due > self.first_due:
-            told.append(f"due from {format_instant(self.first_due)} to {format_instant(self.last_due)}")
+            told.append(f"due from {at(self.first_due)} to {at(self.last_due)}")
         if self.without_job:
             told.append(f"{self.without_job} {'is' if self.without_job == 1 else 'are'} of a job that is gone")
         return f"{_count(self.letters, 'dead letter')}: {', '.join(told)}"

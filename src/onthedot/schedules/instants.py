@@ -30,7 +30,7 @@ def read_instant(value: datetime | str, *, tz: str | None = None, what: str = "a
         if tz is None:
             raise ScheduleError(
                 f"{what}: expected a point in time with an offset, got {shown(str(value))}; "
-                f"add one ('{instant.isoformat()}+00:00') or give tz"
+                f"add one ('{_with_offset(instant)}') or give tz"
             )
         instant = instant.replace(tzinfo=zone(tz))
     try:
@@ -41,6 +41,14 @@ def read_instant(value: datetime | str, *, tz: str | None = None, what: str = "a
     if there_again.replace(tzinfo=None) != instant.replace(tzinfo=None):
         raise ScheduleError(_does_not_exist(instant, what))
     return in_utc
+
+
+def _with_offset(naive: datetime) -> str:
+    """The same with the offset of this machine's zone, for a hint."""
+    try:
+        return naive.astimezone().isoformat()
+    except (OverflowError, ValueError, OSError):
+        return f"{naive.isoformat()}+00:00"
 
 
 def format_instant(instant: datetime) -> str:
@@ -83,6 +91,8 @@ def _wall(wall: Micros) -> str:
 
 WHEN = "'yesterday', '-2h', '2h ago', '2026-11-17', '2026-11-17 03:00' or 'monday 03:00'"
 """What `read_when` reads, for messages and help."""
+WHEN_AHEAD = "'tomorrow 03:00', '+2h', 'in 2h', '2026-12-24 03:00' or 'monday 03:00'"
+"""The same of a point in time to come."""
 
 _LONGEST_TEXT = 60
 _FIRST_YEAR, _LAST_YEAR = 1970, 2199  # what every store can compare exactly
@@ -108,7 +118,7 @@ def read_when(text: str, *, now: Micros, tz: tzinfo | None = None, what: str = "
     2026-11-17T14:00Z
     """
     shown = repr(text) if len(text) <= _LONGEST_TEXT else f"{text[:40]!r}… ({len(text)} characters)"
-    wrong = f"{what}: expected a point in time like {WHEN}, got {shown}"
+    wrong = f"{what}: expected a point in time like {WHEN_AHEAD if ahead else WHEN}, got {shown}"
     if len(text) > _LONGEST_TEXT:
         raise ScheduleError(wrong)
     said = " ".join(text.lower().split())
@@ -117,7 +127,7 @@ def read_when(text: str, *, now: Micros, tz: tzinfo | None = None, what: str = "
     except (OverflowError, ValueError, OSError) as error:  # 25:00, or a year that no datetime has
         raise ScheduleError(wrong) from error
     if found is None:
-        raise ScheduleError(f"{wrong}{_hint(said)}")
+        raise ScheduleError(f"{wrong}{_hint(said, ahead)}")
     if not _FIRST_YEAR <= found.year <= _LAST_YEAR:
         raise ScheduleError(f"{what}: expected a year from {_FIRST_YEAR} to {_LAST_YEAR}, got {shown}")
     return found
@@ -183,5 +193,13 @@ def _local(day: date, at: time, tz: tzinfo | None) -> datetime:
     return (local if tz is None else local.replace(tzinfo=tz)).astimezone(UTC)
 
 
-def _hint(said: str) -> str:
-    return f"; did you mean '{said} ago'?" if _length(said) is not None else ""
+def _hint(said: str, ahead: bool) -> str:
+    if said[:1] in ("+", "-"):
+        try:
+            parse_duration(said[1:], what="length of time")
+        except DefinitionError as error:
+            what = str(error).partition("': ")[2].partition(";")[0]  # without the list of all units
+            return f"; {what}" if what else ""
+    if _length(said) is None:
+        return ""
+    return f"; did you mean '+{said}'?" if ahead else f"; did you mean '{said} ago'?"
