@@ -279,7 +279,10 @@ def test_the_timers_of_a_folder(call: Call, tmp_path: Path):
         ),
         (["text.txt"], "text.txt: it does not look like csv, crontab, systemd, kubernetes; say what it is with --from"),
         (["cj.yaml", "my.crontab"], "expected files of one kind, got several: cj.yaml is YAML of Kubernetes, my.cront"),
-        (["jobs.yaml"], "jobs.yaml: this is a file of jobs already; 'onthedot check FILE' and 'onthedot apply FILE' read it"),
+        (
+            ["jobs.yaml"],
+            "jobs.yaml: this is a file of jobs already; 'onthedot check FILE' and 'onthedot apply FILE' read it",
+        ),
         (["empty"], "empty: expected a folder with timers (*.timer), YAML or tables, found none"),
         (["empty", "--from", "systemd"], "empty: expected a folder with *.timer, found none"),
     ],
