@@ -26,7 +26,7 @@ from onthedot.define.written import written
 from onthedot.errors import StoreUnavailable
 from onthedot.events import DrainBegun, Events, JobPut, NodeLeft, StoreLost, StoreTrouble
 from onthedot.ids import Ids
-from onthedot.job import Job, JobRecord, JobState
+from onthedot.job import Job, JobState
 from onthedot.loop import Driver, Loop, Service
 from onthedot.observe.ends import Ends
 from onthedot.output.leaving import Leaving
@@ -326,10 +326,6 @@ class Engine:
         if self.recorder is not None:
             await self.recorder.put(put)
         return put
-
-    async def unrunnable(self) -> list[JobRecord]:
-        """Stored jobs whose task this program cannot do: their runs wait for a program that can."""
-        return [record for record in await self.store.list_jobs() if self._registry.unknown([record.job])]
 
     async def broken(self) -> BaseException:
         """Wait until a service breaks: a bug, not a fault of the store."""
