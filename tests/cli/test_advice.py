@@ -78,6 +78,7 @@ MEANT = {  # what the reader, or the message (in the place of \0), puts there
     "onthedot keys revoke KEY": "onthedot keys revoke KEY",
     f"onthedot resume {FIELD}": "onthedot resume nightly",
     "onthedot secret set NAME": "onthedot secret set TOKEN",
+    f"onthedot runs --job {FIELD}": "onthedot runs --job nightly",
     f"onthedot secret set {FIELD}": "onthedot secret set TOKEN",
     "onthedot sessions link URL": "onthedot sessions link http://127.0.0.1:7411",
     f"onthedot show {FIELD}": "onthedot show 1",

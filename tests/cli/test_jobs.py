@@ -120,3 +120,10 @@ async def test_what_a_job_runs_after_is_shown_where_schedules_are(tmp_path: Path
 
 def call_jobs(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["jobs", *arguments], prog_name="onthedot")
+
+
+def test_only_of_one_namespace(call: Call, database: Path):
+    assert call("jobs", "--namespace", "default", "--db", database).output == call("jobs", "--db", database).output
+    assert call("jobs", "--namespace", "team", "--db", database).output == "no jobs are stored\n"
+    told = call("--db", database, "jobs")
+    assert (told.exit_code, "put --db behind the command" in told.output) == (2, True)

@@ -41,6 +41,10 @@ def test_of_one_job(call: Call, database: Path):
     head, *found = rows(call("upcoming", "tick", "-n", "2", "--db", database).output)
     assert head == ["DUE (CET)", "WHEN", "SCHEDULE"]
     assert [row[0] for row in found] == ["12:00:30", "12:00:40"]
+    assert rows(call("upcoming", "--job", "tick", "-n", "2", "--db", database).output) == [head, *found]
+    assert "leave one out" in call("upcoming", "poll", "--job", "tick", "--db", database).output
+    runs = [call("runs", option, "1", "--db", database).output for option in ("-n", "--limit")]
+    assert runs[0] == runs[1]
     call("pause", "tick", "--db", database)
     assert call("upcoming", "tick", "--db", database).output.startswith("job tick is paused: it starts when it is")
     assert call("upcoming", "on_demand", "--db", database).output == "job on_demand has no start that is known\n"

@@ -25,10 +25,11 @@ MOST = 1_000
 @click.command(cls=Command, short_help="List the stored jobs: schedule, next instant, last run.")
 @with_server
 @click.option("--limit", type=click.IntRange(1), help=f"At most so many.  [default: {MOST}; with --json all]")
+@click.option("--namespace", metavar="NAME", help="Only of this namespace.  [default: all]")
 @with_utc
 @with_json("a JSON array with one object per job")
 @with_debug
-def command(store: str | None, db: str | None, limit: int | None, as_json: bool) -> None:
+def command(store: str | None, db: str | None, limit: int | None, namespace: str | None, as_json: bool) -> None:
     """List the stored jobs: state, revision, last run, next instant, schedule in words.
 
     It only reads, also while 'onthedot up' is running.
@@ -42,7 +43,7 @@ def command(store: str | None, db: str | None, limit: int | None, as_json: bool)
     from onthedot.clock import SystemClock
 
     now, most = SystemClock().now(), limit or (None if as_json else MOST)
-    found = jobs_shown(store_url(store, db), now, None if most is None else most + 1)
+    found = jobs_shown(store_url(store, db), now, None if most is None else most + 1, namespace)
     jobs = found[:most]
     if as_json:
         click.echo(json.dumps([_as_json(job) for job in jobs], indent=2))
@@ -56,20 +57,24 @@ def command(store: str | None, db: str | None, limit: int | None, as_json: bool)
         echo_more(len(jobs), "job", "--limit sets how many", as_json=as_json)
 
 
-def jobs_shown(url: str, now: Micros, most: int | None) -> list[Shown]:
+def jobs_shown(url: str, now: Micros, most: int | None, namespace: str | None = None) -> list[Shown]:
     """The jobs of a store, or of a server, at most so many (None: all), with their next instants and last runs."""
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.plan.shown import shown
     from onthedot.stores.addresses import is_server
+    from onthedot.stores.finding import JobFilter
+    from onthedot.stores.paging import all_jobs
+
+    wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
 
     async def read(store: Store) -> list[Shown]:
-        return [await shown(store, record, now) for record in await store.list_jobs(limit=most)]
+        return [await shown(store, record, now) for record in await all_jobs(store, wanted, most)]
 
     async def asked(client: Client) -> list[Shown]:
         from onthedot.client import looking
 
-        return await looking.jobs_shown(client.server, limit=most)
+        return await looking.jobs_shown(client.server, limit=most, namespace=namespace)
 
     return ask_server(url, asked) if is_server(url) else read_store(url, read)
 

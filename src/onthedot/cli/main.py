@@ -53,12 +53,25 @@ COMMANDS = (
 `--help`."""
 
 
+_OF_COMMANDS = ("--db", "--store", "--json", "--namespace", "--key-file", "--debug")
+
+
 class Commands(Group):
     """Loads a command's file when it is asked for: `--help` stays fast however much the commands need."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(COMMANDS)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say where the options of commands belong."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name in _OF_COMMANDS:
+                option = error.option_name
+                raise click.UsageError(f"put {option} behind the command: onthedot runs {option} …", ctx) from None
+            raise
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:

@@ -40,7 +40,16 @@ _PARTS: list[tuple[Iterable[RunState], int]] = [
     help="Only runs in this state; may be given several times.",
 )  # fmt: skip
 @with_range("runs that are due, or ended,")
-@click.option("-n", "--count", type=click.IntRange(1, MOST), default=20, show_default=True, help="How many, at most.")
+@click.option(
+    "-n",
+    "--count",
+    "--limit",
+    "count",
+    type=click.IntRange(1, MOST),
+    default=20,
+    show_default=True,
+    help="How many, at most.",
+)
 @with_json("a JSON array with one object per run")
 @with_debug
 def command(

@@ -24,6 +24,7 @@ _MINUTE, _HOUR = 60, 3_600
 
 @click.command(cls=Command, short_help="List what starts next, over all jobs in the order of time.")
 @click.argument("job", required=False)
+@click.option("--job", "named", metavar="NAME", help="The same as JOB.")
 @click.option(
     "-n", "--limit", type=click.IntRange(1, MOST), default=20, show_default=True, help="How many lines, at most."
 )
@@ -35,6 +36,7 @@ _MINUTE, _HOUR = 60, 3_600
 @with_debug
 def command(
     job: str | None,
+    named: str | None,
     limit: int,
     until: str | None,
     namespace: str | None,
@@ -62,6 +64,9 @@ def command(
     end = None if until is None else to_micros(read_time(until, "--until", ahead=True))
     if end is not None and end <= now:
         raise BadInput(f"--until: expected a point in time to come, got {until!r}")
+    if job is not None and named not in (None, job):
+        raise BadInput(f"--job: expected one job, got {job!r} and {named!r}; leave one out")
+    job = job or named
     if job is not None:
         _show_job(url, job, namespace or "default", limit, end, now, as_json=as_json)
         return

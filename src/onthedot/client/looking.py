@@ -26,9 +26,11 @@ _MISSES = 5
 """How often in a row a stream may end before anything has come of it."""
 
 
-async def jobs_shown(server: Server, *, limit: int | None) -> list[Shown]:
+async def jobs_shown(server: Server, *, limit: int | None, namespace: str | None = None) -> list[Shown]:
     """The stored jobs with their next instants and last runs."""
-    return [job async for job in pages(server, _job, "/api/v1/jobs", {"details": "true"}, limit)]
+    return [
+        job async for job in pages(server, _job, "/api/v1/jobs", {"details": "true", "namespace": namespace}, limit)
+    ]
 
 
 class Finding:
