@@ -19,7 +19,7 @@ START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 T0 = to_micros(START)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.slow)])
 def open_store(request, tmp_path):
     if request.param == "memory":
         return MemoryStore

@@ -9,6 +9,8 @@ import pytest
 from onthedot.stores.sqlite import SqliteStore, finding, plan
 from onthedot.testing import contract
 
+pytestmark = pytest.mark.slow  # hundreds of files are made and migrated
+
 
 @pytest.mark.parametrize("check", contract.checks(), ids=str)
 async def test_contract(check: contract.Check, tmp_path: Path):

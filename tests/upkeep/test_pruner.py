@@ -27,7 +27,7 @@ from onthedot.upkeep.pruner import BREATH, Pruner
 S, F, LOST = RunState.SUCCEEDED, RunState.DEAD, RunState.LOST
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", pytest.param("sqlite", marks=pytest.mark.slow)])
 async def store(request, tmp_path):
     if request.param == "memory":
         yield MemoryStore()
@@ -211,7 +211,7 @@ QUIET: dict[str, Any] = {f"{name}_every": 600 * SECOND for name in ("poll", "exp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("kind", ["memory", pytest.param("sqlite", marks=pytest.mark.slow)])
 def test_a_node_keeps_its_history_short(kind, tmp_path):
     """Two days of a job every ten minutes, of which one run in six fails: every slot is there, or counted."""
 
