@@ -68,6 +68,9 @@ GOES_ON = {"up", "server", "worker"}
 OF_A_SERVER = {"login", "whoami"}
 """They need a server: `tests/cli/test_on_a_server.py` and `test_login.py`."""
 MEANT = {  # what the reader, or the message (in the place of \0), puts there
+    "onthedot apply FILE": "onthedot apply jobs.yaml",
+    "onthedot apply FILE --take-over": "onthedot apply jobs.yaml --take-over",
+    "onthedot check FILE": "onthedot check jobs.yaml",
     "onthedot check jobs.yaml": "onthedot check jobs.yaml",
     f"onthedot edit {FIELD}": "onthedot edit nightly",
     "onthedot keys create NAME": "onthedot keys create ci",
@@ -84,6 +87,7 @@ MEANT = {  # what the reader, or the message (in the place of \0), puts there
     f"onthedot show {FIELD}": "onthedot show 1",
     f"onthedot store migrate --db {FIELD}": "onthedot store migrate --db onthedot.db",
     "onthedot users create NAME": "onthedot users create bob",
+    f"onthedot worker --labels user={FIELD}": "onthedot worker --labels user=bob",
     "onthedot users create NAME --sign-on": "onthedot users create eve@example.org --sign-on",
     f"onthedot users password {FIELD}": "onthedot users password ann",
 }
