@@ -16,7 +16,7 @@ from onthedot.applying import KIND, Applied
 from onthedot.errors import DefinitionError, RevisionConflict, SourceConflict, StoreUnavailable
 from onthedot.job import Pause
 from onthedot.open_verbs import OpenVerbs, opened
-from onthedot.policy.pausing import pause_of
+from onthedot.policy.pauses import pause_of
 from onthedot.task import Noop
 
 

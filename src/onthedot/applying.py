@@ -1,7 +1,7 @@
 """Apply a set of jobs from a source, such as a file: what it would change, and the change.
 
 Each job that was applied has a mark, a document that names its source: so a source removes only what came from it, and
-only when it is told to. A pause that somebody made stays, unless the source itself says what the job is (`paused`).
+only when it is told to. A pause made by hand stays, unless the source says `paused`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from onthedot.define.comparing import Difference, compare
 from onthedot.errors import DefinitionError, SourceConflict
 from onthedot.job import Job, JobRecord, job_name
 from onthedot.plan.controls import put_job
-from onthedot.policy.pausing import pause_after, pause_of
+from onthedot.policy.pauses import pause_after, pause_of
 from onthedot.settings import Settings
 from onthedot.stores.base import Store
 

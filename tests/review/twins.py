@@ -10,7 +10,6 @@ import asyncio
 import re
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -163,9 +162,13 @@ class Twins:
         return first, second
 
     async def _ask(self, twin: Twin, call: Call) -> Any:
+        """A server that was too slow is asked again, as every caller does. Locks are no excuse: nobody else is here."""
         for _ in range(2):
-            with suppress(StoreUnavailable):  # it was too slow: asked again, as every caller does
+            try:
                 return await self._ask_once(twin, call)
+            except StoreUnavailable as error:
+                if "others had it" in str(error):
+                    raise
         return await self._ask_once(twin, call)
 
     async def _ask_once(self, twin: Twin, call: Call) -> Any:

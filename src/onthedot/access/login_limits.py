@@ -2,7 +2,7 @@
 
 A limit for a name alone would let anybody keep its user out, by trying it. So it holds for whoever comes from the same
 address, and its user gets in from any other. Whoever tries many names from one address meets the second, wider limit.
-Whoever tries from many addresses waits for a turn, as everybody does, and addresses take turns.
+Addresses take turns. An attacker with many addresses waits for a turn like everybody else.
 """
 
 from __future__ import annotations

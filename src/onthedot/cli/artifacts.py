@@ -296,7 +296,7 @@ def _name_new(written: str, path: Path) -> None:
             try:
                 with open(written, "rb") as source:
                     shutil.copyfileobj(source, target)
-            except BaseException:
+            except BaseException:  # also on Ctrl-C: no half of a file stays; raised again
                 path.unlink(missing_ok=True)
                 raise
 

@@ -70,8 +70,8 @@ def command(
       onthedot import jobs.csv --from csv
     """
     from onthedot.define.exporting import Exported, yaml_file
-    from onthedot.define.importing.guessing import WORDS
     from onthedot.define.importing.imported import name_apart
+    from onthedot.define.importing.kinds import WORDS
     from onthedot.define.written import written
     from onthedot.job import job_name
     from onthedot.schedules.zones import zone
@@ -177,7 +177,7 @@ def _texts(files: tuple[str, ...], form: str | None) -> dict[str, str]:
 
 
 def _inside(folder: Path, form: str | None) -> list[str]:
-    from onthedot.define.importing.guessing import PATTERNS, by_name
+    from onthedot.define.importing.kinds import PATTERNS, by_name
 
     forms = [one for one in PATTERNS if one == (form or by_name(str(folder)))] or [
         one for one in ("systemd", "kubernetes", "csv") if form is None and any(_files(folder, PATTERNS[one]))
@@ -196,7 +196,7 @@ def _files(folder: Path, patterns: tuple[str, ...]) -> list[str]:
 
 def _form(texts: dict[str, str], form: str | None) -> str:
     """What the files are: as it is said, or as they look. `BadInput` if they look otherwise."""
-    from onthedot.define.importing.guessing import WORDS, by_name, look
+    from onthedot.define.importing.kinds import WORDS, by_name, look
 
     forms: dict[str, str] = {}
     for file, text in texts.items():

@@ -152,6 +152,6 @@ def _write(path: Path, logins: dict[str, Login]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(written, path)
-    except BaseException:
+    except BaseException:  # also on Ctrl-C: no copy of the keys stays; raised again
         Path(written).unlink(missing_ok=True)
         raise

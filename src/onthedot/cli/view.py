@@ -22,7 +22,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from onthedot.cli.coming import NextStart, NextStarts
+from onthedot.cli.next_slots import NextStart, NextStarts
 from onthedot.clock import SECOND, Micros
 from onthedot.events import (
     AttemptEnded,

@@ -14,7 +14,7 @@ from onthedot.job import Job, JobRecord, Pause
 from onthedot.plan.computing import Compute, at_once
 from onthedot.plan.places import living_places
 from onthedot.plan.windows import Missed, aimed, edit_windows, resume_windows
-from onthedot.policy.pausing import pause_change, pause_of
+from onthedot.policy.pauses import pause_change, pause_of
 from onthedot.policy.placement import targets
 from onthedot.settings import Settings
 from onthedot.stores.base import PutJob, Resumed, Store

@@ -13,7 +13,7 @@ from typing import Any
 
 from onthedot.define.importing.dialects import from_crontab
 from onthedot.define.importing.imported import Imported, as_it_is, runs_as
-from onthedot.define.importing.naming import name_of
+from onthedot.define.importing.names import name_of
 from onthedot.errors import ScheduleError
 from onthedot.schedules.zones import zone
 

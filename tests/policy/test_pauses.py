@@ -8,7 +8,7 @@ import pytest
 
 from onthedot.clock import to_micros
 from onthedot.job import Pause
-from onthedot.policy.pausing import pause_after, pause_change
+from onthedot.policy.pauses import pause_after, pause_change
 
 NOW = to_micros(datetime(2026, 1, 1, tzinfo=UTC))
 LATER, EARLIER = datetime(2027, 1, 1, tzinfo=UTC), datetime(2025, 1, 1, tzinfo=UTC)

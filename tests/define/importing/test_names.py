@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onthedot.define.importing.crontab import read_crontab
-from onthedot.define.importing.naming import name_of
+from onthedot.define.importing.names import name_of
 
 LINES = {
     "/usr/local/bin/backup.sh --full > /var/log/backup.log 2>&1": "backup",
