@@ -1,7 +1,7 @@
 # onthedot. `make` lists what can be asked for.
 #
 # Set-up needs Python 3.11 or later and nothing else; what it installs is pinned by hash. It is done again
-# only when pyproject.toml or a requirements file has changed. Tests start PostgreSQL themselves, from a wheel;
+# only when a pyproject.toml or a requirements file has changed. Tests start PostgreSQL themselves, from a wheel;
 # `make test` also installs PgBouncer, from Debian, if it may. tests/lanes.py says which tests run where.
 
 PYTHON ?= python3
@@ -24,11 +24,11 @@ LOCK = $(LOCK_VENV)/bin/uv pip compile --quiet --no-header --universal --python-
        --generate-hashes --exclude-newer "$(LOCK_MIN_AGE)" $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test unit slow unit-then-slow soak bench bench-large bench-peers image servers lint format lock clean
+.PHONY: help up test unit slow unit-then-slow soak bench bench-large bench-peers bench-compare image servers lint format lock clean
 
 help: ## list these targets
 	@echo 'make <target> [ARGS="..."] [PYTHON=python3.12]'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 up: $(VENV)/.runtime ## set up what running needs, and run `onthedot up`
 	$(BIN)/onthedot up $(ARGS)
@@ -59,6 +59,9 @@ bench-large: $(VENV)/.dev ## the same over ten million finished runs, on Postgre
 bench-peers: $(VENV)/.dev $(PEERS_VENV)/.peers ## measure beside PgQueuer on PostgreSQL and dramatiq on Valkey, each in one run
 	$(BIN)/python -m bench.peers --python $(PEERS_VENV)/bin/python $(ARGS)
 
+bench-compare: $(VENV)/.dev ## measure this tree beside BASE=<revision>, interleaved: is it slower? (under ten minutes)
+	$(BIN)/python -m bench.compare $(or $(BASE),$(error name the old revision: make bench-compare BASE=HEAD~1)) $(ARGS)
+
 image: ## build the container image onthedot:latest, with podman or docker
 	$$(command -v podman || command -v docker || echo podman) build -t onthedot -f Containerfile $(ARGS) .
 
@@ -86,7 +89,7 @@ lock: $(LOCK_VENV)/.uv-$(UV_VERSION) ## regenerate requirements*.txt (ARGS="--up
 
 clean: ## remove environments, caches and builds
 	rm -rf $(VENV) $(LOCK_VENV) $(PEERS_VENV) $(CLIENTS_VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src verify tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # --- set-up ---------------------------------------------------------------------------------------------
 
@@ -102,9 +105,9 @@ $(VENV)/.runtime: requirements.txt pyproject.toml | $(BIN)/python
 	$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.dev: requirements-dev.txt pyproject.toml | $(BIN)/python
+$(VENV)/.dev: requirements-dev.txt pyproject.toml verify/pyproject.toml | $(BIN)/python
 	$(PIP) install --require-hashes --no-deps -r requirements-dev.txt
-	$(PIP) install --no-deps --no-build-isolation -e .
+	$(PIP) install --no-deps --no-build-isolation -e . -e verify
 	@touch $@
 
 # What the image is made of, for its test: that asks nobody on the network.

@@ -9,6 +9,8 @@
     drain_crews drains on a server; drain_postgres, drain_redis and the like: what is made differently there
     crew        several processes that drain one database; crew_node and attending are their side
     peers       beside others: `make bench-peers`; pgqueuer_node is the other
+    compare     two revisions in turns: `make bench-compare`; workload is what each side does
+    cpu         CPU time of other processes
     idle_node   the process that `schedules` looks at
 
 Ours and bare take turns in one run on one machine, and only their ratio or difference is judged. Everything is

@@ -39,7 +39,7 @@ from bench import (
     submitting_redis,
 )
 from bench.results import BenchFailed, Result, exit_code, missed, table
-from bench.rounds import Plan
+from bench.rounds import Plan, positive, some_of, whole
 
 Bench = Callable[[Plan], list[Result]]
 
@@ -120,36 +120,16 @@ def machine(plan: Plan) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure onthedot against its budgets.")
-    parser.add_argument("--only", type=_names, default=list(BENCHES), help=f"some of {','.join(BENCHES)}")
-    parser.add_argument("--size", type=_positive, default=1.0, help="scales counts and times; floors count at 1")
-    parser.add_argument("--rounds", type=_whole, default=5, help="alternating rounds of which the median is taken")
+    parser.add_argument(
+        "--only", type=some_of(list(BENCHES)), default=list(BENCHES), help=f"some of {','.join(BENCHES)}"
+    )
+    parser.add_argument("--size", type=positive, default=1.0, help="scales counts and times; floors count at 1")
+    parser.add_argument("--rounds", type=whole, default=5, help="alternating rounds of which the median is taken")
     parser.add_argument("--seed", type=int, default=1, help="of everything that is drawn by chance")
     parser.add_argument("--dir", default=None, help="where databases are made: a local disk (default: temporary files)")
     parser.add_argument("--large", action="store_true", help="ten times as much history: ten million finished runs")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
     return parser
-
-
-def _names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    unknown = [name for name in names if name not in BENCHES]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"expected some of {', '.join(BENCHES)}, got {', '.join(unknown)}")
-    return names
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"expected a number above zero, got {text}")
-    return value
-
-
-def _whole(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text}")
-    return value
 
 
 if __name__ == "__main__":

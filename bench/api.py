@@ -28,7 +28,8 @@ from bench.server import running
 from onthedot.ids import SeededIds
 from onthedot.job import Call, Job, ability_of
 from onthedot.run import Lease, NewRun, submit_trigger
-from onthedot.stores.base import Ask, Node, Note, Store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Ask, Node, Note
 
 CONNECTIONS = 16
 SUBMITS = 4_000

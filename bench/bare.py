@@ -20,11 +20,12 @@ from onthedot.clock import Micros
 from onthedot.ids import SeededIds
 from onthedot.run import Lease, RunState
 from onthedot.settings import Settings
-from onthedot.stores.base import Ask, Node, Store
+from onthedot.stores.protocol import Store
+from onthedot.stores.sql.reserve import ARM_NOW, LIST_DUE
 from onthedot.stores.sqlite.connection import begin, commit, connect
-from onthedot.stores.sqlite.finish import END_RUN, INSERT_ATTEMPT, INSERT_HISTORY
-from onthedot.stores.sqlite.reserve import ARM_NOW, LIST_DUE_RUNS
-from onthedot.stores.sqlite.tables import take_numbers
+from onthedot.stores.sqlite.fast_finish import END_RUN, INSERT_ATTEMPT, INSERT_HISTORY
+from onthedot.stores.sqlite.writer_thread import TAKE_NUMBERS
+from onthedot.stores.values import Ask, Node
 from onthedot.task import Call, task_name
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
@@ -35,7 +36,7 @@ _LONG: Micros = 10**12
 _INCARNATION = "bare"
 _SUCCEEDED = Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED)
 
-Taken = tuple[Any, ...]  # a row of LIST_DUE_RUNS, then its lease id, fence and the instant it was armed
+Taken = tuple[Any, ...]  # a row of LIST_DUE, then its lease id, fence and the instant it was armed
 
 
 async def perform(run_ids: Sequence[int], executed: list[int]) -> tuple[Micros, Micros]:
@@ -104,14 +105,15 @@ async def drain_sqlite(path: Path, seed: int) -> tuple[float, list[int]]:
 
 def _take(db: sqlite3.Connection, ids: SeededIds) -> list[Taken]:
     now = wall()
-    values = {"now": now, "route": "default", "priority": 1, "bonus": 0, "tasks": json.dumps(sorted(TASKS))}
-    rows = list(islice(db.execute(LIST_DUE_RUNS, values), BATCH))
+    values = (now, json.dumps(sorted(TASKS)), "[]", BATCH, "default", 1, 0)
+    rows = list(islice(db.execute(LIST_DUE.sqlite, values), BATCH))
     if not rows:
         return []
-    leases = zip(ids.leases(len(rows)), take_numbers(db, "fence", len(rows)), strict=True)
+    [last] = db.execute(TAKE_NUMBERS, ("fence", len(rows))).fetchone()
+    leases = zip(ids.leases(len(rows)), range(last - len(rows) + 1, last + 1), strict=True)
     taken = [(*row[:16], *lease, now) for row, lease in zip(rows, leases, strict=True)]  # without rank and `gated`
-    arms = [(row[16], row[17], _INCARNATION, row[3], now, now, row[9] + 1, row[1]) for row in taken]
-    db.executemany(ARM_NOW, arms)
+    arms = [(row[1], row[16], row[3], _INCARNATION, now, row[17]) for row in taken]
+    db.executemany(ARM_NOW.sqlite, arms)
     return taken
 
 

@@ -11,11 +11,12 @@ import asyncpg
 from bench.bare import BATCH, TASKS, perform
 from bench.nodes import wall
 from onthedot.ids import SeededIds
-from onthedot.stores.postgres.arrays import numbers, words
 from onthedot.stores.postgres.connections import begin_statement, settings_of
-from onthedot.stores.postgres.finish import FINISH
-from onthedot.stores.postgres.reserve import ARM_NOW, LIST_DUE_RUNS
+from onthedot.stores.postgres.fast_finish import FINISH
+from onthedot.stores.postgres.limits import SHORT, Kind
 from onthedot.stores.postgres.url import read_url
+from onthedot.stores.sql.arrays import numbers, words
+from onthedot.stores.sql.reserve import ARM_NOW, LIST_DUE
 
 _SUCCEEDED = (["succeeded"], ["succeeded"], [""], [0], [0], [None], [None])
 
@@ -31,18 +32,18 @@ async def connect(url: str) -> asyncpg.Connection:
 async def drain(db: asyncpg.Connection, executed: list[int], seed: int, name: str) -> None:
     """Take, perform, finish, until nothing is left that nobody else has; which runs were executed."""
     ids = SeededIds(f"{name} {seed}")
-    begin = begin_statement(read_url("postgresql://"), limited=False)
+    begin = begin_statement(read_url("postgresql://"), Kind("drain", SHORT), limited=False)
     while True:
         now = wall()
         await db.execute(begin)
-        rows = await db.fetch(LIST_DUE_RUNS, now, sorted(TASKS), [], BATCH, ["default"], [1], [0])
+        rows = await db.fetch(LIST_DUE.postgres, now, sorted(TASKS), [], BATCH, ["default"], [1], [0])
         run_ids, lease_ids = [row[1] for row in rows], ids.leases(len(rows))
         these = numbers(run_ids), words(lease_ids)
-        await db.fetch(ARM_NOW, *these, numbers(row[3] for row in rows), name, now)
+        await db.fetch(ARM_NOW.postgres, *these, numbers(row[3] for row in rows), name, now)
         await db.execute("COMMIT")
         if not rows:
             return
         started_at, ended_at = await perform(run_ids, executed)
         instants = [numbers([instant] * len(rows)) for instant in (started_at, ended_at)]
-        ended = await db.fetch(FINISH, *these, *instants, numbers([1] * len(rows)), *_SUCCEEDED)
+        ended = await db.fetch(FINISH.postgres, *these, *instants, numbers([1] * len(rows)), *_SUCCEEDED)
         assert len(ended) == len(rows), "nobody else has these leases"

@@ -19,7 +19,7 @@ from bench.nodes import Counter, Where, check_executions, check_history, check_n
 from bench.results import Result, ratio
 from bench.rounds import Plan, alternate
 from onthedot.run import RunState
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 from onthedot.stores.sqlite import SqliteStore
 
 RUNS = 20_000
@@ -141,4 +141,4 @@ async def drain(
 
 def commits_of(store: Store) -> int | None:
     """How many transactions the store's writer has committed so far."""
-    return store._writer.commits if isinstance(store, SqliteStore) else None
+    return store.database.writer.commits if isinstance(store, SqliteStore) else None

@@ -8,7 +8,7 @@ from bench.nodes import fill, wall
 from bench.results import Result
 from bench.rounds import Plan
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.postgres.partitions import make_room
+from onthedot.stores.sql.port import sql
 
 
 def run(plan: Plan) -> list[Result]:
@@ -21,8 +21,8 @@ async def filled(url: str, count: int, seed: int) -> list[int]:
     """Fill a queue, with this month's partitions for what will have been, and leave the database."""
     store = await PostgresStore.open(url)
     run_ids = await fill(store, count, seed=seed)
-    await store.write(lambda tx: make_room(tx, [wall()]))
-    await store.write(lambda tx: tx.rows("ANALYZE"))  # what the server would have done by itself after a while
+    await store.database.write(lambda tx: tx.make_room([wall()]))
+    await store.database.write(lambda tx: tx.rows(sql("ANALYZE")))  # as the server does by itself after a while
     await store.close()
     return run_ids
 

@@ -10,26 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter as Tally
 from collections.abc import Callable
 
 import onthedot as otd
 from bench import drain
-from bench.nodes import JOB, Counter, Where, open_store, wall
+from bench.nodes import JOB, GatedCounter, Where, open_store, submit_all, wall
 from bench.places import STORES, places
-from bench.results import BenchFailed, Result, ratio
+from bench.results import Result, ratio
 from bench.rounds import Plan, alternate
 from onthedot.ids import SeededIds
 from onthedot.job import Call, Job, JobRecord
 from onthedot.run import NewRun, submit_trigger
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 RUNS = {"overlap": 5_000, "limit": 5_000, "one key": 2_000}
 JOBS = 100
 MOST = 10  # runs of a tenant at a time
 TENANTS = {"limit": 10, "one key": 1}
-
-_FILL_BATCH = 5_000
 
 
 def run(plan: Plan) -> list[Result]:
@@ -91,28 +88,4 @@ async def _fill(store: Store, kind: str, closed: bool, count: int, seed: int) ->
         group = number % TENANTS.get(kind, JOBS)
         return NewRun(record.id, submit_trigger(ids.token()), first + number, json.dumps({"tenant": group}))
 
-    run_ids: list[int] = []
-    for start in range(0, count, _FILL_BATCH):
-        run_ids += await store.submit([new(number) for number in range(start, min(count, start + _FILL_BATCH))])
-    return run_ids
-
-
-class GatedCounter(Counter):
-    """Counts also how many of a tenant are there at once. Each handler lets the others in before it ends."""
-
-    def __init__(self, expected: int) -> None:
-        super().__init__(expected)
-        self._inside: Tally[int] = Tally()
-        self._most = 0
-
-    async def handle(self, ctx: otd.Context, tenant: int = -1) -> None:
-        self._inside[tenant] += 1
-        self._most = max(self._most, self._inside[tenant])
-        await asyncio.sleep(0)
-        self._inside[tenant] -= 1
-        await super().handle(ctx)
-
-    def check(self, what: str, most: int) -> None:
-        """No gate let more than so many pass at once."""
-        if self._most > most:
-            raise BenchFailed(f"{what}: {self._most} runs at once behind a gate for {most}")
+    return await submit_all(store, [new(number) for number in range(count)])

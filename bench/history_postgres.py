@@ -20,8 +20,8 @@ from bench.rounds import Plan, alternate
 from onthedot.job import Call, Job
 from onthedot.run import RunState
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.postgres.partitions import make_room
 from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.sql.port import sql
 
 # $1 how many, $2 of how many jobs, $3 when the first was due, $4 how far the next is from it.
 _NUMBERS = "(SELECT n, $3::bigint + n * $4::bigint AS at FROM generate_series(1, $1::bigint) n) numbers"
@@ -84,12 +84,12 @@ async def _make(url: str, finished: int) -> None:
     values = (finished, JOBS, first, step)
 
     async def work(tx: Transaction) -> None:
-        await make_room(tx, range(first, first + DAYS_30 + 1, DAYS_30 // 30))
-        await tx.do(INSERT_FINISHED, *values)
-        await tx.do(INSERT_TRIED, *values)
-        await tx.rows(COUNT_ON, finished)
+        await tx.make_room(range(first, first + DAYS_30 + 1, DAYS_30 // 30))
+        await tx.do(sql(INSERT_FINISHED), *values)
+        await tx.do(sql(INSERT_TRIED), *values)
+        await tx.rows(sql(COUNT_ON), finished)
 
-    await store.write(work)
+    await store.database.write(work)
     await store.close()
 
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import onthedot as otd
 from bench import bare
-from bench.nodes import Where, check_never_fenced, open_store, wall
+from bench.nodes import Start, Where, check_never_fenced, check_starts, open_store, wall
 from bench.places import STORES, places
 from bench.results import BenchFailed, Result, above
 from bench.rounds import Plan, alternate, percentile
@@ -27,13 +26,6 @@ STEPS: dict[str, Micros] = {"postgres": 200 * MILLISECOND, "redis": 200 * MILLIS
 SECONDS, LEAST_SECONDS = 5.0, 0.5
 SETTLING: Micros = SECOND // 2
 BUDGETS = ((0.50, "p50", 1.0, 0.5), (0.99, "p99", 5.0, 2.0))  # share, name, floor and aim in ms
-
-
-class Start(NamedTuple):
-    """One start of the job."""
-
-    slot_at: Micros
-    started_at: Micros
 
 
 def run(plan: Plan) -> list[Result]:
@@ -89,14 +81,3 @@ async def _ours(what: str, where: Where, seconds: float, step: Micros) -> list[M
     await check_never_fenced(what, store)
     await store.close()
     return [start.started_at - start.slot_at for start in starts if start.slot_at >= began + SETTLING]
-
-
-def check_starts(what: str, starts: Sequence[Start], step: Micros = STEP) -> None:
-    """Never early, never twice, none left out."""
-    early = [start for start in starts if start.started_at < start.slot_at]
-    if early:
-        worst = max(start.slot_at - start.started_at for start in early)
-        raise BenchFailed(f"{what}: {len(early)} of {len(starts)} starts were early, by up to {worst} µs")
-    slots = sorted(start.slot_at for start in starts)
-    if not slots or slots != list(range(slots[0], slots[-1] + 1, step)):
-        raise BenchFailed(f"{what}: expected every slot once, got {len(slots)} starts of {len(set(slots))} slots")

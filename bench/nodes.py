@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter as Tally
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import onthedot as otd
 from bench.results import BenchFailed
@@ -14,11 +15,10 @@ from onthedot.clock import Micros
 from onthedot.ids import SeededIds
 from onthedot.job import Call, Job
 from onthedot.run import NewRun, RunState, submit_trigger
-from onthedot.stores.base import Store
-from onthedot.stores.memory import MemoryStore
-from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.redis import RedisStore
-from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.opening import open_store as open_url
+
+if TYPE_CHECKING:  # `bench.compare` runs this with the sources of older revisions, too
+    from onthedot.stores.protocol import Store
 
 T = TypeVar("T")
 
@@ -31,8 +31,6 @@ PATIENCE = 120.0  # seconds until a bench must have done its work; a thousand ti
 # What is measured must not be pruned meanwhile: a bench counts every run at its end.
 KEEP_ALL = otd.Settings(retention=otd.Retention(age=None, count=None, failures_age=None, failures_count=None))
 
-_FILL_BATCH = 5_000
-
 
 def wall() -> Micros:
     """The wall clock, as handlers of users would read it."""
@@ -41,9 +39,9 @@ def wall() -> Micros:
 
 async def open_store(where: Where) -> Store:
     """The SQLite file, what is on PostgreSQL or Redis at a URL, or a new store in memory."""
-    if isinstance(where, str):
-        return await (RedisStore if where.startswith("redis:") else PostgresStore).open(where)
-    return MemoryStore() if where is None else await SqliteStore.open(where)
+    if isinstance(where, Path):
+        return await open_url(f"sqlite:///{where}")
+    return await open_url("memory:" if where is None else where)
 
 
 async def fill(store: Store, count: int, *, seed: int, due_at: Micros | None = None) -> list[int]:
@@ -51,14 +49,28 @@ async def fill(store: Store, count: int, *, seed: int, due_at: Micros | None = N
     ids = SeededIds(seed)
     put = await store.put_job(Job(name=JOB, task=Call(handler=JOB)))
     first = wall() - count - 1_000_000
-    new = [
-        NewRun(put.record.id, submit_trigger(ids.token()), first + number if due_at is None else due_at)
-        for number in range(count)
-    ]
+    return await submit_all(
+        store,
+        [
+            NewRun(put.record.id, submit_trigger(ids.token()), first + number if due_at is None else due_at)
+            for number in range(count)
+        ],
+    )
+
+
+async def submit_all(store: Store, runs: Sequence[NewRun], *, batch: int = 5_000) -> list[int]:
+    """Submit runs, so many at a time. Their ids."""
     run_ids: list[int] = []
-    for start in range(0, count, _FILL_BATCH):
-        run_ids += await store.submit(new[start : start + _FILL_BATCH])
+    for start in range(0, len(runs), batch):
+        run_ids += await store.submit(runs[start : start + batch])
     return run_ids
+
+
+class Start(NamedTuple):
+    """One start of the job."""
+
+    slot_at: Micros
+    started_at: Micros
 
 
 class Counter:
@@ -93,6 +105,27 @@ class TimedCounter(Counter):
         await super().handle(ctx)
 
 
+class GatedCounter(Counter):
+    """Counts also how many of a tenant are there at once. Each handler lets the others in before it ends."""
+
+    def __init__(self, expected: int) -> None:
+        super().__init__(expected)
+        self._inside: Tally[int] = Tally()
+        self._most = 0
+
+    async def handle(self, ctx: otd.Context, tenant: int = -1) -> None:
+        self._inside[tenant] += 1
+        self._most = max(self._most, self._inside[tenant])
+        await asyncio.sleep(0)
+        self._inside[tenant] -= 1
+        await super().handle(ctx)
+
+    def check(self, what: str, most: int) -> None:
+        """No gate let more than so many pass at once."""
+        if self._most > most:
+            raise BenchFailed(f"{what}: {self._most} runs at once behind a gate for {most}")
+
+
 async def patiently(work: Awaitable[T], what: str) -> T:
     """The answer, or a failed bench instead of a hanging one."""
     try:
@@ -107,6 +140,17 @@ def check_executions(what: str, expected: Sequence[int], executed: Sequence[int]
     lost, doubled, foreign = len(wanted - seen), len(executed) - len(seen), len(seen - wanted)
     if lost or doubled or foreign:
         raise BenchFailed(f"{what}: of {len(wanted)} runs {lost} lost, {doubled} doubled, {foreign} never asked for")
+
+
+def check_starts(what: str, starts: Sequence[Start], step: Micros) -> None:
+    """Never early, never twice, none left out."""
+    early = [start for start in starts if start.started_at < start.slot_at]
+    if early:
+        worst = max(start.slot_at - start.started_at for start in early)
+        raise BenchFailed(f"{what}: {len(early)} of {len(starts)} starts were early, by up to {worst} µs")
+    slots = sorted(start.slot_at for start in starts)
+    if not slots or slots != list(range(slots[0], slots[-1] + 1, step)):
+        raise BenchFailed(f"{what}: expected every slot once, got {len(slots)} starts of {len(set(slots))} slots")
 
 
 async def check_history(what: str, store: Store, succeeded: int, *, before: dict[RunState, int] | None = None) -> None:

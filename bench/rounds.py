@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -50,3 +51,32 @@ def percentile(values: Sequence[float], share: float) -> float:
     """
     ordered = sorted(values)
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
+
+
+def some_of(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """For argparse: reads names, with commas between them."""
+
+    def names(text: str) -> list[str]:
+        found = [name.strip() for name in text.split(",")]
+        unknown = [name for name in found if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"expected some of {', '.join(known)}, got {', '.join(unknown)}")
+        return found
+
+    return names
+
+
+def positive(text: str) -> float:
+    """For argparse: reads a number above zero."""
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"expected a number above zero, got {text}")
+    return value
+
+
+def whole(text: str) -> int:
+    """For argparse: reads a whole number from 1."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text}")
+    return value

@@ -14,11 +14,12 @@ from bench.results import Result
 from bench.rounds import Plan, alternate
 from bench.schedules import FEW, LEAST_SECONDS, MANY, NAME, SECONDS, YEARLY, lines, watch
 from onthedot.clock import SECOND
+from onthedot.definitions import encode
 from onthedot.job import Call, Job
 from onthedot.schedules import schedule_id
-from onthedot.stores.definitions import encode
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.sql.port import sql
 
 ROUNDS = 2
 
@@ -62,11 +63,11 @@ async def _make(url: str, count: int) -> None:
     definition = encode(Job(name=NAME, task=Call(handler="bulk"), schedules=(YEARLY,)))
 
     async def work(tx: Transaction) -> None:
-        await tx.do(INSERT_JOBS, count, now)
-        await tx.do(INSERT_REVISIONS, count, now, definition)
-        await tx.do(INSERT_SCHEDULES, count, now, schedule_id(YEARLY), now + 100 * 86_400 * SECOND)
-        await tx.rows("SELECT setval('job_ids', $1)", count)
-        await tx.rows("ANALYZE jobs, job_revisions, schedules")
+        await tx.do(sql(INSERT_JOBS), count, now)
+        await tx.do(sql(INSERT_REVISIONS), count, now, definition)
+        await tx.do(sql(INSERT_SCHEDULES), count, now, schedule_id(YEARLY), now + 100 * 86_400 * SECOND)
+        await tx.rows(sql("SELECT setval('job_ids', $1)"), count)
+        await tx.rows(sql("ANALYZE jobs, job_revisions, schedules"))
 
-    await store.write(work)
+    await store.database.write(work)
     await store.close()

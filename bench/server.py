@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+import psycopg
+from psycopg import sql
+
+from bench import cpu
 from tests.servers.postgres import PostgresServer, drop_database, name_of
 
 
@@ -23,28 +25,20 @@ class Server:
     def drop(self, url: str) -> None:
         drop_database(self._server.url(), name_of(url))
 
+    @property
+    def pid(self) -> int:
+        """Of the process whose children are the sessions."""
+        return self._server.pid
+
     def cpu_seconds(self) -> float:
         """CPU time of the server and all its sessions until now; 0 where the system does not tell."""
-        if not Path("/proc/self/stat").exists():
-            return 0.0
-        main = self._server.pid
-        children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
-        return ticks_of([int(pid) for pid in children]) + ticks_of([main], ended=True)
+        return cpu.family_of(self.pid)
 
-
-def ticks_of(pids: Sequence[int], *, ended: bool = False) -> float:
-    """CPU seconds of processes until now; with `ended` also of their children that are no more; 0 where the system does
-    not tell."""
-    return sum(_ticks(pid, ended=ended) for pid in pids) / os.sysconf("SC_CLK_TCK")
-
-
-def _ticks(pid: int, *, ended: bool) -> int:
-    """What a process has used; with `ended` also its children that are no more."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0  # it has ended since
-    return sum(int(field) for field in fields[11 : 15 if ended else 13])
+    def set(self, name: str, value: str) -> None:
+        """Change a setting for all sessions from now on."""
+        with psycopg.connect(self._server.url(), autocommit=True) as db:
+            db.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
+            db.execute("SELECT pg_reload_conf()")
 
 
 @contextmanager

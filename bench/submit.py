@@ -19,7 +19,8 @@ from bench.places import STORES, places
 from bench.results import Result
 from bench.rounds import Plan, percentile
 from onthedot.clock import MILLISECOND, Micros
-from onthedot.stores.base import Node, Store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Node
 
 SUBMITS = 100
 PAUSE = 0.015  # seconds, and up to as much again by chance: the node is idle each time, in no fixed rhythm

@@ -19,8 +19,9 @@ from bench.rounds import Plan, alternate
 from onthedot.ids import SeededIds
 from onthedot.job import Call, Job
 from onthedot.run import NewRun, RunState, submit_trigger
-from onthedot.stores.base import Store
-from onthedot.stores.postgres.inserting import INSERT_RUNS, TAKE_IDS
+from onthedot.stores.postgres.transaction import TAKE_NUMBERS
+from onthedot.stores.protocol import Store
+from onthedot.stores.sql.submit import INSERT_RUNS
 
 RUNS = {1: 300, BATCH: 20_000}  # by how many at a time
 
@@ -72,11 +73,11 @@ async def _bare(url: str, count: int, size: int, seed: int) -> float:
 async def _insert(db: asyncpg.Connection[asyncpg.Record], job_id: int, triggers: list[str]) -> None:
     now, count = wall(), len(triggers)
     async with db.transaction():
-        run_ids = [number for (number,) in await db.fetch(TAKE_IDS, count)]
+        run_ids = [number for (number,) in await db.fetch(TAKE_NUMBERS, "run_ids", count)]
         due = [now] * count
         await db.fetch(
-            INSERT_RUNS, run_ids, [job_id] * count, triggers, due, due, due, [None] * count, [None] * count,
-            [False] * count, ["default"] * count, [1] * count, [None] * count, ["default"] * count, [""] * count,
+            INSERT_RUNS.postgres, run_ids, [job_id] * count, triggers, due, due, due, [None] * count, [None] * count,
+            [False] * count, ["default"] * count, [1] * count, ["default"] * count, [""] * count,
             [""] * count, now,
         )  # fmt: skip
 

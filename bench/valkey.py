@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import redis
 
-from bench.server import ticks_of
+from bench.cpu import ticks_of
 from tests.servers.valkey import ValkeyServer
 
 

@@ -33,8 +33,9 @@ from onthedot.policy import recovery
 from onthedot.policy.gates import gates_of
 from onthedot.run import Armed, GateAsk, Lease, NewRun, submit_trigger
 from onthedot.schedules import next_after
-from onthedot.stores.base import Ask, Node, Store, Term
 from onthedot.stores.opening import open_store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Ask, Node, Term
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 JobHandler = Callable[[otd.Context], Any]  # a coroutine or a plain function; what it raises is the error

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-# The checks of the contract are shipped with the package; pytest explains their asserts as it does a test's own.
-pytest.register_assert_rewrite("onthedot.testing.contract")
+# The checks of the contract are in verify/; pytest explains their asserts as it does a test's own.
+pytest.register_assert_rewrite("onthedot_verify.contract")
 
 # Workspaces of root's workers and the locks of programs' users. One folder for all test runs of this machine, because
 # user ids are the machine's; never that of the system.

@@ -32,8 +32,8 @@ from onthedot.open_verbs import opened
 from onthedot.server.serving import Serving
 from onthedot.server.table import TABLE
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
 from onthedot.tasks.sealing import Keys
 from onthedot.tasks.stored_secrets import StoredSecrets
 from tests import audited

@@ -21,7 +21,7 @@ from onthedot.open_verbs import opened
 from onthedot.policies import Rate
 from onthedot.run import RunState
 from onthedot.server.app import make_app
-from onthedot.stores.base import CancelAnswer, LogRecord
+from onthedot.stores.values import CancelAnswer, LogRecord
 from onthedot.verbs import Verbs
 
 NAP = otd.Job(

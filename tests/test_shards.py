@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 import onthedot as otd
+from onthedot import shards as stores
 from onthedot.errors import DefinitionError
 from onthedot.policy import shards as policy
-from onthedot.stores import shards as stores
 from onthedot.testing.clock import run_virtual
 from onthedot.testing.harness import Harness
 

@@ -403,3 +403,12 @@ def check(host: str, addresses: Iterable[Address], allowed: Allowed) -> None:
 def _suggested(address: Address) -> str:
     inner = enveloped(address)
     return str(inner if inner is not None else address)
+
+
+def is_server(url: str) -> bool:
+    """Whether this is the address of an HTTP server, and of no store.
+
+    >>> is_server("http://127.0.0.1:7411"), is_server("sqlite:///onthedot.db")
+    (True, False)
+    """
+    return url.lower().startswith(("http://", "https://"))

@@ -22,7 +22,7 @@ from onthedot.job import Job, JobRecord, job_name
 from onthedot.plan.controls import put_job
 from onthedot.policy.pauses import pause_after, pause_of
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 KIND = "applied"
 """The kind of the marks: `applied/<namespace>/<name>`."""

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from onthedot.errors import StateError
 from onthedot.portal import Portal
 from onthedot.scheduler import Scheduler
-from onthedot.stores.joining import given_connection
+from onthedot.verbs import given_connection
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from onthedot.stores.base import Layout, Node, Queue, Term
+from onthedot.stores.values import Layout, Node, Queue, Term
 
 
 class ClusterVerbs(Protocol):

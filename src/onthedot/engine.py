@@ -35,7 +35,9 @@ from onthedot.plan.controls import put_job
 from onthedot.plan.planner import Planner
 from onthedot.plan.resumer import Resumer
 from onthedot.settings import Settings
-from onthedot.stores.base import Hint, Loss, PutJob, Store
+from onthedot.stores.hints import Hint, Loss
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import PutJob
 from onthedot.task import Command, Steps
 from onthedot.tasks.filling import Filling, secrets_of
 from onthedot.tasks.registry import Registry

@@ -20,8 +20,8 @@ from onthedot.output.leaving import Leaving, open_leaving
 from onthedot.portal import ping_loop
 from onthedot.settings import Settings
 from onthedot.stores.addresses import exposed, shown_url
-from onthedot.stores.base import Store
 from onthedot.stores.opening import open_store
+from onthedot.stores.protocol import Store
 from onthedot.tasks.registry import Registry
 
 T = TypeVar("T")

@@ -267,22 +267,27 @@ def route_of(job: Job, target: str = "") -> str:
     return for_leader(route) if job.assignment == "leader" else route
 
 
+_WAIT, _ALLOW = Overlap("wait"), Overlap("allow")
+
+
 def overlap_of(job: Job) -> Overlap:
     """The overlap policy in force: a job with schedules waits for itself, one without does not.
 
     >>> overlap_of(Job(name="j", task=Call(handler="j"))).mode
     'allow'
     """
-    if job.overlap is not None:
-        return job.overlap
-    return Overlap("wait") if job.schedules else Overlap("allow")
+    return job.overlap or (_WAIT if job.schedules else _ALLOW)
 
 
 def is_gated(job: Job) -> bool:
     """Whether a run of this job has gates to pass before it starts."""
+    return holds_gates(job) or job.rate is not None
+
+
+def holds_gates(job: Job) -> bool:
+    """Whether a run of this job holds gates while it runs. A rate holds nothing."""
     overlap = overlap_of(job)
-    limited = job.concurrency is not None or job.rate is not None
-    return limited or overlap.mode != "allow" or overlap.max_running is not None
+    return job.concurrency is not None or overlap.mode != "allow" or overlap.max_running is not None
 
 
 @dataclass(slots=True)

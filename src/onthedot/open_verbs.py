@@ -26,8 +26,10 @@ from onthedot.run import RunRecord, stored_number
 from onthedot.settings import Settings
 from onthedot.store_verbs import StoreVerbs
 from onthedot.stores.addresses import with_connections
-from onthedot.stores.base import Hint, LogRecord, PutJob, Store
+from onthedot.stores.hints import Hint
 from onthedot.stores.opening import open_store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import LogRecord, PutJob
 
 T = TypeVar("T")
 logger = logging.getLogger("onthedot.open_verbs")

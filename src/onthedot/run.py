@@ -141,15 +141,6 @@ def schedule_of(trigger: str) -> str:
     return trigger.removeprefix(SLOT_PREFIX)
 
 
-class RunKey(NamedTuple):
-    """What makes a run itself and no other: asking for the same key twice gives the same run."""
-
-    job_id: int
-    trigger: str
-    slot_at: Micros
-    target: str = ""
-
-
 @dataclass(slots=True)
 class NewRun:
     """A run that somebody submits: not from a schedule."""

@@ -19,11 +19,11 @@ from onthedot.ids import Ids, RandomIds
 from onthedot.job import Call, Job
 from onthedot.observe.delivery import Delivery
 from onthedot.observe.mailbox import Mailbox
+from onthedot.plan.controls import refuse_without
 from onthedot.scheduler_verbs import SchedulerVerbs
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
 from onthedot.stores.opening import has_transactions
-from onthedot.stores.transactions import refuse_without
+from onthedot.stores.protocol import Store
 from onthedot.task import Command, Source, Step, Steps
 from onthedot.tasks.context import Context
 from onthedot.tasks.hooks import Hooks

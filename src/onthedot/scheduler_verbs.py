@@ -18,7 +18,8 @@ from onthedot.job import Call, Job
 from onthedot.output.reading import read_logs
 from onthedot.run import RunRecord, stored_number
 from onthedot.store_verbs import StoreVerbs
-from onthedot.stores.base import LogRecord, PutJob, Store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import LogRecord, PutJob
 from onthedot.tasks.registry import Registry
 
 T = TypeVar("T")

@@ -81,7 +81,8 @@ class Settings:
     arm_lead_max: Micros = 500 * MILLISECOND
     """`arm` is sent this long before the due instant: twice the 99th percentile of recent arms, within these."""
     lapse: Micros = 500 * MILLISECOND
-    """A reservation not armed this long after its due instant may be taken by others."""
+    """A reservation not armed this long after its due instant may be taken by others. A worker whose arms are slow asks
+    for three times as long as they take, and at most `node_ttl`."""
     late_after: Micros = 30 * SECOND
     """A slot that starts later than this is a catch-up, and subject to the job's `catch_up` policy."""
 

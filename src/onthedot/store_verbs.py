@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -35,11 +38,12 @@ from onthedot.run import (
 )
 from onthedot.schedules.instants import read_instant
 from onthedot.settings import Settings
-from onthedot.stores.base import CancelAnswer, Excepted, Layout, Node, Noting, Paused, Queue, Resumed, Store, Term
-from onthedot.stores.finding import RunFilter
-from onthedot.stores.joining import OUTSIDE, Joins, given_connection, joining, wait_for
-from onthedot.stores.paging import all_runs
-from onthedot.verbs import Asked, Run, Verbs
+from onthedot.stores.documents import Noting
+from onthedot.stores.protocol import Store
+from onthedot.stores.queries import RunFilter, all_runs
+from onthedot.stores.transactions import Joins, run_now
+from onthedot.stores.values import CancelAnswer, Excepted, Layout, Node, Paused, Queue, Resumed, Term
+from onthedot.verbs import OUTSIDE, Asked, Run, Verbs, given_connection
 
 if TYPE_CHECKING:
     from onthedot.applying import Applied
@@ -602,3 +606,45 @@ def _known(run_id: int) -> int:
     if not stored_number(run_id):
         raise UnknownRun(f"there is no run {int(run_id)}: expected one that was submitted and not forgotten since")
     return int(run_id)
+
+
+# ── in a transaction of the caller ───────────────────────────────────────────────────────────────────────────
+
+
+def joining(store: object) -> Joins:
+    """The store, if it can; `DefinitionError` if it cannot."""
+    if isinstance(store, Joins):
+        return store
+    raise DefinitionError(
+        "connection: expected a store that can take part in a transaction of yours (PostgreSQL), got one that cannot; "
+        "leave 'connection' out, and submit when your transaction is committed"
+    )
+
+
+async def wait_for(work: Coroutine[Any, Any, T], *, blocks: bool) -> T:
+    """What comes of it: here, or if it blocks on a thread of its own, so that this loop goes on.
+
+    A thread of its own, not one of a pool: somebody may wait there for as long as another's transaction is open, and
+    that one must find a thread to end it. Cancelled, it ends first: nobody else may use the connection before."""
+    if not blocks:
+        return await work
+    answer: Future[T] = Future()
+
+    def go() -> None:
+        try:
+            answer.set_result(run_now(work))
+        except BaseException as error:  # noqa: BLE001 - raised to who waits
+            answer.set_exception(error)
+
+    threading.Thread(target=go, name="onthedot submit", daemon=True).start()
+    waiting = asyncio.wrap_future(answer)
+    cancelled: asyncio.CancelledError | None = None
+    while not waiting.done():
+        try:
+            await asyncio.wait([waiting])  # a cancel ends the wait alone
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        waiting.exception()  # nobody asks for it any more
+        raise cancelled
+    return waiting.result()

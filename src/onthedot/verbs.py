@@ -6,6 +6,7 @@ an event loop) offers the same verbs with the same meaning, and adds none of its
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from onthedot.cluster_verbs import ClusterVerbs
 from onthedot.define.calls import BoundCall
 from onthedot.duration import Duration
+from onthedot.errors import DefinitionError
 from onthedot.job import Job, JobRecord, Json
 from onthedot.letter_verbs import LetterVerbs
 from onthedot.plan.moving import To
 from onthedot.plan.windows import Missed
 from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
-from onthedot.stores.base import CancelAnswer, Excepted, LogRecord, Paused, PutJob, Resumed
-from onthedot.stores.joining import OUTSIDE
+from onthedot.stores.values import CancelAnswer, Excepted, LogRecord, Paused, PutJob, Resumed
 
 if TYPE_CHECKING:
     from onthedot.applying import Applied
@@ -28,6 +29,32 @@ if TYPE_CHECKING:
 
 Asked = str | Callable[..., Any] | BoundCall
 """What a run is asked for by: a job's name, its function, or a call of it with arguments (`report.call(…)`)."""
+
+
+class _Outside:
+    """The default of `connection`: not None, which a program may pass by mistake."""
+
+    def __repr__(self) -> str:
+        return "OUTSIDE"
+
+
+OUTSIDE: Any = _Outside()
+"""No connection was given: the run is submitted in a transaction of our own."""
+
+
+def given_connection(connection: Any) -> Any:
+    """What a caller has given, on the caller's own thread; `DefinitionError` for None.
+
+    Django's `connection` leads each thread to another connection: here it becomes the one of this thread."""
+    if connection is None:
+        raise DefinitionError(
+            "connection: expected a connection with a transaction that is open, got None; leave 'connection' out to "
+            "submit without one; with Django, give 'django.db.connection' itself"
+        )
+    kind = type(connection)
+    if (kind.__module__.partition(".")[0], kind.__name__) == ("django", "ConnectionProxy"):
+        return sys.modules["django.db"].connections[connection.alias]
+    return connection
 
 
 class Verbs(LetterVerbs, ClusterVerbs, Protocol):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.opening import open_store
+from onthedot.stores.protocol import Store
 from tests.access.clocks import Turned
 
 

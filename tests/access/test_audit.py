@@ -15,9 +15,9 @@ from onthedot.access.grants import Grant
 from onthedot.access.keys import issue
 from onthedot.access.permissions import Role
 from onthedot.access.principal import ANONYMOUS, LOCAL, Principal
-from onthedot.stores import base
-from onthedot.stores.base import Store
+from onthedot.stores import documents
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
 from tests.access.clocks import START
 
 CANARY = "c4nary sings"
@@ -61,7 +61,7 @@ class Counting(MemoryStore):
     rows = calls = 0
     gap = 1
 
-    async def list_appended(self, kind: str, *, after: int = 0, limit: int | None = None) -> list[base.Entry]:
+    async def list_appended(self, kind: str, *, after: int = 0, limit: int | None = None) -> list[documents.Entry]:
         plain = await super().list_appended(kind, after=after // self.gap, limit=limit)
         self.calls += 1
         self.rows += len(plain)

@@ -20,8 +20,8 @@ from onthedot.access.audit_sender import (
 )
 from onthedot.access.principal import LOCAL
 from onthedot.clock import SECOND
-from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
 from tests.access.clocks import Turned
 
 PLACE = "https://siem.example.com/hooks/a-secret-in-the-path"

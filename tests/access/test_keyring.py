@@ -16,8 +16,9 @@ from onthedot.access.passwords import Passwords
 from onthedot.access.permissions import Permission, Role
 from onthedot.clock import SECOND, Micros
 from onthedot.errors import StoreUnavailable
-from onthedot.stores.base import Document, Store
+from onthedot.stores.documents import Document
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
 from tests.access.clocks import START, Turned
 
 CHEAP = Passwords(1, 8, 1)

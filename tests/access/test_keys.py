@@ -13,8 +13,8 @@ from onthedot.access.keys import KIND, USED, get_key, issue, list_keys, note_use
 from onthedot.access.permissions import Permission, Role
 from onthedot.clock import SECOND
 from onthedot.errors import AccessDenied, DefinitionError, UnknownKey
-from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
 from tests.access.clocks import START
 
 VIEWER = Grant(role=Role.VIEWER)

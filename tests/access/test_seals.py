@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,10 @@ from onthedot.access.audit import KIND, Entry, record
 from onthedot.access.principal import LOCAL
 from onthedot.access.seals import SEALS, START, Head, append_seal, check, hash_of, head_of, read_head, read_seal
 from onthedot.errors import DefinitionError
-from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
 from onthedot.stores.sqlite import SqliteStore
+from tests.behind import behind
 
 
 async def fill(store: Store, count: int, first: int = 0) -> None:
@@ -155,20 +155,14 @@ async def test_what_is_cut_off_with_its_seals_is_found_by_a_head_that_was_noted(
         await store.close()
 
 
-def body_with(store: MemoryStore, number: int, change: Callable[[str], str]) -> None:
-    place = next(place for place, entry in enumerate(store.entries[KIND]) if entry.number == number)
-    entry = store.entries[KIND][place]
-    store.entries[KIND][place] = entry._replace(body=change(entry.body))
-
-
 async def test_an_entry_changed_together_with_its_seal_is_found_by_the_next_one():
     store = MemoryStore()
     await sealed(store)
-    body_with(store, 5, lambda body: body.replace('"v4"', '"v0"'))
-    [entry] = [entry for entry in store.entries[KIND] if entry.number == 5]
-    seal_ = json.loads(store.entries[SEALS][1].body)
+    behind(store, """UPDATE entries SET body = replace(body, '"v4"', '"v0"') WHERE kind = 'audit' AND number = 5""")
+    [entry] = [entry for entry in await store.list_appended(KIND) if entry.number == 5]
+    seal_ = json.loads((await store.list_appended(SEALS))[1].body)
     seal_["entries"][1][1] = hash_of(entry)
-    store.entries[SEALS][1] = store.entries[SEALS][1]._replace(body=json.dumps(seal_))
+    behind(store, "UPDATE entries SET body = ? WHERE kind = 'audit.seals' AND number = 2", json.dumps(seal_))
     assert str((await check(store)).fault).startswith("seal 3 does not follow seal 2")
 
 
@@ -176,18 +170,20 @@ async def test_an_entry_changed_together_with_its_seal_is_found_by_the_next_one(
 async def test_in_memory_the_first_that_differs_is_named(data: st.DataObject):
     store = MemoryStore()
     await sealed(store)
-    entries = store.entries[KIND]
+    numbers = [entry.number for entry in await store.list_appended(KIND)]
     place = data.draw(st.integers(0, 8))
-    number = entries[place].number
+    number = numbers[place]
     if data.draw(st.booleans(), label="removed"):
-        del entries[place]
+        behind(store, "DELETE FROM entries WHERE kind = 'audit' AND number = ?", number)
+        del numbers[place]
         told = "removed"
     else:
-        entries[place] = entries[place]._replace(body=data.draw(st.sampled_from(["{}", "[1]", '"other"'])))
+        body = data.draw(st.sampled_from(["{}", "[1]", '"other"']))
+        behind(store, "UPDATE entries SET body = ? WHERE kind = 'audit' AND number = ?", body, number)
         told = "changed"
-    later = data.draw(st.integers(place, len(entries) - 1))
+    later = data.draw(st.integers(place, len(numbers) - 1))
     if later > place:
-        entries[later] = entries[later]._replace(written_at=1)
+        behind(store, "UPDATE entries SET written_at = 1 WHERE kind = 'audit' AND number = ?", numbers[later])
     assert str((await check(store)).fault) == f"entry {number} was {told}"
 
 

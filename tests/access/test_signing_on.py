@@ -15,7 +15,7 @@ from onthedot.access.signing_on import USED, sign_on
 from onthedot.access.users import Logins
 from onthedot.clock import SystemClock
 from onthedot.errors import DefinitionError, DuplicateUser, LoginRefused
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 from tests.access.test_passwords import CHEAP
 
 ISSUER = "https://example.auth0.com/"

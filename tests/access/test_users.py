@@ -25,8 +25,8 @@ from onthedot.errors import (
     LoginsBusy,
     UnknownUser,
 )
-from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
 from tests.access.clocks import START, Turned
 
 CHEAP = Passwords(1, 8, 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "onthedot"
+VERIFY = ROOT / "verify"
 
 
 def python_files(*places: Path) -> list[Path]:

@@ -17,6 +17,7 @@ NOT_LOADED = {
     "onthedot.cli": "by the command",
     "onthedot.stores.sqlite": "by onthedot.stores.opening, for a sqlite: URL",
     "onthedot.testing": "by tests",
+    "onthedot_verify": "by tests of stores",
     "pydantic": "where definitions are read",
     "redis": "only when a redis: store is opened",
     "rich": "where something is drawn on a terminal",

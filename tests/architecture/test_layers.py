@@ -10,34 +10,44 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.source import PACKAGE, ROOT
+from tests.architecture.source import PACKAGE, ROOT, VERIFY
 
 RUN = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 
-# One breach of each contract, and one module that has no place in the layers.
+# One breach of each contract, and one module in each package that has no place in the layers.
 BREACHES = {
     "onthedot/__init__.py": "",
+    "onthedot/cluster.py": "",
+    "onthedot/plan.py": "",
+    "onthedot/upkeep.py": "",
+    "onthedot/work.py": "",
     "onthedot/policy.py": "from onthedot import engine",
     "onthedot/engine.py": "from onthedot.stores import sqlite",
     "onthedot/stores/__init__.py": "",
     "onthedot/stores/opening.py": "def open_store():\n    from onthedot.stores import sqlite\n",
     "onthedot/stores/memory.py": "",
+    "onthedot/stores/sql/__init__.py": "",
     "onthedot/stores/sqlite/__init__.py": "",
     "onthedot/stores/postgres/__init__.py": "",
     "onthedot/stores/redis/__init__.py": "",
     "onthedot/scheduler.py": "from onthedot.testing import clock",
     "onthedot/testing/__init__.py": "",
     "onthedot/testing/clock.py": "",
-    "onthedot/stray.py": "",
+    "onthedot/stray.py": "from onthedot_verify import checker",
+    "onthedot_verify/__init__.py": "",
+    "onthedot_verify/checker.py": "from onthedot_verify import contract\nfrom onthedot import policy",
+    "onthedot_verify/contract.py": "from onthedot.stores import memory",
+    "onthedot_verify/simulation.py": "from onthedot.stores import memory\nfrom onthedot.testing import clock",
+    "onthedot_verify/unplaced.py": "",
 }
 
 
-def lint_imports(where: Path) -> subprocess.CompletedProcess[str]:
-    """Check the package that lies in `where` against the contracts of this repository."""
+def lint_imports(*where: Path) -> subprocess.CompletedProcess[str]:
+    """Check the packages in these folders against the contracts of this repository."""
     return subprocess.run(
         [sys.executable, "-c", RUN, "--config", str(ROOT / "pyproject.toml"), "--no-cache", "--no-logo"],
-        cwd=where,
-        env=os.environ | {"PYTHONPATH": str(where), "NO_COLOR": "1", "COLUMNS": "200"},
+        cwd=where[0],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, where)), "NO_COLOR": "1", "COLUMNS": "200"},
         capture_output=True,
         text=True,
         timeout=50,
@@ -45,16 +55,16 @@ def lint_imports(where: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_the_package_keeps_its_layers():
-    result = lint_imports(ROOT / "src")
+def test_the_packages_keep_their_layers():
+    result = lint_imports(ROOT / "src", VERIFY)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_every_driver_is_protected():
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    [contract] = [contract for contract in config["contracts"] if contract["id"] == "drivers"]
+    protected = {name for contract in config["contracts"] for name in contract.get("protected_modules", ())}
     drivers = {f"onthedot.stores.{init.parent.name}" for init in PACKAGE.glob("stores/*/__init__.py")}
-    missing = drivers - set(contract["protected_modules"])
+    missing = drivers - protected
     assert not missing, f"in pyproject.toml, add to the contract `drivers`: {', '.join(sorted(missing))}"
 
 
@@ -77,10 +87,18 @@ def breached(tmp_path_factory: pytest.TempPathFactory) -> str:
         "Imports go down only BROKEN",
         "Only stores.opening imports a driver BROKEN",
         "Nothing outside testing imports testing BROKEN",
+        "Nothing in onthedot imports onthedot_verify BROKEN",
+        "Imports go down only in onthedot_verify BROKEN",
+        "The checker shares no code with the stores and ticks that it judges BROKEN",
         "onthedot.policy -> onthedot.engine (l.1)",
         "onthedot.engine -> onthedot.stores.sqlite (l.1)",
         "onthedot.scheduler -> onthedot.testing.clock (l.1)",
         "stray",
+        "onthedot.stray -> onthedot_verify.checker (l.1)",
+        "onthedot_verify.checker -> onthedot_verify.contract (l.1)",
+        "onthedot_verify.checker -> onthedot.policy (l.2)",
+        "onthedot_verify.contract -> onthedot.stores.memory (l.1)",
+        "unplaced",
     ],
 )
 def test_a_breach_is_reported(breached: str, line: str):
@@ -88,5 +106,13 @@ def test_a_breach_is_reported(breached: str, line: str):
 
 
 @pytest.mark.slow
-def test_the_one_allowed_importer_is_not_reported(breached: str):
-    assert "onthedot.stores.opening -> onthedot.stores.sqlite" not in breached
+@pytest.mark.parametrize(
+    "line",
+    [
+        "onthedot.stores.opening -> onthedot.stores.sqlite",
+        "onthedot_verify.simulation -> onthedot.stores.memory",
+        "onthedot_verify.simulation -> onthedot.testing.clock",
+    ],
+)
+def test_an_allowed_importer_is_not_reported(breached: str, line: str):
+    assert line not in breached

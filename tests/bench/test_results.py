@@ -7,8 +7,8 @@ from itertools import count
 import pytest
 
 from bench import __main__ as command
-from bench.lateness import STEP, Start, check_starts
-from bench.nodes import check_executions
+from bench.lateness import STEP
+from bench.nodes import Start, check_executions, check_starts
 from bench.results import BenchFailed, Result, above, exit_code, missed, ratio, short, table
 from bench.rounds import Plan, alternate, percentile
 
@@ -122,9 +122,9 @@ def test_sides_take_turns(tmp_path):
 
 def test_early_doubled_and_missing_starts_fail():
     good = [Start(STEP * n, STEP * n + 700) for n in range(10, 20)]
-    check_starts("made up", good)
+    check_starts("made up", good, STEP)
     with pytest.raises(BenchFailed, match="1 of 11 starts were early, by up to 1 µs"):
-        check_starts("made up", [*good, Start(STEP * 20, STEP * 20 - 1)])
+        check_starts("made up", [*good, Start(STEP * 20, STEP * 20 - 1)], STEP)
     for bad in ([*good, good[3]], good[:4] + good[5:], []):
         with pytest.raises(BenchFailed, match="every slot once"):
-            check_starts("made up", bad)
+            check_starts("made up", bad, STEP)

@@ -12,7 +12,7 @@ from onthedot.job import JobRecord
 from onthedot.run import AttemptRecord, RunRecord, SkipRecord
 from onthedot.settings import Settings
 from onthedot.stores.opening import open_store
-from onthedot.testing.checker import Violation, check
+from onthedot_verify.checker import Violation, check
 from tests.processes.history import RULES, events_of
 from tests.processes.kit import Fault
 

@@ -45,7 +45,7 @@ async def test_a_node_that_sleeps_with_gates_in_its_hand_makes_nobody_late(
     orders = unnamed(lease=3.0, ticks=10, gated=10, deep=0, careful=0, errands=0, ahead=6)
     with Proxy(postgres_server.port) as proxy, cluster(url, tmp_path, orders) as nodes:
         through = postgres_server.url(name_of(url), port=proxy.port)
-        sleeper, fault = scenarios.freeze_inside_a_statement(nodes, proxy, through, word="'behind'", calm=2, lasts=6)
+        sleeper, fault = scenarios.freeze_inside_a_statement(nodes, proxy, through, word="'earlier'", calm=2, lasts=6)
         evidence = await nodes.evidence(nodes.settle())
         verdicts.check_all(evidence)
         starts = verdicts.ticks(evidence, fault.begin + SECOND, fault.end)

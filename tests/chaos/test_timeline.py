@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from onthedot.run import AttemptRecord
-from onthedot.testing.checker import Violation
+from onthedot_verify.checker import Violation
 from tests.chaos.evidence import Evidence, Notes
 from tests.chaos.timeline import render, write
 from tests.processes.kit import SECOND, Fault

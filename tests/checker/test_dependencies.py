@@ -6,7 +6,7 @@ from typing import Any, Self
 import pytest
 
 from onthedot.after import After, On
-from onthedot.testing.checker import check
+from onthedot_verify.checker import check
 from tests.checker.made_up import S, Story, definition
 
 PARENTS = ("a", "b")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from onthedot.testing.checker import check
+from onthedot_verify.checker import check
 from tests.checker.made_up import S, Story, beginning, good
 
 EXACT: dict[str, Any] = {"guarantee": "exactly_once"}

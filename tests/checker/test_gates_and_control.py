@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from onthedot.testing.checker import check
+from onthedot_verify.checker import check
 from tests.checker.made_up import SCHEDULE, TRIGGER, S, Story, beginning, changed, good, without
 from tests.checker.test_rules import calm, renumbered
 
@@ -54,6 +54,18 @@ def skipped(story: Story, at: float, holder: int, run: int = 3) -> Story:
         "reason": "overlap",
     }
     return story.add(at, "expire", **of, gate=OVERLAP[0], holder=holder, ended=round(at * S))
+
+
+def put_first(slot: int) -> Story:
+    """Run 1, the slot of 60 s, is overdue and not taken. Another slot waits for it at the gate; a third is skipped."""
+    story = beginning().lease(59, "reserve", fence=0, until=round(60.5 * S)).add(70, "beat", inc="A", ttl=80 * S)
+    story.add(95, "elect", inc="A", term=3, shard=0, until=150 * S)
+    plan: dict[str, Any] = {"job_id": 1, "schedule": SCHEDULE, "rev": 1, "term": 3, "shard": 0, "inc": "A"}
+    story.add(96, "plan", **plan, start=66 * S, end=186 * S, slots=[120 * S, 180 * S])
+    of: dict[str, Any] = {"run": 2, "lease": "l2", "trigger": TRIGGER, "slot": slot * S}
+    story.lease(119, "reserve", **of, due=slot * S, fence=0, until=121 * S)
+    story.add(120, "block", **of, job_id=1, inc="A", gate=OVERLAP[0], holder=1, gates=[OVERLAP])
+    return changed(skipped(story, 121, 1), "expire", slot=180 * S)
 
 
 def cancel(story: Story, at: float, kind: str, **facts: Any) -> Story:
@@ -156,6 +168,7 @@ GOOD = {
     "a slot skipped for one that waits at its next gate": skipped(
         block(beginning().add(59, "submit", **SUBMIT), 60, LIMIT, gates=[OVERLAP, LIMIT]), 61, 2, run=1
     ),
+    "a slot skipped for an overdue one that others wait for": put_first(120),
     "overlapping after a freeze": overlapping(FREEZE),
     "a run cancelled while it waits": cancel(
         beginning().lease(59, "reserve", fence=0, until=61 * S), 59.5, "cancelled"
@@ -184,6 +197,7 @@ BAD = {
     ),
     ("S11", "a delay beside somebody who holds the gate"): delayed(armed(OVERLAP), 60.5, OVERLAP),
     ("S11", "a slot skipped at an open gate"): skipped(ended(armed(OVERLAP)), 62, 1),
+    ("S11", "a slot skipped for a newer one that nobody took"): put_first(54),
     ("S11", "executions that overlap although nothing was broken"): overlapping(),
     ("S11", "a submitted run replaced"): cancel(
         armed(OVERLAP), 61, "cancelled", run=2, job_id=1, trigger="submit:x", slot=60 * S, why="replaced"

@@ -3,7 +3,7 @@
 import random
 from itertools import combinations, permutations
 
-from onthedot.testing.checker.matching import match
+from onthedot_verify.checker.matching import match
 
 
 def best(targets, points) -> int:

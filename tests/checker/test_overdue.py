@@ -9,7 +9,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.schedules import schedule_id
-from onthedot.testing.checker import check
+from onthedot_verify.checker import check
 from tests.checker.made_up import SETTINGS, S, Story, definition
 
 RULE = otd.every("4s")

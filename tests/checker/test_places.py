@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from onthedot.testing.checker import check
+from onthedot_verify.checker import check
 from tests.checker.made_up import SCHEDULE, TRIGGER, S, Story, beginning, definition, good, without
 
 RATE: list[Any] = ["rate:job:1:", 1, 10 * S, 1]
@@ -25,15 +25,18 @@ def placed(at: float, inc: str = "A", term: int = 3, until: int = 66) -> Story:
     return story.add(at, "place", run=1, inc=inc, term=term, shard=0).lease(59.9, "arm")
 
 
-def taken_again(*, edited: bool, placed: bool) -> Story:
-    """A run is reserved, and reserved once more before that lapses, by another lease."""
-    story = beginning(assignment="leader").lease(58.5, "reserve", fence=0, until=round(60.5 * S))
+def taken_again(*, placed: bool, edited: bool = False, dead: bool = False) -> Story:
+    """A run is reserved, and reserved once more before that lapses, by another node."""
+    story = beginning(assignment="leader").add(58, "join", inc="B", ttl=15 * S)
+    story.lease(58.5, "reserve", fence=0, until=round(60.5 * S))
+    if dead:
+        story.add(58.55, "beat", inc="A", ttl=S // 10)
     if edited:
         text = definition(assignment="leader", priority="high")
         story.add(58.6, "edit", job="job", job_id=1, rev=2, change="changed", definition=text, marks={})
     if placed:
         story.add(58.7, "place", run=1, inc="A", term=3, shard=0)
-    return story.lease(59, "reserve", fence=0, lease="l2", rev=1 + edited, until=61 * S)
+    return story.lease(59, "reserve", fence=0, lease="l2", rev=1 + edited, until=61 * S, inc="B")
 
 
 def everywhere(targets: list[str], at: float = 140, beats: int = 140) -> Story:
@@ -94,6 +97,7 @@ GOOD = {
     ("S22", "placed anew"): without(placed(58, inc="B"), "arm").add(59, "place", run=1, inc="A", term=3, shard=0)
     .lease(59.9, "arm"),
     ("S5", "placed anew after an edit"): taken_again(edited=True, placed=True),
+    ("S5", "placed anew after its holder's lease has ended"): taken_again(dead=True, placed=True),
     ("S23", "every node"): everywhere(["a"]),
     ("S23", "a node that has just died"): everywhere(["a"], beats=110),
     ("S23", "a node that drains"): drained(),
@@ -113,7 +117,8 @@ BAD = {
     ("S22", "armed elsewhere"): placed(58, inc="B"),
     ("S22", "placed under another's term"): placed(58, term=2),
     ("S22", "placed under a term that is over"): placed(58, until=57),
-    ("S5", "placed anew without an edit"): taken_again(edited=False, placed=True),
+    ("S5", "placed anew without an edit"): taken_again(placed=True),
+    ("S5", "taken without a place after its holder's lease has ended"): taken_again(dead=True, placed=False),
     ("S5", "edited, and taken without a place"): taken_again(edited=True, placed=False),
     ("S23", "a node left out"): everywhere([]),
     ("S23", "a node that is not there"): everywhere(["a", "z"]),

@@ -9,7 +9,7 @@ import pytest
 import onthedot as otd
 from onthedot.errors import DefinitionError
 from onthedot.schedules import schedule_id
-from onthedot.testing.checker import RULES, check, read, write
+from onthedot_verify.checker import RULES, check, read, write
 from tests.checker.made_up import SCHEDULE, TRIGGER, S, Story, beginning, changed, definition, good, without
 
 GOOD = {
@@ -331,7 +331,7 @@ def test_a_history_can_be_kept_and_checked_by_command(tmp_path):
     write(path, good().events)
     assert read(path) == good().events
     write(path, BAD["S3", "a start before its due instant"].events)
-    done = subprocess.run([sys.executable, "-m", "onthedot.testing.checker", path], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "onthedot_verify.checker", path], capture_output=True, text=True)
     assert done.returncode == 1
     assert "S3 at line" in done.stdout
 

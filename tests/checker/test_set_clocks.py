@@ -2,7 +2,7 @@
 
 import pytest
 
-from onthedot.testing.checker import check
+from onthedot_verify.checker import check
 from tests.checker.made_up import S, Story, beginning, changed, good, without
 from tests.checker.test_gates_and_control import overlapping
 

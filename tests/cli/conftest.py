@@ -19,8 +19,9 @@ from onthedot.clock import SECOND, SystemClock, to_micros
 from onthedot.job import Call as CallTask
 from onthedot.job import Job
 from onthedot.run import Gate, GateAsk, NewRun, OnBusy, Progress
-from onthedot.stores.base import Ask, Node, Note, Store
+from onthedot.stores.protocol import Store
 from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.values import Ask, Node, Note
 from onthedot.testing import Harness, run_virtual
 
 Call = Callable[..., Result]

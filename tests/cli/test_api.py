@@ -9,8 +9,8 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx2
@@ -47,6 +47,18 @@ def line_with(process: subprocess.Popen[str], word: str) -> str:
     raise AssertionError(f"no line with {word!r}")
 
 
+def hold(port: int) -> socket.socket:
+    """A socket that listens at this port, once no other test has it."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return socket.create_server(("127.0.0.1", port))
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
+
+
 def lets_in(link: str) -> None:
     """As a browser opens it: once, by a cookie."""
     page = link.partition("?")[0]
@@ -58,9 +70,7 @@ def lets_in(link: str) -> None:
 
 @pytest.mark.slow
 def test_the_usual_port_may_be_another_and_one_that_was_asked_for_may_not(tmp_path: Path):
-    with ExitStack() as taken:
-        with suppress(OSError):  # somebody else has it: that is as good
-            taken.enter_context(socket.create_server(("127.0.0.1", PORT)))
+    with hold(PORT):
         process = started(tmp_path, "up", "--plain", "--for", "50s")
         url = re.findall(r"http://127\.0\.0\.1:(\d+)", line_with(process, "api "))
         assert url[0] != str(PORT)

@@ -16,7 +16,7 @@ from onthedot.access.seals import SEALS, START, append_seal, check, head_of, rea
 from onthedot.cli.main import cli
 from onthedot.cli.writing import write_store
 from onthedot.clock import SystemClock
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 from tests.observe.made_up import NOON
 
 

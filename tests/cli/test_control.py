@@ -15,7 +15,7 @@ from onthedot.cli.writing import write_store
 from onthedot.clock import Clock, Micros, SystemClock
 from onthedot.job import Job
 from onthedot.run import RunState
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 from onthedot.task import Command, Param
 from tests.cli.conftest import Look, Stand, seconds
 
@@ -252,7 +252,7 @@ def test_a_database_of_another_version_is_left_as_it_is(call: Call, database: Pa
     before = database.read_bytes()
     result = call(*arguments, "--db", database)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "expected schema 3, got 0" in result.stderr
+    assert "expected schema version 3, got 0" in result.stderr
     assert database.read_bytes() == before
 
 

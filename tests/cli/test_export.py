@@ -18,7 +18,7 @@ from onthedot.job import Call as CallTask
 from onthedot.job import Job, Pause
 from onthedot.stores.sqlite import SqliteStore
 from tests.cli.conftest import Call
-from tests.stores.test_definitions import FULL
+from tests.test_definitions import FULL
 
 CORPUS = Path(__file__).parents[1] / "define" / "importing" / "corpus"
 

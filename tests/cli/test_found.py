@@ -13,7 +13,7 @@ import pytest
 from onthedot.cli.found import Found, look
 from onthedot.clock import SECOND, to_datetime, to_micros
 from onthedot.schedules import schedule_id
-from onthedot.stores.base import Node
+from onthedot.stores.values import Node
 from tests.cli.conftest import Call, past_program
 from tests.observe.made_up import NOON
 

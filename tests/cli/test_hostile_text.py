@@ -18,11 +18,11 @@ from onthedot.access.audit import Entry, record_all
 from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
 from onthedot.run import Progress
-from onthedot.stores.base import Node, Note
 from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.values import Node, Note
 from onthedot.task import Command, Param, Step, Steps
-from onthedot.testing.contract import Workbench
-from onthedot.testing.contract.workbench import DEAD, SUCCESS
+from onthedot_verify.contract import Workbench
+from onthedot_verify.contract.workbench import DEAD, SUCCESS
 from tests.cli.conftest import Call
 
 EVIL = "e\x1b[2J\x1b]0;title\x07\x9b31m\r\nforged\u202eline\u2028\x7f\t"

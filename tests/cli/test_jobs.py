@@ -79,9 +79,12 @@ def test_reading_changes_nothing(call: Call, database: Path):
     [
         (
             "user_version = 0",
-            "expected schema 3, got 0: an older onthedot wrote it; 'onthedot store migrate --db ",
+            "expected schema version 3, got 0: an older onthedot wrote it; 'onthedot store migrate --db ",
         ),
-        ("user_version = 99", "expected schema 3 or older, got 99: a newer onthedot wrote it; upgrade this one"),
+        (
+            "user_version = 99",
+            "expected schema version 3 or older, got 99: a newer onthedot wrote it; upgrade this one",
+        ),
         ("application_id = 7", "expected a database of onthedot or an empty file, got one of another program"),
     ],
 )

@@ -20,7 +20,7 @@ from onthedot.cli.main import cli
 from onthedot.cli.reading import read_store
 from onthedot.cli.writing import write_store
 from onthedot.clock import SECOND, SystemClock
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 TEXT = re.compile(r"otd_[0-9a-f]{15}\.[0-9a-f]{64}")
 

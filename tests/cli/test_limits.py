@@ -22,10 +22,11 @@ from onthedot.job import Job
 from onthedot.plan.asking import find_job, near_names, why_unused
 from onthedot.plan.places import living_places
 from onthedot.run import NewRun
-from onthedot.stores.base import Node, Store
-from onthedot.stores.finding import JobFilter
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
+from onthedot.stores.queries import JobFilter
 from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.values import Node
 
 Call = Callable[..., Result]
 MANY = 1_001

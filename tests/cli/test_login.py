@@ -25,7 +25,7 @@ from onthedot.cli.writing import write_store
 from onthedot.listening import Listen
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 PASSWORD = "a good long password"
 SHOP = "https://jobs.example.org"

@@ -22,8 +22,8 @@ from onthedot.output.reading import Said
 from onthedot.output.records import Record, encode
 from onthedot.policy.live_lines import Mark, encode_mark
 from onthedot.run import RunRecord, RunState
-from onthedot.stores.base import LogRecord
 from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.values import LogRecord
 from tests.observe.made_up import NOON
 from tests.servers.s3 import S3Server
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from onthedot.cli.main import cli
 from onthedot.cli.writing import write_store
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 from onthedot.tasks.sealing import KEY, Keys, key_id
 from onthedot.tasks.stored_secrets import StoredSecrets
 

@@ -19,7 +19,7 @@ from onthedot.server.answering import as_json
 from onthedot.server.routes.jobs import job_fields
 from onthedot.server.routes.nodes import _node
 from onthedot.server.shapes import attempt_out, run_out
-from onthedot.stores.base import Held, Node, Queue, Term
+from onthedot.stores.values import Held, Node, Queue, Term
 from tests.define.strategies import jobs
 
 instants = st.integers(0, 4_000_000_000_000_000)

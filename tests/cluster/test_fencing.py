@@ -20,9 +20,11 @@ from onthedot.events import (
 )
 from onthedot.ids import SeededIds
 from onthedot.policy import recovery
-from onthedot.stores.base import Store
+from onthedot.run import LIVE, TERMINAL
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
 from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
+from tests.behind import runs_of
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
@@ -113,7 +115,7 @@ async def cut_off(guarantee: str, executed: list) -> tuple[MemoryStore, Node, No
 def test_a_run_of_a_dead_node_is_recovered_and_what_it_says_later_changes_nothing():
     executed: list = []
     store, _, b = run_virtual(cut_off("at_least_once", executed))
-    [run] = store.finished.values()
+    [run] = runs_of(store, TERMINAL)
     assert (run.state, run.attempts, run.recoveries, run.result) == ("succeeded", 2, 1, '"attempt 2"')
     (one, first), _, (two, second), _ = executed
     assert (one, two) == (1, 2)
@@ -135,7 +137,7 @@ def test_a_node_that_is_cut_off_stops_its_attempts_before_others_start_them_agai
 def test_at_most_once_is_lost_with_its_node_and_never_runs_again():
     executed: list = []
     store, a, b = run_virtual(cut_off("at_most_once", executed))
-    [run] = store.finished.values()
+    [run] = runs_of(store, TERMINAL)
     assert (run.state, run.reason, run.attempts) == ("lost", "node lost", 1)
     assert [what for what, _ in executed] == [1, "end"]
     assert a.of(NodeCutOff)
@@ -178,7 +180,7 @@ def test_a_short_cut_costs_nothing():
 
     executed: list = []
     store, a, b = run_virtual(scenario(executed))
-    [run] = store.finished.values()
+    [run] = runs_of(store, TERMINAL)
     assert (run.state, run.attempts) == ("succeeded", 1)
     assert not a.of(NodeFenced)
     assert not b.of(RunRecovered)
@@ -201,7 +203,7 @@ def test_a_whole_machine_that_slept_keeps_its_run():
 
     executed: list = []
     store, a = run_virtual(scenario(executed))
-    [run] = store.finished.values()
+    [run] = runs_of(store, TERMINAL)
     assert (run.state, run.attempts, len(executed)) == ("succeeded", 1, 2)
     assert not a.of(NodeCutOff)
     assert not a.of(NodeFenced)
@@ -219,7 +221,7 @@ def test_an_armed_run_does_not_start_when_its_node_overslept_and_has_lost_it():
         a = Node("a", store, sched)
         await a.start(sched)
         await asyncio.sleep(9.98)
-        assert [run.state for run in store.runs.values()] == ["running"], "armed"
+        assert [run.state for run in runs_of(store, LIVE)] == ["running"], "armed"
         assert not executed, "and not due yet"
         loop._virtual_time += 60
         now = clock().now()
@@ -234,7 +236,7 @@ def test_an_armed_run_does_not_start_when_its_node_overslept_and_has_lost_it():
 
     executed: list = []
     store, a = run_virtual(scenario(executed))
-    [run] = store.finished.values()
+    [run] = runs_of(store, TERMINAL)
     assert run.state == "lost"
     assert executed == []
     assert a.of(NodeFenced)
@@ -248,7 +250,7 @@ def test_an_armed_run_that_is_given_back_does_not_start_before_its_instant():
         a = Node("a", store, sched)
         await a.start(sched)
         await asyncio.sleep(9.98)
-        assert [run.state for run in store.runs.values()] == ["running"], "armed"
+        assert [run.state for run in runs_of(store, LIVE)] == ["running"], "armed"
         in_a_hurry = asyncio.Event()
         in_a_hurry.set()
         await a.engine.stop(in_a_hurry)
@@ -263,5 +265,5 @@ def test_an_armed_run_that_is_given_back_does_not_start_before_its_instant():
     store, b = run_virtual(scenario(executed))
     [started] = b.of(AttemptStarted)
     assert started.started_at >= started.lease.slot_at
-    [run] = store.finished.values()
+    [run] = runs_of(store, TERMINAL)
     assert (run.state, run.attempts, run.recoveries) == ("succeeded", 2, 0)

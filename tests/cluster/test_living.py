@@ -7,7 +7,7 @@ import pytest
 from onthedot.clock import SECOND
 from onthedot.cluster.living import state_of
 from onthedot.settings import Settings
-from onthedot.stores.base import Node
+from onthedot.stores.values import Node
 
 
 def node(**facts: object) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onthedot.stores.memory import MemoryStore, Statements
-from onthedot.testing import contract
+from onthedot_verify import contract
 
 
 class NotedStatements:

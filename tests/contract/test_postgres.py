@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.stores.postgres import PostgresStore, finding, plan
-from onthedot.testing import contract
+from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.sql import find, plan
+from onthedot_verify import contract
 from tests.stores.postgres.texts import TableOfTexts
 
 
@@ -23,7 +24,7 @@ async def test_contract(check: contract.Check, empty_url: str):
 async def test_pages_are_the_same_in_however_small_steps(
     check: contract.Check, scanned: int, lines: int, empty_url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    for module in (finding, plan):
+    for module in (find, plan):
         monkeypatch.setattr(module, "SCANNED", scanned)
-    monkeypatch.setattr(finding, "LINES", lines)
+    monkeypatch.setattr(find, "LINES", lines)
     await test_contract(check, empty_url)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from onthedot.stores.redis import RedisStore, finding, plan
-from onthedot.testing import contract
+from onthedot_verify import contract
 from tests.servers.debian_redis import DebianRedis
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.stores.sqlite import SqliteStore, finding, plan
-from onthedot.testing import contract
+from onthedot.stores.sql import find, plan
+from onthedot.stores.sqlite import SqliteStore
+from onthedot_verify import contract
 
 pytestmark = pytest.mark.slow  # hundreds of files are made and migrated
 
@@ -26,7 +27,7 @@ async def test_contract(check: contract.Check, tmp_path: Path):
 async def test_pages_are_the_same_in_however_small_steps(
     check: contract.Check, scanned: int, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    for module in (finding, plan):
+    for module in (find, plan):
         monkeypatch.setattr(module, "SCANNED", scanned)
-    monkeypatch.setattr(finding, "LINES", lines)
+    monkeypatch.setattr(find, "LINES", lines)
     await test_contract(check, tmp_path)

@@ -16,8 +16,8 @@ from typing import Any
 
 from onthedot.faults import VARIABLE
 from onthedot.run import AttemptRecord, RunRecord, SkipRecord
-from onthedot.stores.base import ScheduleState
 from onthedot.stores.sqlite import SqliteStore
+from onthedot.window import ScheduleState
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0  # seconds until a victim must have done what it was started for

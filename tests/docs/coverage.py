@@ -14,7 +14,7 @@ from pathlib import Path
 SECTIONS = {"S1": 22, "S2": 19, "S3": 32, "S4": 26, "S5": 39}
 NUMBERS = [f"{section}-{n:02d}" for section, last in SECTIONS.items() for n in range(1, last + 1)]
 OPEN = "open"
-NOT_SOURCE = ("tests/", "docs/")
+NOT_SOURCE = ("tests/", "verify/", "docs/")
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _method(owner: ast.ClassDef, name: str, home: Path, root: Path, depth: int) 
 
 def _module_file(module: str, root: Path) -> Path | None:
     inside = Path(*module.split("."))
-    for place in (root / "src" / inside, root / inside):
+    for place in (root / "src" / inside, root / "verify" / inside, root / inside):
         for path in (place.with_suffix(".py"), place / "__init__.py"):
             if path.is_file():
                 return path

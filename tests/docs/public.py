@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 MODULES = (
     "onthedot",
     "onthedot.testing",
-    "onthedot.testing.checker",
-    "onthedot.testing.contract",
-    "onthedot.testing.simulation",
+    "onthedot_verify.checker",
+    "onthedot_verify.contract",
+    "onthedot_verify.simulation",
 )
 
 PROPERTIES = (property, cached_property)
@@ -61,4 +61,4 @@ def _is_member(member: Any) -> bool:
 def _is_ours(owner: type, name: str) -> bool:
     """Whether we wrote it: `int.bit_length` needs no words of ours."""
     home = next(cls for cls in owner.__mro__ if name in cls.__dict__)
-    return home.__module__.startswith("onthedot.")
+    return home.__module__.startswith(("onthedot.", "onthedot_verify."))

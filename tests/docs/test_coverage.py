@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTS = """
 import pytest
 from contract import Elsewhere
-from onthedot.testing.contract import Contract, check_later as test_later, test_shared
-from onthedot.testing.everything import *
+from onthedot_verify.contract import Contract, check_later as test_later, test_shared
+from onthedot_verify.everything import *
 
 def test_plain(): ...
 async def test_waiting(): ...
@@ -46,9 +46,9 @@ def root(tmp_path: Path) -> Path:
     """A small repository with one source file and one file of tests."""
     files = {
         "src/onthedot/policy/retry.py": "",
-        "src/onthedot/testing/__init__.py": "",
-        "src/onthedot/testing/contract.py": CONTRACT,
-        "src/onthedot/testing/everything.py": "def test_starred(): ...",
+        "verify/onthedot_verify/__init__.py": "",
+        "verify/onthedot_verify/contract.py": CONTRACT,
+        "verify/onthedot_verify/everything.py": "def test_starred(): ...",
         "tests/test_a.py": TESTS,
         "tests/helpers.py": "def test_not_here(): ...",
     }
@@ -114,6 +114,7 @@ def test_a_row_with_too_few_cells_is_found(root: Path):
         ("`src/onthedot/policy/retry.py`", "", "names no test"),
         ("", "`tests/test_a.py::test_plain`", "names no source path"),
         ("`tests/test_a.py`", "`tests/test_a.py::test_plain`", "names no source path"),
+        ("`verify/onthedot_verify/contract.py`", "`tests/test_a.py::test_plain`", "names no source path"),
         ("`src/onthedot/gone.py`", "`tests/test_a.py::test_plain`", "there is no src/onthedot/gone.py"),
         ("`src/onthedot/policy/retry.py` mostly", "`tests/test_a.py::test_plain`", "holds more than paths"),
         ("`src/onthedot/policy/retry.py`", "`tests/test_a.py::test_gone`", "no such test"),
@@ -159,7 +160,7 @@ def test_a_collected_test_is_recognised(root: Path, node: str):
         "tests/test_a.py::TestXfail::test_hoped_for",
         "tests/test_b.py::test_plain",
         "tests/helpers.py::test_not_here",
-        "src/onthedot/testing/contract.py::test_shared",
+        "verify/onthedot_verify/contract.py::test_shared",
     ],
 )
 def test_a_test_that_pytest_would_not_run_is_found(root: Path, node: str):

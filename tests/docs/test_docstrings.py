@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import onthedot as otd
+import onthedot_verify
 from tests.docs.public import MODULES, PROPERTIES, Public, public_names
 from tests.docs.running import Names, examples_of, run_examples
 
@@ -89,11 +90,12 @@ def test_an_example_does_what_it_says(path):
 def inner_examples() -> Iterator[tuple[str, str | None]]:
     """What modules show without its being public: the module, and the words."""
     known = {public.doc for public in PUBLIC.values()}
-    for found in pkgutil.walk_packages(otd.__path__, "onthedot."):
-        if not found.name.endswith("__main__"):
-            for test in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(found.name)):
-                if test.examples and inspect.cleandoc(test.docstring or "") not in known:
-                    yield found.name, test.docstring
+    for package in (otd, onthedot_verify):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.endswith("__main__"):
+                for test in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(found.name)):
+                    if test.examples and inspect.cleandoc(test.docstring or "") not in known:
+                        yield found.name, test.docstring
 
 
 @pytest.mark.slow
@@ -104,7 +106,7 @@ def test_the_examples_of_inner_functions_are_true_as_well():
     assert len(inner) > 60
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if module.startswith("onthedot.testing.")])
+@pytest.mark.parametrize("module", [module for module in MODULES if module.startswith("onthedot_verify.")])
 def test_a_package_shows_its_use(module):
     assert "\n    " in (importlib.import_module(module).__doc__ or ""), f"{module} shows no use"
 

@@ -17,9 +17,9 @@ import pytest
 import onthedot as otd
 from onthedot.clock import Micros, SystemClock
 from onthedot.job import JobRecord
-from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.opening import open_store
+from onthedot.stores.protocol import Store
 from tests.examples.loading import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "interfaces.md"

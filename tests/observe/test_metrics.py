@@ -17,8 +17,8 @@ from onthedot.observe.cluster import NodeShown
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import BOUNDS, NodeMetrics, Standing, exposed
 from onthedot.run import RunState
-from onthedot.stores.base import Held, Node, Queue
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.values import Held, Node, Queue
 from tests.observe.made_up import NOON, failure, finish, lease, started
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

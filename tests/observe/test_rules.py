@@ -15,7 +15,7 @@ from onthedot.clock import SECOND
 from onthedot.events import AttemptEnded, RunSkipped, StoreTrouble
 from onthedot.observe.counters import Counters
 from onthedot.observe.metrics import NodeMetrics, Standing, exposed
-from onthedot.stores.base import Queue
+from onthedot.stores.values import Queue
 from tests.observe.made_up import NOON, finish, lease, started
 from tests.servers import setup
 from tests.servers.plugin import need

@@ -15,9 +15,9 @@ from onthedot.ids import RandomIds
 from onthedot.output.keeping import Name, Outputs
 from onthedot.output.owning import ID, KIND, Owner, claim_output, find_owner
 from onthedot.retention import HOUR
-from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.opening import open_store
+from onthedot.stores.protocol import Store
 from onthedot.upkeep.outputs import OutputPruner
 from tests.servers.s3 import S3Server
 from tests.upkeep.test_outputs import Led

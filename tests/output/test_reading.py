@@ -16,7 +16,7 @@ from onthedot.output.reading import read_said
 from onthedot.output.records import Record
 from onthedot.output.spool import Spool
 from onthedot.settings import Settings
-from onthedot.stores.base import LogRecord
+from onthedot.stores.values import LogRecord
 
 
 async def test_a_node_keeps_what_was_handed_in_and_everybody_can_read_it(tmp_path: Path):

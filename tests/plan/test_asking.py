@@ -10,8 +10,8 @@ import onthedot as otd
 from onthedot.job import Job
 from onthedot.plan import asking
 from onthedot.plan.asking import why_unused
-from onthedot.stores.finding import JobCursor, JobFilter, JobPage
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.queries import JobCursor, JobFilter, JobPage
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.task import Command, Noop, Param
 

@@ -15,10 +15,11 @@ from onthedot.plan.coming import Gathered, Start, coming, gather, look_ahead, up
 from onthedot.plan.shown import shown
 from onthedot.run import NewRun, manual_trigger
 from onthedot.schedules import schedule_id
-from onthedot.stores.base import FateAhead, NextSchedules, ScheduleState, Window
-from onthedot.stores.finding import JobFilter
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.queries import JobFilter
+from onthedot.stores.values import NextSchedules
 from onthedot.task import Noop
+from onthedot.window import FateAhead, ScheduleState, Window
 
 NOW = to_micros(datetime(2026, 11, 18, 12, 0, 0, 500_000, tzinfo=UTC))
 

@@ -16,10 +16,11 @@ from onthedot.clock import MILLISECOND, SECOND, Micros, to_datetime
 from onthedot.job import At, Call, Cron, Every, FixedDelay, In, Job, Schedule
 from onthedot.plan.controls import put_job
 from onthedot.run import RunRecord
-from onthedot.stores.base import PutJob, Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.protocol import Store
 from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.values import PutJob
 
 START: Micros = 1_767_225_600 * SECOND
 SETTINGS = otd.Settings()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,9 @@ from onthedot.stores.memory import MemoryStore
 from onthedot.stores.opening import open_store
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
-from onthedot.testing.contract import Workbench
-from onthedot.testing.contract.workbench import DEAD
+from onthedot_verify.contract import Workbench
+from onthedot_verify.contract.workbench import DEAD
+from tests.behind import behind
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 OpenStore = Callable[[Clock], Any]
@@ -312,9 +312,11 @@ async def test_a_full_box_does_not_keep_the_engine_from_its_work():
     run_id = await bench.submit(record)
     [lease] = await bench.take(node)
     assert await bench.finish(lease, DEAD)
-    like = store.finished[run_id]
-    store.finished = {number: replace(like, id=number) for number in range(1, 1_001)}
-    store.finished_keys = dict.fromkeys(store.finished, store.finished_keys[run_id])
+    copies = [(number,) for number in range(run_id + 1, run_id + 1_000)]
+    behind(store, "CREATE TEMP TABLE copy AS SELECT * FROM history")
+    for values in copies:
+        behind(store, "UPDATE copy SET id = ?", *values)
+        behind(store, "INSERT INTO history SELECT * FROM copy")
     turns = 0
 
     async def wait() -> None:

@@ -9,10 +9,10 @@ from onthedot.clock import SECOND
 from onthedot.job import Cron
 from onthedot.plan.replanner import Replanner
 from onthedot.schedules import next_after
-from onthedot.stores.base import Node
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.testing.contract.workbench import Workbench, at, window
+from onthedot.stores.values import Node
+from onthedot_verify.contract.workbench import Workbench, at, window
 
 RULE = Cron(expression="0 3 * * *", tz="Europe/Berlin", id="s")
 TTL = 1000 * SECOND

@@ -12,11 +12,11 @@ from onthedot.errors import UnknownJob
 from onthedot.events import Events
 from onthedot.plan.letters import Box, discard, replay, replay_many
 from onthedot.plan.rerunning import rerun
-from onthedot.stores.base import Store
 from onthedot.stores.opening import open_store
+from onthedot.stores.protocol import Store
 from onthedot.task import Command
-from onthedot.testing.contract import Workbench
-from onthedot.testing.contract.workbench import DEAD, SUCCESS, at
+from onthedot_verify.contract import Workbench
+from onthedot_verify.contract.workbench import DEAD, SUCCESS, at
 
 LATER = at(60)
 

@@ -13,10 +13,10 @@ from onthedot.plan.controls import put_job
 from onthedot.plan.windows import edit_windows, plan_window, resume_windows
 from onthedot.run import RunState
 from onthedot.schedules import due_of, schedule_id
-from onthedot.stores.base import FateAhead, ScheduleState, SkipRange
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
+from onthedot.window import FateAhead, ScheduleState, SkipRange
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 NOW, LATE, MINUTE = to_micros(START), 30 * SECOND, 60 * SECOND

@@ -15,9 +15,9 @@ import onthedot as otd
 from onthedot.clock import SECOND, to_micros
 from onthedot.job import Call, Job, JobRecord, JobState
 from onthedot.plan.windows import MOST_SLOTS, edit_windows, plan_window, resume_windows
+from onthedot.policy.window_rules import runs_over, settle
 from onthedot.schedules import schedule_id, slots
-from onthedot.stores.base import FateAhead, ScheduleState, SkipRange, Slot
-from onthedot.stores.exceptions import runs_over, settle
+from onthedot.window import FateAhead, ScheduleState, SkipRange, Slot
 
 NOW = to_micros(datetime(2026, 6, 1, 12, 0, tzinfo=UTC))
 LATE = 30 * SECOND

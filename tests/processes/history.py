@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from onthedot.definitions import encode
 from onthedot.job import JobRecord
 from onthedot.run import TERMINAL, AttemptRecord, RunRecord
 from onthedot.settings import Settings
-from onthedot.stores.definitions import encode
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.testing.checker import Violation, check
-from onthedot.testing.checker.history import Event
-from onthedot.testing.simulation.node import lengths
+from onthedot_verify.checker import Violation, check
+from onthedot_verify.checker.history import Event
+from onthedot_verify.simulation.node import lengths
 from tests.processes.kit import Cluster
 from tests.processes.node import settings
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from onthedot.run import RunState
-from onthedot.stores.base import CancelAnswer
+from onthedot.stores.values import CancelAnswer
 from tests.lanes import SOAK
 from tests.processes.client import Client, client
 from tests.processes.history import judged

@@ -5,8 +5,8 @@ from __future__ import annotations
 from onthedot.ids import SeededIds
 from onthedot.job import Call, Guarantee, Job, ability_of
 from onthedot.run import NewRun, RunState
-from onthedot.stores.base import Ask, Node
 from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.values import Ask, Node
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 from tests.crash.victim import Journal
 from tests.processes.history import judged

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from onthedot.clock import SystemClock
+from onthedot.clock import Micros, SystemClock
 from onthedot.plan.controls import resume_job
 from onthedot.plan.windows import Missed
 from tests.crash.kit import gather_evidence
@@ -20,6 +20,16 @@ LEASE = 15.0
 LENGTH = 0.7  # seconds: of seven slots
 
 
+class Recorded(SystemClock):
+    """A clock that knows what it told last: the instant that a resume takes for now."""
+
+    told = 0
+
+    def now(self) -> Micros:
+        self.told = super().now()
+        return self.told
+
+
 @pytest.mark.slow
 async def test_nothing_is_armed_between_pause_and_resume(tmp_path):
     modes: tuple[Missed, ...] = ("none", "last", "all")
@@ -30,22 +40,24 @@ async def test_nothing_is_armed_between_pause_and_resume(tmp_path):
             job_id = await asking.job_id(ALWAYS)
             for missed in modes:
                 nodes.wait_for_start(ALWAYS, since=now())
+                begun = now()
                 paused = await asking.store.pause(job_id, reason="from elsewhere")
                 acknowledged = now()
                 assert paused.withdrawn > 0
                 await asyncio.sleep(LENGTH)  # the pause itself
-                asked = now()
+                asked, clock = now(), Recorded()
                 resumed = await resume_job(
-                    asking.store, job_id, missed=missed, clock=SystemClock(), settings=settings("", LEASE)
+                    asking.store, job_id, missed=missed, clock=clock, settings=settings("", LEASE)
                 )
-                pauses.append((missed, acknowledged, asked, resumed))
+                pauses.append((missed, begun, acknowledged, asked, clock.told, resumed))
             nodes.wait_for_start(ALWAYS, since=now())
         nodes.settle()
         evidence = await gather_evidence(nodes)
     verdicts.check_all(evidence, nodes.faults, lease=LEASE, lost=False)
     runs = {run.slot_at: run for run in evidence.runs.values() if run.job == ALWAYS}
-    ahead = [begun for _, begun, _, _ in pauses[1:]] + [2**62]  # a later pause withdraws what lies beyond it
-    for (missed, acknowledged, asked, resumed), until in zip(pauses, ahead, strict=True):
+    # A later pause withdraws what lies beyond it: beyond an instant between `begun` and `acknowledged`.
+    ahead = [begun for _, begun, *_ in pauses[1:]] + [2**62]
+    for (missed, _, acknowledged, asked, decided, resumed), until in zip(pauses, ahead, strict=True):
         during = [
             attempt
             for run in runs.values()
@@ -53,7 +65,7 @@ async def test_nothing_is_armed_between_pause_and_resume(tmp_path):
             if acknowledged < attempt.armed_at < asked
         ]
         assert during == [], f"armed while paused: {during}"
-        late = [slot for slot in resumed.slots if slot <= asked]
+        late = [slot for slot in resumed.slots if slot <= decided]
         skipped = sum(skip.count for skip in resumed.skips)
         slots = len([slot for slot in runs if acknowledged < slot <= asked]) + skipped
         assert slots >= 6, "too short a pause to show anything"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from onthedot.job import JobRecord
 from onthedot.run import ArmAnswer, Armed, Gate, GateAsk, Lease, OnBusy
-from onthedot.testing.contract.workbench import Workbench
+from onthedot_verify.contract.workbench import Workbench
 
 WAIT, SKIP, REPLACE = OnBusy("wait"), OnBusy("skip"), OnBusy("replace")
 X = Gate("limit:name:x:", 1)

@@ -8,12 +8,21 @@ from pathlib import Path
 import pytest
 
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.testing.contract.workbench import Workbench
+from onthedot_verify.contract.workbench import Workbench
+from tests.review.dictionaries import DictStore
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["dictionaries", "memory", "sqlite"])
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Workbench]:
-    store = MemoryStore() if request.param == "memory" else await SqliteStore.open(tmp_path / "otd.db", inline=True)
+    store: Store
+    match request.param:
+        case "dictionaries":
+            store = DictStore()
+        case "memory":
+            store = MemoryStore()
+        case _:
+            store = await SqliteStore.open(tmp_path / "otd.db", inline=True)
     yield Workbench(store)
     await store.close()

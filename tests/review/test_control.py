@@ -6,7 +6,7 @@ import pytest
 
 from onthedot.errors import WindowStale
 from onthedot.run import NewRun, submit_trigger
-from onthedot.testing.contract.workbench import Workbench, at, every, window
+from onthedot_verify.contract.workbench import Workbench, at, every, window
 
 
 async def test_resuming_with_a_schedule_that_is_gone_is_stale(bench: Workbench):

@@ -1,4 +1,4 @@
-"""Jobs that run after each other in any order of edits, ends and repetitions: memory and SQLite say and show the same.
+"""Jobs that run after each other in any order of edits, ends and repetitions: the dictionaries and SQLite say the same.
 
 Seeded walks over four jobs. What each step does to sets, runs and cycles is compared after it.
 """
@@ -15,8 +15,8 @@ from onthedot.after import After, On
 from onthedot.clock import SECOND
 from onthedot.errors import DependencyCycle
 from onthedot.run import Lease, NewRun, RunState, submit_trigger
-from onthedot.testing.contract.workbench import CANCELLED, DEAD, LOST, SUCCESS
 from onthedot.verdict import Finish, OutcomeKind, Verdict
+from onthedot_verify.contract.workbench import CANCELLED, DEAD, LOST, SUCCESS
 from tests.lanes import SOAK
 from tests.review.twins import Twin, Twins
 
@@ -40,7 +40,7 @@ class Walk:
 
     @property
     def now(self) -> int:
-        return self.twins.memory.bench.now
+        return self.twins.dicts.bench.now
 
     def job_id(self) -> int | None:
         name = self.chance.choice(NAMES)
@@ -77,7 +77,7 @@ class Walk:
 
     def finish(self) -> None:
         """Some of the leases there ever were: mostly those that run, some stale, some twice."""
-        live = self.twins.memory.memory.runs
+        live = self.twins.dicts.store.runs
         running = [pair for pair in self.leases if pair[0].run_id in live and live[pair[0].run_id].lease is not None]
         known = running if running and self.chance.random() < 0.8 else self.leases[-8:]
         chosen = self.chance.choices(known, k=self.chance.randint(1, 4)) if known else []
@@ -116,11 +116,11 @@ class Walk:
         for step in self.chance.choices(list(often), list(often.values()), k=STEPS):
             step()
             self.twins.compare()
-        self.followed = sum("/after:" in name for name in self.twins.memory.names.values())
+        self.followed = sum("/after:" in name for name in self.twins.dicts.names.values())
 
 
 @pytest.mark.timeout(600)
-def test_memory_and_sqlite_follow_the_same():
+def test_dictionaries_and_sqlite_follow_the_same():
     followed = refused = 0
     for seed in range(WALKS):
         walk = Walk(seed)

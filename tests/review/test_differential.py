@@ -1,6 +1,6 @@
-"""Any order of calls, with gates, edits, pauses and a clock that is set: memory and SQLite say and show the same.
+"""Any order of calls, with gates, edits, pauses and a clock that is set: the dictionaries and SQLite say the same.
 
-The memory store is the specification, so no model is needed beside it: what it says, SQLite must say. Runs are
+`DictStore` shares only pure rules with the other stores: what it says and shows, they must say and show. Runs are
 armed as a worker would (`policy.gates`), windows are those of the planner. After every step the gates are looked
 at as well: nobody waits at a gate that is open for it, and nobody waits, over however many others, for itself.
 """
@@ -22,10 +22,10 @@ from onthedot.plan.windows import edit_windows, plan_window, resume_windows
 from onthedot.policy import gates as policy
 from onthedot.retention import Cut, Mark
 from onthedot.run import TERMINAL, GateAsk, Lease, NewRun, RunState, submit_trigger
-from onthedot.stores.base import Node
+from onthedot.stores.values import Node
 from onthedot.tasks.registry import arguments_of
-from onthedot.testing.contract.workbench import CANCELLED, DEAD, LOST, START, SUCCESS, TASK, every, fixed_delay
 from onthedot.verdict import Finish, OutcomeKind, Verdict
+from onthedot_verify.contract.workbench import CANCELLED, DEAD, LOST, START, SUCCESS, TASK, every, fixed_delay
 from tests.lanes import SOAK
 from tests.review.twins import Twin, Twins
 
@@ -69,10 +69,10 @@ class Machine(RuleBasedStateMachine):
 
     @property
     def now(self) -> int:
-        return self.twins.memory.bench.now
+        return self.twins.dicts.bench.now
 
     def both(self, call: Any) -> Any:
-        """The same call to both: what memory said."""
+        """The same call to both: what the dictionaries said."""
         return self.twins.both(call)[0]
 
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -96,7 +96,7 @@ class Machine(RuleBasedStateMachine):
     )
     def put(self, name: str, overlap: Overlap, limit: Limit | None, schedules: Any) -> None:
         task = Call(handler="b" if name == "b" else "work")
-        job = self.twins.memory.bench.job(*schedules, name=name, overlap=overlap, concurrency=limit, task=task)
+        job = self.twins.dicts.bench.job(*schedules, name=name, overlap=overlap, concurrency=limit, task=task)
         self.both(lambda twin: self._put(twin, job))
 
     async def _put(self, twin: Twin, job: Job) -> Any:
@@ -294,7 +294,7 @@ class Machine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 3), outcome=OUTCOMES)
     def end(self, number: int, outcome: Verdict | OutcomeKind) -> None:
         """One of the attempts that run."""
-        running = {run.lease.lease_id for run in self.twins.memory.memory.runs.values() if run.lease and run.attempt}
+        running = {run.lease.lease_id for run in self.twins.dicts.store.runs.values() if run.lease and run.attempt}
         pairs = [pair for pair in self.leases if pair[0].lease_id in running]
         self._finish_all(pairs[number % len(pairs) :][:1] if pairs else [], outcome)
 
@@ -311,7 +311,7 @@ class Machine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 9), why=st.sampled_from(["by hand", "by another"]))
     def cancel(self, number: int, why: str) -> None:
         """One of the runs, live or ended."""
-        names = sorted(set(self.twins.memory.names.values()))
+        names = sorted(set(self.twins.dicts.names.values()))
         if names:
             name = names[number % len(names)]
             self.both(lambda twin: twin.store.cancel([twin.id_of(name)], why=why, now=self.now))
@@ -319,7 +319,7 @@ class Machine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 9), word=st.sampled_from(["replayed:1", "discarded:"]))
     def settle(self, number: int, word: str) -> None:
         """One of the runs, whatever has become of it; and what is in the box then."""
-        names = sorted(set(self.twins.memory.names.values()))
+        names = sorted(set(self.twins.dicts.names.values()))
         if names:
             name = names[number % len(names)]
             self.both(lambda twin: twin.store.settle_dead([(twin.id_of(name), word)]))
@@ -379,13 +379,13 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_for_nothing(self) -> None:
         """Every wait leads to somebody who can end it: a run that is not itself waiting at a gate."""
-        memory = self.twins.memory.memory
-        for run in [run for run in memory.runs.values() if run.blocked_on]:
+        dicts = self.twins.dicts.store
+        for run in [run for run in dicts.runs.values() if run.blocked_on]:
             seen, ahead = {run.id}, [run]
             while ahead:
                 gate = ahead.pop().blocked_on
                 assert gate is not None
-                holders = [memory.runs[one] for one in memory.holders[gate.key]]
+                holders = [dicts.runs[one] for one in dicts.holders[gate.key]]
                 assert len(holders) >= gate.capacity, f"run {run.id} waits at {gate}, which is open"
                 assert run.id not in {holder.id for holder in holders}, f"run {run.id} waits for itself at {gate}"
                 ahead += [one for one in holders if one.blocked_on and one.id not in seen]
@@ -396,7 +396,7 @@ THOROUGH = 20 if SOAK else 1
 
 
 @pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form
-def test_memory_and_sqlite_do_the_same():
+def test_dictionaries_and_sqlite_do_the_same():
     walk(Machine, 40)
 
 

@@ -1,10 +1,11 @@
-"""Memory and PostgreSQL say and show the same: both driven by the same random calls."""
+"""The dictionaries and PostgreSQL say and show the same: both driven by the same random calls."""
 
 from __future__ import annotations
 
 import pytest
 
 from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.sql.port import sql
 from tests.review.test_differential import Machine, walk
 from tests.review.test_places import crowd
 from tests.review.twins import Twin, Twins
@@ -24,7 +25,7 @@ class PostgresTwin(Twin):
         return held, {self.names[run_id]: key for key, run_id in blocked}
 
     async def _rows(self, statement: str) -> list[tuple[str, int]]:
-        return await self._postgres.read(lambda tx: tx.rows(statement))
+        return await self._postgres.database.look(lambda tx: tx.rows(sql(statement)))
 
 
 class PostgresTwins(Twins):
@@ -39,7 +40,7 @@ class PostgresTwins(Twins):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form
-def test_memory_and_postgres_do_the_same(migrated_url: str):
+def test_dictionaries_and_postgres_do_the_same(migrated_url: str):
     class OnThisServer(Machine):
         def make_twins(self) -> Twins:
             return PostgresTwins(migrated_url)
@@ -49,5 +50,5 @@ def test_memory_and_postgres_do_the_same(migrated_url: str):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_memory_and_postgres_do_the_same_at_full_limits(migrated_url: str):
+def test_dictionaries_and_postgres_do_the_same_at_full_limits(migrated_url: str):
     crowd(lambda: PostgresTwins(migrated_url), 2)

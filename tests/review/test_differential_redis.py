@@ -1,4 +1,4 @@
-"""Memory and Redis say and show the same: both driven by the same random calls."""
+"""The dictionaries and Redis say and show the same: both driven by the same random calls."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RedisTwins(Twins):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form
-def test_memory_and_redis_do_the_same(valkey: ValkeyServer):
+def test_dictionaries_and_redis_do_the_same(valkey: ValkeyServer):
     class OnThisServer(Machine):
         def make_twins(self) -> Twins:
             return RedisTwins(valkey)
@@ -50,5 +50,5 @@ def test_memory_and_redis_do_the_same(valkey: ValkeyServer):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_memory_and_redis_do_the_same_at_full_limits(valkey: ValkeyServer):
+def test_dictionaries_and_redis_do_the_same_at_full_limits(valkey: ValkeyServer):
     crowd(lambda: RedisTwins(valkey), 3)

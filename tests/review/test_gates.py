@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onthedot.job import Limit, Overlap
 from onthedot.run import Armed, Blocked, Busy, Gate
-from onthedot.testing.contract.workbench import Workbench, every, retry, window
+from onthedot_verify.contract.workbench import Workbench, every, retry, window
 from tests.review.asking import SKIP, WAIT, X, ask, overlap, reserved, with_answer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onthedot.job import Overlap
 from onthedot.run import Armed, Blocked, Gone, RunState
-from onthedot.testing.contract.workbench import Workbench, retry
+from onthedot_verify.contract.workbench import Workbench, retry
 from tests.review.asking import REPLACE, ask, overlap, reserved, with_answer
 
 

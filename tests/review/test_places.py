@@ -1,4 +1,4 @@
-"""Limits that are full most of the time, while workers come and go: memory and SQLite say and show the same.
+"""Limits that are full most of the time, while workers come and go: the dictionaries and SQLite say the same.
 
 Random walks, each from its seed. After every step both stores are compared, and no limit is exceeded, no run waits at
 an open gate, and no run that waits holds a limit. At the end all workers are there, and every run comes to its end.
@@ -18,10 +18,10 @@ from onthedot.clock import SECOND
 from onthedot.job import Call, JobRecord, Limit, Overlap
 from onthedot.policy import gates as policy
 from onthedot.run import Armed, GateAsk, Lease, NewRun, submit_trigger
-from onthedot.stores.base import Node
+from onthedot.stores.values import Node
 from onthedot.tasks.registry import arguments_of
-from onthedot.testing.contract.workbench import SUCCESS, TASK
 from onthedot.verdict import Finish
+from onthedot_verify.contract.workbench import SUCCESS, TASK
 from tests.review.test_differential import THOROUGH
 from tests.review.twins import Twin, Twins
 
@@ -55,7 +55,7 @@ class Crowd:
 
     @property
     def now(self) -> int:
-        return self.twins.memory.bench.now
+        return self.twins.dicts.bench.now
 
     def both(self, call: Callable[[Twin], Any]) -> Any:
         return self.twins.both(call)[0]
@@ -83,7 +83,7 @@ class Crowd:
         await twin.store.leave(worker, now=self.now)
 
     def living(self) -> str:
-        nodes = self.twins.memory.memory.nodes
+        nodes = self.twins.dicts.store.nodes
         return self.chance.choice([one for one in self.workers if nodes[one].node.lease_until > self.now])
 
     def submit(self) -> None:
@@ -101,7 +101,7 @@ class Crowd:
         """By which worker."""
         self.count += 1
         worker, seats = self.living(), self.chance.choice([1, 2, 4])
-        tasks = frozenset(self.twins.memory.memory.nodes[worker].node.tasks)
+        tasks = frozenset(self.twins.dicts.store.nodes[worker].node.tasks)
 
         async def work(twin: Twin) -> Any:
             got = await twin.bench.reserve(worker, seats=seats, extra=50, lapse=2, tasks=tasks)  # see test_differential
@@ -164,13 +164,13 @@ class Crowd:
 
     def look(self) -> None:
         self.twins.compare()
-        memory = self.twins.memory.memory
-        for key, holders in memory.holders.items():
-            gates = [gate for run_id in holders for gate in memory.runs[run_id].gates if gate.key == key]
+        dicts = self.twins.dicts.store
+        for key, holders in dicts.holders.items():
+            gates = [gate for run_id in holders for gate in dicts.runs[run_id].gates if gate.key == key]
             assert len(gates) <= max((gate.capacity for gate in gates), default=0), f"{key} is exceeded"
-        for run in memory.runs.values():
+        for run in dicts.runs.values():
             if run.blocked_on is not None:
-                assert len(memory.holders[run.blocked_on.key]) >= run.blocked_on.capacity, "it waits at an open gate"
+                assert len(dicts.holders[run.blocked_on.key]) >= run.blocked_on.capacity, "it waits at an open gate"
                 assert all(gate.until_end for gate in run.gates), "it waits, and holds a limit"
 
     def steps(self, count: int) -> None:
@@ -191,7 +191,7 @@ class Crowd:
         self.both(self._reap)
         self.held.clear()
         self.running.clear()
-        while self.twins.memory.memory.runs:
+        while self.twins.dicts.store.runs:
             started = 0
             self.recount()
             for _ in range(5):
@@ -229,5 +229,5 @@ def crowd(make: Callable[[], Twins], seeds: int, steps: int = 120) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_memory_and_sqlite_do_the_same_at_full_limits():
+def test_dictionaries_and_sqlite_do_the_same_at_full_limits():
     crowd(Twins, 8)

@@ -13,7 +13,7 @@ from onthedot.errors import RevisionConflict
 from onthedot.events import Event, Events
 from onthedot.job import JobState
 from onthedot.plan.resumer import Resumer
-from onthedot.testing.contract.workbench import Workbench, at, every, window
+from onthedot_verify.contract.workbench import Workbench, at, every, window
 
 
 class StandingClock:

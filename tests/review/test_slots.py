@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onthedot.run import RunState
-from onthedot.testing.contract.workbench import Workbench, every, window
+from onthedot_verify.contract.workbench import Workbench, every, window
 
 
 async def cancelled_ahead(bench: Workbench):

@@ -17,10 +17,12 @@ from typing import Any, TypeVar
 from onthedot.errors import OnTheDotError, StoreUnavailable
 from onthedot.job import JobRecord
 from onthedot.run import ArmAnswer, Armed, AttemptRecord, Blocked, Busy, Lease, RunRecord, Skipped
-from onthedot.stores.base import Parent, PutJob, ScheduleState, Store
-from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.testing.contract.workbench import Workbench
+from onthedot.stores.values import Parent, PutJob
+from onthedot.window import ScheduleState
+from onthedot_verify.contract.workbench import Workbench
+from tests.review.dictionaries import DictStore
 
 T = TypeVar("T")
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -98,17 +100,17 @@ class Twin:
         raise NotImplementedError
 
 
-class MemoryTwin(Twin):
+class DictTwin(Twin):
+    store: DictStore
+
     def __init__(self) -> None:
-        self.memory = MemoryStore()
-        super().__init__(self.memory)
+        super().__init__(DictStore())
 
     async def gates(self) -> tuple[dict[str, set[str]], dict[str, str]]:
-        held = {key: {self.names[one] for one in holders} for key, holders in self.memory.holders.items() if holders}
-        runs = self.memory.runs.values()
+        holders, runs = self.store.holders, self.store.runs.values()
         for run in runs:  # its two tables agree
-            listed = {key for key, holders in self.memory.holders.items() if run.id in holders}
-            assert {gate.key for gate in run.gates} == listed
+            assert {gate.key for gate in run.gates} == {key for key, held_by in holders.items() if run.id in held_by}
+        held = {key: {self.names[run_id] for run_id in held_by} for key, held_by in holders.items() if held_by}
         return held, {self.names[run.id]: run.blocked_on.key for run in runs if run.blocked_on}
 
 
@@ -125,7 +127,7 @@ class SqliteTwin(Twin):
         return held, {self.names[run_id]: key for key, run_id in blocked}
 
     async def _rows(self, statement: str) -> list[tuple[str, int]]:
-        return await self._sqlite.look(lambda tx: tx.db.execute(statement).fetchall())
+        return await self._sqlite.database.writer.run(lambda tx: tx.db.execute(statement).fetchall())
 
 
 class Twins:
@@ -134,11 +136,11 @@ class Twins:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._folder = tempfile.TemporaryDirectory(dir=FAST)
-        self.memory = MemoryTwin()
-        self.pair: tuple[Twin, Twin] = (self.memory, self.other())
+        self.dicts = DictTwin()
+        self.pair: tuple[Twin, Twin] = (self.dicts, self.other())
 
     def other(self) -> Twin:
-        """The one beside memory."""
+        """The one beside the dictionaries."""
         return SqliteTwin(self.do(SqliteStore.open(Path(self._folder.name) / "otd.db", inline=True)))
 
     def do(self, call: Coroutine[Any, Any, T]) -> T:

@@ -19,16 +19,16 @@ from onthedot.clock import SECOND, Clock, to_micros
 from onthedot.job import Job
 from onthedot.plan.controls import put_job, resume_job
 from onthedot.run import NewRun, RunRecord, is_slot
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 from onthedot.tasks.registry import Registry
 from onthedot.testing import VirtualClock
-from onthedot.testing.checker import RULES, Journal, check
-from onthedot.testing.simulation.cable import CALLER
-from onthedot.testing.simulation.chance import Chance
-from onthedot.testing.simulation.faults import Fault, Weather
-from onthedot.testing.simulation.loop import ClusterLoop
-from onthedot.testing.simulation.node import Node, lengths
-from onthedot.testing.simulation.recorder import Recorder
+from onthedot_verify.checker import RULES, Journal, check
+from onthedot_verify.simulation.cable import CALLER
+from onthedot_verify.simulation.chance import Chance
+from onthedot_verify.simulation.faults import Fault, Weather
+from onthedot_verify.simulation.loop import ClusterLoop
+from onthedot_verify.simulation.node import Node, lengths
+from onthedot_verify.simulation.recorder import Recorder
 
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 T0 = to_micros(NOON)

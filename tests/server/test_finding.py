@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from onthedot.access.permissions import Role
 from onthedot.access.principal import Principal
 from onthedot.server.finding import seen_by
-from onthedot.stores.finding import AttemptFilter, JobFilter, RunFilter
+from onthedot.stores.queries import AttemptFilter, JobFilter, RunFilter
 
 NAMES = st.sampled_from(["", "a", "b", "A", "a "])
 ASKED = st.none() | NAMES

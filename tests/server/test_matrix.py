@@ -13,7 +13,7 @@ from onthedot.access import audit
 from onthedot.access.permissions import ROLES, Permission, Role
 from onthedot.job import JobRecord
 from onthedot.server.table import EVERYBODY, TABLE
-from onthedot.stores.finding import RunFilter
+from onthedot.stores.queries import RunFilter
 from tests.server.kit import Served, served
 from tests.server.samples import SAMPLES, Sample
 from tests.server.streams import reading

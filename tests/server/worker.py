@@ -12,7 +12,7 @@ from onthedot.open_verbs import OpenStore
 from onthedot.output.keeping import Name
 from onthedot.output.records import Record, encode
 from onthedot.run import Lease, RunState
-from onthedot.stores.base import Ask, Node, Note
+from onthedot.stores.values import Ask, Node, Note
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from onthedot.job import JobState
-from onthedot.run import RunState, Skipped, slot_trigger
-from onthedot.stores.base import CancelAnswer, Due
+from onthedot.run import RunState
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sql import gates
+from onthedot.stores.sql.plan import MOVE_WATERMARK
+from onthedot.stores.sql.port import Tx, sql
+from onthedot.stores.values import CancelAnswer, Due
+from tests.contract.sql_mutants import Mutant as Edit
+from tests.simulation.known import repeated
+
+LEAVE_ALL = sql("DELETE FROM gate_holders WHERE key {in1}")
+FORGET_CANCELS = sql("UPDATE runs SET cancel_wanted = NULL WHERE id {in1}")
+FORGET_KEYS = sql("DELETE FROM submit_keys WHERE run_id NOT IN (SELECT id FROM runs)")
 
 
 class GateFreedTwice(MemoryStore):
@@ -17,164 +23,139 @@ class GateFreedTwice(MemoryStore):
         super().__init__(clock)
         self.once_held = {}
 
-    def end_attempt(self, run, finish):
-        self.once_held[finish.lease.lease_id] = list(run.gates)
-        super().end_attempt(run, finish)
+    async def finish(self, finishes, *, now=None):
+        for finish in await repeated(self, finishes):
+            keys = self.once_held.pop(finish.lease.lease_id, ())
+            await self.database.write(self._free, [key for _, key in keys])
+        for lease in [finish.lease for finish in finishes]:
+            held = await self.database.read(self._places, lease.run_id)
+            if held:
+                self.once_held.setdefault(lease.lease_id, held)
+        return await super().finish(finishes, now=now)
 
-    def _finish_one(self, finish):
-        again = any(a.lease_id == finish.lease.lease_id for a in self.attempts.get(finish.lease.run_id, ()))
-        for gate in self.once_held.pop(finish.lease.lease_id, ()) if again else ():
-            self.holders[gate.key].clear()
-            self.pass_on(gate.key)
-        return super()._finish_one(finish)
+    @staticmethod
+    async def _places(tx: Tx, run_id):
+        return await tx.rows(gates.LIST_PLACES, [run_id], True)
 
-
-class GateKeptOnReap(MemoryStore):
-    """The reaper takes the run, and leaves its gates closed (dkron#349, oban#862)."""
-
-    reaping = False
-
-    def _reap_one(self, lease, verdict, now):
-        self.reaping = True
-        try:
-            return super()._reap_one(lease, verdict, now)
-        finally:
-            self.reaping = False
-
-    def open_gates(self, gates, run):
-        if not self.reaping:
-            super().open_gates(gates, run)
+    @staticmethod
+    async def _free(tx: Tx, keys):
+        await tx.do(LEAVE_ALL, keys)
+        await gates.pass_on(tx, keys)
 
 
-class TwoLetThrough(MemoryStore):
-    """A gate that opens passes to everybody who waits, not to as many as there is room for."""
+# The reaper takes the run, and leaves its gates closed (dkron#349, oban#862). Its verdicts have no start.
+_OPEN = """await open_gates(tx, [one.lease.run_id for one in ending], ended=True)
+    await open_gates(tx, [one.lease.run_id for one in trying], ended=False)"""
+GATE_KEPT_ON_REAP = (
+    Edit(
+        "finish.move_runs",
+        _OPEN,
+        _OPEN.replace("in ending", "in ending if one.started_at").replace("in trying", "in trying if one.started_at"),
+    ),
+)
 
-    def open_gates(self, gates, run):
-        super().open_gates(gates, run)
-        for gate in gates:
-            holders = set(self.holders[gate.key])
-            while self.waiters(gate.key):
-                self.holders[gate.key].clear()
-                self.pass_on(gate.key)
-                holders |= self.holders[gate.key]
-            if holders:
-                self.holders[gate.key] = holders
+# A gate that opens passes to everybody who waits, not to as many as there is room for.
+TWO_LET_THROUGH = (Edit("gates.choose_heirs", "if heir.capacity > count:", "if True:"),)
 
+# A slot is skipped because the gate was held when somebody looked last, not because it is (dkron#1569).
+SKIPS_AT_AN_OPEN_GATE = (
+    Edit(
+        "arm.Batch._pass_gates",
+        "    for place, gate in enumerate(ask.gates):\n",
+        """    first = ask.gates[0].key
+    if ask.on_busy is not None and ask.on_busy.action == "skip" and not self._known.holders[first]:
+        await self._skip(lease, "overlap", lease.run_id - 1)
+        return runs.Skipped(first, lease.run_id - 1)
+    for place, gate in enumerate(ask.gates):
+""",
+    ),
+)
 
-class SkipsAtAnOpenGate(MemoryStore):
-    """A slot is skipped because the gate was held when somebody looked last, not because it is (dkron#1569)."""
-
-    def pass_gates(self, run, ask, now):
-        if ask.on_busy is not None and ask.on_busy.action == "skip" and not self.holders[ask.gates[0].key]:
-            self.skip(run, "overlap", now)
-            return Skipped(ask.gates[0].key, run.id - 1)
-        return super().pass_gates(run, ask, now)
-
-
-class ReplacesWhatWasAskedFor(MemoryStore):
-    """A slot that replaces ends whoever holds the gate, also what somebody has submitted."""
-
-    def _clear_the_way(self, run, gate, answer, now):
-        super()._clear_the_way(run, gate, answer, now)
-        for holder in [self.runs[run_id] for run_id in self.holders[gate.key]] if answer.action == "replace" else ():
-            if holder.state is RunState.RUNNING:
-                holder.cancel_wanted = "replaced"
-            else:
-                holder.reason = "replaced"
-                self.end_run(holder, RunState.CANCELLED, now)
+# A slot that replaces ends whoever holds the gate, also what somebody has submitted.
+REPLACES_WHAT_WAS_ASKED_FOR = (Edit("arm.LIST_HOLDING_SLOTS", " AND r.{is_slot}", ""),)
 
 
 class PlannerIgnoresPauses(MemoryStore):
     """A pause stops the workers, and lets the planner go on."""
 
     async def due_schedules(self, *, until, limit, shard=0, layout=None):
-        states = [state for job in self.schedules.values() for state in job.values()]
+        states = [state for record in await self.list_jobs() for state in await self.schedules_of(record.id)]
         due = [state for state in states if state.next_at is not None and state.next_at <= until]
-        return Due([replace(state) for state in due], more=False)
-
-    def _plan_one(self, seen, window, now):
-        record = self.jobs[seen.record.id]
-        if record.state is JobState.PAUSED:
-            self.jobs[record.id] = replace(record, state=JobState.ACTIVE)
-        written = super()._plan_one(seen, window, now)
-        self.jobs[record.id] = record
-        return written
+        return Due(due, more=False)
 
 
-class PausedRunsAreArmed(MemoryStore):
-    """A pause leaves alone what is reserved, and `arm` does not ask whether the job is paused."""
+PLANS_WHAT_IS_PAUSED = (
+    Edit("plan.plan", 'state == "active"', 'state != "deleted"'),
+    Edit("submit.insert_runs", 'job.state == "paused"', "False"),
+)
 
-    def _withdraw(self, job_id, name, edge):
-        going = [run for run in self.runs_of(job_id, slot_trigger(name)) if not run.attempt and run.key.slot_at > edge]
-        for run in [run for run in going if run.state is not RunState.RESERVED]:
-            self.withdraw(run)
-        return len(going)
-
-    def _hold_back(self, run):
-        if run.state is not RunState.RESERVED:
-            super()._hold_back(run)
-
-    def _arm_one(self, lease, gates, now):
-        record = self.jobs[lease.record.id]
-        if record.state is JobState.PAUSED:
-            self.jobs[record.id] = replace(record, state=JobState.ACTIVE)
-        answer = super()._arm_one(lease, gates, now)
-        self.jobs[record.id] = record
-        return answer
-
-    def skip(self, run, reason, now, *, error=None):
-        if reason != "paused" or run.state is not RunState.RESERVED:
-            super().skip(run, reason, now, error=error)
+# A pause leaves alone what is reserved, and `arm` does not ask whether the job is paused.
+PAUSED_RUNS_ARE_ARMED = (
+    Edit("jobs.WITHDRAW", "attempt = 0", "attempt = 0 AND state <> 'reserved'"),
+    Edit("control.LIST_DUE_SLOTS", "state <> 'running'", "state = 'scheduled'"),
+    Edit("control.HOLD_BACK", "WHERE job_id = $1 AND state <> 'running'", "WHERE job_id = $1 AND state = 'scheduled'"),
+    Edit("arm.LOCK_ARMABLE", "j.state = 'active' AND NOT EXISTS", "NOT EXISTS"),
+)
 
 
 class CancelForgotten(MemoryStore):
     """Whoever cancels a running run is told that it was asked to stop, and nobody tells the attempt."""
 
-    def _cancel_one(self, run_id, why, now):
-        run = self.runs.get(run_id)
-        if run is not None and run.state is RunState.RUNNING:
-            return CancelAnswer("asked", run.state)
-        return super()._cancel_one(run_id, why, now)
+    async def cancel(self, run_ids, *, why, now=None):
+        answers = []
+        for run_id in run_ids:
+            run = await self.get_run(run_id)
+            if run is not None and run.state is RunState.RUNNING:
+                answers.append(CancelAnswer("asked", run.state))
+            else:
+                answers += await super().cancel([run_id], why=why, now=now)
+        return answers
 
 
 class CancelLostOnReap(MemoryStore):
     """A run that was asked to stop, and lost its node before it could, begins anew."""
 
-    def _reap_one(self, lease, verdict, now):
-        run = self.runs.get(lease.run_id)
-        if run is not None:
-            run.cancel_wanted = None
-        return super()._reap_one(lease, verdict, now)
+    async def reap(self, verdicts, *, now=None):
+        await self.database.write(self._forget_cancels, [lease.run_id for lease, _ in verdicts])
+        return await super().reap(verdicts, now=now)
+
+    @staticmethod
+    async def _forget_cancels(tx: Tx, run_ids):
+        await tx.do(FORGET_CANCELS, run_ids)
 
 
 class ResumePlansTwice(MemoryStore):
     """A resume plans its slots, and leaves the watermark where the pause had put it."""
 
     async def resume(self, job_id, windows=(), *, expected=None, overdue=False, dry_run=False, now=None):
-        marks = {name: (state.watermark, state.next_at) for name, state in self.schedules[job_id].items()}
+        marks = {state.schedule_id: state.watermark for state in await self.schedules_of(job_id)}
         resumed = await super().resume(job_id, windows, expected=expected, overdue=overdue, dry_run=dry_run, now=now)
+        states = {state.schedule_id: state for state in await self.schedules_of(job_id)}
         for window in windows if not dry_run else ():
-            state = self.schedules[job_id][window.schedule_id]
-            state.watermark, _ = marks[window.schedule_id]
-            self.expect(state, window.slots[0].slot_at if window.slots else state.next_at)
+            name = window.schedule_id
+            coming = window.slots[0].slot_at if window.slots else states[name].next_at
+            await self.database.write(self._pull_back, (job_id, name, marks[name], coming))
         return resumed
+
+    @staticmethod
+    async def _pull_back(tx: Tx, moved):
+        await tx.do(MOVE_WATERMARK, *moved)
 
 
 class KeyForgotten(MemoryStore):
     """A key is known as long as its run is live (bullmq removes its jobs, and with them their ids)."""
 
-    def end_run(self, run, state, ended_at, *, finish=None, error=None):
-        super().end_run(run, state, ended_at, finish=finish, error=error)
-        self.submit_keys = {key: known for key, known in self.submit_keys.items() if known[0] != run.id}
+    async def submit(self, runs, *, noting=None, now=None):
+        await self.database.write(self._forget_keys)
+        return await super().submit(runs, noting=noting, now=now)
+
+    @staticmethod
+    async def _forget_keys(tx: Tx):
+        await tx.do(FORGET_KEYS)
 
 
-class PruneCountsNothing(MemoryStore):
-    """What is pruned is gone without a trace."""
-
-    def _forget(self, run):
-        before = self.daily_counts.copy()
-        super()._forget(run)
-        self.daily_counts = before
+# What is pruned is gone without a trace.
+PRUNE_COUNTS_NOTHING = (Edit("retention._remove", "await _add_to_days(tx, Counter(", "str(Counter("),)
 
 
 class PrunesTooEarly(MemoryStore):

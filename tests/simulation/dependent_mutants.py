@@ -3,68 +3,38 @@
 from __future__ import annotations
 
 from onthedot.stores.memory import MemoryStore
-from onthedot.stores.memory.dependencies import Dependencies
+from onthedot.stores.sql.after import Ended, follow
+from tests.contract.sql_mutants import Mutant as Edit
+from tests.simulation.known import repeated
 
+_FOLLOWED = "Ended(one.run_id, one.record.id, verdict.state, at) for one, verdict, _, at in ending"
 
-class RetriedParentForgotten(MemoryStore):
-    """The end of a run that needed a second try calls for nobody: its trigger was bound to the first."""
+# The end of a run that needed a second try calls for nobody: its trigger was bound to the first.
+RETRIED_PARENT_FORGOTTEN = (Edit("finish.move_runs", _FOLLOWED, f"{_FOLLOWED} if one.attempt < 2"),)
 
-    def _follow(self, namespace, name, run_id, state, ended_at):
-        if self.finished[run_id].attempts < 2:
-            super()._follow(namespace, name, run_id, state, ended_at)
-
-
-class AllIsAny(MemoryStore):
-    """Whoever waits for all runs after each."""
-
-    class _Dependencies(Dependencies):
-        def _completes(self, child_id, ended):
-            return True
-
-    def __init__(self, clock=None):
-        super().__init__(clock)
-        self.dependencies = self._Dependencies()
+# Whoever waits for all runs after each.
+ALL_IS_ANY = (Edit("after._completes", "if await tx.value(IS_INCOMPLETE, child_id):", "if False:"),)
 
 
 class FollowedTwice(MemoryStore):
     """A finish that comes again calls for its dependents again, under another instant."""
 
-    def _finish_one(self, finish):
-        run_id = finish.lease.run_id
-        again = any(attempt.lease_id == finish.lease.lease_id for attempt in self.attempts.get(run_id, ()))
-        ended = self.finished.get(run_id)
-        if again and ended is not None:
-            self._follow(ended.namespace, ended.job, run_id, ended.state, self.read_clock(None))
-        return super()._finish_one(finish)
+    async def finish(self, finishes, *, now=None):
+        again = await repeated(self, finishes)
+        answers = await super().finish(finishes, now=now)
+        for lease in [finish.lease for finish in again]:
+            run = await self.get_run(lease.run_id)
+            if run is not None and run.ended_at is not None:
+                ended = Ended(run.id, lease.record.id, run.state, self.clock.now())
+                await self.database.write(follow, [ended])
+        return answers
 
 
-class ReaperForgetsDependents(MemoryStore):
-    """Only a finish calls for dependents: who waits for a failure waits for ever when the parent is lost."""
+# Only a finish calls for dependents: who waits for a failure waits for ever when the parent is lost. The verdicts of
+# the reaper have no start.
+REAPER_FORGETS_DEPENDENTS = (
+    Edit("finish.move_runs", _FOLLOWED, f"{_FOLLOWED.replace('verdict, _, at', 'verdict, began, at')} if began"),
+)
 
-    reaping = False
-
-    def _reap_one(self, lease, verdict, now):
-        self.reaping = True
-        try:
-            return super()._reap_one(lease, verdict, now)
-        finally:
-            self.reaping = False
-
-    def _follow(self, namespace, name, run_id, state, ended_at):
-        if not self.reaping:
-            super()._follow(namespace, name, run_id, state, ended_at)
-
-
-class SetKeptWhenUsed(MemoryStore):
-    """A set that was complete once stays so: after that, each parent's next run calls for the child."""
-
-    class _Dependencies(Dependencies):
-        def _completes(self, child_id, ended):
-            noted = dict(self._sets[child_id])
-            complete = super()._completes(child_id, ended)
-            self._sets[child_id] |= noted
-            return complete
-
-    def __init__(self, clock=None):
-        super().__init__(clock)
-        self.dependencies = self._Dependencies()
+# A set that was complete once stays so: after that, each parent's next run calls for the child.
+SET_KEPT_WHEN_USED = (Edit("after._completes", "await tx.do(CLEAR_SET, child_id)", "pass"),)

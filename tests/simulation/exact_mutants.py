@@ -5,35 +5,44 @@ from __future__ import annotations
 import asyncio
 
 from onthedot.engine import Engine
-from onthedot.stores.memory import MemoryStore, Statement
-from onthedot.stores.memory.transactions import MemoryTransaction, MemoryTransactions, Statements
+from onthedot.stores.memory import MemoryStore, MemoryTransaction, MemoryTransactions, Statements, is_running
 
 
-class EffectsUnfenced(MemoryStore):
-    """Effects are committed whoever has the run by now; only the completion is fenced."""
-
-    def commit_effects(self, connection, finish):
-        accepted = super().commit_effects(connection, finish)
+class _Unfenced(MemoryTransaction):
+    async def commit(self, finish, *, now=None):
+        accepted = await super().commit(finish, now=now)
         if not accepted:
-            lease = finish.lease
-            self.statements += [Statement(lease.run_id, lease.fence, sql, args) for sql, args in connection.noted]
+            self.keep_effects(finish.lease)
         return accepted
 
 
 class _TwoWrites(MemoryTransaction):
     async def commit(self, finish, *, now=None):
-        run = self._store.run_under(finish.lease)
-        if run is None:
+        if not await self._store.database.read(is_running, finish.lease):
             return False
-        self._store.keep_effects(self.connection, run)
+        self.keep_effects(finish.lease)
         self.connection.noted.clear()
         await asyncio.sleep(0.2)
         return await super().commit(finish, now=now)
 
 
-class _InTwoWrites(MemoryTransactions):
+class _Wrong(MemoryTransactions):
+    """Begins transactions of another kind."""
+
+    def __init__(self, store, kind) -> None:
+        super().__init__(store, Statements)
+        self._kind = kind
+
     async def begin(self, lease, *, now=None):
-        return _TwoWrites(self._store, (await super().begin(lease, now=now)).connection)
+        return self._kind(self._store, (await super().begin(lease, now=now)).connection)
+
+
+class EffectsUnfenced(MemoryStore):
+    """Effects are committed whoever has the run by now; only the completion is fenced."""
+
+    def __init__(self, clock=None) -> None:
+        super().__init__(clock)
+        self.transactions = _Wrong(self, _Unfenced)
 
 
 class EffectsFirst(MemoryStore):
@@ -41,7 +50,7 @@ class EffectsFirst(MemoryStore):
 
     def __init__(self, clock=None) -> None:
         super().__init__(clock)
-        self.transactions = _InTwoWrites(self, Statements)
+        self.transactions = _Wrong(self, _TwoWrites)
 
 
 def takes_commits_for_granted(*args, **kwargs) -> Engine:

@@ -14,9 +14,9 @@ from onthedot.clock import SECOND
 from onthedot.define.options import build_job
 from onthedot.job import Call, Job
 from onthedot.settings import Settings
-from onthedot.testing.simulation import CALM, Action, Behaviour, Scenario, Workload
-from onthedot.testing.simulation.cluster import START, brief
-from onthedot.testing.simulation.faults import Fault, from_json
+from onthedot_verify.simulation import CALM, Action, Behaviour, Scenario, Workload
+from onthedot_verify.simulation.cluster import START, brief
+from onthedot_verify.simulation.faults import Fault, from_json
 
 FAULTS = Path(__file__).parent / "faults"
 EDITED_AT = 150.0

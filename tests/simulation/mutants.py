@@ -6,17 +6,26 @@ A checker that finds nothing means little unless it finds these. `MUTANTS` says 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from unittest.mock import patch
 
 from onthedot.clock import SECOND
 from onthedot.engine import Engine
 from onthedot.plan import planner
 from onthedot.plan.windows import plan_window
+from onthedot.policy.window_rules import Planned
 from onthedot.run import RunState
-from onthedot.stores.base import Window
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sql import arm
+from onthedot.stores.sql.plan import write_windows
+from onthedot.stores.sql.port import Tx, sql
+from onthedot.stores.sql.upkeep import END_NODE
 from onthedot.verdict import Finish
+from onthedot.window import Window
+from tests.contract.sql_mutants import Mutant as Edit
+from tests.contract.sql_mutants import planted as edited
 from tests.simulation import (
     control_mutants,
     dependent_mutants,
@@ -25,40 +34,58 @@ from tests.simulation import (
     place_mutants,
     shard_mutants,
 )
+from tests.simulation.known import current_leases, repeated
+
+COUNT_AGAIN = sql("""
+UPDATE runs SET failures = failures + $2, due_at = $3, ready_at = $3 WHERE id = $1 AND state = 'scheduled'
+""")
+
+# As it was before the reap, and with the next number, which the attempt that it records needs.
+RUN_ON = sql("""
+UPDATE runs
+SET state = 'running', lease_id = $2, fence = $3, incarnation = $4, revision = $5, reserved_at = $6, armed_at = $7,
+    attempt = attempt + 1
+WHERE id = $1 AND state = 'scheduled'
+""")
+REVIVE = sql("UPDATE nodes SET ended = false WHERE incarnation = $1")
+
+FREE_OTHERS = sql("""
+UPDATE runs SET state = 'scheduled', ready_at = due_at WHERE state = 'reserved' AND incarnation <> $1
+""")
 
 
 class NoFenceOnFinish(MemoryStore):
     """Any finish of a run that is running is accepted, whoever sends it (Oban, APScheduler)."""
 
-    def _finish_one(self, finish):
-        run = self.runs.get(finish.lease.run_id)
-        if run is not None and run.state is RunState.RUNNING:
-            self.end_attempt(run, finish)
-            return True
-        return super()._finish_one(finish)
+    async def finish(self, finishes, *, now=None):
+        running = {run_id: lease for run_id, lease in (await current_leases(self)).items() if lease.fence}
+        theirs = [one._replace(lease=running.get(one.lease.run_id, one.lease)) for one in finishes]
+        return await super().finish(theirs, now=now)
 
 
 class FinishCountsTwice(MemoryStore):
     """A finish that comes again is counted again."""
 
-    def _finish_one(self, finish):
-        known = any(a.lease_id == finish.lease.lease_id for a in self.attempts.get(finish.lease.run_id, ()))
-        run = self.runs.get(finish.lease.run_id)
-        if known and run is not None and run.state is RunState.SCHEDULED:
-            run.failures += finish.verdict.failed
-            run.due_at = finish.verdict.due_at
-            self.wait(run, run.due_at)
-        return super()._finish_one(finish)
+    async def finish(self, finishes, *, now=None):
+        for lease, verdict, *_ in await repeated(self, finishes):
+            await self.database.write(self._count_again, lease.run_id, int(verdict.failed), verdict.due_at)
+        return await super().finish(finishes, now=now)
+
+    @staticmethod
+    async def _count_again(tx: Tx, *values):
+        await tx.do(COUNT_AGAIN, *values)
 
 
 class WatermarkUnchecked(MemoryStore):
     """A plan goes through from whichever watermark it was computed: no compare-and-set."""
 
-    def _plan_one(self, seen, window, now):
-        stored = self.schedules.get(seen.record.id, {}).get(window.schedule_id)
-        if stored is not None:
-            window = replace(window, start=stored.watermark)
-        return super()._plan_one(seen, window, now)
+    async def plan(self, term, windows, *, now=None):
+        answers = []
+        for seen, window in windows:
+            stored = {state.schedule_id: state.watermark for state in await self.schedules_of(seen.record.id)}
+            start = stored.get(window.schedule_id, window.start)
+            answers += await super().plan(term, [(seen, replace(window, start=start))], now=now)
+        return answers
 
 
 class WatermarkFirst(MemoryStore):
@@ -69,92 +96,94 @@ class WatermarkFirst(MemoryStore):
         answers = await super().plan(term, bare, now=now)
         await asyncio.sleep(0.2)
         for (seen, window), written in zip(windows, answers, strict=True):
-            stored = self.schedules.get(seen.record.id, {}).get(window.schedule_id)
-            if written and stored is not None:
-                self.apply_window(stored, window, self.read_clock(now))
+            if written:
+                planned = Planned(seen.record.id, window, window.delay is not None)
+                await self.database.write(write_windows, [planned], self.clock.now() if now is None else now)
         return answers
 
 
 class ReaperUnguarded(MemoryStore):
     """The reaper takes what it once saw as an orphan, without looking again (river#1302, solid_queue#589)."""
 
-    def _reap_one(self, lease, verdict, now):
-        run = self.runs.get(lease.run_id)
-        if run is None or run.state is not RunState.RUNNING or run.lease is None:
-            return False
-        self.nodes[lease.incarnation].ended = True
-        self.end_attempt(run, Finish(run.lease, verdict, 0, now))
-        return True
+    async def reap(self, verdicts, *, now=None):
+        answers = []
+        for seen, verdict in verdicts:
+            lease = (await current_leases(self)).get(seen.run_id)
+            if lease is None or not lease.fence:
+                answers.append(False)
+                continue
+            await self.database.write(self._end, seen.incarnation)
+            answers += await self.finish([Finish(lease, verdict, 0, self.clock.now() if now is None else now)])
+        return answers
+
+    @staticmethod
+    async def _end(tx: Tx, incarnation):
+        await tx.do(END_NODE, incarnation, 1)
 
 
 class ReapKeepsRunning(MemoryStore):
     """The reaper puts the run back in line, and its old holder may still finish it."""
 
-    def _reap_one(self, lease, verdict, now):
-        run = self.runs.get(lease.run_id)
-        if run is None or run.lease is None or not self._is_orphan(run, now):
-            return False
-        old = run.lease
-        taken = super()._reap_one(lease, verdict, now)
-        if taken and run.state is RunState.SCHEDULED:
-            run.lease = old
-            self.nodes[old.incarnation].ended = False
-        return taken
+    def __init__(self, clock=None):
+        super().__init__(clock)
+        self.reaped = {}
 
-    def _finish_one(self, finish):
-        run = self.runs.get(finish.lease.run_id)
-        if run is not None and run.lease and run.lease.lease_id == finish.lease.lease_id:
-            run.state = RunState.RUNNING
-        return super()._finish_one(finish)
+    async def reap(self, verdicts, *, now=None):
+        answers = await super().reap(verdicts, now=now)
+        for (lease, verdict), taken in zip(verdicts, answers, strict=True):
+            if taken and verdict.state is RunState.SCHEDULED:
+                self.reaped[lease.lease_id] = lease
+                await self.database.write(self._revive, lease.incarnation)
+        return answers
+
+    async def finish(self, finishes, *, now=None):
+        for finish in finishes:
+            lease = self.reaped.pop(finish.lease.lease_id, None)
+            if lease is not None:
+                await self.database.write(self._run_on, lease)
+        return await super().finish(finishes, now=now)
+
+    @staticmethod
+    async def _revive(tx: Tx, incarnation):
+        await tx.do(REVIVE, incarnation)
+
+    @staticmethod
+    async def _run_on(tx: Tx, lease):
+        revision = lease.record.revision
+        held = lease.lease_id, lease.fence, lease.incarnation, revision, lease.reserved_at, lease.armed_at
+        await tx.do(RUN_ON, lease.run_id, *held)
 
 
 class NodeClockForLeases(MemoryStore):
     """Leases are stamped by the nodes' clocks, which are seconds apart (db-scheduler#433)."""
 
     async def beat(self, incarnation, *, ttl, now=None):
-        row = self.nodes.get(incarnation)
-        behind = {"a": 0, "b": 12, "c": 6}[row.node.id] if row else 0
-        return await super().beat(incarnation, ttl=ttl, now=self.read_clock(now) - behind * SECOND)
+        at = self.clock.now() if now is None else now
+        [name] = [node.id for node in await self.list_nodes() if node.incarnation == incarnation] or ["a"]
+        behind = {"a": 0, "b": 12, "c": 6}[name]
+        return await super().beat(incarnation, ttl=ttl, now=at - behind * SECOND)
 
 
-class ArmWithoutLease(MemoryStore):
-    """`arm` and `reserve` do not ask whether the node's lease has ended."""
+# `arm` and `reserve` do not ask whether the node's lease has ended.
+ARM_WITHOUT_LEASE = (Edit("reserve.hold_node", " or node.lease_until <= node.now", ""),)
 
-    def check_lease(self, incarnation, now):
-        row = self.nodes.get(incarnation)
-        if row is None or row.ended:
-            super().check_lease(incarnation, now)
+# An edit withdraws runs, and leaves the watermark where it was: their slots are never planned again.
+EDIT_FORGETS_WATERMARK = (Edit("jobs._continue", "return await plan.write_windows(", "return 0 and ("),)
 
-
-class EditForgetsWatermark(MemoryStore):
-    """An edit withdraws runs, and leaves the watermark where it was: their slots are never planned again."""
-
-    def _continue(self, state, window, now):
-        kept = state.watermark, state.next_at
-        planned = super()._continue(state, replace(window, slots=()), now)
-        state.watermark = kept[0]
-        self.expect(state, kept[1])
-        return planned
-
-
-class EditHidesMisses(MemoryStore):
-    """An edit moves the watermark on although the planner was behind: what it owed is gone without a word."""
-
-    def _continue(self, state, window, now):
-        if window.delay is None:
-            state.next_at = None
-        return super()._continue(state, window, now)
+# An edit moves the watermark on although the planner was behind: what it owed is gone without a word.
+EDIT_HIDES_MISSES = (Edit("jobs._continue", "if row.watermark < edge and row.next_at is not None", "if False"),)
 
 
 class ReservesTheReserved(MemoryStore):
     """`reserve` takes what another worker has reserved, and not only after it lapsed."""
 
     async def reserve(self, ask, *, now=None):
-        for run in list(self.runs.values()):
-            if run.state is RunState.RESERVED and run.lease and run.lease.incarnation != ask.incarnation:
-                run.state = RunState.SCHEDULED
-                self.wait(run, run.due_at)
+        await self.database.write(self._free_others, ask.incarnation)
         return await super().reserve(ask, now=now)
+
+    @staticmethod
+    async def _free_others(tx: Tx, incarnation):
+        await tx.do(FREE_OTHERS, incarnation)
 
 
 def forgets_the_past(state, *, until, now, late_after):
@@ -183,12 +212,26 @@ def no_catch_up(*args, **kwargs) -> Engine:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mistake, the rules of which at least one must notice it, and the fault file under which it shows."""
+    """A mistake, the rules of which at least one must notice it, and the fault file under which it shows.
+
+    It is in a subclass of the store or of the batch that `arm` decides about, in the text of moves, or in the engine.
+    """
 
     rules: frozenset[str]
     faults: str
     store: Callable = MemoryStore
+    batch: type[arm.Batch] = arm.Batch
+    moves: tuple[Edit, ...] = ()
     build: Callable = Engine
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Inside, the moves have the mistake."""
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(arm, "Batch", self.batch))
+            for edit in self.moves:
+                stack.enter_context(edited(edit))
+            yield
 
 
 def _mutant(rules: str, faults: str, **how) -> Mutant:
@@ -210,51 +253,57 @@ MUTANTS = {
     "reaper unguarded": _mutant("S6 S7", "a-reaper-that-slept", store=ReaperUnguarded),
     "reap keeps the run running": _mutant("S5 S7", "frozen-with-an-outcome", store=ReapKeepsRunning),
     "node clock for leases": _mutant("S6", "frozen-on-the-way-to-arm", store=NodeClockForLeases),
-    "arm ignores an ended lease": _mutant("S5", "frozen-on-the-way-to-arm", store=ArmWithoutLease),
-    "edit forgets the watermark": _mutant("S4", "restarted-with-a-new-program", store=EditForgetsWatermark),
-    "edit hides misses": _mutant("S4", "edited-while-all-are-down", store=EditHidesMisses),
+    "arm ignores an ended lease": _mutant("S5", "frozen-on-the-way-to-arm", moves=ARM_WITHOUT_LEASE),
+    "edit forgets the watermark": _mutant("S4", "restarted-with-a-new-program", moves=EDIT_FORGETS_WATERMARK),
+    "edit hides misses": _mutant("S4", "edited-while-all-are-down", moves=EDIT_HIDES_MISSES),
     "reserve takes the reserved": _mutant("S5", "frozen-with-an-outcome", store=ReservesTheReserved),
     "no catch-up": _mutant("S4", "edited-while-all-are-down", build=no_catch_up),
     "gate freed twice": _mutant("S5 S11", LOST, store=control_mutants.GateFreedTwice),
-    "gate not freed on reap": _mutant("L4", DYING, store=control_mutants.GateKeptOnReap),
-    "hand-over lets two through": _mutant("S5 S11", LOST, store=control_mutants.TwoLetThrough),
-    "skip although the gate is free": _mutant("S11", DYING, store=control_mutants.SkipsAtAnOpenGate),
-    "replaces what was submitted": _mutant("S11", LOST, store=control_mutants.ReplacesWhatWasAskedFor),
-    "pause lets the planner go on": _mutant("S14", LOST, store=control_mutants.PlannerIgnoresPauses),
-    "pause lets reservations be armed": _mutant("S14", DYING, store=control_mutants.PausedRunsAreArmed),
+    "gate not freed on reap": _mutant("L4", DYING, moves=control_mutants.GATE_KEPT_ON_REAP),
+    "hand-over lets two through": _mutant("S5 S11", LOST, moves=control_mutants.TWO_LET_THROUGH),
+    "skip although the gate is free": _mutant("S11", DYING, moves=control_mutants.SKIPS_AT_AN_OPEN_GATE),
+    "replaces what was submitted": _mutant("S11", LOST, moves=control_mutants.REPLACES_WHAT_WAS_ASKED_FOR),
+    "pause lets the planner go on": _mutant(
+        "S14", LOST, store=control_mutants.PlannerIgnoresPauses, moves=control_mutants.PLANS_WHAT_IS_PAUSED
+    ),
+    "pause lets reservations be armed": _mutant("S14", DYING, moves=control_mutants.PAUSED_RUNS_ARE_ARMED),
     "cancel is forgotten": _mutant("S13", LOST, store=control_mutants.CancelForgotten),
     "cancel is lost with its node": _mutant("S13", DYING, store=control_mutants.CancelLostOnReap),
     "resume plans a slot twice": _mutant("S1 S4", LOST, store=control_mutants.ResumePlansTwice),
     "key forgotten after the finish": _mutant("S19", LOST, store=control_mutants.KeyForgotten),
-    "prune counts nothing": _mutant("S17", LOST, store=control_mutants.PruneCountsNothing),
-    "place ignores the term": _mutant("S22", PLACES, store=place_mutants.PlacesWithoutTerm),
+    "prune counts nothing": _mutant("S17", LOST, moves=control_mutants.PRUNE_COUNTS_NOTHING),
+    "place ignores the term": _mutant("S22", PLACES, moves=place_mutants.PLACES_WITHOUT_TERM),
     "a lapsed place is anybody's": _mutant("S22", PLACES, store=place_mutants.LapsedPlaceIsAnybodys),
-    "priorities are ignored": _mutant("S25", PLACES, store=place_mutants.LevelIgnored),
-    "a paused queue is armed": _mutant("S21", PLACES, store=place_mutants.PausedQueueIsArmed),
+    "priorities are ignored": _mutant("S25", PLACES, moves=place_mutants.LEVEL_IGNORED),
+    "a paused queue is armed": _mutant("S21", PLACES, moves=place_mutants.PAUSED_QUEUE_IS_ARMED),
     "prune comes too early": _mutant("S17", LOST, store=control_mutants.PrunesTooEarly),
-    "plan ignores the layout": _mutant("S12", DIVIDED, store=shard_mutants.LayoutUnchecked),
-    "terms outlive their layout": _mutant("S12", DIVIDED, store=shard_mutants.TermsOutliveTheirLayout),
+    "plan ignores the layout": _mutant("S12", DIVIDED, moves=shard_mutants.LAYOUT_UNCHECKED),
+    "terms outlive their layout": _mutant("S12", DIVIDED, moves=shard_mutants.TERMS_OUTLIVE_THEIR_LAYOUT),
     "effects are not fenced": _mutant("S10", ASLEEP, store=exact_mutants.EffectsUnfenced),
     "effects first, completion later": _mutant("S10", ASLEEP, store=exact_mutants.EffectsFirst),
     "commits are taken for granted": _mutant("S10", UNANSWERED, build=exact_mutants.takes_commits_for_granted),
     "a return is a success": _mutant("S10", UNANSWERED, build=exact_mutants.believes_its_handlers),
     "owners among the dead": _mutant("L7", DIVIDED, build=shard_mutants.owners_among_the_dead),
-    "older zone data leads": _mutant("S27", DIFFERING, store=shard_mutants.OlderZonesLead),
+    "older zone data leads": _mutant("S27", DIFFERING, moves=shard_mutants.OLDER_ZONES_LEAD),
     "slots of other zone data are not looked at": _mutant(
         "S27", "restarted-with-a-new-program", build=shard_mutants.plans_on_with_other_zones
     ),
-    "a retried parent is forgotten": _mutant("S26 L8", UNHEARD, store=dependent_mutants.RetriedParentForgotten),
-    "all is any": _mutant("S26", WIDOWED, store=dependent_mutants.AllIsAny),
+    "a retried parent is forgotten": _mutant("S26 L8", UNHEARD, moves=dependent_mutants.RETRIED_PARENT_FORGOTTEN),
+    "all is any": _mutant("S26", WIDOWED, moves=dependent_mutants.ALL_IS_ANY),
     "a finish that comes again is followed again": _mutant("S26", UNHEARD, store=dependent_mutants.FollowedTwice),
-    "a lost parent is forgotten": _mutant("S26 L8", WIDOWED, store=dependent_mutants.ReaperForgetsDependents),
-    "a set is used twice": _mutant("S26", UNHEARD, store=dependent_mutants.SetKeptWhenUsed),
-    "a catch-up is an overlap": _mutant("S28", OUTAGES, store=overdue_mutants.CatchUpIsAnOverlap),
-    "caught-up slots are counted": _mutant("S28", OUTAGES, store=overdue_mutants.CaughtUpSlotsAreCounted),
-    "the stalest slot runs": _mutant("S28", OUTAGES, store=overdue_mutants.StalestRuns),
-    "the newest slot runs first": _mutant("S28", OUTAGES, store=overdue_mutants.NewestFirst),
-    "caught-up slots are replaced": _mutant("S28", OUTAGES, store=overdue_mutants.CaughtUpSlotsAreReplaced),
-    "ended slots are forgotten": _mutant("S28", OUTAGES, store=overdue_mutants.EndedSlotsAreForgotten),
-    "heirs come first": _mutant("S28", OUTAGES, store=overdue_mutants.HeirsFirst),
+    "a lost parent is forgotten": _mutant("S26 L8", WIDOWED, moves=dependent_mutants.REAPER_FORGETS_DEPENDENTS),
+    "a set is used twice": _mutant("S26", UNHEARD, moves=dependent_mutants.SET_KEPT_WHEN_USED),
+    "a catch-up is an overlap": _mutant("S28", OUTAGES, batch=overdue_mutants.CatchUpIsAnOverlap),
+    "caught-up slots are counted": _mutant("S28", OUTAGES, batch=overdue_mutants.CaughtUpSlotsAreCounted),
+    "the stalest slot runs": _mutant("S28", OUTAGES, batch=overdue_mutants.StalestRuns),
+    "the newest slot runs first": _mutant(
+        "S28", OUTAGES, store=overdue_mutants.ArmsBackwards, batch=overdue_mutants.NewestFirst
+    ),
+    "caught-up slots are replaced": _mutant("S28", OUTAGES, batch=overdue_mutants.CaughtUpSlotsAreReplaced),
+    "ended slots are forgotten": _mutant(
+        "S28", OUTAGES, batch=overdue_mutants.EndedSlotsAreForgotten, moves=overdue_mutants.ENDED_SLOTS_ARE_FORGOTTEN
+    ),
+    "heirs come first": _mutant("S28", OUTAGES, batch=overdue_mutants.HeirsFirst, moves=overdue_mutants.HEIRS_FIRST),
     "missed too early": _mutant("S28", OUTAGES, store=overdue_mutants.MissedTooEarly),
     "an edit goes by its caller's clock": _mutant("S1 S4", HELD, store=overdue_mutants.EditByItsCallersClock),
 }

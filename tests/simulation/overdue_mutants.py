@@ -6,146 +6,160 @@ from onthedot.clock import SECOND
 from onthedot.job import overlap_of
 from onthedot.run import Busy, RunState, Skipped, is_slot
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sql.arm import Batch
+from onthedot.stores.sql.finish import end_waiting
+from onthedot.stores.sql.port import Tx, sql
+from tests.contract.sql_mutants import Mutant as Edit
 
 PASSED = "passed"
 
+LIST_WAITING_SLOTS = sql("SELECT id FROM runs WHERE blocked_on = $1 AND coalesce({is_slot}, false) ORDER BY id")
 
-class _Overdue(MemoryStore):
+EXPIRE_EARLY = sql(f"""
+UPDATE runs SET expires_at = min(expires_at, due_at + {3 * SECOND}, max($1, due_at))
+WHERE state = 'scheduled' AND expires_at IS NOT NULL AND {{is_slot}}
+""")  # noqa: S608 - a constant
+
+
+class _Overdue(Batch):
     """What the mutants below have in common: they meddle with the overlap gate of a slot that never began."""
 
-    def pass_gates(self, run, ask, now):
+    async def _pass_gates(self, lease, ask):
         gate = next((gate for gate in ask.gates if gate.until_end), None)
-        if gate is not None and is_slot(run.key.trigger) and not run.attempt:
-            answer = self.meddle(run, ask, gate, now)
+        if gate is not None and is_slot(lease.trigger) and lease.attempt == 1:
+            answer = await self.meddle(lease, ask, gate)
             if answer is not None:
                 return None if answer == PASSED else answer
-        return super().pass_gates(run, ask, now)
+        return await super()._pass_gates(lease, ask)
 
-    def meddle(self, run, ask, gate, now):
+    async def meddle(self, lease, ask, gate):
         """What becomes of the run, or `PASSED`; None: what should."""
 
-    def is_late(self, run, now):
-        return now > run.due_at + 2 * SECOND
+    def is_late(self, lease):
+        return self._now > lease.due_at + 2 * SECOND
 
-    def is_busy(self, gate, run):
-        return bool(self.holders[gate.key] - {run.id})
+    def is_busy(self, gate, lease):
+        return bool(self._known.holders[gate.key] - {lease.run_id})
 
-    def skipped(self, run, gate, now):
-        holder = min(self.holders[gate.key])
-        self.skip(run, "overlap", now)
+    async def skipped(self, lease, gate):
+        holder = min(self._known.holders[gate.key])
+        await self._skip(lease, "overlap", holder)
         return Skipped(gate.key, holder)
 
-    def take(self, run, gate):
-        if self.is_busy(gate, run):
+    def take(self, lease, gate):
+        if self.is_busy(gate, lease):
             return None
-        self.holders[gate.key].add(run.id)
-        if gate not in run.gates:
-            run.gates.append(gate)
+        if gate.key not in self._known.held[lease.run_id]:
+            self._known.hold(gate.key, lease.run_id)
+            self._pending.taken.append((gate.key, lease.run_id, gate.until_end))
         return PASSED
 
-    def job_of(self, run):
-        return self.jobs[run.key.job_id].job
+    async def waiting_at(self, gate):
+        """The slots that wait there, in order."""
+        await self.write()
+        return await self._tx.values(LIST_WAITING_SLOTS, gate.key)
 
 
 class CatchUpIsAnOverlap(_Overdue):
     """A slot that is caught up is skipped while another one that is executes."""
 
-    def meddle(self, run, ask, gate, now):
-        if self.is_late(run, now) and self.is_busy(gate, run):
-            return self.skipped(run, gate, now)
+    async def meddle(self, lease, ask, gate):
+        if self.is_late(lease) and self.is_busy(gate, lease):
+            return await self.skipped(lease, gate)
         return None
 
 
 class CaughtUpSlotsAreCounted(_Overdue):
     """Slots that are caught up take the places of `max_waiting`."""
 
-    def meddle(self, run, ask, gate, now):
-        overlap = overlap_of(self.job_of(run))
-        waiting = [other for other, _ in self.waiters(gate.key) if is_slot(other.key.trigger)]
-        due = ask.on_busy is not None and not self.is_late(run, now)
-        if due and overlap.mode == "wait" and self.is_busy(gate, run) and len(waiting) >= (overlap.max_waiting or 0):
-            return self.skipped(run, gate, now)
-        return None
+    async def meddle(self, lease, ask, gate):
+        overlap = overlap_of(lease.record.job)
+        due = ask.on_busy is not None and not self.is_late(lease)
+        if not due or overlap.mode != "wait" or not self.is_busy(gate, lease):
+            return None
+        is_crowded = len(await self.waiting_at(gate)) >= (overlap.max_waiting or 0)
+        return await self.skipped(lease, gate) if is_crowded else None
 
 
 class StalestRuns(_Overdue):
     """Of several overdue slots of a job that skips or replaces, the first one to ask runs."""
 
-    def meddle(self, run, ask, gate, now):
-        job = self.job_of(run)
-        if overlap_of(job).mode in ("skip", "replace") and job.catch_up.mode != "all" and self.is_late(run, now):
-            return self.take(run, gate)
+    async def meddle(self, lease, ask, gate):
+        job = lease.record.job
+        if overlap_of(job).mode in ("skip", "replace") and job.catch_up.mode != "all" and self.is_late(lease):
+            return self.take(lease, gate)
         return None
 
 
-class NewestFirst(_Overdue):
-    """Slots that are caught up take their gate in any order."""
+class ArmsBackwards(MemoryStore):
+    """Slots are armed in the opposite order."""
 
     async def arm(self, leases, *, gates=None, now=None):
         answers = await super().arm(leases[::-1], gates=gates, now=now)
         return answers[::-1]
 
-    def meddle(self, run, ask, gate, now):
-        job = self.job_of(run)
+
+class NewestFirst(_Overdue):
+    """Slots that are caught up take their gate in any order."""
+
+    async def meddle(self, lease, ask, gate):
+        job = lease.record.job
         in_order = overlap_of(job).mode == "wait" or job.catch_up.mode == "all"
-        return self.take(run, gate) if in_order and self.is_late(run, now) else None
+        return self.take(lease, gate) if in_order and self.is_late(lease) else None
 
 
 class CaughtUpSlotsAreReplaced(_Overdue):
     """A job that catches up on all replaces them by each other."""
 
-    def meddle(self, run, ask, gate, now):
-        job = self.job_of(run)
-        if overlap_of(job).mode == "replace" and job.catch_up.mode == "all" and self.is_late(run, now):
-            for waiting in [other for other, _ in self.waiters(gate.key) if is_slot(other.key.trigger)]:
-                self.skip(waiting, "replaced", now)
+    async def meddle(self, lease, ask, gate):
+        job = lease.record.job
+        if overlap_of(job).mode == "replace" and job.catch_up.mode == "all" and self.is_late(lease):
+            for run_id in await self.waiting_at(gate):
+                await end_waiting(self._tx, run_id, RunState.SKIPPED, "replaced", self._now, late=True)
 
 
 class EndedSlotsAreForgotten(_Overdue):
     """A newer slot counts while it is alive: an older one, which asks again after its end, runs."""
 
-    def meddle(self, run, ask, gate, now):
-        job = self.job_of(run)
+    async def meddle(self, lease, ask, gate):
+        job = lease.record.job
         only_newest = overlap_of(job).mode in ("skip", "replace") and job.catch_up.mode != "all"
-        if only_newest and ask.on_busy is not None and self.is_late(run, now):
-            newer = self._newer(run, now)
+        if only_newest and ask.on_busy is not None and self.is_late(lease):
+            newer = self._known.newer.get(lease.run_id)
             return Busy(gate.key, newer) if newer else None
         return None
 
-    def _has_passed(self, run, ended):
-        return False
+
+ENDED_SLOTS_ARE_FORGOTTEN = (Edit("arm.LOOK", "ended.slot_at > mine.slot_at AND", "false AND"),)
 
 
 class HeirsFirst(_Overdue):
     """An open gate passes to who waits there, also if an older slot is yet to ask, since its node is slow."""
 
-    passing = False
-
-    def meddle(self, run, ask, gate, now):
-        if ask.on_busy is not None and self.is_late(run, now) and self.is_busy(gate, run) and self._newer(run, now):
-            return Busy(gate.key, min(self.holders[gate.key]))
+    async def meddle(self, lease, ask, gate):
+        newer = self._known.newer.get(lease.run_id)
+        if ask.on_busy is not None and self.is_late(lease) and self.is_busy(gate, lease) and newer:
+            return Busy(gate.key, min(self._known.holders[gate.key]))
         return None
 
-    def pass_on(self, key):
-        self.passing = True
-        try:
-            return super().pass_on(key)
-        finally:
-            self.passing = False
 
-    def first_older(self, run, now):
-        return None if self.passing else super().first_older(run, now)
+HEIRS_FIRST = (
+    Edit(
+        "gates._put_older_first", "older = await tx.value(FIND_OLDER, heir.run_id, heir.caught_up_at)", "older = None"
+    ),
+)
 
 
 class MissedTooEarly(MemoryStore):
     """What is three seconds late is missed, whatever its catch-up."""
 
-    async def expire(self, **options):
-        now = self.read_clock(options.get("now"))
-        for run in list(self.runs.values()):
-            if run.state is RunState.SCHEDULED and is_slot(run.key.trigger) and run.expires_at is not None:
-                run.expires_at = min(run.expires_at, run.due_at + 3 * SECOND, max(now, run.due_at))
-        return await super().expire(**options)
+    async def expire(self, *, limit, now=None):
+        await self.database.write(self._expire_early, self.clock.now() if now is None else now)
+        return await super().expire(limit=limit, now=now)
+
+    @staticmethod
+    async def _expire_early(tx: Tx, now):
+        await tx.do(EXPIRE_EARLY, now)
 
 
 class EditByItsCallersClock(MemoryStore):

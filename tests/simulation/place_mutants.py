@@ -3,52 +3,41 @@
 from __future__ import annotations
 
 from onthedot.clock import SECOND
-from onthedot.route import placed_incarnation, route_name
-from onthedot.run import RunState
+from onthedot.route import PLACED_ROUTES, route_name
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sql.port import Tx, sql
+from tests.contract.sql_mutants import Mutant as Edit
 
+LIST_LAPSED = sql("""
+SELECT id, job_id FROM runs WHERE route >= $1 AND route < $2 AND state = 'scheduled' AND ready_at <= $3
+""")
+REROUTE = sql("UPDATE runs SET route = $1 WHERE id = $2")
 
-class PlacesWithoutTerm(MemoryStore):
-    """Whoever has led once may give runs their places."""
-
-    async def place(self, term, placements, *, now=None):
-        now = self.read_clock(now)
-        return [self._place_one(placement, now) for placement in placements]
+# Whoever has led once may give runs their places.
+PLACES_WITHOUT_TERM = (Edit("queues.place", "await check_term(tx, term, at)", "pass"),)
 
 
 class LapsedPlaceIsAnybodys(MemoryStore):
     """A run whose worker did nothing with it for a second goes to whoever asks first."""
 
     async def reserve(self, ask, *, now=None):
-        at = self.read_clock(now)
-        for run in self.runs.values():
-            waits = run.state is RunState.SCHEDULED and run.ready_at + SECOND <= at
-            if waits and placed_incarnation(run.route) is not None:
-                job = self.jobs[run.key.job_id].job
-                run.route = route_name(job.queue, job.labels)
-                self.line_up(run)
+        at = self.clock.now() if now is None else now
+        jobs = {record.id: record.job for record in await self.list_jobs()}
+        await self.database.write(self._take_away, jobs, at - SECOND)
         return await super().reserve(ask, now=now)
 
-
-class LevelIgnored(MemoryStore):
-    """First come, first served, whatever the priority."""
-
-    def line_up(self, run):
-        run.level = 1
-        super().line_up(run)
+    @staticmethod
+    async def _take_away(tx: Tx, jobs, since):
+        for run_id, job_id in await tx.rows(LIST_LAPSED, *PLACED_ROUTES, since):
+            job = jobs[job_id]
+            await tx.do(REROUTE, route_name(job.queue, job.labels), run_id)
 
 
-class PausedQueueIsArmed(MemoryStore):
-    """A pause of a queue stops `reserve`, and what is reserved already is armed."""
+# First come, first served, whatever the priority.
+LEVEL_IGNORED = (
+    Edit("submit.insert_runs", "job.route, job.priority, job.queue", "job.route, 1, job.queue"),
+    Edit("jobs.REROUTE", "priority = $4", "priority = 1 + 0 * $4"),
+)
 
-    arming = False
-
-    def is_paused(self, queue):
-        return not self.arming and super().is_paused(queue)
-
-    async def arm(self, leases, *, gates=None, now=None):
-        self.arming = True
-        try:
-            return await super().arm(leases, gates=gates, now=now)
-        finally:
-            self.arming = False
+# A pause of a queue stops `reserve`, and what is reserved already is armed.
+PAUSED_QUEUE_IS_ARMED = (Edit("arm.LOCK_ARMABLE", "q.paused_at IS NOT NULL", "false"),)

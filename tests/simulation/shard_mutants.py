@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from onthedot.engine import Engine
 from onthedot.policy.shards import Candidate
-from onthedot.stores.base import Hint, Layout
-from onthedot.stores.memory import MemoryStore
+from tests.contract.sql_mutants import Mutant as Edit
 
+_ENDING = "ending = sorted({*await tx.values(LIST_SHARDS), *range(shards)})"
 
-class LayoutUnchecked(MemoryStore):
-    """A new layout lets the terms of the old one go on, and a plan is not asked for its layout."""
+# A new layout lets the terms of the old one go on, and a plan is not asked for its layout.
+LAYOUT_UNCHECKED = (
+    Edit("nodes.set_shards", _ENDING, "ending = sorted({*range(shards)} - {*await tx.values(LIST_SHARDS)})"),
+    Edit("nodes.check_layout", "layout not in (None, now.version) or ", ""),
+    Edit(
+        "nodes.check_term", "(current.number, current.layout) == (term.number, term.layout)",
+        "current.number == term.number",
+    ),
+    Edit("nodes.EXTEND_TERM", "AND layout = $3 ", ""),
+)  # fmt: skip
 
-    async def set_shards(self, shards, *, expected=None, now=None):
-        before = {shard: replace(term) for shard, term in self.terms.items()}
-        layout = await super().set_shards(shards, expected=expected, now=now)
-        self.terms |= before
-        return layout
+# The layout changes in one write, and nobody ends the terms: they run out by themselves.
+TERMS_OUTLIVE_THEIR_LAYOUT = (Edit("nodes.set_shards", _ENDING, "ending = []"),)
 
-    def is_current(self, term, now):
-        current = self.terms.get(term.shard)
-        return current is not None and current.number == term.number and current.until > now
-
-    def check_layout(self, layout, shard):
-        if layout is None or shard >= self.current_layout.shards:
-            super().check_layout(layout, shard)
-
-
-class TermsOutliveTheirLayout(MemoryStore):
-    """The layout changes in one write, and nobody ends the terms: they run out by themselves."""
-
-    async def set_shards(self, shards, *, expected=None, now=None):
-        if self.current_layout.shards != shards:
-            self.current_layout = Layout(self.current_layout.version + 1, shards)
-            self.hints.send(Hint("terms", self.read_clock(now)))
-        return self.current_layout
+# Whoever asks first gets the term, whatever zone data it has.
+OLDER_ZONES_LEAD = (
+    Edit("nodes.LIST_VERSIONS", "NOT ended AND", "false AND"),
+    Edit("nodes.FIND_EARLIER", "NOT ended AND", "false AND"),
+)
 
 
 def owners_among_the_dead(*args, **kwargs) -> Engine:
@@ -49,13 +40,6 @@ def owners_among_the_dead(*args, **kwargs) -> Engine:
 
     service._candidates = everybody  # type: ignore[method-assign]
     return engine
-
-
-class OlderZonesLead(MemoryStore):
-    """Whoever asks first gets the term, whatever zone data it has."""
-
-    def _living_planners(self, now):
-        return []
 
 
 def plans_on_with_other_zones(*args, **kwargs) -> Engine:

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from onthedot.testing.simulation import CALM, Fault, Scenario, simulate
-from onthedot.testing.simulation.__main__ import replay_command
-from onthedot.testing.simulation.faults import from_json, generate, to_json
-from onthedot.testing.simulation.shrink import ddmin, shrink
+from onthedot_verify.simulation import CALM, Fault, Scenario, simulate
+from onthedot_verify.simulation.__main__ import replay_command
+from onthedot_verify.simulation.faults import from_json, generate, to_json
+from onthedot_verify.simulation.shrink import ddmin, shrink
 from tests.lanes import SOAK, seeds
 from tests.simulation.kit import directed
 from tests.simulation.mutants import MUTANTS
@@ -97,7 +97,7 @@ def test_clocks_that_are_minutes_off_change_nothing():
 
 # ── the same seed, the same history ──────────────────────────────────────────────────────────────────────────
 
-DIGEST = "from onthedot.testing.simulation import *; print(simulate(Scenario(seed='5', minutes=12)).digest)"
+DIGEST = "from onthedot_verify.simulation import *; print(simulate(Scenario(seed='5', minutes=12)).digest)"
 
 
 def test_a_seed_gives_one_history_whatever_the_hash_seed():

@@ -7,8 +7,8 @@ import pytest
 
 from onthedot.after import check_cycle
 from onthedot.job import Job
-from onthedot.testing.checker import History
-from onthedot.testing.simulation import Scenario, simulate
+from onthedot_verify.checker import History
+from onthedot_verify.simulation import Scenario, simulate
 
 SCENARIO = Scenario(seed="dependents", minutes=25, fault_every=20)
 

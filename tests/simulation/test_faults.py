@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onthedot.errors import DefinitionError
-from onthedot.testing.simulation import Action, Fault
-from onthedot.testing.simulation.actions import KINDS as ACTIONS
-from onthedot.testing.simulation.faults import KINDS, OPS, from_json, generate, to_json
+from onthedot_verify.simulation import Action, Fault
+from onthedot_verify.simulation.actions import KINDS as ACTIONS
+from onthedot_verify.simulation.faults import KINDS, OPS, from_json, generate, to_json
 
 
 @pytest.mark.parametrize(

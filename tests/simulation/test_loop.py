@@ -5,8 +5,8 @@ from contextvars import copy_context
 
 import pytest
 
-from onthedot.testing.simulation.chance import Chance
-from onthedot.testing.simulation.loop import PROCESS, ClusterLoop, Process
+from onthedot_verify.simulation.chance import Chance
+from onthedot_verify.simulation.loop import PROCESS, ClusterLoop, Process
 
 
 @pytest.fixture

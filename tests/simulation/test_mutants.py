@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from onthedot.testing.simulation import simulate
+from onthedot_verify.simulation import simulate
 from tests.simulation.kit import FAULTS, directed
 from tests.simulation.mutants import MUTANTS
 
@@ -44,6 +44,7 @@ def test_the_real_code_keeps_every_promise(name):
 )
 def test_a_mutant_is_found(name):
     mutant = MUTANTS[name]
-    outcome = simulate(directed(mutant.faults), store=mutant.store, build=mutant.build)
+    with mutant.planted():
+        outcome = simulate(directed(mutant.faults), store=mutant.store, build=mutant.build)
     found = {violation.rule for violation in outcome.violations}
     assert found & mutant.rules, f"expected one of {sorted(mutant.rules)}, found {sorted(found)}"

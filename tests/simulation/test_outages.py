@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from onthedot.job import Every
-from onthedot.testing.simulation import Scenario, simulate
-from onthedot.testing.simulation.outages import CELLS
+from onthedot_verify.simulation import Scenario, simulate
+from onthedot_verify.simulation.outages import CELLS
 from tests.simulation.kit import directed
 
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from onthedot.job import At, Cron, Every, FixedDelay, Job, Schedule
-from onthedot.testing.simulation import CALM, Scenario, simulate
-from onthedot.testing.simulation.chance import Chance
-from onthedot.testing.simulation.cluster import START
+from onthedot_verify.simulation import CALM, Scenario, simulate
+from onthedot_verify.simulation.chance import Chance
+from onthedot_verify.simulation.cluster import START
 from tests.lanes import seeds
 from tests.simulation.test_cluster import holds
 

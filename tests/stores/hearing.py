@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from onthedot.stores.hints import Hints
-from onthedot.stores.listening import BaseListener
+from onthedot.stores.hints import BaseListener, Hints
 from tests.stores.loops import look_until
 
 

@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 
 from onthedot.errors import DefinitionError
 from onthedot.run import LIVE, TERMINAL, RunState
-from onthedot.stores.finding import (
-    AttemptCursor,
-    Cursor,
-    JobCursor,
-    RunCursor,
-    RunFilter,
-    decode_cursor,
-    encode_cursor,
-)
+from onthedot.stores.queries import AttemptCursor, Cursor, JobCursor, RunCursor, RunFilter, decode_cursor, encode_cursor
 
 NUMBERS = st.integers(-(2**53), 2**53)
 CURSORS = st.one_of(

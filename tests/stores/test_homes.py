@@ -11,23 +11,22 @@ import pytest
 import redis
 
 from onthedot.errors import StateError
-from onthedot.stores import homes
-from onthedot.stores.base import Store
-from onthedot.stores.homes import Home, Homes
+from onthedot.stores import per_loop
 from onthedot.stores.opening import open_store
+from onthedot.stores.per_loop import Homes
+from onthedot.stores.protocol import Store
 from tests.stores.loops import OtherLoop, look_until
 
 CLOSED = "expected an open store, but it was closed; open it again"
 
 
-class House(Home):
+class House:
     """Notes which loop it was left on, after a few turns of it."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.left: list[asyncio.AbstractEventLoop] = []
 
-    async def leave(self) -> None:
+    async def close(self) -> None:
         for _ in range(10):
             await asyncio.sleep(0)
         self.left.append(asyncio.get_running_loop())
@@ -70,14 +69,14 @@ async def test_a_loop_that_does_not_run_is_not_asked_and_closes_its_own():
     async with OtherLoop() as other:
         await other.run(all_of_them.here())
         await other.stop()
-        await asyncio.wait_for(all_of_them.close(), homes.CLOSE_PATIENCE / 2)
+        await asyncio.wait_for(all_of_them.close(), per_loop.CLOSE_PATIENCE / 2)
         assert built[0].left == []
         await asyncio.to_thread(other.end)
         assert built[0].left == [other.loop]
 
 
 async def test_a_loop_that_has_no_time_is_not_waited_for_and_closes_its_own(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(homes, "CLOSE_PATIENCE", 0.02)
+    monkeypatch.setattr(per_loop, "CLOSE_PATIENCE", 0.02)
     all_of_them, built = made()
     release = threading.Event()
     async with OtherLoop() as other:
@@ -102,8 +101,8 @@ async def test_the_end_of_a_loop_closes_its_own_and_the_next_asker_forgets_it():
 
 async def test_what_goes_wrong_elsewhere_is_told_when_all_are_closed():
     class Broken(House):
-        async def leave(self) -> None:
-            await super().leave()
+        async def close(self) -> None:
+            await super().close()
             if len(built) > 1 and self is built[1]:
                 raise RuntimeError("a bug")
 
@@ -179,7 +178,7 @@ async def test_a_store_is_closed_though_a_loop_no_longer_runs(server: tuple[str,
     async with OtherLoop() as other:
         assert await other.run(store.list_jobs()) == []
         await other.stop()
-        await asyncio.wait_for(store.close(), homes.CLOSE_PATIENCE / 2)
+        await asyncio.wait_for(store.close(), per_loop.CLOSE_PATIENCE / 2)
         await look_until(lambda: count() == 1, "the server to have that loop's connection only")
         await asyncio.to_thread(other.end)
         await look_until(lambda: count() == 0, "the server to have no connection of ours")
@@ -188,7 +187,7 @@ async def test_a_store_is_closed_though_a_loop_no_longer_runs(server: tuple[str,
 async def test_a_store_does_not_wait_for_ever_for_a_loop_that_has_no_time(
     server: tuple[str, Count], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(homes, "CLOSE_PATIENCE", 0.02)
+    monkeypatch.setattr(per_loop, "CLOSE_PATIENCE", 0.02)
     url, count = server
     store = await opened(url)
     release = threading.Event()

@@ -7,9 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from onthedot.stores import listening
-from onthedot.stores.hints import Hints
-from onthedot.stores.listening import KINDS, BaseListener
+from onthedot.stores import hints
+from onthedot.stores.hints import KINDS, BaseListener, Hints
 from tests.stores.loops import look_until
 
 
@@ -52,7 +51,7 @@ async def test_hints_of_others_are_passed_on_and_ones_own_are_not():
 
 
 async def test_who_lost_its_server_listens_again_and_has_everybody_look(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(listening, "LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(hints, "LONGEST_PAUSE", 0.0)
     listener = await started(Listener(OSError("gone"), OSError("gone")), connections=3)
     assert listener.heard == [*KINDS, *KINDS]  # once for each time that it was away
     assert listener.listening.is_set()

@@ -1,13 +1,12 @@
-"""Pages from scans: several lines as one, and runs that move while they are looked at."""
+"""Pages from scans, and runs that move while they are looked at."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from onthedot.run import RunRecord, RunState
-from onthedot.stores.finding import FIRST_ENDED, RunCursor, RunFilter
 from onthedot.stores.memory import MemoryStore
-from onthedot.stores.paging import RunScan, Scan, merged
+from onthedot.stores.queries import FIRST_ENDED, RunCursor, RunFilter, RunScan, Scan
 
 
 def run(number: int, *, due: int = 5, ended: int | None = None) -> RunRecord:
@@ -27,14 +26,6 @@ class Scripted(MemoryStore):
 
     async def scan_ended(self, wanted: RunFilter, after: RunCursor, limit: int) -> RunScan:
         return self.ended.pop(0)
-
-
-def test_lines_are_merged_as_far_as_all_of_them_were_read():
-    place = {"a": (9,), "b": (7,), "c": (5,), "d": (2,)}.__getitem__
-    assert merged([(["a", "c"], None), (["b"], None)], 10, place=place) == (["a", "b", "c"], None)
-    assert merged([(["a", "d"], (2,)), (["b", "c"], (5,))], 10, place=place) == (["a", "b", "c"], (5,))
-    assert merged([(["a", "d"], None), (["b"], None)], 2, place=place) == (["a", "b"], None)
-    assert merged([], 10, place=place) == ([], None)
 
 
 async def test_a_page_that_found_nothing_yet_says_where_to_go_on():

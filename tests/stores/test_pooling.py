@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from onthedot.errors import StateError, StoreUnavailable
 from onthedot.stores.addresses import ServerAddress
-from onthedot.stores.pooling import Pool
+from onthedot.stores.per_loop import Pool
 
 
 class Wire:
@@ -43,84 +44,92 @@ class Wires(Pool[Wire]):
     def is_fit(self, db: Wire) -> bool:
         return db.state == "open"
 
-    def is_broken(self, error: BaseException) -> bool:
+    @staticmethod
+    def is_broken(error: BaseException) -> bool:
         return not isinstance(error, ValueError)
-
-    def leads_nowhere(self, error: BaseException) -> bool:
-        return isinstance(error, OSError)
 
     @property
     def states(self) -> list[str]:
         return [wire.state for wire in self.made]
 
 
+async def kept(wire: Wire) -> Wire:
+    return wire
+
+
+def failing(error: Exception) -> Callable[[Wire], Awaitable[None]]:
+    async def work(wire: Wire) -> None:
+        raise error
+
+    return work
+
+
+async def use_both(pool: Wires) -> None:
+    for wire in [await pool.take(), await pool.take()]:
+        await pool.give_back(wire)
+
+
 async def test_the_last_used_is_lent_first_and_none_to_two():
     pool = Wires()
-    async with pool.lend() as one, pool.lend() as other:
-        assert one is not other
-    async with pool.lend() as again:
-        assert again is one  # given back last
+    one, other = await pool.take(), await pool.take()
+    assert one is not other
+    await pool.give_back(other)
+    await pool.give_back(one)
+    assert await pool.use(kept) is one  # given back last
     assert pool.states == ["open", "open"]
 
 
 async def test_an_answer_that_is_an_error_leaves_the_connection_as_it_was():
     pool = Wires()
     with pytest.raises(ValueError, match="no"):
-        async with pool.lend():
-            raise ValueError("no")
-    async with pool.lend() as again:
-        assert again is pool.made[0]
+        await pool.use(failing(ValueError("no")))
+    assert await pool.take() is pool.made[0]
 
 
 async def test_a_cancelled_call_ends_its_connection_and_no_other():
     pool = Wires()
-    async with pool.lend(), pool.lend():
-        pass
+    await use_both(pool)
     lent = asyncio.Event()
 
-    async def call() -> None:
-        async with pool.lend():
-            lent.set()
-            await asyncio.Event().wait()
+    async def stay(wire: Wire) -> None:
+        lent.set()
+        await asyncio.Event().wait()
 
-    task = asyncio.create_task(call())
+    task = asyncio.create_task(pool.use(stay))
     await lent.wait()
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
     assert sorted(pool.states) == ["ended", "open"]
-    async with pool.lend(), pool.lend():  # and there is room for both
-        pass
+    await use_both(pool)  # there is room for both
 
 
 async def test_a_way_that_leads_nowhere_ends_the_idle_ones_too():
     pool = Wires()
-    async with pool.lend(), pool.lend():
-        pass
+    await use_both(pool)
     with pytest.raises(OSError, match="gone"):
-        async with pool.lend():
-            raise OSError("gone")
+        await pool.use(failing(OSError("gone")))
     assert pool.states == ["ended", "ended"]
 
 
-async def test_one_in_doubt_or_unfit_is_not_lent_again():
+async def test_an_unfit_one_is_not_lent_again():
     pool = Wires()
-    await pool.give_back(await pool.take(), doubt=True)
     unfit = await pool.take()
     unfit.state = "half done"
     await pool.give_back(unfit)
     gone = await pool.take()
     await pool.give_back(gone)
     gone.state = "gone"  # while it was idle
-    assert await pool.take() is pool.made[3]
-    assert pool.states == ["ended", "ended", "gone", "open"]
+    assert await pool.take() is pool.made[2]
+    assert pool.states == ["ended", "gone", "open"]
 
 
 async def test_when_all_are_in_use_it_says_so():
     pool = Wires()
-    async with pool.lend(), pool.lend():
-        with pytest.raises(StoreUnavailable, match=r"^store: expected one of 2 connections to be free, .*; ask again"):
-            await pool.take()
+    lent = [await pool.take(), await pool.take()]
+    with pytest.raises(StoreUnavailable, match=r"^store: expected one of 2 connections to be free, .*; ask again"):
+        await pool.take()
+    await pool.give_back(lent[0])
     await pool.take()
 
 

@@ -16,10 +16,10 @@ from onthedot.clock import SECOND
 from onthedot.job import Rate
 from onthedot.rate import RateGate, grace
 from onthedot.run import Armed, Busy, Delayed, GateAsk, Lease, OnBusy
-from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.testing.contract.workbench import START, Workbench
+from onthedot_verify.contract.workbench import START, Workbench
 from tests.test_rate import broken_window
 
 pytestmark = pytest.mark.slow

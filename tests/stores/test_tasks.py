@@ -8,9 +8,8 @@ from datetime import timedelta
 
 import pytest
 
+from onthedot.definitions import Unreadable, decode, encode, task_to_json
 from onthedot.job import Job
-from onthedot.stores.definitions import Unreadable, decode, encode
-from onthedot.stores.tasks import task_to_json
 from onthedot.task import Call, Command, Container, Http, Mount, Noop, Sleep, Source, Step, Steps, Task
 
 STEP = Step(

@@ -20,9 +20,10 @@ from onthedot.errors import OnTheDotError
 from onthedot.ids import RandomIds
 from onthedot.job import Job
 from onthedot.run import Lease, RunState
-from onthedot.stores.base import Ask, Node, Note, Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.opening import open_store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Ask, Node, Note
 from onthedot.task import Command, Http, Param
 from onthedot.tasks.filling import Filling, secrets_of
 from onthedot.tasks.sealing import KEY, Keys
@@ -85,7 +86,7 @@ class Place:
     def content(self) -> Iterator[tuple[str, bytes]]:
         match self._kind:
             case "memory":
-                yield from ((name, repr(value).encode()) for name, value in vars(self._memory).items())
+                yield from ((f"line {n}", row.encode()) for n, row in enumerate(self._memory.database.db.iterdump()))
             case "sqlite":
                 folder = Path(self.url.removeprefix("sqlite:///")).parent
                 yield from ((path.name, path.read_bytes()) for path in folder.iterdir() if path.is_file())

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +14,7 @@ from onthedot.run import Progress
 from onthedot.stores.memory import MemoryStore
 from onthedot.tasks.notes import CHECKPOINT_LIMIT
 from onthedot.testing import Harness, run_virtual
+from tests.behind import behind
 from tests.observe.made_up import lease
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -114,15 +114,13 @@ async def test_who_has_lost_the_lease_is_told_and_writes_nothing():
     @sched.job
     async def slow(ctx: otd.Context) -> None:
         await ctx.checkpoint(1)
-        run = store.runs[ctx.run_id]
-        assert run.lease is not None
-        mine, run.lease = run.lease, replace(run.lease, lease_id="somebody else's")
+        behind(store, "UPDATE runs SET lease_id = 'not ' || lease_id")  # it is somebody else's
         try:
             await ctx.checkpoint(2)
         except otd.LeaseLost as error:
             told.append(str(error))
         finally:
-            run.lease = mine
+            behind(store, "UPDATE runs SET lease_id = substr(lease_id, 5)")
         told.append(ctx.last_checkpoint)
 
     async with sched:

@@ -13,7 +13,7 @@ from onthedot.stores.memory import MemoryStore
 from onthedot.task import Command, Param
 from onthedot.tasks.filling import Filling, secrets_of
 from onthedot.tasks.secrets import Secrets
-from onthedot.testing.contract import Workbench
+from onthedot_verify.contract import Workbench
 
 KEY = base64.b64encode(bytes(32)).decode()
 JOB = Job(

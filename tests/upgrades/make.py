@@ -54,8 +54,8 @@ from onthedot.retention import Cut, Mark
 from onthedot.run import Armed, Checkpoint, GateAsk, Progress, RunState
 from onthedot.settings import Settings
 from onthedot.stores import migrating
-from onthedot.stores.base import Ask, Node, Note
 from onthedot.stores.opening import open_store
+from onthedot.stores.values import Ask, Node, Note
 from onthedot.task import Call, Command, Http
 from onthedot.tasks.registry import arguments_of
 from onthedot.tasks.sealing import Keys

@@ -18,10 +18,10 @@ from onthedot.policy import gates
 from onthedot.rate import RateGate
 from onthedot.run import ArmAnswer, Armed, Blocked, Delayed, Gate, GateAsk, Lease, OnBusy
 from onthedot.stores import migrating
-from onthedot.stores.base import Store
 from onthedot.stores.opening import open_store
+from onthedot.stores.protocol import Store
 from onthedot.tasks.registry import arguments_of
-from onthedot.testing.contract.workbench import Workbench, at
+from onthedot_verify.contract.workbench import Workbench, at
 
 WAIT = OnBusy("wait")
 DB = Gate("limit:name:db:", 2)

@@ -25,8 +25,9 @@ from onthedot.open_verbs import opened
 from onthedot.run import TERMINAL, Checkpoint, RunRecord, RunState
 from onthedot.schedules import schedule_id
 from onthedot.settings import Settings
-from onthedot.stores.base import Layout, LogRecord, Store
 from onthedot.stores.opening import open_store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Layout, LogRecord
 from onthedot.tasks.sealing import Keys
 from onthedot.tasks.stored_secrets import StoredSecrets
 from tests.upgrades import dumps

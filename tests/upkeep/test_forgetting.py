@@ -14,9 +14,10 @@ from onthedot.clock import SECOND, Micros
 from onthedot.cluster.leadership import Leadership
 from onthedot.events import Event, Events, KeyExpires
 from onthedot.retention import DAY, HOUR
-from onthedot.stores.base import Store, Term
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.opening import open_store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Term
 from onthedot.upkeep.forgetting import FORGET_EVERY, KEEP_KEYS, KEEP_SESSIONS, PAGE, Forgetting
 
 START: Micros = 1_800_000_000 * SECOND

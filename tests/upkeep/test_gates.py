@@ -10,6 +10,7 @@ from onthedot.run import NewRun
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
+from tests.behind import behind
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -22,9 +23,11 @@ def test_who_waits_at_an_open_gate_is_freed_within_seconds(kind, tmp_path):
     async def break_it(store) -> None:
         """As if a move out of running had forgotten its gate: a holder that does not exist any more."""
         if isinstance(store, MemoryStore):
-            store.holders["overlap:1:"].add(999)
+            behind(store, "INSERT INTO gate_holders VALUES ('overlap:1:', 999, 1)")
         else:
-            await store.write(lambda tx: tx.db.execute("INSERT INTO gate_holders VALUES ('overlap:1:', 999, 1)"))
+            await store.database.writer.run(
+                lambda tx: tx.db.execute("INSERT INTO gate_holders VALUES ('overlap:1:', 999, 1)"), writes=True
+            )
 
     def open_store(clock):
         if kind == "memory":

@@ -15,14 +15,15 @@ from onthedot.errors import StoreUnavailable
 from onthedot.events import Events, HistoryPruned
 from onthedot.retention import DAY, HOUR, PrunedNodes
 from onthedot.run import TERMINAL, NewRun, RunState, submit_trigger
-from onthedot.stores.base import Node, Store, Term
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
 from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.values import Node, Term
 from onthedot.testing import Harness, run_virtual
-from onthedot.testing.contract import Workbench
-from onthedot.testing.contract.retention import end
-from onthedot.testing.contract.workbench import START, at, every, skip, window
 from onthedot.upkeep.pruner import BREATH, Pruner
+from onthedot_verify.contract import Workbench
+from onthedot_verify.contract.retention import end
+from onthedot_verify.contract.workbench import START, at, every, skip, window
 
 S, F, LOST = RunState.SUCCEEDED, RunState.DEAD, RunState.LOST
 

@@ -12,10 +12,12 @@ from onthedot.access.principal import LOCAL
 from onthedot.access.seals import BATCH, SEALS, check
 from onthedot.cluster.leadership import Leadership
 from onthedot.events import AuditSealed, Event, Events
-from onthedot.stores.base import Store, Term
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.opening import open_store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Term
 from onthedot.upkeep.sealing import BREATH, SEAL_EVERY, Sealing
+from tests.behind import behind
 
 SETTINGS = otd.Settings()
 
@@ -118,7 +120,7 @@ async def test_a_seal_that_was_spoilt_stops_nobody_and_is_found(body: str):
     service, _ = sealing(store)
     await fill(store, 2)
     await settle(service)
-    store.entries[SEALS][0] = store.entries[SEALS][0]._replace(body=body)
+    behind(store, "UPDATE entries SET body = ? WHERE kind = ?", body, SEALS)
     successor, _ = sealing(store)
     await fill(store, 1)
     await settle(successor)
@@ -132,15 +134,15 @@ async def test_seals_that_were_removed_stop_nobody_and_are_found():
     for _ in range(3):
         await fill(store, 2)
         await settle(service)
-    del store.entries[SEALS][:]
+    behind(store, "DELETE FROM entries WHERE kind = ?", SEALS)
     await fill(store, 1)
     for _ in range(5):
         await settle(service)
     assert str((await check(store)).fault).startswith("seal 1 does not follow the beginning")
-    assert len(store.entries[SEALS]) == 1
+    assert len(await store.list_appended(SEALS)) == 1
     await fill(store, 1)
     await settle(service)
-    assert len(store.entries[SEALS]) == 2
+    assert len(await store.list_appended(SEALS)) == 2
 
 
 async def test_a_seal_that_was_removed_and_left_its_key_stops_nobody():
@@ -149,7 +151,7 @@ async def test_a_seal_that_was_removed_and_left_its_key_stops_nobody():
     for _ in range(2):
         await fill(store, 2)
         await settle(service)
-    del store.entries[SEALS][1]
+    behind(store, "DELETE FROM entries WHERE kind = ? AND number = 2", SEALS)
     successor, _ = sealing(store)
     await settle(successor)
     checked = await check(store)

@@ -18,14 +18,14 @@ OPEN = Settings(http_allow=("127.0.0.1",), container_engine="unix:///nowhere.soc
 
 
 async def test_an_http_job_runs_and_leaves_its_log():
-    with serving({"/": lambda asked: asked.answer(200, b"done")}) as site:
+    with serving({"/": lambda asked: asked.answer(200, b"done\n")}) as site:
         sched = otd.Scheduler("memory:", settings=OPEN)
         sched.add(Job(name="ping", task=Http(url=site.url())))
         async with sched:
             run = await sched.submit("ping")
             assert await run.result(timeout="20s") == {"status": 200}
             [log] = await sched.logs(run)
-    assert "→ 200 (4 bytes" in log.text
+    assert "→ 200 (5 bytes" in log.text
     assert log.text.endswith("done\n")
     assert site.asked[0].headers["Onthedot-Run-Id"] == str(run.id)
 

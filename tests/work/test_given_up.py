@@ -10,6 +10,7 @@ from onthedot.clock import SECOND
 from onthedot.events import AttemptEnded, AttemptStarted, NodeFenced, NodeLeft
 from onthedot.run import RunState
 from onthedot.stores.memory import MemoryStore
+from tests.behind import behind
 from tests.watching import Watch
 
 pytestmark = pytest.mark.slow
@@ -28,12 +29,11 @@ async def test_a_function_that_outlives_its_lease_keeps_its_seat():
     async with sched:
         await sched.submit("work")
         await watch.until_count(AttemptStarted, 1)
-        for row in store.nodes.values():
-            row.ended = True  # somebody else has found this node dead
+        behind(store, "UPDATE nodes SET ended = true")  # somebody else has found this node dead
         await watch.until_count(NodeFenced, 1)
         await watch.until_count(AttemptEnded, 1)
         await asyncio.sleep(1)
-        [run] = store.runs.values()
+        [run] = await store.list_runs()
         try:
             assert run.state is RunState.SCHEDULED  # not armed for a seat that is not there
         finally:

@@ -11,10 +11,12 @@ from onthedot.engine import Engine
 from onthedot.errors import StoreUnavailable
 from onthedot.events import AttemptEnded, DrainBegun, Events
 from onthedot.ids import SeededIds
-from onthedot.run import NewRun
-from onthedot.stores.base import Loss, Store
+from onthedot.run import LIVE, TERMINAL, NewRun, RunState
+from onthedot.stores.hints import Loss
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.protocol import Store
 from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
+from tests.behind import runs_of
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
@@ -91,6 +93,9 @@ class Bench:
         runs = [NewRun(record.id, f"submit:{now}-{n}", now + round(d * SECOND)) for n, d in enumerate(delays)]
         return await self.memory.submit(runs)
 
+    def states(self, wanted: frozenset[RunState]) -> list[RunState]:
+        return [run.state for run in runs_of(self.memory, wanted)]
+
 
 def test_what_is_being_armed_is_not_adopted_a_second_time():
     """The answer of a reserve is lost while another reservation is on its way to be armed."""
@@ -122,7 +127,7 @@ def test_what_is_being_armed_has_its_seat():
         await asyncio.sleep(0.45)  # and now being armed
         await bench.submit(0.0)
         await asyncio.sleep(1)
-        states = [run.state for run in bench.memory.runs.values()]
+        states = bench.states(LIVE)
         hurry = asyncio.Event()
         hurry.set()
         await bench.engine.stop(hurry)
@@ -143,7 +148,7 @@ def test_an_arm_without_an_answer_is_not_forgotten_when_seats_are_short():
         await asyncio.sleep(0.46)
         await bench.submit(0.0)
         await asyncio.sleep(120)
-        state = [run.state for run in bench.memory.runs.values()], [r.state for r in bench.memory.finished.values()]
+        state = bench.states(LIVE), bench.states(TERMINAL)
         hurry = asyncio.Event()
         hurry.set()
         await bench.engine.stop(hurry)
@@ -164,7 +169,7 @@ def test_a_store_that_is_away_for_a_moment_does_not_end_the_drain():
         return bench
 
     bench = run_virtual(scenario())
-    assert [run.state for run in bench.memory.finished.values()] == ["succeeded"]
+    assert bench.states(TERMINAL) == ["succeeded"]
 
 
 def test_an_attempt_that_ends_while_the_node_hands_over_is_part_of_the_drain():
@@ -198,7 +203,7 @@ def test_a_clock_set_forward_does_not_make_a_node_take_its_own_runs():
         return bench
 
     bench = run_virtual(scenario())
-    assert [run.state for run in bench.memory.finished.values()] == ["succeeded"]
+    assert bench.states(TERMINAL) == ["succeeded"]
 
 
 def test_an_instant_that_comes_while_the_worker_looks_at_the_clock_is_not_lost():
@@ -222,7 +227,7 @@ def test_an_instant_that_comes_while_the_worker_looks_at_the_clock_is_not_lost()
 
         worker.launch = launch_late  # type: ignore[method-assign]
         await asyncio.sleep(10)
-        states = [run.state for run in bench.memory.runs.values()]
+        states = bench.states(LIVE)
         hurry = asyncio.Event()
         hurry.set()
         await bench.engine.stop(hurry)
@@ -258,7 +263,7 @@ def test_what_has_ended_here_is_not_begun_again_under_its_fence(notice, guarante
         bench.store.forget = ["finish"]
         await bench.submit(0.0)
         await asyncio.sleep(5)
-        assert [run.state for run in bench.memory.runs.values()] == ["running"]
+        assert bench.states(LIVE) == ["running"]
         notice(bench)
         await asyncio.sleep(5)
         await bench.engine.stop(asyncio.Event())
@@ -267,7 +272,7 @@ def test_what_has_ended_here_is_not_begun_again_under_its_fence(notice, guarante
     bench = run_virtual(scenario())
     assert bench.executed == [1] * times
     assert len(set(bench.fences)) == times
-    assert [run.state for run in bench.memory.finished.values()] == [end]
+    assert bench.states(TERMINAL) == [end]
 
 
 def test_what_was_reserved_without_an_answer_is_taken_on_beside_what_was_lost():
@@ -286,11 +291,7 @@ def test_what_was_reserved_without_an_answer_is_taken_on_beside_what_was_lost():
     bench = run_virtual(scenario())
     assert sorted(bench.executed) == [1, 1, 2, 3]
     assert len(set(bench.fences)) == 4
-    assert [run.attempts for run in ended_runs(bench)] == [2, 1, 1]
-
-
-def ended_runs(bench: Bench) -> list:
-    return sorted(bench.memory.finished.values(), key=lambda run: run.id)
+    assert [run.attempts for run in runs_of(bench.memory, TERMINAL)] == [2, 1, 1]
 
 
 def test_nothing_is_taken_on_for_an_incarnation_that_ended_while_it_was_asked():
@@ -312,4 +313,4 @@ def test_nothing_is_taken_on_for_an_incarnation_that_ended_while_it_was_asked():
 
     bench = run_virtual(scenario())
     assert bench.executed == [1]
-    assert [run.state for run in bench.memory.finished.values()] == ["succeeded"]
+    assert bench.states(TERMINAL) == ["succeeded"]

@@ -3,13 +3,12 @@
 import asyncio
 import threading
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import onthedot as otd
 from onthedot.errors import StoreUnavailable
-from onthedot.stores.memory import MemoryStore
-from onthedot.stores.memory.transactions import MemoryTransaction, MemoryTransactions, Statements
+from onthedot.stores.memory import MemoryStore, MemoryTransaction, MemoryTransactions, Statements
+from tests.behind import behind
 from tests.work.exact import minute
 
 
@@ -40,16 +39,13 @@ async def test_who_has_lost_the_lease_is_told_and_writes_nothing():
 
     @sched.job(guarantee="exactly_once")
     async def work(ctx: otd.Context) -> None:
-        run = store.runs[ctx.run_id]
-        mine = run.lease
-        assert mine is not None
         try:
             async with ctx.transaction() as db:
                 await db.execute("stale")
-                run.lease = replace(mine, lease_id="somebody else's")
+                behind(store, "UPDATE runs SET lease_id = 'not ' || lease_id")  # it is somebody else's
         except otd.LeaseLost as error:
             told.append(error)
-            run.lease = mine
+            behind(store, "UPDATE runs SET lease_id = substr(lease_id, 5)")
         async with ctx.transaction() as db:
             await db.execute("mine")
 

@@ -10,6 +10,7 @@ import onthedot as otd
 from onthedot.clock import MILLISECOND, SECOND
 from onthedot.events import AttemptStarted
 from onthedot.run import NewRun
+from onthedot.stores.memory import MemoryStore
 from onthedot.testing import Harness, run_virtual
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -107,6 +108,31 @@ def test_an_edit_of_the_last_moment_makes_no_run_late():
         assert run.started_at is not None
         assert 0 <= run.started_at - run.due_at < 100 * MILLISECOND
         assert run.revision == 2
+        await harness.stop()
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("seconds", [0.3, 1.5, 3.0])
+def test_runs_with_a_limit_start_however_slow_the_store_is(seconds):
+    """A reservation lapses half a second after its instant. A worker must not take its own anew while it arms them."""
+
+    class SlowToArm(MemoryStore):
+        async def arm(self, *args, **options):
+            await asyncio.sleep(seconds)
+            return await super().arm(*args, **options)
+
+    sched = otd.Scheduler("memory:")
+
+    @sched.job(name="work", concurrency=5)
+    async def work() -> None: ...
+
+    async def scenario():
+        harness = Harness(START, store=SlowToArm)
+        await harness.start(sched)
+        await submit(harness, *[0.0] * 20)
+        await harness.advance(12 * seconds)
+        assert set(await states(harness)) == {"succeeded"}
         await harness.stop()
 
     run_virtual(scenario())
@@ -237,3 +263,29 @@ def test_a_busy_application_loop_does_not_stop_scheduling(tmp_path):
     lateness = asyncio.run(scenario())
     assert len(lateness) >= 12
     assert sorted(lateness)[len(lateness) // 2] < 0.25
+
+
+@pytest.mark.parametrize(("rate", "is_quick"), [(None, True), (otd.Rate(1_000, "1s", burst=1_000), False)])
+def test_only_runs_without_gates_are_asked_for_beyond_the_seats(monkeypatch, rate, is_quick):
+    """The store reads, and locks, as many runs as may be taken: runs with gates never are, beyond the seats."""
+    sched, asks = otd.Scheduler("memory:"), []
+    sched.job(name="work", rate=rate)(lambda: None)
+
+    async def scenario():
+        harness = Harness(START)
+        await harness.start(sched)
+        reserve = harness.store.reserve
+
+        async def watched(ask, **named):
+            asks.append(ask)
+            return await reserve(ask, **named)
+
+        monkeypatch.setattr(harness.store, "reserve", watched)
+        await submit(harness, 0.0)
+        await harness.advance("1s")
+        await submit(harness, 0.0)
+        await harness.advance("1s")
+        await harness.stop()
+
+    run_virtual(scenario())
+    assert any(ask.extra for ask in asks) == is_quick

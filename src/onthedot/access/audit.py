@@ -20,8 +20,9 @@ from onthedot.clock import SECOND, Micros
 from onthedot.ids import RandomIds
 from onthedot.job import Job, job_name
 from onthedot.run import RunRecord
-from onthedot.stores import base
-from onthedot.stores.base import Noting, Store
+from onthedot.stores import documents
+from onthedot.stores.documents import Noting
+from onthedot.stores.protocol import Store
 
 KIND = "audit"
 
@@ -235,7 +236,7 @@ def _is_for(entry: Recorded, by: Principal) -> bool:
     return by.sees(entry.namespace, entry.owner)
 
 
-def recorded_of(entry: base.Entry) -> Recorded:
+def recorded_of(entry: documents.Entry) -> Recorded:
     """An entry of the list, read."""
     try:
         data = json.loads(entry.body)

@@ -23,7 +23,8 @@ from typing import NamedTuple
 from onthedot.access.audit import KIND, Recorded, recorded_of
 from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
 from onthedot.ids import RandomIds
-from onthedot.stores.base import Entry, Store
+from onthedot.stores.documents import Entry
+from onthedot.stores.protocol import Store
 
 SENT = "audit.sent"
 """The kind of the documents that say how far a destination has come."""

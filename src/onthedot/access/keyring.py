@@ -15,7 +15,8 @@ from onthedot.access.credentials import Credential
 from onthedot.access.principal import Principal
 from onthedot.clock import SECOND, Clock, Micros
 from onthedot.errors import StoreError
-from onthedot.stores.base import Document, Store
+from onthedot.stores.documents import Document
+from onthedot.stores.protocol import Store
 
 BELIEVED: Micros = 2 * SECOND
 """For how long a document that was read is not read again."""

@@ -19,7 +19,8 @@ from onthedot.duration import micros, parse_duration
 from onthedot.errors import DefinitionError, OnTheDotError, UnknownKey
 from onthedot.ids import Ids, RandomIds
 from onthedot.retention import DAY
-from onthedot.stores.base import Document, Store
+from onthedot.stores.documents import Document
+from onthedot.stores.protocol import Store
 
 KIND, USED = "key", "key.used"
 USED_EVERY: Micros = 60 * SECOND

@@ -25,7 +25,9 @@ from onthedot.clock import SECOND, Clock, Micros
 from onthedot.ids import RandomIds
 from onthedot.job import Job
 from onthedot.run import RunRecord
-from onthedot.stores.base import Noting, PutJob, Store
+from onthedot.stores.documents import Noting
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import PutJob
 
 SUM_UP_EVERY: Micros = 60 * SECOND
 """How long submits of one job are counted before the count is recorded."""

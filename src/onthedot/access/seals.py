@@ -20,7 +20,8 @@ from typing import NamedTuple
 from onthedot.access.audit import KIND
 from onthedot.clock import Micros
 from onthedot.errors import DefinitionError
-from onthedot.stores.base import Entry, Store
+from onthedot.stores.documents import Entry
+from onthedot.stores.protocol import Store
 
 SEALS = "audit.seals"
 BATCH = 500

@@ -22,7 +22,8 @@ from onthedot.access.principal import LOCAL, Principal
 from onthedot.clock import SECOND, Micros
 from onthedot.errors import LoginRefused
 from onthedot.ids import Ids, RandomIds
-from onthedot.stores.base import Document, Store
+from onthedot.stores.documents import Document
+from onthedot.stores.protocol import Store
 
 KIND, TOKEN = "session", "token"
 LASTS: Micros = 12 * 3_600 * SECOND

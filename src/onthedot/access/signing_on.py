@@ -18,7 +18,7 @@ from onthedot.access.sessions import Session
 from onthedot.clock import Micros
 from onthedot.errors import LoginRefused
 from onthedot.ids import Ids, RandomIds
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 USED = "id_token"
 """The kind of the documents that remember which tokens were used; they are forgotten after half a day."""

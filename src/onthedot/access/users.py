@@ -24,7 +24,8 @@ from onthedot.access.sessions import Session
 from onthedot.clock import Clock, Micros
 from onthedot.errors import DefinitionError, DuplicateUser, LoginRefused, UnknownSession, UnknownUser, did_you_mean
 from onthedot.ids import Ids, RandomIds
-from onthedot.stores.base import Document, Store
+from onthedot.stores.documents import Document
+from onthedot.stores.protocol import Store
 
 KIND = "user"
 _CHANGES = 10

@@ -8,7 +8,8 @@ from typing import cast
 
 import click
 
-from onthedot.stores.addresses import is_server, shown_url
+from onthedot.addresses import is_server
+from onthedot.stores.addresses import shown_url
 
 _SUGGESTED = re.compile(r"'(onthedot ([^'\n]+))'")
 

@@ -22,7 +22,7 @@ from onthedot.cli.options import RUN, store_url, with_debug, with_json, with_ser
 if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.clock import Micros
-    from onthedot.stores.base import Store
+    from onthedot.stores.protocol import Store
 
 T = TypeVar("T")
 
@@ -165,10 +165,10 @@ def fetch(
 
 def _with_files(url: str, run_id: int, output: str | None, work: Callable[[list[File]], Awaitable[T]]) -> T:
     """What comes of the files of a run, while the store or the server can be asked for them."""
+    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.output.places import output_place
-    from onthedot.stores.addresses import is_server
 
     if is_server(url):
         if output is not None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import click
 
+from onthedot.addresses import is_server
 from onthedot.cli.errors import BadInput
 from onthedot.cli.options import INSECURE, KEY_FILE
-from onthedot.stores.addresses import is_server
 from onthedot.verbs import Verbs
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def look(url: str, work: Callable[[Verbs], Awaitable[T]], *, namespace: str = "d
     from onthedot.clock import SystemClock
     from onthedot.open_verbs import OpenStore
     from onthedot.settings import Settings
-    from onthedot.stores.base import Store
+    from onthedot.stores.protocol import Store
 
     async def read(store: Store) -> T:
         return await work(OpenStore(store, SystemClock(), Settings(), None).verbs(namespace))

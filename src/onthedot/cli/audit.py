@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onthedot.access.audit_sender import Send
     from onthedot.access.seals import Checked, Head
     from onthedot.clock import Micros
-    from onthedot.stores.base import Store
+    from onthedot.stores.protocol import Store
 
 _PAGE = 1_000
 NEWEST = 100

@@ -12,7 +12,7 @@ from onthedot.cli.errors import BadInput, Command
 from onthedot.cli.options import RUN, store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
-    from onthedot.stores.base import CancelAnswer
+    from onthedot.stores.values import CancelAnswer
     from onthedot.verbs import Verbs
 
 

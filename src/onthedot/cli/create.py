@@ -12,7 +12,7 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_namespac
 
 if TYPE_CHECKING:
     from onthedot.job import Job
-    from onthedot.stores.base import PutJob
+    from onthedot.stores.values import PutJob
     from onthedot.verbs import Verbs
 
 

@@ -16,10 +16,10 @@ from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import count, iso, plain
 from onthedot.plan.coming import look_ahead, next_of_each
 from onthedot.run import RunState
-from onthedot.stores.base import Node, Store
-from onthedot.stores.finding import RunFilter
 from onthedot.stores.opening import open_store, sqlite_path
-from onthedot.stores.paging import all_runs
+from onthedot.stores.protocol import Store
+from onthedot.stores.queries import RunFilter, all_runs
+from onthedot.stores.values import Node
 
 _MOST_RUNS = 1_000
 _MOST_AHEAD = 200

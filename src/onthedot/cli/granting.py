@@ -12,7 +12,7 @@ from onthedot.cli.errors import BadInput
 
 if TYPE_CHECKING:
     from onthedot.access.grants import Grant
-    from onthedot.stores.base import Store
+    from onthedot.stores.protocol import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.plan.shown import Next, Shown
     from onthedot.run import RunRecord
-    from onthedot.stores.base import Store
+    from onthedot.stores.protocol import Store
 
 MOST = 1_000
 """How many a table shows without --limit."""
@@ -59,12 +59,11 @@ def command(store: str | None, db: str | None, limit: int | None, namespace: str
 
 def jobs_shown(url: str, now: Micros, most: int | None, namespace: str | None = None) -> list[Shown]:
     """The jobs of a store, or of a server, at most so many (None: all), with their next instants and last runs."""
+    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.plan.shown import shown
-    from onthedot.stores.addresses import is_server
-    from onthedot.stores.finding import JobFilter
-    from onthedot.stores.paging import all_jobs
+    from onthedot.stores.queries import JobFilter, all_jobs
 
     wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
 

@@ -16,7 +16,7 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_store, w
 if TYPE_CHECKING:
     from onthedot.access.keys import Issued, Key
     from onthedot.clock import Micros
-    from onthedot.stores.base import Store
+    from onthedot.stores.protocol import Store
 
 
 def _read_expires(ctx: click.Context, param: click.Parameter, value: str) -> int | None:

@@ -77,7 +77,7 @@ def command(url: str, user: str | None, by_key: bool, by_id_token: bool, as_json
 
 def default_server() -> str:
     """The server that is meant if none is named."""
-    from onthedot.stores.addresses import is_server
+    from onthedot.addresses import is_server
 
     named = os.environ.get("ONTHEDOT_STORE", "")
     return named if is_server(named) else HERE

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.output.keeping import Outputs
     from onthedot.run import RunRecord
-    from onthedot.stores.base import Store
+    from onthedot.stores.protocol import Store
 
 LOOK_EVERY = 0.5
 """Between two looks with --follow, in seconds. Running attempts tell the store about every second."""
@@ -61,10 +61,10 @@ def command(
       onthedot logs 41 --json | jq -r 'select(.stream == "err").text'
       onthedot logs 41 --output 's3://bucket/prefix?region=eu-central-1'
     """
+    from onthedot.addresses import is_server
     from onthedot.cli.telling import Telling
     from onthedot.clock import to_micros
     from onthedot.output.places import output_place
-    from onthedot.stores.addresses import is_server
 
     url = store_url(store, db)
     if is_server(url) and output is not None:
@@ -79,11 +79,11 @@ def command(
 
 def tell_run(url: str, run_id: int, telling: Telling, *, follow: bool, output: str = "") -> int:
     """Write what a run of this store or server has said, or with `follow` what it says until it ends; the exit code."""
+    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.output.keeping import Outputs
     from onthedot.output.owning import find_owner
-    from onthedot.stores.addresses import is_server
 
     async def tell(opened: Store) -> int:
         outputs = Outputs((await find_owner(opened)).place(output, url))

@@ -13,7 +13,7 @@ from onthedot.cli.groups import Group
 from onthedot.cli.options import store_url, with_debug, with_json, with_server
 
 if TYPE_CHECKING:
-    from onthedot.stores.base import Queue
+    from onthedot.stores.values import Queue
     from onthedot.verbs import Verbs
 
 

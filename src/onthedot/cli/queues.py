@@ -12,7 +12,7 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_server, 
 
 if TYPE_CHECKING:
     from onthedot.clock import Micros
-    from onthedot.stores.base import Queue
+    from onthedot.stores.values import Queue
 
 
 @click.command(cls=Command, short_help="List the queues: who waits, what runs, what is paused.")

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 import click
 
-from onthedot.stores.addresses import is_server, shown_url
-from onthedot.stores.base import Store
+from onthedot.addresses import is_server
+from onthedot.stores.addresses import shown_url
 from onthedot.stores.opening import open_store, sqlite_path
+from onthedot.stores.protocol import Store
 
 T = TypeVar("T")
 

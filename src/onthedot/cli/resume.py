@@ -11,7 +11,7 @@ from onthedot.cli.errors import Command
 from onthedot.cli.options import store_url, with_debug, with_json, with_namespace, with_server, with_utc
 
 if TYPE_CHECKING:
-    from onthedot.stores.base import Resumed
+    from onthedot.stores.values import Resumed
     from onthedot.verbs import Verbs
 
 Missed = Literal["none", "last", "all"]

@@ -122,7 +122,7 @@ async def _list(
         from onthedot.cli.asking import finding
         from onthedot.errors import UnknownJob, did_you_mean
         from onthedot.plan.asking import near_names
-        from onthedot.stores.finding import JobFilter
+        from onthedot.stores.queries import JobFilter
 
         known = await near_names(finding(verbs), job, JobFilter(namespaces=(namespace,)))
         raise UnknownJob(f"--job: expected a stored job, got {job!r}{did_you_mean(job, known)}")

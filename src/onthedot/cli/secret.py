@@ -15,7 +15,7 @@ from onthedot.cli.groups import Group
 from onthedot.cli.options import store_url, with_debug, with_json, with_store, with_utc
 
 if TYPE_CHECKING:
-    from onthedot.stores.base import Store
+    from onthedot.stores.protocol import Store
     from onthedot.tasks.stored_secrets import StoredSecret, StoredSecrets
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.clock import Micros
     from onthedot.run import AttemptRecord, RunRecord
-    from onthedot.stores.base import LogRecord, Standing, Store
+    from onthedot.stores.protocol import Store
+    from onthedot.stores.values import LogRecord, Standing
 
 
 LOG_LINES = 20
@@ -48,10 +49,10 @@ def command(run_id: int, store: str | None, db: str | None, as_json: bool) -> No
       onthedot show 41
       onthedot show 41 --json | jq .waits_for
     """
+    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.clock import SystemClock
-    from onthedot.stores.addresses import is_server
 
     now, url = SystemClock().now(), store_url(store, db)
     if is_server(url):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.job import JobRecord
     from onthedot.run import RunRecord
-    from onthedot.stores.base import Excepted
+    from onthedot.stores.values import Excepted
     from onthedot.verbs import Verbs
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -16,7 +16,7 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_store
 from onthedot.stores.addresses import shown_url
 
 if TYPE_CHECKING:
-    from onthedot.stores.base import Store
+    from onthedot.stores.protocol import Store
 
 
 @click.group(cls=Group, short_help="Migrate a store, or check it.")
@@ -130,8 +130,7 @@ async def _check(store: Store) -> Checked:
     from onthedot.clock import SystemClock
     from onthedot.observe.text import count, plain
     from onthedot.run import RunState
-    from onthedot.stores.finding import RunFilter
-    from onthedot.stores.paging import all_runs
+    from onthedot.stores.queries import RunFilter, all_runs
 
     now = SystemClock().now()
     jobs = await store.list_jobs()

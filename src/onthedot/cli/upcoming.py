@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onthedot.client.client import Client
     from onthedot.client.looking import Upcoming
     from onthedot.clock import Micros
-    from onthedot.stores.base import Store
+    from onthedot.stores.protocol import Store
 
 MOST = 1_000
 _MOST_COUNTED = 1_000
@@ -79,13 +79,13 @@ def command(
 
 
 def _read(url: str, now: Micros, limit: int, until: Micros | None, namespace: str | None) -> Upcoming:
+    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.client import looking
     from onthedot.client.values import start_fields
     from onthedot.plan.coming import gather, upcoming
-    from onthedot.stores.addresses import is_server
-    from onthedot.stores.finding import JobFilter
+    from onthedot.stores.queries import JobFilter
 
     async def read(store: Store) -> Upcoming:
         wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
@@ -180,6 +180,7 @@ def _instant(iso: str) -> Micros:
 def _show_job(
     url: str, job: str, namespace: str, limit: int, until: Micros | None, now: Micros, *, as_json: bool
 ) -> None:
+    from onthedot.addresses import is_server
     from onthedot.cli.asking import ask_server
     from onthedot.cli.reading import read_store
     from onthedot.cli.table import echo_table
@@ -189,7 +190,6 @@ def _show_job(
     from onthedot.observe.text import plain
     from onthedot.plan.asking import find_job
     from onthedot.plan.coming import coming, look_ahead
-    from onthedot.stores.addresses import is_server
 
     async def read(store: Store) -> tuple[str, list[Mapping[str, Any]]]:
         record = await find_job(store, job, namespace=namespace)

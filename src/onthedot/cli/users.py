@@ -15,7 +15,7 @@ from onthedot.cli.options import store_url, with_debug, with_json, with_store, w
 
 if TYPE_CHECKING:
     from onthedot.access.users import User
-    from onthedot.stores.base import Store
+    from onthedot.stores.protocol import Store
 
 
 @click.group(cls=Group, short_help="Create, list, edit, disable or remove users, or set a password.")

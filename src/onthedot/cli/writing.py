@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from onthedot.cli.reading import check_exists
-from onthedot.stores.base import Store
 from onthedot.stores.opening import open_store
+from onthedot.stores.protocol import Store
 
 T = TypeVar("T")
 

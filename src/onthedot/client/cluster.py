@@ -10,7 +10,7 @@ from onthedot.client import values
 from onthedot.client.asking import Asking
 from onthedot.client.values import read
 from onthedot.errors import UnknownJob
-from onthedot.stores.base import Layout, Node, Queue, Term
+from onthedot.stores.values import Layout, Node, Queue, Term
 
 
 class ClusterAsked(Asking):

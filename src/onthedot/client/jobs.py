@@ -20,7 +20,7 @@ from onthedot.job import Job, JobRecord
 from onthedot.plan.backfill import Backfill
 from onthedot.plan.moving import To
 from onthedot.plan.windows import Missed
-from onthedot.stores.base import Excepted, Paused, PutJob, Resumed
+from onthedot.stores.values import Excepted, Paused, PutJob, Resumed
 
 
 class JobsAsked(Asking):

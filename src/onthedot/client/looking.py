@@ -18,8 +18,8 @@ from onthedot.output.reading import Said
 from onthedot.output.records import Record
 from onthedot.plan.shown import Next, Shown
 from onthedot.schedules import schedule_id
-from onthedot.stores.base import Held, Node, Queue, Standing
-from onthedot.stores.finding import FIRST_JOB, JobCursor, JobFilter, JobPage, decode_cursor, encode_cursor
+from onthedot.stores.queries import FIRST_JOB, JobCursor, JobFilter, JobPage, decode_cursor, encode_cursor
+from onthedot.stores.values import Held, Node, Queue, Standing
 
 _RECORDS = 1_000
 _MISSES = 5

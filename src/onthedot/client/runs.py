@@ -20,9 +20,8 @@ from onthedot.errors import AccessDenied, DefinitionError, RunFailed, UnknownJob
 from onthedot.job import Json
 from onthedot.plan.asking import check_arguments
 from onthedot.run import TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
-from onthedot.stores.base import CancelAnswer, LogRecord
-from onthedot.stores.joining import OUTSIDE
-from onthedot.verbs import Asked, Run
+from onthedot.stores.values import CancelAnswer, LogRecord
+from onthedot.verbs import OUTSIDE, Asked, Run
 
 _ONE_WAIT = 20 * SECOND
 """How long one request waits for an end: proxies end those that are silent for longer."""

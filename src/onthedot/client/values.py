@@ -20,8 +20,8 @@ from onthedot.observe.text import iso
 from onthedot.plan.coming import Coming, Start
 from onthedot.run import AttemptRecord, Progress, RunRecord, RunState, SkipRecord
 from onthedot.schedules import describe, schedule_id
-from onthedot.stores.base import Excepted, Layout, Node, Paused, PutJob, Queue, Resumed, Term
-from onthedot.stores.values import SkipRange
+from onthedot.stores.values import Excepted, Layout, Node, Paused, PutJob, Queue, Resumed, Term
+from onthedot.window import SkipRange
 
 T = TypeVar("T")
 Told = Mapping[str, Any]

@@ -21,7 +21,9 @@ from onthedot.errors import NodeExpired, TermLost
 from onthedot.events import Events, TermEnded, TermWon
 from onthedot.policy.shards import Candidate, Held, open_to, owners
 from onthedot.settings import Settings
-from onthedot.stores.base import Hint, Layout, Store, Term
+from onthedot.stores.hints import Hint
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Layout, Term
 
 MOST_DOUBLINGS = 6
 """A shard that came back from its owner is offered to it again later and later: after 3 s, 6 s, … 192 s."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from onthedot.clock import Micros
-from onthedot.stores.base import Node
+from onthedot.stores.values import Node
 
 NodeState = Literal["living", "late", "draining", "left", "dead"]
 

@@ -18,7 +18,9 @@ from onthedot.errors import NodeExpired
 from onthedot.events import ClockOff, Events, NodeDraining, NodeFenced, NodeJoined
 from onthedot.ids import Ids
 from onthedot.settings import Settings
-from onthedot.stores.base import Beat, Hint, Node, Store
+from onthedot.stores.hints import Hint
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Beat, Node
 
 OnFenced = Callable[[str], int]
 """Told which incarnation has ended; answers how many attempts were lost with it."""

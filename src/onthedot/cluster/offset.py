@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from onthedot.clock import MILLISECOND, SECOND, Clock, Micros
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 DRIFT = 500
 """Parts per million by which two clocks may go apart: as fast as a clock is slewed that is being corrected."""

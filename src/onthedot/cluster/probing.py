@@ -11,7 +11,7 @@ from onthedot.cluster.leadership import Leadership
 from onthedot.cluster.living import is_late
 from onthedot.events import Events, NodeBack, NodeLate
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 
 class Probing:

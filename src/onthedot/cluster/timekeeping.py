@@ -11,7 +11,7 @@ from onthedot.clock import Clock, Micros
 from onthedot.cluster.members import Membership
 from onthedot.cluster.offset import StoreClock
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 _IN_A_ROW = 2
 """The first question wakes what has fallen asleep on the way; the second takes half as long (measured: 0.14 ms to the

@@ -17,9 +17,9 @@ from typing import Any, Literal, NamedTuple
 
 from onthedot.clock import SECOND, Micros, to_datetime, to_micros
 from onthedot.define.written import written, written_pause, written_schedule
+from onthedot.definitions import encode
 from onthedot.job import Job, Schedule
 from onthedot.schedules import due_of, slots
-from onthedot.stores.definitions import encode
 
 HORIZON: Micros = 30 * 24 * 3600 * SECOND
 MOST_STARTS = 20_000

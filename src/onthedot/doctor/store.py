@@ -9,10 +9,10 @@ from onthedot.clock import SECOND, Clock, Micros, SystemClock
 from onthedot.doctor.findings import Finding
 from onthedot.errors import DefinitionError, OnTheDotError
 from onthedot.settings import Settings
-from onthedot.stores.about import About
 from onthedot.stores.addresses import exposed, hosts_of, is_local, shown_url
-from onthedot.stores.base import Store
 from onthedot.stores.opening import open_store, sqlite_path
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import About
 
 PATIENCE = 5
 """Seconds for a store to answer."""

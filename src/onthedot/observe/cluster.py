@@ -9,7 +9,8 @@ from onthedot.clock import Micros
 from onthedot.cluster.living import state_of
 from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import iso
-from onthedot.stores.base import Held, Node, Queue, Store, Term
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Held, Node, Queue, Term
 
 
 class NodeShown(NamedTuple):

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from onthedot.clock import Micros
 from onthedot.run import TERMINAL, RunRecord
 from onthedot.settings import Settings
-from onthedot.stores.base import Hint, Store
+from onthedot.stores.hints import Hint
+from onthedot.stores.protocol import Store
 
 
 class Ends:

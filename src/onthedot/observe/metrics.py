@@ -14,7 +14,8 @@ from onthedot.clock import SECOND, Micros
 from onthedot.observe.cluster import NodeShown, nodes_shown
 from onthedot.observe.counters import Counters, Spread
 from onthedot.observe.negotiation import TEXT, preferred
-from onthedot.stores.base import Queue, Store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Queue
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

@@ -10,7 +10,7 @@ from onthedot.output.owning import claim_output
 from onthedot.output.places import spool_place
 from onthedot.output.spool import Spool
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 
 class Leaving(NamedTuple):

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from onthedot.errors import StoreError
 from onthedot.ids import Ids
 from onthedot.output.places import Place, output_place
-from onthedot.stores.base import Store
 from onthedot.stores.documents import Document
+from onthedot.stores.protocol import Store
 
 KIND, ID = "output", "owner"
 _FOLDER = re.compile(r"[0-9a-f]{32}")

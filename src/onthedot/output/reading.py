@@ -12,7 +12,8 @@ from onthedot.errors import OutputUnavailable
 from onthedot.output.following import note_records, read_note
 from onthedot.output.keeping import Kept, Name, Outputs
 from onthedot.output.records import Record
-from onthedot.stores.base import LogRecord, Store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import LogRecord
 
 
 class Said(NamedTuple):

@@ -11,9 +11,10 @@ from onthedot.clock import Clock
 from onthedot.errors import UnknownJob, did_you_mean
 from onthedot.job import Call, JobRecord, JobState
 from onthedot.run import NewRun, RunRecord
-from onthedot.stores.base import Node, Noting, Queue, Store
-from onthedot.stores.finding import JobFilter
-from onthedot.stores.paging import FindsJobs, all_jobs
+from onthedot.stores.documents import Noting
+from onthedot.stores.protocol import Store
+from onthedot.stores.queries import FindsJobs, JobFilter, all_jobs
+from onthedot.stores.values import Node, Queue
 from onthedot.tasks.params import require_params
 
 _FEW = 1_000  # names that are compared, whether they look alike or not; no server has larger pages
@@ -86,11 +87,11 @@ class FindsQueues(FindsJobs, Protocol):
     """Whoever has pages of jobs, and lists of queues and nodes."""
 
     async def list_queues(self) -> list[Queue]:
-        """See `QueuesSlice`."""
+        """See `Store`."""
         ...
 
     async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
-        """See `NodesSlice`."""
+        """See `Store`."""
         ...
 
 

@@ -14,7 +14,9 @@ from onthedot.events import Events, RunsPlaced
 from onthedot.plan.places import living_places
 from onthedot.policy.placement import assign
 from onthedot.settings import Settings
-from onthedot.stores.base import Hint, Placement, Store
+from onthedot.stores.hints import Hint
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Placement
 
 EVERY: Micros = 500 * MILLISECOND
 

@@ -24,7 +24,8 @@ from onthedot.plan.windows import find_schedule, of_schedule
 from onthedot.run import NewRun, RunState, backfill_trigger, slot_trigger
 from onthedot.schedules import slots
 from onthedot.schedules.instants import format_instant, read_instant
-from onthedot.stores.base import ScheduleState, Store
+from onthedot.stores.protocol import Store
+from onthedot.window import ScheduleState
 
 BATCH = 500
 """How many runs one write asks for: the engine has other things to do in between."""

@@ -18,8 +18,10 @@ from onthedot.job import Every, FixedDelay, JobRecord, JobState, Schedule
 from onthedot.plan.windows import find_schedule
 from onthedot.run import RunRecord, RunState, is_manual, is_slot, schedule_of
 from onthedot.schedules import count_between, due_of, slots
-from onthedot.stores.base import ScheduleCursor, ScheduleState, Store
-from onthedot.stores.finding import FIRST_JOB, FIRST_LIVE, JobCursor, JobFilter, RunCursor, RunFilter
+from onthedot.stores.protocol import Store
+from onthedot.stores.queries import FIRST_JOB, FIRST_LIVE, JobCursor, JobFilter, RunCursor, RunFilter
+from onthedot.stores.values import ScheduleCursor
+from onthedot.window import ScheduleState
 
 HORIZON: Micros = 100 * 366 * 86_400 * SECOND
 """How far anybody looks ahead: what comes once in a lifetime is searched day by day."""

@@ -9,17 +9,17 @@ from contextlib import suppress
 from dataclasses import replace
 
 from onthedot.clock import Clock, Micros, to_micros
-from onthedot.errors import RevisionConflict, StoreUnusable, WindowStale
-from onthedot.job import Job, JobRecord, Pause
+from onthedot.definitions import encode
+from onthedot.errors import DefinitionError, RevisionConflict, StoreUnusable, WindowStale
+from onthedot.job import Guarantee, Job, JobRecord, Pause
 from onthedot.plan.computing import Compute, at_once
 from onthedot.plan.places import living_places
 from onthedot.plan.windows import Missed, aimed, edit_windows, resume_windows
 from onthedot.policy.pauses import pause_change, pause_of
 from onthedot.policy.placement import targets
 from onthedot.settings import Settings
-from onthedot.stores.base import PutJob, Resumed, Store
-from onthedot.stores.definitions import encode
-from onthedot.stores.transactions import refuse_without
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import PutJob, Resumed
 
 
 async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings, revision: int | None = None) -> PutJob:
@@ -144,3 +144,13 @@ async def resume_job(
             continue  # it was edited meanwhile
         except WindowStale as stale:
             told = stale.now
+
+
+def refuse_without(transactions: bool, job: Job) -> None:
+    """`DefinitionError` for a job under exactly_once on a store that has no transactions."""
+    if job.guarantee is Guarantee.EXACTLY_ONCE and not transactions:
+        raise DefinitionError(
+            "guarantee: expected a store with transactions for 'exactly_once' (PostgreSQL, or memory for tests), got "
+            "one without; choose 'at_least_once', and let ctx.run_id make its effects idempotent",
+            subject=f"job {job.name!r}",
+        )

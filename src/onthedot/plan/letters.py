@@ -24,9 +24,8 @@ from onthedot.policy import fingerprint as policy
 from onthedot.retention import Mark
 from onthedot.run import NewRun, RunRecord, RunState, rerun_trigger, stored_number
 from onthedot.schedules.instants import format_instant, read_instant
-from onthedot.stores.base import Store
-from onthedot.stores.letters import LAST
-from onthedot.stores.values import most
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import LAST_MARK, most
 
 BATCH = 500
 """How many letters one write is about: the engine has other things to do in between."""
@@ -49,7 +48,7 @@ class Box(NamedTuple):
     until: datetime | str | None = None
     limit: int | None = 10_000  # None: all
     owner: str | None = None
-    before: Mark = LAST
+    before: Mark = LAST_MARK
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ from onthedot.plan.windows import find_schedule, of_schedule
 from onthedot.run import NewRun
 from onthedot.schedules import last_before, next_after, slots
 from onthedot.schedules.instants import read_instant
-from onthedot.stores.base import Excepted, ScheduleState, Store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Excepted
+from onthedot.window import ScheduleState
 
 To = datetime | timedelta | str
 """Where a slot may be moved: an instant, or a distance from the slot; as text `"+2h"`, `"-10m"`, ISO 8601, `"now"`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onthedot.clock import Micros
 from onthedot.policy.placement import Place
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 
 async def living_places(store: Store, now: Micros, loads: dict[str, int] | None = None) -> list[Place]:

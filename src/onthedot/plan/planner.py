@@ -17,7 +17,10 @@ from onthedot.plan.replanner import Replanner
 from onthedot.plan.windows import aimed, plan_window
 from onthedot.policy.placement import Place, targets
 from onthedot.settings import Settings
-from onthedot.stores.base import Hint, ScheduleState, Store, Term, Window
+from onthedot.stores.hints import Hint
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Term
+from onthedot.window import ScheduleState, Window
 
 MOST_SLOTS_PER_PASS = 5_000
 """How many slots one pass gives their fates, over all schedules: after an outage, some 20 ms of arithmetic."""

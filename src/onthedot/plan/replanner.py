@@ -10,7 +10,9 @@ from __future__ import annotations
 from onthedot.plan.windows import find_schedule
 from onthedot.schedules import next_after
 from onthedot.settings import Settings
-from onthedot.stores.base import Replanned, ScheduleState, Store, Term
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Replanned, Term
+from onthedot.window import ScheduleState
 
 
 class Replanner:

@@ -10,7 +10,7 @@ from onthedot.plan.asking import Sees, job_of, sees_all
 from onthedot.plan.letters import REPLAYED, is_letter
 from onthedot.policy.steps import Progress, before_failure, progress_of, rerun_trigger, steps_of
 from onthedot.run import TERMINAL, NewRun, RunRecord, RunState
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 from onthedot.task import Command, Steps
 
 

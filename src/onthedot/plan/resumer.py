@@ -7,7 +7,7 @@ from onthedot.errors import UnknownJob
 from onthedot.events import Events, JobResumed
 from onthedot.plan.controls import resume_job
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 
 class Resumer:

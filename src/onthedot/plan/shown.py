@@ -10,7 +10,7 @@ from onthedot.job import FixedDelay, JobRecord, JobState, Schedule
 from onthedot.plan.coming import Ahead, Coming, look_ahead, next_of_each
 from onthedot.run import TERMINAL, RunRecord, RunState
 from onthedot.schedules import schedule_id
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 
 @dataclass(frozen=True)

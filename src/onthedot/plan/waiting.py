@@ -10,7 +10,8 @@ from onthedot.plan.asking import jobs_of
 from onthedot.plan.places import living_places
 from onthedot.policy.placement import Place, can_run
 from onthedot.run import TERMINAL, RunRecord, RunState
-from onthedot.stores.base import Node, Queue, Standing, Store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Node, Queue, Standing
 
 
 async def why_waiting(

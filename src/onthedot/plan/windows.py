@@ -12,10 +12,9 @@ from onthedot.duration import micros
 from onthedot.errors import DefinitionError, did_you_mean
 from onthedot.job import At, Every, FixedDelay, Job, Schedule, slot_args
 from onthedot.policy import catch_up
+from onthedot.policy.window_rules import runs_over, settle
 from onthedot.schedules import count_between, due_of, is_grid, last_before, next_after, schedule_id, slots
-from onthedot.stores.base import ScheduleState, SkipRange, Slot, Window
-from onthedot.stores.exceptions import runs_over, settle
-from onthedot.stores.planned import NO_NODE
+from onthedot.window import NO_NODE, ScheduleState, SkipRange, Slot, Window
 
 Missed = Literal["none", "last", "all"]
 

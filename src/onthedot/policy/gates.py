@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from onthedot.clock import SECOND, Micros
@@ -72,3 +72,38 @@ def on_busy(lease: Lease, *, now: Micros) -> OnBusy:
             return OnBusy("wait", overlap.max_waiting, overdue="wait", late=late)
         case "allow":
             return _WAIT
+
+
+# ── who keeps and who gives up a place ───────────────────────────────────────────────────────────────────────
+
+Age = tuple[Micros, int]
+"""A run's due instant and id: the smaller has waited longer."""
+
+
+def kept_while_waiting(gates: Iterable[Gate]) -> tuple[Gate, ...]:
+    """The gates that a run keeps while it waits at a later one: its overlap gate. Others can use places in limits.
+
+    >>> kept_while_waiting([Gate("overlap:1:", 1, until_end=True), Gate("limit:name:x:", 2)])
+    (Gate(key='overlap:1:', capacity=1, until_end=True),)
+    """
+    return tuple(gate for gate in gates if gate.until_end)
+
+
+def giving_way(asker: Age, idle: Iterable[Age], *, holders: int, capacity: int) -> list[int] | None:
+    """The holders of a limit that lose their places to a run that could start now; None: too few do.
+
+    A place that was passed to a run is not in use before that run is armed. Until then a run that has waited longer may
+    take it. `idle` are the holders that do not run.
+
+    >>> giving_way((5, 1), [(3, 2), (7, 3), (9, 4)], holders=3, capacity=3)
+    [4]
+    >>> giving_way((5, 1), [(3, 2), (7, 3), (9, 4)], holders=3, capacity=2)
+    [3, 4]
+    >>> giving_way((5, 1), [], holders=1, capacity=2), giving_way((5, 1), [(3, 2)], holders=1, capacity=1) is None
+    ([], True)
+    """
+    needed = max(0, holders - capacity + 1)
+    younger = sorted(age for age in idle if age > asker)
+    if len(younger) < needed:
+        return None
+    return [run_id for _, run_id in younger[len(younger) - needed :]]

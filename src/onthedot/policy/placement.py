@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
+from onthedot.clock import SECOND, Micros
 from onthedot.job import Job, ability_of
+from onthedot.route import read_route
 
 
 class Place(NamedTuple):
@@ -66,3 +68,80 @@ def assign(jobs: Sequence[tuple[int, Job, str]], places: Sequence[Place], *, mos
             if load + 1 < most:
                 heapq.heappush(heap, (load + 1, incarnation, place))
     return chosen
+
+
+# ── which runs a store may leave to whom ─────────────────────────────────────────────────────────────────────
+
+
+class Member(Protocol):
+    """A living node, as a store knows it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def incarnation(self) -> str: ...
+    @property
+    def roles(self) -> Collection[str]: ...
+    @property
+    def queues(self) -> Collection[str]: ...
+    @property
+    def labels(self) -> Collection[str]: ...
+    @property
+    def tasks(self) -> Collection[str]: ...
+    @property
+    def draining(self) -> bool: ...
+
+
+class Need(NamedTuple):
+    """What a run needs of a worker: the task that it can do, the job's route, and for some runs the node itself."""
+
+    task: str
+    route: str
+    target: str = ""
+
+
+class Serving:
+    """What the living nodes can start.
+
+    >>> from onthedot.stores.values import Node
+    >>> serving = Serving([Node("a", "a-1", queues=("mail",), labels=("gpu",), tasks=("call:send",))])
+    >>> serving.can_start(Need("call:send", "mail")), serving.can_start(Need("call:send", "mail\\tgpu,eu"))
+    (True, False)
+    >>> serving.can_start(Need("call:send", "mail", "a")), serving.can_start(Need("call:send", "mail", "b"))
+    (True, False)
+    >>> serving.can_start(Need("call:read", "mail")), serving.can_start(Need("call:read", "mail"), "a-1")
+    (False, True)
+    """
+
+    def __init__(self, living: Iterable[Member]) -> None:
+        nodes = list(living)
+        self._living = {node.incarnation for node in nodes}
+        self._workers = [node for node in nodes if "worker" in node.roles and not node.draining]
+        self._known: dict[Need, bool] = {}
+
+    def can_start(self, need: Need, holder: str | None = None) -> bool:
+        """Whether some worker can start a run. `holder` is the incarnation that has reserved it."""
+        if holder in self._living:
+            return True
+        known = self._known.get(need)
+        if known is None:
+            known = self._known[need] = any(_can_start(node, need) for node in self._workers)
+        return known
+
+
+def _can_start(node: Member, need: Need) -> bool:
+    if need.task not in node.tasks:
+        return False
+    if need.target:
+        return node.id == need.target
+    queue, labels = read_route(need.route)
+    return queue in node.queues and labels <= set(node.labels)
+
+
+TIME_TO_TAKE: Micros = 1 * SECOND
+"""How long a worker that the leader has chosen may leave a run that is due lying."""
+
+
+def is_left_lying(ready_at: Micros, now: Micros, *, alive: bool) -> bool:
+    """Whether a run that has a place needs another: its worker is dead, or did nothing with it in time."""
+    return not alive or ready_at + TIME_TO_TAKE <= now

@@ -26,8 +26,8 @@ from onthedot.open_verbs import OpenStore
 from onthedot.retention import Mark
 from onthedot.run import TERMINAL, RunRecord, RunState
 from onthedot.server.streaming import PING, PING_EVERY, TURN, frame
-from onthedot.stores.base import Hint
-from onthedot.stores.finding import RunCursor, RunFilter
+from onthedot.stores.hints import Hint
+from onthedot.stores.queries import RunCursor, RunFilter
 
 LOOK_EVERY = 1.0
 """The longest time between two looks, in seconds; hints wake earlier."""

@@ -10,8 +10,7 @@ from onthedot.open_verbs import OpenStore
 from onthedot.plan.coming import coming, look_ahead
 from onthedot.run import LIVE, TERMINAL, RunRecord, RunState
 from onthedot.server.computing import computed
-from onthedot.stores.finding import RunFilter
-from onthedot.stores.paging import all_runs
+from onthedot.stores.queries import RunFilter, all_runs
 
 _RUNNING = frozenset({RunState.RUNNING})
 _TRIED = TERMINAL - {RunState.SKIPPED}

@@ -12,8 +12,8 @@ from onthedot.errors import DefinitionError, UnknownRun
 from onthedot.job import JobRecord, JobState
 from onthedot.open_verbs import OpenStore
 from onthedot.run import HIGHEST_RUN, AttemptRecord, RunRecord, SkipRecord
-from onthedot.stores.base import Standing, Store
-from onthedot.stores.finding import (
+from onthedot.stores.protocol import Store
+from onthedot.stores.queries import (
     AttemptCursor,
     AttemptFilter,
     JobCursor,
@@ -25,6 +25,7 @@ from onthedot.stores.finding import (
     decode_cursor,
     encode_cursor,
 )
+from onthedot.stores.values import Standing
 
 HIGHEST = HIGHEST_RUN
 

@@ -12,7 +12,7 @@ from onthedot.job import JobRecord
 from onthedot.plan.asking import insert_runs
 from onthedot.run import NewRun
 from onthedot.server.together import Together
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 RUN = RandomIds().token()
 """Stands for the id of a run in what is said of it, until it has one. Nobody else knows it."""

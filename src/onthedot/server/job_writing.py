@@ -21,7 +21,7 @@ from onthedot.server.door import verbs_for
 from onthedot.server.preconditions import check_match
 from onthedot.server.problems import Problem
 from onthedot.server.quotas import room_for_job
-from onthedot.stores.base import PutJob
+from onthedot.stores.values import PutJob
 
 _TRIES = 10
 

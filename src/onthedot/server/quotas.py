@@ -31,7 +31,7 @@ from onthedot.job import Job, JobRecord
 from onthedot.run import RunRecord
 from onthedot.server.problems import Problem, Wrong
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 KEPT = 5 * SECOND
 """After this time the runs of an owner are counted again: other servers and schedules add some, too."""

@@ -158,11 +158,8 @@ def _check_hosts(url: str) -> None:
         refuse_url(url, "a host, or an IPv6 address in brackets")
     found = [_HOST.fullmatch(host) for host in hosts]
     if not all(host and int(host[1] or 0) <= HIGHEST_PORT for host in found):
-        refuse_url(
-            url,
-            f"'host' or 'host:port' with a port up to {HIGHEST_PORT}",
-            todo="mend the port; in a password write / ? # @ as %2F %3F %23 %40",
-        )
+        todo = "mend the port; in a password write / ? # @ as %2F %3F %23 %40"
+        refuse_url(url, f"'host' or 'host:port' with a port up to {HIGHEST_PORT}", todo=todo)
 
 
 def read_number(own: Mapping[str, str], name: str, default: float, *, least: float) -> float:
@@ -189,12 +186,3 @@ def refuse_option(name: str, expected: str, got: str) -> NoReturn:
 def refuse_url(url: str, expected: str, *, todo: str = "mend it") -> NoReturn:
     """`DefinitionError` for a whole URL, which is shown without its password."""
     raise DefinitionError(f"store URL: expected {expected}, got {shown_url(url)!r}; {todo}")
-
-
-def is_server(url: str) -> bool:
-    """Whether this is the address of an HTTP server, and of no store.
-
-    >>> is_server("http://127.0.0.1:7411"), is_server("sqlite:///onthedot.db")
-    (True, False)
-    """
-    return url.lower().startswith(("http://", "https://"))

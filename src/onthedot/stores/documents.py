@@ -72,43 +72,32 @@ class DocumentsSlice(Protocol):
 
     async def get_document(self, kind: str, id: str) -> Document | None:
         """The current version, or None."""
-        ...
 
     async def put_document(
         self, kind: str, id: str, body: str, *, version: int, now: Micros | None = None
     ) -> PutDocument:
         """Store a text if the document is at this version, in one write: 0 creates, and only that; another replaces
-        exactly that version. The answer has the new version.
+        exactly that version. The answer has the new version, or if the race is lost the one that is there (0: none).
 
-        If the race is lost nothing is written, and the answer has the version that is there (0: none any more). A text
-        equal to the stored one writes nothing and is accepted, whatever was expected: a put whose answer was lost may
-        be made again. Who must know that nobody else wrote the same puts something of its own into the text.
-        """
-        ...
+        A text equal to the stored one writes nothing and is accepted, whatever was expected: a put whose answer was
+        lost may be made again. A caller that must know that no other caller wrote the same text adds a unique value."""
 
     async def list_documents(self, kind: str, *, after: str = "", limit: int | None = None) -> list[Document]:
         """Documents of a kind whose id comes after this one, in the order of their ids' characters."""
-        ...
 
     async def delete_document(self, kind: str, id: str, *, version: int) -> bool:
         """Remove a document if it is at this version, in one write. True: there is none now, so that asking again is
         fine. False: it is at another version, and nothing is written."""
-        ...
 
     async def append_documents(
         self, kind: str, bodies: Sequence[str], *, keys: Sequence[str] = (), now: Micros | None = None
     ) -> list[int]:
         """Add texts to the end of a list that only grows, in one write and in this order; their numbers, which are
-        above those of all that can be read. So who reads on from the last number misses nothing. Numbers may leave
-        gaps.
-
-        With `keys`, one for each, a text is added once: asked again, the answer is the number that it has. An empty
-        key is none."""
-        ...
+        above all numbers that a reader has seen, so a reader that goes on from the last one misses none. There may be
+        gaps. With `keys`, one for each (empty: none), a text is added once: asked again, the answer is its number."""
 
     async def list_appended(self, kind: str, *, after: int = 0, limit: int | None = None) -> list[Entry]:
         """What was appended with a number above this one, in order."""
-        ...
 
 
 class Places:

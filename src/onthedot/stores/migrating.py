@@ -10,6 +10,8 @@ import re
 from importlib.resources import files
 from typing import NamedTuple
 
+from onthedot.errors import StoreUnusable
+
 _NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
 
@@ -19,6 +21,20 @@ class Migration(NamedTuple):
     number: int
     name: str
     sql: str
+
+
+def check_version(where: str, found: int, newest: int, *, current: bool = False) -> None:
+    """`StoreUnusable` for tables that a newer onthedot made; with `current` also for those of an older one."""
+    if found > newest:
+        raise StoreUnusable(
+            f"{where}: expected schema version {newest} or older, got {found}: a newer onthedot wrote it; "
+            "upgrade this one"
+        )
+    if current and found < newest:
+        raise StoreUnusable(
+            f"{where}: expected schema version {newest}, got {found}: an older onthedot wrote it; "
+            "'onthedot store migrate' brings it up to date; a node does so when it starts"
+        )
 
 
 def load(driver: str) -> list[Migration]:

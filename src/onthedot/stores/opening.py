@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from onthedot.clock import Clock
 from onthedot.errors import DefinitionError, did_you_mean
 from onthedot.stores.addresses import refuse_url, shown_url
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 SCHEMES = ("memory", "sqlite", "postgresql", "postgres", "redis", "rediss")
 _WITHOUT_TRANSACTIONS = ("sqlite", "redis", "rediss")
@@ -26,11 +27,8 @@ def sqlite_path(url: str) -> Path | None:
     if scheme != "sqlite":
         return None
     if not rest.startswith("///") or len(rest) == len("///"):
-        refuse_url(
-            url,
-            "'sqlite:///file.db' (or 'sqlite:////absolute/file.db')",
-            todo="write three slashes and the file's name",
-        )
+        expected = "'sqlite:///file.db' (or 'sqlite:////absolute/file.db')"
+        refuse_url(url, expected, todo="write three slashes and the file's name")
     return Path(rest.removeprefix("///"))
 
 
@@ -45,9 +43,15 @@ async def open_store(url: str, *, clock: Clock | None = None, read_only: bool = 
             f"got {shown_url(url)!r}{did_you_mean(scheme, SCHEMES)}"
         )
     if scheme in ("postgresql", "postgres"):
-        return await _open_postgres(url, read_only=read_only)
+        _check_installed("asyncpg", "PostgreSQL", "postgres")
+        from onthedot.stores.postgres import PostgresStore
+
+        return await PostgresStore.open(url, read_only=read_only)
     if scheme in ("redis", "rediss"):
-        return await _open_redis(url, read_only=read_only)
+        _check_installed("redis", "Redis", "redis")
+        from onthedot.stores.redis import RedisStore
+
+        return await RedisStore.open(url, read_only=read_only)
     path = sqlite_path(url)
     if path is None:
         if rest:
@@ -60,27 +64,11 @@ async def open_store(url: str, *, clock: Clock | None = None, read_only: bool = 
     return await SqliteStore.open(path, clock=clock, read_only=read_only)
 
 
-async def _open_postgres(url: str, *, read_only: bool) -> Store:
+def _check_installed(library: str, product: str, extra: str) -> None:
     try:
-        import asyncpg  # noqa: F401 - only to see that it is there
+        import_module(library)
     except ImportError as error:
         raise DefinitionError(
-            "store URL: expected the library for PostgreSQL to be installed, which it is not; "
-            "run: pip install 'onthedot[postgres]'"
+            f"store URL: expected the library for {product} to be installed, which it is not; "
+            f"run: pip install 'onthedot[{extra}]'"
         ) from error
-    from onthedot.stores.postgres import PostgresStore
-
-    return await PostgresStore.open(url, read_only=read_only)
-
-
-async def _open_redis(url: str, *, read_only: bool) -> Store:
-    try:
-        import redis  # noqa: F401 - only to see that it is there
-    except ImportError as error:
-        raise DefinitionError(
-            "store URL: expected the library for Redis to be installed, which it is not; "
-            "run: pip install 'onthedot[redis]'"
-        ) from error
-    from onthedot.stores.redis import RedisStore
-
-    return await RedisStore.open(url, read_only=read_only)

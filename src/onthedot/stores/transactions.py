@@ -1,9 +1,9 @@
-"""What a store can offer beyond the protocol: a transaction in which an attempt's effects and its completion are one.
+"""What a store can offer beyond the protocol: its own writes in one transaction with those of others.
 
-This is what `exactly_once` means here. The handler writes through the transaction's connection; the commit checks the
-lease and records the run as succeeded. Either all of that is there or none of it, and no second attempt can add to it.
-
-A store that can has `transactions`; for the others it is None, and jobs under exactly_once are refused. How it goes:
+**A transaction of an attempt**: effects and completion are one. This is what `exactly_once` means here. The handler
+writes through the transaction's connection; the commit checks the lease and records the run as succeeded. Either all of
+that is there or none of it, and no second attempt can add to it. A store that can has `transactions`; for the others it
+is None, and jobs under exactly_once are refused. How it goes:
 
     transaction = await store.transactions.begin(lease)
     … the handler writes through transaction.connection …
@@ -11,21 +11,27 @@ A store that can has `transactions`; for the others it is None, and jobs under e
                                           or the lease is lost: all is rolled back: False
     await transaction.rollback()          instead of commit, when the handler has raised or was cancelled
 
-Around it (`work/transacting.py`): neither call is ever cancelled while it is under way. After an accepted commit the
-worker sends the same finish once more by `finish`, with all others, and is told True: it was recorded before. After a
-commit without an answer it looks for its attempt in `list_attempts`; if that is not there, it sends `finish` with
-outcome lost. Whichever the store sees first holds, and the other one is refused: both are fenced by the same lease.
+Neither call is ever cancelled while it is under way (`work/transacting.py`). docs/design.md, "exactly_once", says what
+follows a commit, with an answer or without.
+
+**A transaction of the caller's own**: the caller has a connection to the database that the store is in, and a
+transaction open on it. Runs that are submitted there exist exactly if that transaction is committed. A store that can
+has `submit_within`; the others refuse, and say who can.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from onthedot.clock import Micros
-from onthedot.errors import DefinitionError
-from onthedot.job import Guarantee, Job
-from onthedot.run import Lease
+from onthedot.job import JobRecord
+from onthedot.run import Lease, NewRun
 from onthedot.verdict import Finish
+
+T = TypeVar("T")
+
+# ── of an attempt ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Transaction(Protocol):
@@ -34,28 +40,21 @@ class Transaction(Protocol):
     @property
     def connection(self) -> Any:
         """What the handler is given: the driver's own connection, inside the transaction."""
-        ...
 
     async def commit(self, finish: Finish, *, now: Micros | None = None) -> bool:
-        """Effects, fence check and completion, in one commit; True: accepted.
+        """Effects, fence check and all that `Store.finish` does with this verdict, in one commit; True: accepted.
 
-        Accepted if the run is running under this lease: then all that `RunsSlice.finish` does with this verdict is
-        done in the same commit as the effects. Otherwise False: everything is rolled back, and nothing is written.
-        Until then nobody sees the effects, and nobody waits for this transaction who wants to touch the run.
+        False, and everything is rolled back, if the run is not running under this lease. Repeated, it gives the same
+        answer and writes nothing. Until then nobody sees the effects, and nobody who changes the run waits for them.
 
-        Repeated, it gives the same answer and writes nothing. `StateError`, and all is rolled back, for a verdict that
-        is not succeeded, after a rollback, and if the handler has ended the transaction by itself.
-
-        `StoreUnavailable`: nobody knows. It may be committed even later, but never once another verdict under this
-        lease was accepted; repeated, it is raised again. Any other error comes from the effects (a deferred constraint,
-        a serialization failure): it is raised as it is, and everything is rolled back.
-        """
-        ...
+        `StateError`, and all is rolled back, for a verdict that is not succeeded, after a rollback, and if the handler
+        has ended the transaction by itself. `StoreUnavailable`: it may be committed, now or later, but not once another
+        verdict under this lease is accepted; repeated, it is raised again. Any other error comes from the effects (a
+        deferred constraint, a serialization failure): everything is rolled back."""
 
     async def rollback(self) -> None:
         """Give it up: no effect is left. After a commit nothing happens. Never fails for want of the store: what
         cannot be reached has no transaction left."""
-        ...
 
 
 class Transactions(Protocol):
@@ -67,24 +66,52 @@ class Transactions(Protocol):
 
         True: `begin`, `commit` and `rollback` are called on the handler's loop, which is not the one that the rest of
         the store is used on, and may be another one each time. False: they are called on the store's own loop, and
-        the connection is used from other threads, too.
-        """
-        ...
+        the connection is used from other threads, too."""
 
     async def begin(self, lease: Lease, *, now: Micros | None = None) -> Transaction:
         """Begin a transaction for an attempt, on a connection that nobody else uses meanwhile.
 
         `LeaseLost` if the run is not running under this lease any more. That is a look and no lock: what counts is the
-        commit. `StoreUnavailable` if there is no connection to be had; then nothing was begun.
-        """
-        ...
+        commit. `StoreUnavailable` if there is no connection to be had; then nothing was begun."""
 
 
-def refuse_without(transactions: bool, job: Job) -> None:
-    """`DefinitionError` for a job under exactly_once on a store that has no transactions."""
-    if job.guarantee is Guarantee.EXACTLY_ONCE and not transactions:
-        raise DefinitionError(
-            "guarantee: expected a store with transactions for 'exactly_once' (PostgreSQL, or memory for tests), got "
-            "one without; choose 'at_least_once', and let ctx.run_id make its effects idempotent",
-            subject=f"job {job.name!r}",
-        )
+# ── of the caller ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Joined(NamedTuple):
+    """A run that was submitted: its id, and whether it was there already, under its key."""
+
+    id: int
+    created: bool
+
+
+@runtime_checkable
+class Joins(Protocol):
+    """The capability: a store that has these two."""
+
+    def blocks(self, connection: Any) -> bool:
+        """Whether this connection is used without `await`. `DefinitionError` for what is no connection of this store's
+        kind; it says which are."""
+
+    async def submit_within(
+        self, connection: Any, runs: Sequence[NewRun], jobs: Sequence[JobRecord], *, now: Micros | None = None
+    ) -> list[Joined]:
+        """Submit runs of these jobs in the transaction that is open on the caller's connection, as `Store.submit` does.
+
+        Until the caller's commit nobody else sees the runs, and whoever submits under the same key, edits, pauses or
+        deletes the jobs waits for it. Called on the connection's loop; with one that `blocks`, it never suspends.
+
+        `KeyConflict` and `UnknownJob` leave the transaction as it was. `StateError`, and nothing is written, if there
+        is none, or if the connection leads to another database. What the server refuses is raised as the connection's
+        own library tells it."""
+
+
+def run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never suspends."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    work.close()
+    raise AssertionError("expected a coroutine that never suspends, but it has suspended")

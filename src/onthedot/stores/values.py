@@ -1,18 +1,23 @@
-"""What goes into a store and comes out of it: the values that the protocol in `base.py` speaks in."""
+"""What goes into a store and comes out of it: the values that the protocol in `protocol.py` speaks in."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
 from onthedot.clock import Micros, to_datetime
 from onthedot.job import JobRecord
-from onthedot.run import Lease, RunState
+from onthedot.retention import Mark
+from onthedot.run import Lease, Progress, RunState
+from onthedot.window import ExceptReason, ScheduleState, SkipRange
 
 EVERY = 10**9
 """As a limit: all there are."""
+
+LAST_MARK = Mark(2**53, 0)
+"""Behind every run that has ended: stores that count in doubles are exact up to here."""
 
 
 def most(limit: int | None) -> int:
@@ -22,78 +27,6 @@ def most(limit: int | None) -> int:
     (100, 1000000000)
     """
     return EVERY if limit is None else limit
-
-
-class Slot(NamedTuple):
-    """A slot that is to become a run, and the instant after which it no longer should (None: never)."""
-
-    slot_at: Micros
-    expires_at: Micros | None
-    due_at: Micros | None = None  # with jitter: when the run is due; None: at the slot
-    args: str | None = None  # canonical JSON, if its schedule has arguments; None: the job's own
-
-    @property
-    def due(self) -> Micros:
-        """When the run is due."""
-        return self.slot_at if self.due_at is None else self.due_at
-
-
-@dataclass(frozen=True, slots=True)
-class SkipRange:
-    """Slots that will not run: from the first to the last, how many, and why."""
-
-    first: Micros
-    last: Micros
-    count: int
-    reason: str
-
-
-@dataclass(slots=True)
-class Window:
-    """The fates of all slots of one schedule in (start, end].
-
-    `start` is the watermark that the window continues from, `end` the new one. `next_at` is the first slot
-    after `end`; None when there is none, or when it depends on the end of a run that is still open.
-    """
-
-    schedule_id: str
-    start: Micros
-    end: Micros
-    next_at: Micros | None
-    slots: Sequence[Slot] = ()
-    skips: Sequence[SkipRange] = ()
-    delay: Micros | None = None  # for a fixed delay: how long after its run's end the next slot lies
-    targets: tuple[str, ...] = ("",)  # one run of each slot for each of these nodes; "": for anybody
-
-
-ExceptReason = Literal["moved", "cancelled"]
-
-
-class FateAhead(NamedTuple):
-    """An exception of a schedule: a slot whose fate was given before its time came."""
-
-    slot_at: Micros
-    reason: str
-    recorded: bool = False  # whether the ledger has its entry: a skipped run, or a skip
-    run_id: int | None = None  # the run that takes its place
-
-
-@dataclass(slots=True)
-class ScheduleState:
-    """What the store knows of one schedule.
-
-    Every slot up to `watermark` has a fate. `origin` is the instant at which the schedule was created. `next_at`
-    is None for a schedule without further slots, and for a fixed delay while its run is open. `exceptions` are in the
-    order of their slots; those of long ago are forgotten.
-    """
-
-    record: JobRecord
-    schedule_id: str
-    origin: Micros
-    watermark: Micros
-    next_at: Micros | None
-    last_end: Micros | None
-    exceptions: tuple[FateAhead, ...] = ()
 
 
 class Excepted(NamedTuple):
@@ -174,10 +107,8 @@ class Ask:
     """What a worker asks of `reserve`.
 
     Work already due is reserved and armed at once: one run for each of the free `seats`, and up to `extra` more
-    of the jobs in `quick`, whose runs are so short that they will find a seat in a moment. Work due within
-    `horizon` is reserved ahead, at most `ahead` runs. `lease_ids` must hold `seats + extra + ahead` ids, each
-    never used before.
-    """
+    of the jobs in `quick`, whose runs are so short that they will find a seat in a moment. Work due within `horizon` is
+    reserved ahead, at most `ahead` runs. `lease_ids` holds `seats + extra + ahead` ids that were never used before."""
 
     incarnation: str
     lease_ids: Sequence[str]
@@ -239,8 +170,7 @@ class Term:
     """A planner's right to plan one shard of a layout until `until`. Numbers only grow, over all layouts.
 
     `tzdata` is the version of its node's zone data; `zones` the one that all next slots of the shard were computed with
-    when the term began, or when that was last done anew (empty: nobody knows).
-    """
+    when the term began, or when that was last done anew (empty: nobody knows)."""
 
     shard: int
     number: int
@@ -249,3 +179,121 @@ class Term:
     layout: int = 1
     tzdata: str = ""
     zones: str = ""
+
+
+class About(NamedTuple):
+    """What a store is, and what it promises. For people: nothing is decided by it."""
+
+    product: str  # such as PostgreSQL
+    version: str
+    promise: str  # what is left of what was acknowledged, when the machine that keeps it dies
+    connections: int = 0  # that one event loop of a node may have open at the most; 0: none are counted
+
+
+class Note(NamedTuple):
+    """What an attempt tells while it runs. `log` is all that it has logged so far, bounded by who sends it.
+
+    `number` grows with each note of the attempt, so that one which was late on its way replaces nothing newer."""
+
+    lease: Lease
+    number: int
+    progress: Progress | None = None
+    log: str | None = None
+
+
+class LogRecord(NamedTuple):
+    """What one attempt of a run has logged."""
+
+    attempt: int
+    text: str
+
+
+class Parent(NamedTuple):
+    """A job that another runs after. `run_id` is the newest of its runs that counts and has not been used: None if
+    there is none, and always None with `any`, which uses each at once."""
+
+    name: str
+    run_id: int | None = None
+    ended_at: Micros | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A named line of runs. Every name is one; this is what somebody has said about it, and who is in it.
+
+    With `weights`, it is shared fairly: between the values of the argument that jobs name as their `share`, each with
+    its weight (1 for those that are not named)."""
+
+    name: str
+    paused_at: Micros | None = None
+    reason: str = ""
+    weights: Mapping[str, int] | None = None
+    waiting: int = 0  # runs that are scheduled or reserved
+    due: int = 0  # those of them whose instant has come
+    running: int = 0
+    oldest_due: Micros | None = None
+
+
+class Unplaced(NamedTuple):
+    """A run that the leader is to find a place for. `place` is the incarnation that had it, and did nothing."""
+
+    run_id: int
+    record: JobRecord
+    due_at: Micros
+    place: str = ""
+
+
+class Placement(NamedTuple):
+    """A run, and the incarnation that is to take it."""
+
+    run_id: int
+    incarnation: str
+
+
+class Layout(NamedTuple):
+    """How many shards the buckets are divided into. The version grows with each change."""
+
+    version: int = 1
+    shards: int = 1
+
+
+class Replanned(NamedTuple):
+    """A schedule whose next slot was computed anew: as it was seen, and the slot."""
+
+    job_id: int
+    schedule_id: str
+    revision: int
+    watermark: Micros
+    next_at: Micros | None
+
+
+class Held(NamedTuple):
+    """How many runs an incarnation has reserved, and how many it executes."""
+
+    reserved: int = 0
+    running: int = 0
+
+
+class Owned(NamedTuple):
+    """How many jobs an owner has, and how many runs of these jobs have not ended."""
+
+    jobs: int = 0
+    runs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What keeps a live run where it is, beside what its `RunRecord` tells. What does not apply is empty."""
+
+    run_id: int
+    expires_at: Micros | None = None  # not started by then: skipped
+    node: str = ""  # who has reserved it, or executes it
+    incarnation: str = ""
+    reserved_at: Micros | None = None
+    fence: int = 0
+    gate: str = ""  # the closed one that it waits at
+    holders: tuple[int, ...] = ()  # the runs that hold it
+    granted_at: Micros | None = None  # the instant that a rate has handed out
+    for_leader: bool = False  # it waits for the leader to find it a place
+    place: str = ""  # the incarnation that the leader chose
+    cancel_wanted: str | None = None  # why its attempt is asked to stop

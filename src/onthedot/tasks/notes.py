@@ -10,7 +10,7 @@ from typing import Any
 from onthedot.errors import ArgumentsError
 from onthedot.policy.live_lines import Mark, encode_mark, without_marks
 from onthedot.run import Lease, Progress
-from onthedot.stores.base import Note
+from onthedot.stores.values import Note
 
 CHECKPOINT_LIMIT = 64 * 1024
 """The most characters of JSON that a checkpoint may take: it points at data, it does not carry it."""

@@ -1,4 +1,4 @@
-"""What tests of onthedot, and of programs that embed it, are made of: virtual time, a harness, the store contract."""
+"""Tests of jobs in virtual time: a harness that runs a scheduler, the pytest fixture's class, and the virtual clock."""
 
 from onthedot.testing.clock import VirtualClock, VirtualLoop, run_virtual
 from onthedot.testing.fixture import Harnesses

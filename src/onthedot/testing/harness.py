@@ -21,8 +21,8 @@ from onthedot.run import RunRecord, RunState, SkipRecord, is_slot
 from onthedot.scheduler import Scheduler
 from onthedot.schedules.instants import read_instant
 from onthedot.schedules.zones import zone
-from onthedot.stores.base import Store
 from onthedot.stores.memory import MemoryStore, Statement, Statements
+from onthedot.stores.protocol import Store
 from onthedot.testing.asking import JobLike, name_of, no_such_job, read_states
 from onthedot.testing.binding import BoundEngine
 from onthedot.testing.clock import VirtualClock, VirtualLoop

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from onthedot.errors import DefinitionError, StoreUnavailable, did_you_mean
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 
 class LosingStore:

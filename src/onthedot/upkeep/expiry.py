@@ -6,7 +6,7 @@ from onthedot import faults
 from onthedot.clock import Micros
 from onthedot.events import Events, RunMissed
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 
 class Expiry:

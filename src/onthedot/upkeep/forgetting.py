@@ -12,7 +12,8 @@ from onthedot.cluster.leadership import Leadership
 from onthedot.events import Events, KeyExpires
 from onthedot.retention import DAY, HOUR
 from onthedot.settings import Settings
-from onthedot.stores.base import Document, Store
+from onthedot.stores.documents import Document
+from onthedot.stores.protocol import Store
 
 KEEP_KEYS: Micros = 30 * DAY
 """How long 'onthedot keys list' shows a key that was revoked or has expired."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onthedot.clock import Micros
 from onthedot.events import Events, GatesRecounted
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 
 class GateRecount:

@@ -14,7 +14,7 @@ from onthedot.output.keeping import Outputs
 from onthedot.output.spool import Spool
 from onthedot.policy.retention import SETTLED
 from onthedot.retention import DAY, HOUR
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from onthedot.policy.retention import Quota
 from onthedot.retention import DAY, Cut, Mark
 from onthedot.run import RunState
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 Step = Callable[[], Awaitable[bool]]
 """One call to the store; whether it is to be made again."""

@@ -8,7 +8,7 @@ from onthedot.cluster.members import Membership
 from onthedot.events import Events, RunRecovered
 from onthedot.policy import recovery
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 
 class Reaper:

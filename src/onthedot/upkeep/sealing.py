@@ -12,7 +12,7 @@ from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.cluster.leadership import Leadership
 from onthedot.events import AuditSealed, Events
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 
 SEAL_EVERY: Micros = 10 * SECOND
 """How long an entry may be without a seal, while somebody leads."""

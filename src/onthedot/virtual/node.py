@@ -13,7 +13,7 @@ from onthedot.ids import SeededIds
 from onthedot.job import Job
 from onthedot.retention import Retention
 from onthedot.settings import Settings
-from onthedot.stores.base import PutJob
+from onthedot.stores.values import PutJob
 from onthedot.virtual.loop import VirtualLoop
 from onthedot.work.attempt import Attempt
 from onthedot.work.runners.threads import ThreadRunner

@@ -17,7 +17,8 @@ from onthedot.errors import LeaseLost, StoreUnavailable
 from onthedot.events import Events, RunProgressed
 from onthedot.run import Checkpoint, Lease
 from onthedot.settings import Settings
-from onthedot.stores.base import Note, Store
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Note
 from onthedot.tasks.completion import Completion
 from onthedot.tasks.notes import Notes
 from onthedot.work.transacting import Block, Counter

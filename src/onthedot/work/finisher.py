@@ -13,7 +13,7 @@ from onthedot import faults
 from onthedot.clock import Micros
 from onthedot.events import AttemptEnded, Events, LeaseLost
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 from onthedot.verdict import Finish
 from onthedot.work.desk import Desk
 

@@ -16,7 +16,7 @@ from onthedot.output.keeping import Name
 from onthedot.output.spool import Spool
 from onthedot.run import Lease
 from onthedot.settings import Settings
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 from onthedot.task import Json
 from onthedot.tasks.filling import Fill, as_written
 from onthedot.work.hand import Hand

@@ -13,8 +13,8 @@ _WEIGHT = 0.2  # of the newest duration in a job's mean
 
 
 class Pace:
-    """Mean durations by job. Runs of quick jobs may be taken beyond the free seats: they find one in a moment,
-    and a batch costs the store little more than one."""
+    """Mean durations of jobs without gates. Runs of quick jobs may be taken beyond the free seats: they find one in a
+    moment, and a batch costs the store little more than one."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -48,12 +48,13 @@ class ArmLead:
         self._longest = longest
         self._recent: deque[Micros] = deque(maxlen=100)
         self.micros = max(shortest, longest // 10)  # until it is known: cautious
+        self.slow: Micros = 0  # the 99th percentile itself
 
     def note(self, took: Micros) -> None:
         """An `arm` took so long."""
         self._recent.append(took)
-        slow = sorted(self._recent)[int(len(self._recent) * 0.99)]
-        self.micros = min(self._longest, max(self._shortest, 2 * slow))
+        self.slow = sorted(self._recent)[int(len(self._recent) * 0.99)]
+        self.micros = min(self._longest, max(self._shortest, 2 * self.slow))
 
 
 class Ahead:

@@ -22,7 +22,8 @@ from onthedot.errors import LeaseLost, StateError, StoreUnavailable
 from onthedot.job import Guarantee
 from onthedot.policy import retry
 from onthedot.run import AttemptRecord, Lease
-from onthedot.stores.base import Store, Transaction, Transactions
+from onthedot.stores.protocol import Store
+from onthedot.stores.transactions import Transaction, Transactions
 from onthedot.tasks.completion import Completion
 from onthedot.verdict import Finish, Outcome, OutcomeKind
 from onthedot.work.attempt import Attempt

@@ -32,7 +32,9 @@ from onthedot.job import Call, Guarantee, is_gated
 from onthedot.policy import gates, recovery, retry
 from onthedot.run import EDITED, Armed, Blocked, Busy, Delayed, GateAsk, Gone, Lease, Skipped
 from onthedot.settings import Settings
-from onthedot.stores.base import Ask, Hint, Store
+from onthedot.stores.hints import Hint
+from onthedot.stores.protocol import Store
+from onthedot.stores.values import Ask
 from onthedot.task import Command, Container, Http, Steps, task_name
 from onthedot.tasks.context import Desk
 from onthedot.tasks.registry import Registry, arguments_of
@@ -73,6 +75,7 @@ class Worker:
         self.arming: dict[str, Lease] = {}  # by lease id: on their way to be armed, or armed without our knowing
         self.pace = Pace(settings.batch)
         self.ahead = Ahead(min(settings.ahead, settings.seats))
+        self.lead = ArmLead(settings.arm_lead_min, settings.arm_lead_max)
         self.stopping = False
         self.desk: Desk | None = None
         self._registry = registry
@@ -176,7 +179,8 @@ class Worker:
         for attempt in attempts:
             if not attempt.stuck:
                 self._running.pop(attempt.lease.lease_id, None)
-            if attempt.started_at and attempt.lease.record.job.guarantee is Guarantee.AT_LEAST_ONCE:
+            job = attempt.lease.record.job
+            if attempt.started_at and job.guarantee is Guarantee.AT_LEAST_ONCE and not is_gated(job):
                 self.pace.note(attempt.lease.record.id, attempt.ended_at - attempt.started_at)
             finishes.append(self._finish_of(attempt))
         self._finisher.add(finishes)
@@ -361,12 +365,18 @@ class Reserving:
             extra,
             worker.pace.quick,
             settings.horizon,
-            settings.lapse,
+            self._lapse(),
             worker.queues,
             frozenset(settings.labels),
             worker.tasks,
             self._asked,
         )
+
+    def _lapse(self) -> Micros:
+        """Long enough for the arm that is under way, and for the next: or this worker would take its own reservations
+        anew while it arms them, and never come to an end."""
+        settings = self._worker.settings
+        return min(max(settings.lapse, 3 * self._worker.lead.slow), max(settings.lapse, settings.node_ttl))
 
     def store_has_lost(self) -> None:
         """Acknowledged writes are gone: see with the next tick what the store believes that we hold."""
@@ -408,7 +418,6 @@ class Arming:
     def __init__(self, worker: Worker, on_room: Callable[[], None]) -> None:
         self._worker = worker
         self._on_room = on_room
-        self._lead = ArmLead(worker.settings.arm_lead_min, worker.settings.arm_lead_max)
 
     async def tick(self, now: Micros) -> Micros | None:
         """Arm what is due within the lead; give back what is due and finds no seat."""
@@ -416,7 +425,7 @@ class Arming:
         if not worker.membership.trusted:
             worker.held.take_all()  # they lapse by themselves
             return worker.settings.poll_every if worker.arming else None
-        lead = self._lead.micros
+        lead = worker.lead.micros
         leases = worker.held.take(now + lead, worker.free_seats)
         if leases:
             self._on_room()
@@ -441,7 +450,7 @@ class Arming:
                 worker.arming.pop(lease.lease_id, None)  # not armed: they lapse by themselves
             return
         faults.point("arm.after_write")
-        self._lead.note(worker.clock.steady() - sent)
+        worker.lead.note(worker.clock.steady() - sent)
         armed, edited, busy = [], [], 0
         for lease, answer in zip(asked, answers, strict=True):
             worker.arming.pop(lease.lease_id, None)

@@ -10,7 +10,7 @@ import pytest
 import onthedot as otd
 from onthedot.access.permissions import Role
 from onthedot.clock import SECOND
-from onthedot.stores.base import Node
+from onthedot.stores.values import Node
 from onthedot.task import Noop
 from tests.server.kit import Served, served
 

@@ -10,7 +10,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.access.permissions import Role
-from onthedot.stores.finding import JobCursor, RunCursor, encode_cursor
+from onthedot.stores.queries import JobCursor, RunCursor, encode_cursor
 from onthedot.task import Noop
 from tests.server.kit import Served, served
 

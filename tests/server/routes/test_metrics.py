@@ -7,7 +7,7 @@ import pytest
 from onthedot.access.permissions import Permission, Role
 from onthedot.clock import SECOND
 from onthedot.observe.counters import Counters
-from onthedot.stores.base import Node
+from onthedot.stores.values import Node
 from tests.observe.made_up import started
 from tests.server.kit import served
 

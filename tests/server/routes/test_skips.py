@@ -10,7 +10,7 @@ import onthedot as otd
 from onthedot.access.permissions import Role
 from onthedot.observe.text import iso
 from onthedot.server.routes.skips import LeftOutList
-from onthedot.stores.finding import RunCursor, SkipCursor, SkipFilter, SkipPage, encode_cursor
+from onthedot.stores.queries import RunCursor, SkipCursor, SkipFilter, SkipPage, encode_cursor
 from onthedot.task import Call
 from tests.server.kit import Served
 

@@ -8,7 +8,7 @@ import onthedot as otd
 from onthedot.access.permissions import Role
 from onthedot.clock import SECOND
 from onthedot.run import Gate, GateAsk, OnBusy
-from onthedot.stores.base import Ask, Node
+from onthedot.stores.values import Ask, Node
 from onthedot.task import Call
 from tests.server.kit import Served
 

@@ -14,8 +14,8 @@ from django.db import connection, connections, transaction
 
 import onthedot as otd
 from onthedot.errors import DefinitionError, StateError
-from onthedot.stores.joining import OUTSIDE, given_connection
-from onthedot.stores.postgres.callers import caller_of
+from onthedot.stores.postgres.caller_transaction import caller_of
+from onthedot.verbs import OUTSIDE, given_connection
 from tests.stores.postgres.test_joining import PREPARE, bound, call, orders, program
 
 NO_TRANSACTION = r"transaction that is open, got one without; submit inside of 'with transaction.atomic\(\):'"

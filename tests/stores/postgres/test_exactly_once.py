@@ -13,7 +13,7 @@ from onthedot.errors import StateError, StoreUnavailable
 from onthedot.job import Guarantee
 from onthedot.run import Lease, RunState
 from onthedot.stores.postgres import PostgresStore
-from onthedot.testing.contract.workbench import Workbench, recover
+from onthedot_verify.contract.workbench import Workbench, recover
 
 PREPARE = """
 DROP TABLE IF EXISTS public.orders;

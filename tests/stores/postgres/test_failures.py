@@ -10,10 +10,11 @@ import psycopg
 import pytest
 
 from onthedot.errors import StateError, StoreUnavailable, StoreUnusable
-from onthedot.stores.base import Node
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.failures import Contended, translate
 from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.sql.port import sql
+from onthedot.stores.values import Node
 from tests.servers.postgres import PostgresServer
 
 TTL = 10_000_000
@@ -115,14 +116,14 @@ async def test_a_call_that_is_cancelled_leaves_its_connection_to_nobody(store: P
     asked = asyncio.Event()
 
     async def echo(number: int) -> object:
-        return await store.read(lambda tx: tx.value("SELECT $1::int", number))
+        return await store.database.look(lambda tx: tx.value(sql("SELECT $1::int"), number))
 
     async def work(tx: Transaction) -> None:
-        await tx.do("INSERT INTO queues (name) VALUES ('half done')")
+        await tx.do(sql("INSERT INTO queues (name) VALUES ('half done')"))
         asked.set()
-        await tx.rows("SELECT pg_sleep(60)")
+        await tx.rows(sql("SELECT pg_sleep(60)"))
 
-    task = asyncio.create_task(store.write(work))
+    task = asyncio.create_task(store.database.write(work))
     await asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -143,12 +144,12 @@ async def test_a_transaction_that_others_keep_from_passing_is_made_again(store: 
             nonlocal tries
             tries += 1
             for place, name in enumerate(names):
-                await tx.rows("SELECT 1 FROM queues WHERE name = $1 FOR UPDATE", name)
+                await tx.rows(sql("SELECT 1 FROM queues WHERE name = $1 FOR UPDATE"), name)
                 if place == 0 and tries <= 2:
                     await meet.wait()
-            await tx.do("UPDATE queues SET reason = reason || $1", names[0])
+            await tx.do(sql("UPDATE queues SET reason = reason || $1"), names[0])
 
-        await store.write(work, limit=store.limits.long)  # it takes the server a second to find out
+        await store.database.write_long(work)  # it takes the server a second to find out
 
     await asyncio.gather(lock("ab"), lock("ba"))
     assert tries == 3
@@ -162,7 +163,7 @@ async def test_when_all_connections_are_in_use_it_says_so(empty_url: str):
     async def stay(tx: Transaction) -> None:
         await leave.wait()
 
-    busy = [asyncio.create_task(store.write(stay)) for _ in range(2)]
+    busy = [asyncio.create_task(store.database.write(stay)) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(StoreUnavailable, match="expected one of 2 connections to be free"):
         await store.list_jobs()
@@ -196,7 +197,7 @@ async def test_a_call_that_is_cancelled_while_it_is_undone_is_not_made_again(sto
         task.get_loop().call_soon(task.cancel)
         raise Contended("a lock")
 
-    task = asyncio.ensure_future(store.write(work))
+    task = asyncio.ensure_future(store.database.write(work))
     with pytest.raises(asyncio.CancelledError):
         await task
     assert tries == 1

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 import pytest
 
+from onthedot.definitions import encode
 from onthedot.job import Call, Job
 from onthedot.run import RunState
-from onthedot.stores.definitions import encode
-from onthedot.stores.finding import AttemptFilter, JobFilter, RunFilter, SkipFilter
-from onthedot.stores.postgres import PostgresStore, finding
-from onthedot.stores.postgres.partitions import make_room
+from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.queries import AttemptFilter, JobFilter, RunFilter, SkipFilter
+from onthedot.stores.sql import find
 
 START = 1_767_225_600_000_000  # 2026-01-01
 
@@ -87,18 +88,18 @@ async def full(store: PostgresStore) -> PostgresStore:
     definition = encode(Job(name="job", task=Call(handler="work")))
 
     async def work(tx: Transaction) -> None:
-        await make_room(tx, [START])
+        await tx.make_room([START])
         await tx.db.execute(FILL.format(definition=definition, start=START))
 
-    await store.write(work, limit=store.limits.long)
-    await store.write(lambda tx: tx.db.execute("ANALYZE"), limit=store.limits.long)  # of rows that all can see
+    await store.database.write_long(work)
+    await store.database.write_long(lambda tx: tx.db.execute("ANALYZE"))  # of rows that all can see
     return store
 
 
 @pytest.mark.timeout(120)
 async def test_no_page_reads_more_than_it_may(full: PostgresStore, monkeypatch: pytest.MonkeyPatch):
     """Whatever is asked for, by the plans that the server makes for these values, counted as it goes along them."""
-    monkeypatch.setattr(finding, "SCANNED", READ)
+    monkeypatch.setattr(find, "SCANNED", READ)
     asked: list[tuple[str, tuple[object, ...]]] = []
     rows, row, value = Transaction.rows, Transaction.row, Transaction.value
 
@@ -109,13 +110,19 @@ async def test_no_page_reads_more_than_it_may(full: PostgresStore, monkeypatch: 
 
         return note
 
+    async def scan(self: Transaction, statement: Any, lines: Sequence[Any], *values: object) -> Any:
+        asked.extend([(statement, (*values, *zip(*lines, strict=True)))] if lines else [])
+        return await scanned(self, statement, lines, *values)
+
+    scanned = Transaction.scan
+    monkeypatch.setattr(Transaction, "scan", scan)
     for name, method in (("rows", rows), ("row", row), ("value", value)):
         monkeypatch.setattr(Transaction, name, noting(method))
     finds: dict[type, Any] = {
         RunFilter: full.find_runs, AttemptFilter: full.find_attempts, JobFilter: full.find_jobs,
         SkipFilter: full.find_skips,
     }  # fmt: skip
-    db = await asyncpg.connect(full.address.dsn, server_settings={"search_path": full.address.schema})
+    db = await asyncpg.connect(full.database.address.dsn, server_settings={"search_path": full.database.address.schema})
     too_many = {}
     try:
         for name, wanted in FILTERS.items():
@@ -125,7 +132,9 @@ async def test_no_page_reads_more_than_it_may(full: PostgresStore, monkeypatch: 
                 page = await finds[type(wanted)](wanted, after=after, limit=10)
                 looked = 0
                 for statement, values in asked:
-                    [[plan]] = await db.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *values)
+                    [[plan]] = await db.fetch(
+                        f"EXPLAIN (ANALYZE, FORMAT JSON) {getattr(statement, 'postgres', statement)}", *values
+                    )
                     looked += rows_read(json.loads(plan)[0]["Plan"])
                 if looked > 6 * READ:  # runs and their attempts, live ones and finished, and where to stop
                     too_many[name] = looked

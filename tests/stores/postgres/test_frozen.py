@@ -14,13 +14,15 @@ from onthedot.errors import NodeExpired, StoreUnavailable
 from onthedot.job import Call, Job, JobRecord, Limit, Overlap
 from onthedot.policy.gates import gates_of, on_busy
 from onthedot.run import ArmAnswer, Armed, Blocked, Busy, GateAsk, Lease, NewRun, OnBusy, submit_trigger
-from onthedot.stores.base import Ask, Hint, Node
+from onthedot.stores.hints import Hint
 from onthedot.stores.postgres import PostgresStore, connections
 from onthedot.stores.postgres.prepared import _in_pieces
-from onthedot.stores.postgres.queues import QUEUES
 from onthedot.stores.postgres.transaction import LOCK_KEYS, Transaction
-from onthedot.testing import contract
-from onthedot.testing.contract.workbench import recover
+from onthedot.stores.sql.port import sql
+from onthedot.stores.sql.queues import QUEUES
+from onthedot.stores.values import Ask, Node
+from onthedot_verify import contract
+from onthedot_verify.contract.workbench import recover
 from tests.chaos.proxy import Proxy
 from tests.servers.postgres import name_of, url
 from tests.servers.shared import SharedPostgres
@@ -97,7 +99,7 @@ async def test_a_client_that_freezes_after_flush_holds_its_gate_for_2_s(
         await submit(store, job, name)
     sleeper, healthy = await join(freezing, "sleeper"), await join(store, "healthy")
     [slept], [other] = await reserve(freezing, sleeper), await reserve(store, healthy)
-    proxy.freeze_at("'behind'")
+    proxy.freeze_at("'earlier'")
     asleep = asyncio.create_task(arm(freezing, [slept]))
     await freeze(proxy)
     began = time.monotonic()
@@ -150,7 +152,7 @@ async def test_what_is_decided_about_a_node_is_seen_by_who_asks_at_that_moment(
     if change == "reap":
         await arm(store, leases)
     async with db.transaction():
-        await db.fetch(LOCK_KEYS, [QUEUES])  # as who pauses a queue has it
+        await db.fetch(LOCK_KEYS.postgres, [QUEUES])  # as who pauses a queue has it
         asking = asyncio.create_task(reserve(store, who))
         await until_somebody_waits(db)
         if change == "drain":
@@ -175,7 +177,7 @@ async def test_an_ended_lease_gets_nothing_once_it_was_noted_as_empty(store: Pos
     job, who = await define(store), await join(store, "node", ttl=SECOND // 2)
     await submit(store, job, "first")
     async with db.transaction():
-        await db.fetch(LOCK_KEYS, [QUEUES])
+        await db.fetch(LOCK_KEYS.postgres, [QUEUES])
         asking = asyncio.create_task(reserve(store, who))
         await until_somebody_waits(db)
         async with asyncio.timeout(PATIENCE):
@@ -214,38 +216,38 @@ async def test_a_transaction_beyond_its_limit_is_undone_and_told_and_the_next_ge
     async def work(tx: Transaction) -> None:
         nonlocal slept
         began = time.monotonic()
-        await tx.do("INSERT INTO queues (name) VALUES ($1)", "slow")
+        await tx.do(sql("INSERT INTO queues (name) VALUES ($1)"), "slow")
         try:
-            await tx.rows("SELECT pg_sleep(3)")
+            await tx.rows(sql("SELECT pg_sleep(3)"))
         finally:
             slept = time.monotonic() - began
 
     with pytest.raises(StoreUnavailable, match="ask again"):
-        await store.write(work)
+        await store.database.write(work)
     assert 1.5 < slept < 2.9
     assert await store.list_queues() == []
-    await store.write(work)
+    await store.database.write(work)
     assert slept > 2.9
     assert [queue.name for queue in await store.list_queues()] == ["slow"]
 
 
 async def test_a_single_statement_beyond_its_limit_gets_longer_the_next_time(store: PostgresStore):
     """It is a transaction of its own, as a batch of verdicts is; the second time it needs a BEGIN for that."""
-    slow = "INSERT INTO queues (name) SELECT 'slow' FROM pg_sleep(3) RETURNING name"
+    slow = sql("INSERT INTO queues (name) SELECT 'slow' FROM pg_sleep(3) RETURNING name")
     with pytest.raises(StoreUnavailable, match="ask again"):
-        await store.at_once(slow, hint=Hint("runs", 0))
+        await store.database.at_once(slow, hint=Hint("runs", 0))
     assert await store.list_queues() == []
-    assert len(await store.at_once(slow, hint=Hint("runs", 0))) == 1
+    assert len(await store.database.at_once(slow, hint=Hint("runs", 0))) == 1
     assert [queue.name for queue in await store.list_queues()] == ["slow"]
 
 
 async def test_an_idle_transaction_beyond_its_limit_is_undone_too(store: PostgresStore):
     async def work(tx: Transaction) -> None:
-        await tx.do("INSERT INTO queues (name) VALUES ($1)", "idle")
+        await tx.do(sql("INSERT INTO queues (name) VALUES ($1)"), "idle")
         await asyncio.sleep(2.5)
 
     with pytest.raises(StoreUnavailable, match="ask again"):
-        await store.write(work)
+        await store.database.write(work)
     assert await store.list_queues() == []
 
 
@@ -287,7 +289,7 @@ async def test_on_an_older_server_a_frozen_client_holds_its_gate_for_its_lease(
         await submit(store, job, name)
     sleeper, healthy = await join(freezing, "sleeper", ttl=2 * SECOND), await join(store, "healthy")
     [slept], [other] = await reserve(freezing, sleeper), await reserve(store, healthy)
-    proxy.freeze_at("'behind'", "sync")
+    proxy.freeze_at("'earlier'", "sync")
     asleep = asyncio.create_task(arm(freezing, [slept]))
     await freeze(proxy)
     began = time.monotonic()

@@ -270,7 +270,8 @@ async def test_the_caller_chooses_its_isolation(sched: otd.Scheduler, url: str, 
 
 @pytest.mark.slow
 def test_nothing_is_imported_for_connections_that_nobody_has():
-    program = "import sys, onthedot.stores.postgres.callers; print(*{'psycopg', 'sqlalchemy'} & sys.modules.keys())"
+    module = "onthedot.stores.postgres.caller_transaction"
+    program = f"import sys, {module}; print(*{{'psycopg', 'sqlalchemy'}} & sys.modules.keys())"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == ""
 

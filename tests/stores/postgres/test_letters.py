@@ -6,9 +6,9 @@ import psycopg
 
 from onthedot.clock import SECOND
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.postgres.letters import LIST_DEAD
-from onthedot.testing.contract import Workbench
-from onthedot.testing.contract.workbench import DEAD, START
+from onthedot.stores.sql.history import LIST_DEAD
+from onthedot_verify.contract import Workbench
+from onthedot_verify.contract.workbench import DEAD, START
 
 BESIDE = """
 INSERT INTO onthedot.history (id, job_id, slot_at, due_at, created_at, ended_at, attempts, failures, recoveries,
@@ -36,7 +36,7 @@ async def test_only_the_box_is_read(postgres_url: str):
             db.execute(SETTLED)
             db.execute("ANALYZE onthedot.history")
             db.execute("SET search_path = onthedot")
-            db.execute(f"PREPARE list_dead (bigint, bigint, bigint, text, text, int) AS {LIST_DEAD}".encode())
+            db.execute(f"PREPARE list_dead (bigint, bigint, bigint, text, text, int) AS {LIST_DEAD.postgres}".encode())
             values = f"(0, {1 << 53}, 0, 'default', NULL, 100)"
             plan = [line for (line,) in db.execute(f"EXPLAIN (ANALYZE, BUFFERS) EXECUTE list_dead {values}".encode())]
         assert [run.id for run in await store.list_dead()] == dead[::-1]

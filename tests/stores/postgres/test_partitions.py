@@ -11,7 +11,7 @@ from onthedot.retention import DAY, Cut, Mark
 from onthedot.run import TERMINAL, RunState
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.partitions import begin_of, month_in, month_of, name_of
-from onthedot.testing.contract.workbench import START, Workbench, at
+from onthedot_verify.contract.workbench import START, Workbench, at
 
 LAST_ID = 2**62
 

@@ -9,7 +9,7 @@ import pytest
 
 import onthedot as otd
 from onthedot.stores.postgres import PostgresStore
-from onthedot.testing import contract
+from onthedot_verify import contract
 from tests.chaos.proxy import Proxy
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import name_of

@@ -14,10 +14,11 @@ from onthedot.clock import SECOND
 from onthedot.job import Call, Job, JobRecord, Limit, Overlap
 from onthedot.policy.gates import gates_of
 from onthedot.run import Armed, Blocked, GateAsk, Lease, NewRun, OnBusy, RunState, submit_trigger
-from onthedot.stores.base import Ask, Node, Slot, Window
 from onthedot.stores.postgres import PostgresStore
-from onthedot.testing.contract.workbench import SUCCESS, every, recover
+from onthedot.stores.values import Ask, Node
 from onthedot.verdict import Finish
+from onthedot.window import Slot, Window
+from onthedot_verify.contract.workbench import SUCCESS, every, recover
 
 T = TypeVar("T")
 TTL = 600 * SECOND
@@ -36,7 +37,7 @@ async def define(store: PostgresStore, name: str = "job", **options: object) -> 
 
 
 async def clock(store: PostgresStore) -> int:
-    return await store.read(lambda tx: tx.clock(None))
+    return await store.database.look(lambda tx: tx.clock(None))
 
 
 async def join(store: PostgresStore, name: str, ttl: int = TTL) -> str:
@@ -63,6 +64,26 @@ def gates(leases: list[Lease]) -> dict[str, GateAsk]:
 
 def finished(lease: Lease) -> Finish:
     return Finish(lease, SUCCESS, lease.armed_at, lease.armed_at + 1)
+
+
+async def test_a_limit_that_was_lowered_passes_to_nobody_before_there_is_room(store: PostgresStore):
+    who = await join(store, "one")
+    record = await define(store, concurrency=Limit(3))
+    await submit(store, record, 4)
+    held = (await store.reserve(ask(who, 1, 4))).held
+    running = [
+        lease
+        for lease, answer in zip(held, await store.arm(held, gates=gates(held)), strict=True)
+        if isinstance(answer, Armed)
+    ]
+    await define(store, concurrency=Limit(1))
+    [waiting] = (await store.reserve(ask(who, 2, 4))).held
+    [answer] = await store.arm([waiting], gates=gates([waiting]))
+    assert isinstance(answer, Blocked)
+    for place, lease in enumerate(running, 1):
+        assert await store.finish([finished(lease)]) == [True]
+        got = await store.reserve(ask(who, 2 + place, 4))
+        assert len(got.held) == (place == len(running))
 
 
 async def drain(store: PostgresStore, who: str, seats: int) -> list[Lease]:

@@ -12,9 +12,11 @@ from onthedot.errors import StoreUnusable
 from onthedot.stores import migrating
 from onthedot.stores.migrating import Migration
 from onthedot.stores.postgres import PostgresStore, schema
-from onthedot.stores.postgres.triggers import IS_NO_SLOT
+from onthedot.stores.sql.port import sql
+from tests.stores.postgres.conftest import deadlocks
+from tests.stores.postgres.snapshot import snapshot
 
-REGENERATE = "the way to write the snapshot anew is in onthedot/stores/postgres/schema.py"
+REGENERATE = "the way to write the snapshot anew is in tests/stores/postgres/snapshot.py"
 STEPS = migrating.load(schema.DRIVER)
 
 
@@ -26,14 +28,14 @@ def do(url: str, statement: str) -> list[tuple[object, ...]]:
 
 async def test_a_new_schema_is_what_the_snapshot_says(postgres_url: str):
     kept = files("onthedot.stores.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
-    assert await schema.snapshot(postgres_url) == kept, REGENERATE
-    assert await schema.snapshot(f"{postgres_url}?schema=another") == kept
+    assert await snapshot(postgres_url) == kept, REGENERATE
+    assert await snapshot(f"{postgres_url}?schema=another") == kept
 
 
 def test_the_schema_tells_slots_by_the_same_words():
     """Else the index of submitted runs would serve nobody, and a finished submit be made again."""
     [index] = [line for line in STEPS[0].sql.splitlines() if "INDEX history_submitted" in line]
-    assert index.endswith(f"WHERE {IS_NO_SLOT};")
+    assert index.endswith(sql("WHERE {is_no_slot};").postgres)
 
 
 async def test_many_who_open_it_at_once_make_it_once(postgres_url: str):
@@ -65,8 +67,31 @@ async def test_the_next_step_is_applied_once_and_kept_whole(postgres_url: str, m
     assert do(postgres_url, "SELECT a FROM onthedot.more") == [(1,)]
     assert do(postgres_url, "SELECT to_regclass('onthedot.most')") == [(None,)]
     monkeypatch.undo()
-    with pytest.raises(StoreUnusable, match="expected version 3 or older, got 4: a newer onthedot wrote it"):
+    with pytest.raises(
+        StoreUnusable, match=f"expected schema version {len(STEPS)} or older, got {len(STEPS) + 1}: a newer"
+    ):
         await PostgresStore.open(postgres_url)
+
+
+WAITING = "SELECT count(*) FROM pg_locks WHERE relation = 'onthedot.gate_holders'::regclass AND NOT granted"
+
+
+async def test_a_step_that_meets_a_deadlock_is_made_again(postgres_url: str, monkeypatch: pytest.MonkeyPatch):
+    """Step 4 locks `runs` and then `gate_holders`. A node that works has them the other way round."""
+    monkeypatch.setattr(migrating, "load", lambda driver: STEPS[:3])
+    await (await PostgresStore.open(postgres_url)).close()
+    monkeypatch.undo()
+    before = deadlocks(postgres_url)
+    async with await psycopg.AsyncConnection.connect(postgres_url) as node:
+        await node.execute("SET deadlock_timeout = '60s'")  # so that the server ends the other one
+        await node.execute("SELECT FROM onthedot.gate_holders")
+        opening = asyncio.create_task(PostgresStore.open(postgres_url))
+        while await asyncio.to_thread(do, postgres_url, WAITING) == [(0,)]:
+            pass
+        await node.execute("SELECT FROM onthedot.runs")
+    await (await opening).close()
+    assert deadlocks(postgres_url) == before + 1
+    assert do(postgres_url, "SELECT max(number) FROM onthedot.migrations") == [(len(STEPS),)]
 
 
 async def test_what_is_another_programs_is_left_alone(postgres_url: str):
@@ -76,7 +101,9 @@ async def test_what_is_another_programs_is_left_alone(postgres_url: str):
 
 
 async def test_for_reading_only_it_must_be_there(postgres_url: str):
-    with pytest.raises(StoreUnusable, match="expected version 3, got 0; 'onthedot store migrate' brings it up to date"):
+    with pytest.raises(
+        StoreUnusable, match=f"expected schema version {len(STEPS)}, got 0: an older onthedot wrote it;"
+    ):
         await PostgresStore.open(postgres_url, read_only=True)
     assert do(postgres_url, "SELECT to_regnamespace('onthedot')") == [(None,)]
     await (await PostgresStore.open(postgres_url)).close()

@@ -8,9 +8,10 @@ import asyncpg
 import psycopg
 import pytest
 
-from onthedot.stores.base import Hint, Node
+from onthedot.stores.hints import Hint
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.wakeup import Listener
+from onthedot.stores.values import Node
 from tests.servers.postgres import PostgresServer
 from tests.stores.hearing import heard_by, listening, until
 

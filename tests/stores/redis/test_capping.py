@@ -11,11 +11,12 @@ from onthedot.errors import DefinitionError
 from onthedot.ids import SeededIds
 from onthedot.job import Call, Every, Job, JobRecord
 from onthedot.run import Lease, NewRun, RunState, submit_trigger
-from onthedot.stores.base import Ask, Node, Slot, Window
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.capping import MOST_FINISHED, take_history
 from onthedot.stores.redis.sweeps import STEP
+from onthedot.stores.values import Ask, Node
 from onthedot.verdict import Finish, OutcomeKind, Verdict
+from onthedot.window import Slot, Window
 from tests.servers.valkey import ValkeyServer
 
 TTL = 1_000 * SECOND

@@ -13,8 +13,9 @@ from onthedot.events import AttemptEnded, Event, StoreLost
 from onthedot.ids import SeededIds
 from onthedot.job import Call, Job
 from onthedot.run import Lease, NewRun, RunState, submit_trigger
-from onthedot.stores.base import Ask, Loss, Node
+from onthedot.stores.hints import Loss
 from onthedot.stores.redis import RedisStore
+from onthedot.stores.values import Ask, Node
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 from tests.servers import running
 from tests.servers.valkey import ValkeyServer

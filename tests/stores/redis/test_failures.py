@@ -12,10 +12,10 @@ from onthedot.clock import SECOND
 from onthedot.errors import DefinitionError, StateError, StoreUnavailable, StoreUnusable
 from onthedot.job import Call, Job
 from onthedot.run import NewRun, submit_trigger
-from onthedot.stores.base import Node
 from onthedot.stores.opening import open_store
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.persistence import check_server, read_persistence
+from onthedot.stores.values import Node
 from tests.servers.valkey import ValkeyServer
 
 TTL = 10 * SECOND

@@ -11,7 +11,7 @@ import pytest
 
 from onthedot.clock import SECOND, to_datetime
 from onthedot.rate import LAST, RateGate, Tat, next_start
-from onthedot.stores.shards import shard_of
+from onthedot.shards import shard_of
 from tests.servers.valkey import ValkeyServer
 
 NOW = 1_767_225_600 * SECOND

@@ -11,9 +11,10 @@ from onthedot.ids import SeededIds
 from onthedot.job import Call, Every, Job, JobRecord
 from onthedot.policies import Limit
 from onthedot.run import Armed, Gate, GateAsk, Lease, NewRun, OnBusy, RunState, submit_trigger
-from onthedot.stores.base import Ask, Node, Slot, Window
 from onthedot.stores.redis import RedisStore
+from onthedot.stores.values import Ask, Node
 from onthedot.verdict import Finish, OutcomeKind, Verdict
+from onthedot.window import Slot, Window
 from tests.servers.valkey import ValkeyServer
 
 TTL = 1_000 * SECOND

@@ -11,9 +11,9 @@ from onthedot.clock import SECOND
 from onthedot.ids import SeededIds
 from onthedot.job import Call, Job
 from onthedot.run import NewRun, submit_trigger
-from onthedot.stores.base import Ask, Node
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.scripts import names, script
+from onthedot.stores.values import Ask, Node
 from tests.servers.valkey import ValkeyServer
 
 LIB = (

@@ -72,7 +72,7 @@ def _open_sockets() -> int:
 async def test_the_user_of_the_documentation_is_let_in(server: DebianRedis):
     store = await RedisStore.open(server.tls_url())
     home = await store._homes.here()
-    await home.connections.call("ACL", "SETUSER", "shop", "reset", *RULES)
+    await home.call("ACL", "SETUSER", "shop", "reset", *RULES)
     await store.close()
     shop = await RedisStore.open(server.tls_url(user="shop", password="pass") + "&prefix=shop")
     assert (await shop.put_job(Job(name="job", task=Call(handler="work")))).change == "created"

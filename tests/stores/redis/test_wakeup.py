@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onthedot.stores.base import Node
 from onthedot.stores.redis import RedisStore
+from onthedot.stores.values import Node
 from tests.servers.valkey import ValkeyServer
 from tests.stores.hearing import heard_by, listening, until
 

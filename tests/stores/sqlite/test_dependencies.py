@@ -8,10 +8,10 @@ from onthedot import faults
 from onthedot.after import After
 from onthedot.errors import StateError
 from onthedot.run import RunState
-from onthedot.stores.base import Parent
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.testing.contract.dependencies import begin, end, followers
-from onthedot.testing.contract.workbench import Workbench, at
+from onthedot.stores.values import Parent
+from onthedot_verify.contract.dependencies import begin, end, followers
+from onthedot_verify.contract.workbench import Workbench, at
 
 
 @pytest.fixture
@@ -62,8 +62,9 @@ async def test_where_nobody_waits_one_look_is_all(bench):
         await bench.submit(record)
     leases = await bench.take(await bench.node(), seats=20)
     asked: list[str] = []
-    await bench.store.look(lambda tx: tx.db.set_trace_callback(asked.append))
+    await bench.store.database.writer.run(lambda tx: tx.db.set_trace_callback(asked.append))
     assert all(await bench.store.finish([bench.finished(lease) for lease in leases], now=bench.now))
-    await bench.store.look(lambda tx: tx.db.set_trace_callback(None))
-    assert [one for one in asked if "dependencies" in one] == ["SELECT EXISTS (SELECT 1 FROM dependencies)"]
+    await bench.store.database.writer.run(lambda tx: tx.db.set_trace_callback(None))
+    [look] = [one for one in asked if "dependencies" in one]
+    assert "SELECT EXISTS (SELECT 1 FROM dependencies)" in look
     assert (await bench.store.count_runs())[RunState.SUCCEEDED] == 20

@@ -14,8 +14,8 @@ import pytest
 from onthedot.errors import StoreError, StoreUnavailable, StoreUnusable
 from onthedot.run import RunState
 from onthedot.stores.sqlite import SqliteStore, connection, schema
-from onthedot.stores.sqlite.failures import translate
-from onthedot.stores.sqlite.lane import Transaction
+from onthedot.stores.sqlite.connection import translate
+from onthedot.stores.sqlite.writer_thread import Transaction
 from tests.stores.sqlite.working import define, register, reserve, submit
 
 
@@ -75,7 +75,7 @@ UNUSABLE: list[tuple[Callable[[Path], Path], str]] = [
     (not_a_database, "is not an SQLite database.*name another file"),
     (another_programs_database, "got one of another program.*name another file"),
     (marked_by_another_program, "another program .application id 0x4d"),
-    (newer_schema, "expected schema 3 or older, got 99.*upgrade"),
+    (newer_schema, "expected schema version 3 or older, got 99.*upgrade"),
     (damaged, "is damaged.*restore a backup"),
     (a_folder, "expected a file, got a folder"),
     (no_such_folder, "expected its folder to exist.*create it first"),
@@ -168,7 +168,7 @@ async def limit_pages(store: SqliteStore, extra: int | None) -> None:
         [pages] = tx.db.execute("PRAGMA page_count").fetchone()
         tx.db.execute(f"PRAGMA max_page_count = {pages + extra if extra is not None else 1_000_000}")
 
-    await store.look(work)
+    await store.database.writer.run(work)
 
 
 async def test_a_full_disk_is_survived(store):
@@ -243,10 +243,11 @@ async def test_a_path_with_strange_characters(tmp_path):
 
 
 async def damage_definition(store: SqliteStore, job_id: int) -> None:
-    await store.write(
-        lambda tx: tx.db.execute("UPDATE job_revisions SET definition = '{\"name\":' WHERE job_id = ?", (job_id,))
+    await store.database.writer.run(
+        lambda tx: tx.db.execute("UPDATE job_revisions SET definition = '{\"name\":' WHERE job_id = ?", (job_id,)),
+        writes=True,
     )
-    store.records.forget()
+    store.database.records.forget()
 
 
 async def test_an_unreadable_definition_stops_only_its_own_job(store):

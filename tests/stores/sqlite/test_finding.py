@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from onthedot.definitions import encode
 from onthedot.job import Call, Job
 from onthedot.run import RunState
-from onthedot.stores.definitions import encode
-from onthedot.stores.finding import AttemptFilter, JobFilter, RunFilter, SkipFilter
-from onthedot.stores.sqlite import SqliteStore, finding, schema
+from onthedot.stores.queries import AttemptFilter, JobFilter, RunFilter, SkipFilter
+from onthedot.stores.sql import find
+from onthedot.stores.sqlite import SqliteStore, schema
 from onthedot.stores.sqlite.connection import connect, create_file
 
 pytestmark = pytest.mark.slow
@@ -89,7 +90,7 @@ async def steps_of(rows: int, folder: Path) -> dict[str, int]:
     db.close()
     store = await SqliteStore.open(path, inline=True)
     await store.count_runs()
-    reader = store._reader._db
+    reader = store.database.reader._db
     assert reader is not None
     steps = {name: await _steps_of(store, reader, wanted) for name, wanted in FILTERS.items()}
     await store.close()
@@ -122,7 +123,7 @@ async def _steps_of(store: SqliteStore, reader: sqlite3.Connection, wanted: Any)
 
 async def test_no_page_reads_more_because_there_is_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Whatever is asked for, and also among thousands that were due or ended in the same instant."""
-    monkeypatch.setattr(finding, "SCANNED", 300)
+    monkeypatch.setattr(find, "SCANNED", 300)
     few, many = await steps_of(5_000, tmp_path), await steps_of(25_000, tmp_path)
     more = {name: (few[name], many[name]) for name in FILTERS if many[name] > few[name] * 1.5 + 100}
     assert more == {}

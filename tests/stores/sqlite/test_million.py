@@ -10,8 +10,8 @@ from onthedot.clock import SECOND
 from onthedot.job import Call, Job
 from onthedot.route import PRIORITIES
 from onthedot.run import NewRun, submit_trigger
-from onthedot.stores.base import Ask, Node
 from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.values import Ask, Node
 
 NOW = 1_780_000_000 * SECOND
 MILLION = 1_000_000
@@ -55,9 +55,9 @@ async def steps(store: SqliteStore, work) -> int:
         taken += 1
         return 0
 
-    await store.look(lambda tx: tx.db.set_progress_handler(count, 100))
+    await store.database.writer.run(lambda tx: tx.db.set_progress_handler(count, 100))
     await work()
-    await store.look(lambda tx: tx.db.set_progress_handler(None, 100))
+    await store.database.writer.run(lambda tx: tx.db.set_progress_handler(None, 100))
     return taken
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onthedot.run import RunState
-from onthedot.stores.definitions import bucket_of
+from onthedot.shards import bucket_of
 from onthedot.stores.sqlite import SqliteStore
 from tests.stores.sqlite.working import define, ended, start, submit
 

@@ -11,38 +11,38 @@ import pytest
 from onthedot.errors import StoreError
 from onthedot.retention import Cut, Mark
 from onthedot.run import TERMINAL
-from onthedot.stores.sqlite import SqliteStore, plan, retention, schema
+from onthedot.stores.sql import plan, retention
+from onthedot.stores.sqlite import SqliteStore, schema
 from onthedot.stores.sqlite.connection import connect, create_file
-from onthedot.testing.contract.workbench import Workbench
-from tests.stores.sqlite.test_query_plans import plan_of, steps_of
+from onthedot_verify.contract.workbench import Workbench
+from tests.stores.sqlite.test_query_plans import plan_of, steps_of, tables_read
 
 OLD, RECENT = 1_000, 1_000_000
 FAR = 2**62
-RANGE = {
-    "now": RECENT, "until": OLD, "until_id": FAR, "after": 0, "after_id": 0, "last_id": FAR, "limit": 5, "job_id": 1
-}  # fmt: skip
+SAME_INSTANT = (3, 0, FAR, 5)
+LATER = (0, OLD, FAR, 5)
 WATERMARK = "SEARCH s USING PRIMARY KEY (job_id=? AND schedule_id=?)"
 
 QUESTIONS = {
     # what is asked: (statement, values, the index ranges that answer it)
     "what ended in the same instant": (
         retention.LIST_ENDED[0],
-        RANGE | {"after": 3},
+        SAME_INSTANT,
         ["SEARCH h USING INDEX history_ended (ended_at=? AND rowid>? AND rowid<?)", WATERMARK],
     ),
     "what ended later": (
         retention.LIST_ENDED[1],
-        RANGE,
+        LATER,
         ["SEARCH h USING INDEX history_ended (ended_at>? AND ended_at<?)", WATERMARK],
     ),
     "of one job, in the same instant": (
         retention.LIST_ENDED_OF_JOB[0],
-        RANGE | {"after": 3},
+        (*SAME_INSTANT, 1),
         ["SEARCH h USING INDEX history_job_ended (job_id=? AND ended_at=? AND rowid>? AND rowid<?)", WATERMARK],
     ),
     "of one job, later": (
         retention.LIST_ENDED_OF_JOB[1],
-        RANGE,
+        (*LATER, 1),
         ["SEARCH h USING INDEX history_job_ended (job_id=? AND ended_at>? AND ended_at<?)", WATERMARK],
     ),
     "the next job": (
@@ -91,7 +91,7 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[sqlite3
 def test_a_question_reads_its_range(name, databases):
     statement, values, ranges = QUESTIONS[name]
     for db in databases:
-        found = plan_of(db, statement, values)
+        found = plan_of(db, statement.sqlite, values)
         assert [wanted for wanted in ranges if wanted not in found] == [], found
         assert not [line for line in found if "SCAN h" in line or "TEMP B-TREE" in line], found
 
@@ -99,24 +99,44 @@ def test_a_question_reads_its_range(name, databases):
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_what_does_not_concern_it_costs_nothing(name, databases):
     statement, values, _ = QUESTIONS[name]
-    few, many = (steps_of(db, statement, values) for db in databases)
+    few, many = (steps_of(db, statement.sqlite, values) for db in databases)
     assert many <= few * 1.1
 
 
 @pytest.mark.parametrize(
     ("statement", "values", "key"),
     [
-        (retention.DELETE_RUN, (1,), "SEARCH history USING INTEGER PRIMARY KEY (rowid=?)"),
-        (retention.DELETE_KEY, (1,), "SEARCH submit_keys USING COVERING INDEX submit_keys_run (run_id=?)"),
-        (retention.DELETE_ATTEMPTS, (1,), "SEARCH attempts USING PRIMARY KEY (run_id=?)"),
+        (retention.DELETE_RUNS, ("[1]", "[3]"), "SEARCH history USING INTEGER PRIMARY KEY (rowid=?)"),
+        (retention.DELETE_KEYS, ("[1]",), "SEARCH submit_keys USING COVERING INDEX submit_keys_run (run_id=?)"),
+        (retention.DELETE_ATTEMPTS, ("[1]",), "SEARCH attempts USING PRIMARY KEY (run_id=?)"),
+        (retention.DELETE_CHECKPOINTS, ("[1]",), "SEARCH checkpoints USING INTEGER PRIMARY KEY (rowid=?)"),
+        (retention.DELETE_NOTES, ("[1]",), "SEARCH notes USING INDEX sqlite_autoindex_notes_1 (run_id=?)"),
         (plan.HOLD_EDGE, (1, 1, "s"), "SEARCH schedules USING PRIMARY KEY (job_id=? AND schedule_id=?)"),
-        (retention.DELETE_NODE, (1,), "SEARCH nodes USING INTEGER PRIMARY KEY (rowid=?)"),
-        (retention.DELETE_SKIP, (1,), "SEARCH skips USING INTEGER PRIMARY KEY (rowid=?)"),
-        (retention.DELETE_TERM, (0, 1), "SEARCH term_history USING PRIMARY KEY (shard=? AND number=?)"),
+        (retention.DELETE_NODES, ("[1]",), "SEARCH nodes USING INTEGER PRIMARY KEY (rowid=?)"),
+        (retention.DELETE_SKIPS, ("[1]",), "SEARCH skips USING INTEGER PRIMARY KEY (rowid=?)"),
     ],
 )
-def test_a_write_finds_its_row_by_key(statement, values, key, databases):
-    assert plan_of(databases[0], statement, values) == [key]
+def test_a_write_finds_its_rows_by_key(statement, values, key, databases):
+    assert tables_read(databases[0], statement.sqlite, values) == [key]
+
+
+def test_old_terms_are_found_and_removed_by_key(databases):
+    found = plan_of(databases[0], retention.DELETE_TERMS.sqlite, (OLD, 5))
+    assert "SEARCH term_history USING PRIMARY KEY (shard=? AND number=?)" in found
+    assert "SEARCH h USING PRIMARY KEY (shard=? AND number<?)" in found
+
+
+def test_skips_are_read_no_further_than_the_first_that_stays(databases):
+    insert = "INSERT INTO skips VALUES (?, 1, 's', 1, 1, 1, 'missed', ?)"
+    few, many = databases
+    for db, beside in ((few, 100), (many, 10_000)):
+        db.execute("BEGIN")
+        db.executemany(insert, [(number, OLD) for number in range(1, 6)])
+        db.executemany(insert, [(5 + number, RECENT) for number in range(1, beside)])
+    steps = [steps_of(db, retention.LIST_OLD_SKIPS.sqlite, (OLD, 500)) for db in databases]
+    for db in databases:
+        db.execute("ROLLBACK")
+    assert steps[1] <= steps[0] * 1.1
 
 
 async def test_what_cannot_be_counted_is_not_removed(store: SqliteStore, path: Path):

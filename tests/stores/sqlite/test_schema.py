@@ -10,24 +10,25 @@ import pytest
 from onthedot.errors import StoreUnusable
 from onthedot.stores import migrating
 from onthedot.stores.migrating import Migration
+from onthedot.stores.sql.port import sql
 from onthedot.stores.sqlite import SqliteStore, schema
-from onthedot.stores.sqlite.triggers import IS_NO_SLOT
+from tests.stores.sqlite.snapshot import dump, snapshot
 
-REGENERATE = "the way to write the snapshot anew is in onthedot/stores/sqlite/schema.py"
+REGENERATE = "the way to write the snapshot anew is in tests/stores/sqlite/snapshot.py"
 
 
 async def test_a_new_database_is_what_the_snapshot_says(store, path):
     kept = files("onthedot.stores.sqlite").joinpath("schema.sql").read_text(encoding="utf-8")
-    assert schema.snapshot() == kept, REGENERATE
+    assert snapshot() == kept, REGENERATE
     db = sqlite3.connect(path)
-    assert schema.dump(db) == kept
+    assert dump(db) == kept
     db.close()
 
 
 def test_the_schema_tells_slots_by_the_same_words():
     """Else the index of submitted runs would serve nobody, and a finished submit be made again."""
-    [index] = [line for line in schema.snapshot().splitlines() if "history_submitted" in line]
-    assert index.endswith(f"WHERE {IS_NO_SLOT};")
+    [index] = [line for line in snapshot().splitlines() if "history_submitted" in line]
+    assert index.endswith(sql("WHERE {is_no_slot};").sqlite)
 
 
 async def test_opening_again_changes_nothing(path):
@@ -35,7 +36,7 @@ async def test_opening_again_changes_nothing(path):
         store = await SqliteStore.open(path)
         await store.close()
         db = sqlite3.connect(path)
-        assert schema.dump(db) == schema.snapshot()
+        assert dump(db) == snapshot()
         assert db.execute("PRAGMA application_id").fetchone() == (schema.APPLICATION_ID,)
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         db.close()
@@ -79,7 +80,7 @@ async def test_a_migration_that_fails_leaves_nothing_behind(path, monkeypatch):
         await SqliteStore.open(path)
     db = sqlite3.connect(path)
     assert db.execute("PRAGMA user_version").fetchone() == (NEXT,)
-    assert "most" not in schema.dump(db)
+    assert "most" not in dump(db)
     db.close()
 
 

@@ -16,7 +16,7 @@ import pytest
 from onthedot.clock import SECOND
 from onthedot.errors import StoreError
 from onthedot.stores.hints import Hint, HintKind
-from onthedot.stores.sqlite import SqliteStore, lane, wakeup
+from onthedot.stores.sqlite import SqliteStore, wakeup, writer_thread
 from tests.stores.sqlite.working import define, register, submit
 
 
@@ -55,7 +55,7 @@ async def other(store: SqliteStore, path: Path) -> AsyncIterator[SqliteStore]:
 
 async def call(store: SqliteStore, *kinds: HintKind) -> None:
     """A write with these hints and nothing else."""
-    await store.write(lambda tx: tx.hints.extend(Hint(kind, 0) for kind in kinds))
+    await store.database.writer.run(lambda tx: tx.hints.extend(Hint(kind, 0) for kind in kinds), writes=True)
 
 
 async def test_a_hint_reaches_the_other_process_as_of_now(store, other):
@@ -120,7 +120,7 @@ async def test_a_count_that_was_not_committed_is_not_ours(store, other, monkeypa
         raise sqlite3.OperationalError("database or disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(lane, "commit", fail)
+        patch.setattr(writer_thread, "commit", fail)
         with pytest.raises(StoreError):
             await call(store, "runs")
     await call(other, "runs")  # moves the counter to where ours would have been
@@ -136,7 +136,7 @@ async def test_an_error_while_looking_is_survived(store, other):
             looked.set()
             raise sqlite3.OperationalError("disk I/O error")
 
-    writer = store._writer
+    writer = store.database.writer
     real, writer._db = writer._db, Broken()
     assert await asyncio.to_thread(looked.wait, 20)
     writer._db = real
@@ -154,7 +154,7 @@ async def test_a_new_connection_goes_on_where_the_old_one_was(store, other):
         tx.db.close()
 
     with pytest.raises(Exception, match="Cannot operate on a closed database"):
-        await store.look(hang_up)
+        await store.database.writer.run(hang_up)
     await call(other, "schedules")
     await define(store)  # connects anew
     await call(other, "beats")

@@ -13,8 +13,8 @@ from onthedot.clock import SECOND
 from onthedot.ids import RandomIds
 from onthedot.job import Call, Every, Job, JobRecord
 from onthedot.run import Lease, NewRun, RunState
-from onthedot.stores.base import Ask, Node, Reserved
 from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.values import Ask, Node, Reserved
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 IDS = RandomIds()

@@ -48,7 +48,7 @@ def test_the_guard_loads_little():
         "subprocess",
         "ssl",
         "concurrent.futures",
-        "onthedot.stores.base",
+        "onthedot.stores.protocol",
         "onthedot.job",
     }
 

@@ -3,19 +3,20 @@
 import asyncio
 import json
 import threading
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 import onthedot as otd
-from onthedot.clock import SECOND, to_datetime
+from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.engine import Engine
 from onthedot.events import AttemptEnded
 from onthedot.output.reading import Said, read_said
 from onthedot.run import Checkpoint, Lease, Progress
-from onthedot.stores.base import Note
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.values import Note
 from onthedot.tasks.notes import LOG_LIMIT
 from onthedot.work.runners.frames import lease_from_json, lease_to_json
 from tests.observe.made_up import lease
@@ -103,9 +104,9 @@ class Telling(MemoryStore):
         super().__init__()
         self.written = threading.Event()
 
-    def _note(self, note: Note) -> bool:
-        accepted = super()._note(note)
-        if note.progress == Progress(2, 3):
+    async def note(self, notes: Sequence[Note], *, now: Micros | None = None) -> list[bool]:
+        accepted = await super().note(notes, now=now)
+        if any(note.progress == Progress(2, 3) for note in notes):
             self.written.set()
         return accepted
 
@@ -123,8 +124,9 @@ async def test_what_was_told_last_is_seen_while_the_handler_is_silent(tmp_path):
 class Thief(MemoryStore):
     """From the second checkpoint on the run is somebody else's."""
 
-    def _save(self, lease: Lease, checkpoint: Checkpoint) -> bool:
-        return checkpoint.revision == 1 and super()._save(lease, checkpoint)
+    async def checkpoint(self, saves: Sequence[tuple[Lease, Checkpoint]], *, now: Micros | None = None) -> list[bool]:
+        stolen = any(checkpoint.revision > 1 for _, checkpoint in saves)
+        return [False] * len(saves) if stolen else await super().checkpoint(saves, now=now)
 
 
 async def test_a_child_that_has_lost_its_lease_is_told():
@@ -132,7 +134,7 @@ async def test_a_child_that_has_lost_its_lease_is_told():
     async with Node(handlers.saves_twice, store=store) as node:
         run = await node.run("saves_twice")
     assert result_of(run).startswith("LeaseLost: run 1: attempt 1 has lost its lease")
-    assert store.checkpoints[run.id] == Checkpoint(1, "1")
+    assert await store.get_checkpoint(run.id) == Checkpoint(1, "1")
 
 
 async def test_a_question_that_nobody_waits_for_is_answered_before_the_next_run():

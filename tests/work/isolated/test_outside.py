@@ -13,7 +13,7 @@ from onthedot.events import AttemptEnded
 from onthedot.job import Call, Job
 from onthedot.stores.memory import MemoryStore
 from onthedot.work.runners.frames import BadFrame, outcome_from_json
-from tests.architecture.source import PACKAGE, python_files
+from tests.architecture.source import PACKAGE, VERIFY, python_files
 from tests.watching import Watch
 from tests.work.isolated import handlers
 from tests.work.isolated.test_processes import Node, result_of
@@ -101,7 +101,7 @@ def test_a_child_can_only_tell_of_success_or_failure(told):
 def test_there_is_nothing_that_could_unpickle_or_evaluate():
     modules = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "multiprocessing", "yaml"}
     found = []
-    for path in python_files(PACKAGE):
+    for path in python_files(PACKAGE, VERIFY):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Import(names=names):

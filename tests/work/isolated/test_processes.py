@@ -14,7 +14,7 @@ import onthedot as otd
 from onthedot.clock import SECOND
 from onthedot.events import AttemptEnded, AttemptStarted, ZombieHandler
 from onthedot.run import RunRecord
-from onthedot.stores.base import Store
+from onthedot.stores.protocol import Store
 from tests.watching import Watch
 from tests.work.isolated import handlers
 

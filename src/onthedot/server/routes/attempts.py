@@ -12,7 +12,7 @@ from onthedot.server.door import There, Who
 from onthedot.server.finding import find_attempts
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import AttemptsOut, attempt_out
-from onthedot.stores.finding import AttemptFilter
+from onthedot.stores.queries import AttemptFilter
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
 

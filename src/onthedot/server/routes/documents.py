@@ -49,8 +49,8 @@ from onthedot.server.quotas import Whose, quotas_for, room_for_runs, whose
 from onthedot.server.routes.jobs import After, Limit, Word
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import fields
-from onthedot.stores.base import PutJob
-from onthedot.stores.finding import JobFilter, RunFilter
+from onthedot.stores.queries import JobFilter, RunFilter
+from onthedot.stores.values import PutJob
 
 routes = Routes(prefix="", tags=["documents"])
 

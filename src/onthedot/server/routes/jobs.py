@@ -26,7 +26,7 @@ from onthedot.server.finding import find_jobs, seen_by
 from onthedot.server.preconditions import etag_of
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import JobOut, Line, RunOut, fields, run_out
-from onthedot.stores.finding import JobFilter
+from onthedot.stores.queries import JobFilter
 
 routes = Routes(prefix="/api/v1", tags=["jobs"])
 

@@ -30,7 +30,7 @@ from onthedot.server.quotas import quotas_for, room_for_runs, whose
 from onthedot.server.routes.jobs import Name, Namespace, job_fields, seen_job
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import Body, JobOut, Line, fields
-from onthedot.stores.base import Excepted, Resumed
+from onthedot.stores.values import Excepted, Resumed
 
 routes = Routes(prefix="/api/v1", tags=["jobs"])
 

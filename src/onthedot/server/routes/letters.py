@@ -42,8 +42,8 @@ from onthedot.server.quotas import quotas_for, room_for_runs, whose
 from onthedot.server.routes.jobs import Namespace
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import Body, RunOut, run_out
-from onthedot.stores.finding import RunCursor, decode_cursor, encode_cursor
-from onthedot.stores.letters import LAST
+from onthedot.stores.queries import RunCursor, decode_cursor, encode_cursor
+from onthedot.stores.values import LAST_MARK
 
 routes = Routes(prefix="/api/v1", tags=["dead letters"])
 
@@ -140,7 +140,7 @@ async def list_dead_letters(
 ) -> Response:
     """Dead runs that nobody has replayed or discarded, newest end first."""
     verbs_for(there, who, namespace)
-    before = LAST
+    before = LAST_MARK
     if after is not None:
         place = decode_cursor(after, RunCursor)
         before = Mark(place.at, place.id)

@@ -17,7 +17,7 @@ from onthedot.server.door import There, Who
 from onthedot.server.problems import Problem
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import Body
-from onthedot.stores.shards import MOST_SHARDS, check_shards
+from onthedot.shards import MOST_SHARDS, check_shards
 
 routes = Routes(prefix="/api/v1", tags=["nodes"])
 

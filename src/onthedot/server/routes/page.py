@@ -29,7 +29,7 @@ from onthedot.server.auditing import audited_login, audited_refusal, source_of
 from onthedot.server.door import There, cookie_of
 from onthedot.server.finding import find_jobs, find_runs
 from onthedot.server.routing import HEAD, Routes
-from onthedot.stores.finding import JobFilter, RunFilter
+from onthedot.stores.queries import JobFilter, RunFilter
 
 routes = Routes(tags=["page"])
 

@@ -35,7 +35,7 @@ from onthedot.server.routes.jobs import Name, Namespace, seen, seen_job
 from onthedot.server.routing import Routes, problems
 from onthedot.server.shapes import AttemptOut, Body, RunOut, RunsOut, attempt_out, run_out, schema_of
 from onthedot.server.submitting import Asked, Submit, arguments, new_run, read_asked
-from onthedot.stores.finding import RunFilter
+from onthedot.stores.queries import RunFilter
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
 

@@ -14,7 +14,7 @@ from onthedot.server.routes.jobs import Namespace
 from onthedot.server.routes.letters import JobName
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import fields
-from onthedot.stores.finding import SkipFilter
+from onthedot.stores.queries import SkipFilter
 
 routes = Routes(prefix="/api/v1", tags=["runs"])
 

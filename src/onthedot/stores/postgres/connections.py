@@ -1,19 +1,21 @@
-"""Connections to PostgreSQL: how they are made, and when they are in doubt. Lent as in `stores/pooling.py`.
+"""Connections to PostgreSQL: how they are made, and when they are in doubt. Lent as in `stores/per_loop.py`.
 
 The server undoes what was not committed on a connection that is ended.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import asyncpg
 
 from onthedot.clock import MILLISECOND, Micros
 from onthedot.errors import DefinitionError
-from onthedot.stores.pooling import CONNECT_TIMEOUT, Pool
+from onthedot.stores.per_loop import CONNECT_TIMEOUT, Pool
 from onthedot.stores.postgres.failures import TROUBLE, is_broken
-from onthedot.stores.postgres.limits import MIGRATION, SHORT
+from onthedot.stores.postgres.limits import MIGRATION, SHORT, Kind
 from onthedot.stores.postgres.url import Address
 
 if TYPE_CHECKING:
@@ -24,14 +26,32 @@ else:
 LIMITED_FROM = 17
 """The version of the server from which on it ends a transaction that takes too long."""
 
+PLANNER = {"enable_seqscan": "off", "enable_bitmapscan": "off"}
+"""Settings of the engine's sessions: docs/design.md, "Plans". Reads for people turn both on."""
+
 LOCK_TIMEOUT_MS = 3_000  # somebody who waits longer for a lock starts over
 SHORT_LOCK_TIMEOUT_MS = 1_500  # in a short transaction: after the server looked for deadlocks, before it ends us
+
+
+NOTHING_ASKED = SimpleNamespace(name="none")
+"""Tells asyncpg that no statement has taken the place of the one that it prepares."""
 
 
 class Session(Connection):
     """A connection of the engine, with the statements that are prepared on it (`prepared.py`)."""
 
     statements: dict[str, Any]
+    _types: ClassVar[dict[frozenset[int], Any]] = {}
+
+    async def _introspect_types(self, typeoids: Iterable[int], timeout: float) -> Any:
+        """asyncpg asks about each array type once per connection, some 9 ms of the server's time. We ask once."""
+        wanted = frozenset(typeoids)
+        if wanted not in self._types:
+            answer = await super()._introspect_types(typeoids, timeout)  # type: ignore[misc]
+            if max(wanted) >= 16_384:  # of this database: those below are PostgreSQL's own, and the same everywhere
+                return answer
+            self._types[wanted], _ = answer
+        return self._types[wanted], NOTHING_ASKED
 
 
 def is_limited(db: Connection) -> bool:
@@ -49,24 +69,30 @@ def settings_of(address: Address, *, limited: bool, idle: Micros | None = None) 
         "idle_in_transaction_session_timeout": str(2 * milliseconds if idle is None else idle // MILLISECOND),
         "jit": "off",  # our statements are short: compiling them takes longer than running them
         "plan_cache_mode": "force_generic_plan",  # planned once a session: no plan of ours hangs on a value
+        **PLANNER,
     }
 
 
-def begin_statement(
-    address: Address, *, limited: bool, limit: Micros = SHORT, lease: Micros | None = None, reading: bool = False
-) -> str:
-    """How a transaction begins that may take so long. Where the server does not end it in time, it may be idle for as
-    long as the node's lease. Through a pooler nothing that is said to a session holds: it is said here."""
-    begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if reading else "BEGIN ISOLATION LEVEL READ COMMITTED"
+def set_local(told: Iterable[tuple[str, str]]) -> list[str]:
+    """Statements that set this until the end of the transaction."""
+    return [f"SET LOCAL {name} = '{value}'" for name, value in told]
+
+
+def begin_statement(address: Address, kind: Kind, *, limited: bool, lease: Micros | None = None) -> str:
+    """How a transaction of this kind begins. Where the server does not end it in time, it may be idle for as long as
+    the node's lease. Through a pooler nothing that is said to a session holds: it is said here."""
+    level = "REPEATABLE READ READ ONLY" if kind.reading else "READ COMMITTED"
     told: list[tuple[str, str]] = []
     if address.pooled:
         told += settings_of(address, limited=limited, idle=lease).items()
-    elif not limited and lease is not None and not reading:
+    elif not limited and lease is not None and not kind.reading:
         told.append(("idle_in_transaction_session_timeout", str(lease // MILLISECOND)))
-    if limited and (address.pooled or limit != SHORT):
-        told += limited_to(limit)
-        told += [("lock_timeout", str(LOCK_TIMEOUT_MS))] if limit >= 2 * LOCK_TIMEOUT_MS * MILLISECOND else []
-    return "; ".join([begin, *(f"SET LOCAL {name} = '{value}'" for name, value in told)]) if told else begin
+    if limited and (address.pooled or kind.limit != SHORT):
+        told += limited_to(kind.limit)
+        told += [("lock_timeout", str(LOCK_TIMEOUT_MS))] if kind.limit >= 2 * LOCK_TIMEOUT_MS * MILLISECOND else []
+    if kind.timeout is not None:
+        told += [("statement_timeout", str(round(kind.timeout * 1000))), *((name, "on") for name in PLANNER)]
+    return "; ".join([f"BEGIN ISOLATION LEVEL {level}", *set_local(told)])
 
 
 def limited_to(limit: Micros) -> list[tuple[str, str]]:
@@ -75,17 +101,18 @@ def limited_to(limit: Micros) -> list[tuple[str, str]]:
 
 
 class Connections(Pool[Connection]):
-    """Used on one event loop only. With `effects` they are for what handlers write."""
+    """Used on one event loop only. `connect` makes them: those of the engine, or for what handlers write."""
 
     trouble = TROUBLE
+    is_broken = staticmethod(is_broken)
 
-    def __init__(self, address: Address, *, effects: bool = False) -> None:
+    def __init__(self, address: Address, connect: Callable[[str, Address], Awaitable[Connection]]) -> None:
         super().__init__(address)
         self._to = address
-        self._effects = effects
+        self._make = connect
 
     async def open(self) -> Connection:
-        return await (connect_for_effects if self._effects else connect)(self._to.dsn, self._to)
+        return await self._make(self._to.dsn, self._to)
 
     async def end(self, db: Connection) -> None:
         db.terminate()
@@ -95,12 +122,6 @@ class Connections(Pool[Connection]):
 
     def is_fit(self, db: Connection) -> bool:
         return not db.is_closed() and not db.is_in_transaction()
-
-    def is_broken(self, error: BaseException) -> bool:
-        return is_broken(error)
-
-    def leads_nowhere(self, error: BaseException) -> bool:
-        return isinstance(error, TimeoutError | OSError)
 
 
 async def end(db: Connection) -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import asyncpg
 
-from onthedot.clock import Micros
+from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.errors import StoreUnavailable, StoreUnusable
+from onthedot.ids import RandomIds
+from onthedot.stores.sql.port import Contended as Contended
+
+T = TypeVar("T")
+
+TRIES = 12
+"""How often work is tried that others keep from passing: for some 2 s in all, and the time that it waits for locks."""
 
 LOST = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """The connection is gone, or nobody knows what state it is in. The last comes when an answer arrives that nobody
@@ -19,10 +29,6 @@ TROUBLE = (*LOST, asyncpg.PostgresError)
 
 ENDED = ("25P03", "25P04")
 """The codes with which a server ends a session whose transaction took too long."""
-
-
-class Contended(Exception):
-    """A lock that is asked for out of order is held by somebody: the transaction is undone, and made again."""
 
 
 _TAKEN_MEANWHILE = frozenset({"jobs_living", "submit_keys_pkey"})
@@ -54,7 +60,21 @@ def may_try_again(error: Exception) -> bool:
     return is_missing_partition(error)
 
 
-def is_missing_partition(error: Exception) -> bool:
+async def try_again(work: Callable[[], Awaitable[T]], may: Callable[[Exception], bool] = may_try_again) -> T:
+    """Do work, and do it again while it fails in a way that `may` pass. The pauses get longer, and are random: others
+    try again, too. The last error is raised."""
+    for number in range(TRIES - 1):
+        try:
+            return await work()
+        except Exception as error:
+            if not may(error):
+                raise
+        longest = min(300 * MILLISECOND, 4 * MILLISECOND << number)
+        await asyncio.sleep(longest * RandomIds().fraction() / SECOND)
+    return await work()
+
+
+def is_missing_partition(error: BaseException) -> bool:
     """Whether a row found no partition for its month: somebody has dropped it meanwhile."""
     return isinstance(error, asyncpg.CheckViolationError) and "partition" in str(error)
 

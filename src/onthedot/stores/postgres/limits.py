@@ -7,6 +7,8 @@ in the middle of a statement: there, and behind a pooler, no transaction is wher
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from onthedot.clock import MILLISECOND, SECOND, Micros
 
 SHORT: Micros = 2 * SECOND
@@ -21,6 +23,15 @@ DAY: Micros = 24 * 3600 * SECOND
 
 SHOWING: Micros = 120 * SECOND
 """For listings, which hold nothing that others wait for."""
+
+
+class Kind(NamedTuple):
+    """What is to be known of a transaction before it begins. `name` tells it from others of the same limits."""
+
+    name: str
+    limit: Micros
+    reading: bool = False
+    timeout: float | None = None  # of each statement, in seconds, if it is not the connection's own
 
 
 class Limits:

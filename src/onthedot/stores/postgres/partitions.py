@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import asyncpg
 
 from onthedot.clock import Micros, to_datetime, to_micros
 from onthedot.errors import StoreUnavailable
-from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.sql.port import sql
+
+if TYPE_CHECKING:
+    from onthedot.stores.postgres.transaction import Transaction
 
 PARTITIONED = ("history", "attempts")
 
-LIST_PARTITIONS = """
+LIST_PARTITIONS = sql("""
 SELECT child.relname FROM pg_inherits i JOIN pg_class child ON child.oid = i.inhrelid
 WHERE i.inhparent = $1::regclass ORDER BY child.relname
-"""
+""")
+
+LIST_MISSING = sql("SELECT name FROM unnest($1::text[]) name WHERE to_regclass(name) IS NULL")
 
 
 def month_of(instant: Micros) -> int:
@@ -53,18 +59,20 @@ async def make_room(tx: Transaction, instants: Iterable[Micros]) -> None:
     missing = months - tx.known_months - tx.months
     if not missing:
         return
-    await tx.lock_keys(["partitions"])
-    for month in sorted(missing | {month + 1 for month in missing}):
-        for table in PARTITIONED:
-            await _make(tx, table, month)
+    wanted = {
+        name_of(table, month): (table, month)
+        for month in sorted(missing | {month + 1 for month in missing})
+        for table in PARTITIONED
+    }
+    if await tx.values(LIST_MISSING, list(wanted)):
+        await tx.lock_keys(["partitions"], late=True)  # runs are locked already
+        for name in await tx.values(LIST_MISSING, list(wanted)):
+            await _make(tx, name, *wanted[name])
     tx.months |= missing
 
 
-async def _make(tx: Transaction, table: str, month: int) -> None:
+async def _make(tx: Transaction, name: str, table: str, month: int) -> None:
     """Made apart and then attached: that does not wait for those who read and write the others."""
-    name = name_of(table, month)
-    if await tx.value("SELECT to_regclass($1)", name) is not None:
-        return
     await tx.db.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)")
     await tx.db.execute(
         f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ({begin_of(month)}) TO ({begin_of(month + 1)})"
@@ -76,20 +84,19 @@ async def drop_empty(tx: Transaction, until: Micros) -> list[str]:
 
     `StoreUnavailable` if somebody uses it. Tried once, and not for long: whoever comes meanwhile has to wait behind us.
     """
-    try:
-        return await _drop_empty(tx, until)
-    except asyncpg.LockNotAvailableError as error:
-        raise StoreUnavailable(f"expected a partition that nobody uses, got {error}; it is dropped later") from error
-
-
-async def _drop_empty(tx: Transaction, until: Micros) -> list[str]:
     await tx.db.execute("SET LOCAL lock_timeout = '100ms'")
     for table in PARTITIONED:
-        for (name,) in await tx.rows(LIST_PARTITIONS, table):
+        for name in await tx.values(LIST_PARTITIONS, table):
             if begin_of(month_in(name) + 1) > until:
                 break
-            await tx.db.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
-            if not await tx.do(f"SELECT 1 FROM {name} LIMIT 1"):  # noqa: S608 - a name of ours; how many rows
-                await tx.db.execute(f"DROP TABLE {name}")
-                return [name]
+            try:
+                await tx.db.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
+                found = await tx.db.execute(f"SELECT 1 FROM {name} LIMIT 1")  # noqa: S608 - a name of ours; not prepared
+                if found == "SELECT 0":
+                    await tx.db.execute(f"DROP TABLE {name}")
+                    return [name]
+            except asyncpg.LockNotAvailableError as error:
+                raise StoreUnavailable(
+                    f"expected a partition that nobody uses, got {error}; it is dropped later"
+                ) from error
     return []

@@ -58,12 +58,6 @@ class Prepared:
         found: list[Any] = await self._find(statement).fetch(*values, timeout=timeout)
         return found
 
-    async def fetchrow(self, statement: str, *values: object, timeout: float | None = None) -> Any:
-        return await self._find(statement).fetchrow(*values, timeout=timeout)
-
-    async def fetchval(self, statement: str, *values: object, timeout: float | None = None) -> Any:
-        return await self._find(statement).fetchval(*values, timeout=timeout)
-
     async def execute(self, statement: str, *values: object) -> str:
         """Without values it goes as one message, which has nothing to be prepared."""
         if not values:

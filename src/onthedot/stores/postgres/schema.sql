@@ -1,4 +1,4 @@
--- Made by the migrations. Written by `onthedot.stores.postgres.schema`; do not edit.
+-- Made by the migrations. Written by `tests.stores.postgres.snapshot`; do not edit.
 
 CREATE SEQUENCE document_versions;
 CREATE SEQUENCE fences;
@@ -88,7 +88,7 @@ CREATE TABLE gate_holders (
     until_end boolean NOT NULL
 );
 CREATE UNIQUE INDEX gate_holders_pkey ON gate_holders USING btree (key, run_id);
-CREATE INDEX gate_holders_run ON gate_holders USING btree (run_id);
+CREATE INDEX gate_holders_run ON gate_holders USING btree (((+ run_id)));
 
 CREATE TABLE history (
     id bigint NOT NULL,
@@ -256,8 +256,8 @@ CREATE TABLE runs (
     caught_up_at bigint
 ) WITH {autovacuum_vacuum_scale_factor=0.05,autovacuum_vacuum_threshold=1000,autovacuum_vacuum_insert_scale_factor=0.2};
 CREATE INDEX runs_blocked ON runs USING btree (blocked_on, due_at, id) WHERE (blocked_on IS NOT NULL);
-CREATE INDEX runs_blocked_most ON runs USING btree (blocked_on, blocked_capacity) WHERE (blocked_on IS NOT NULL);
-CREATE INDEX runs_due ON runs USING btree (due_at, id);
+CREATE INDEX runs_blocked_most ON runs USING btree (blocked_on, blocked_capacity) WHERE ((blocked_on IS NOT NULL) AND (blocked_capacity IS NOT NULL));
+CREATE INDEX runs_due ON runs USING btree (due_at, id) WHERE (due_at <= '4611686018427387904'::bigint);
 CREATE INDEX runs_expiring ON runs USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 CREATE UNIQUE INDEX runs_key ON runs USING btree (job_id, slot_at, trigger, target);
 CREATE UNIQUE INDEX runs_pkey ON runs USING btree (id);

@@ -1,99 +1,110 @@
-"""What a call works on: a connection inside its transaction, and what is to follow once that is committed.
+"""One transaction on a PostgreSQL connection: see `sql.port.Tx`.
 
-Locks are taken in one order, and waited for: node, term, job, the sets of those who run after it, gates by key, queue,
-runs. What turns out to be needed out of order is not waited for: if somebody has it, the transaction is undone and
-made again (`Contended`). So no two transactions wait for each other.
+Locks are taken in one order: the key of queues, node, term, job, schedules, sets of dependents, other keys by name,
+rows of fair queues, runs by id. A lock that is needed out of order is not waited for: if another transaction holds it,
+this one is undone and made again (`Contended`). docs/design.md, "Lock order", has the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
-from zlib import crc32
+from typing import Any, TypeVar
 
 from onthedot.clock import Micros
-from onthedot.stores.base import Hint
+from onthedot.stores.hints import Hint
 from onthedot.stores.postgres.connections import Connection
 from onthedot.stores.postgres.failures import Contended
+from onthedot.stores.postgres.partitions import make_room
+from onthedot.stores.sql.port import Statement, sql
+from onthedot.stores.sql.records import Records
 
-NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-"""The store's clock: the server's, in microseconds."""
+READ_CLOCK = sql("SELECT {now}")
 
-READ_CLOCK = f"SELECT {NOW}"
+LOCK_KEYS = sql("""
+SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || key, 0)) FROM unnest($1::text[]) key
+""")
 
-LOCK_KEYS = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || key, 0)) FROM unnest($1::text[]) key"
+TRY_KEYS = sql("""
+SELECT bool_and(pg_try_advisory_xact_lock(hashtextextended(current_schema() || key, 0))) FROM unnest($1::text[]) key
+""")
 
-TRY_KEYS = (
-    "SELECT bool_and(pg_try_advisory_xact_lock(hashtextextended(current_schema() || key, 0)))"
-    " FROM unnest($1::text[]) key"
-)
+TAKE_NUMBERS = "SELECT nextval($1::regclass) FROM generate_series(1, $2)"
+
+SEQUENCES = {"job": "job_ids", "run": "run_ids", "fence": "fences", "document": "document_versions"}
+
+FIRST_KEYS = frozenset({"queues", "terms"})
+"""Keys that are locked before any row. All others are locked after jobs and before runs."""
 
 Row = Sequence[Any]
-
-
-STRIPES = 1024
-"""Into how many locks the keys of one kind are divided: a server has room for some thousands at a time."""
-
-
-def striped(kind: str, key: str) -> str:
-    """The name of the lock that stands for a key, and for others that happen to share it.
-
-    >>> striped("gate", "limit:job:7:")
-    'gate:0250'
-    """
-    return f"{kind}:{crc32(key.encode()) % STRIPES:04}"
-
-
-def plain(text: str | None) -> str | None:
-    """What a handler or a person has written, as PostgreSQL can keep it: no zero character, and no half of a pair.
-
-    >>> plain("fine"), plain("a\\0b\\ud800")
-    ('fine', 'a?b?')
-    """
-    if text is None or (text.isascii() and "\0" not in text):
-        return text
-    return text.replace("\0", "?").encode("utf-8", "replace").decode()
+R = TypeVar("R")
 
 
 class Transaction:
     """One transaction. `months`: partitions that were made in it, and are there once it is committed. `timeout`: of
     each statement in seconds, if it is not the connection's own."""
 
-    __slots__ = ("_keys", "db", "hints", "known_months", "months", "timeout")
+    __slots__ = ("_keys", "db", "hints", "known_months", "months", "records", "timeout")
+    concurrent = True
 
     def __init__(
-        self, db: Connection, known_months: frozenset[int] = frozenset(), timeout: float | None = None
+        self,
+        db: Connection,
+        records: Records,
+        known_months: frozenset[int] = frozenset(),
+        timeout: float | None = None,
     ) -> None:
         self.db = db
+        self.records = records
         self.timeout = timeout
         self.hints: list[Hint] = []
         self.known_months = known_months
         self.months: set[int] = set()
         self._keys: list[str] = []  # that are locked, in order
 
-    async def rows(self, statement: str, *values: object) -> list[Any]:
-        """All rows."""
-        return await self.db.fetch(statement, *values, timeout=self.timeout)
+    async def rows(self, statement: Statement[R], *values: object) -> list[R]:
+        rows: list[Any] = await self.db.fetch(statement.postgres, *values, timeout=self.timeout)
+        return rows if statement.make is None else list(map(statement.make, rows))
 
-    async def row(self, statement: str, *values: object) -> Any:
-        """The first row, or None."""
-        return await self.db.fetchrow(statement, *values, timeout=self.timeout)
+    async def row(self, statement: Statement[R], *values: object) -> R | None:
+        rows = await self.rows(statement, *values)
+        return rows[0] if rows else None
 
-    async def value(self, statement: str, *values: object) -> Any:
-        """The first value of the first row, or None."""
-        return await self.db.fetchval(statement, *values, timeout=self.timeout)
+    async def values(self, statement: Statement[Any], *values: object) -> list[Any]:
+        return [value for value, *_ in await self.rows(statement, *values)]
 
-    async def do(self, statement: str, *values: object) -> int:
-        """Change rows; how many there were."""
-        status = await self.db.execute(statement, *values)
+    async def value(self, statement: Statement[Any], *values: object) -> Any:
+        rows = await self.rows(statement, *values)
+        return rows[0][0] if rows else None
+
+    async def do(self, statement: Statement[Any], *values: object) -> int:
+        status = await self.db.execute(statement.postgres, *values)
         return int(status.rpartition(" ")[2])
 
-    async def each(self, statement: str, rows: Iterable[Row]) -> None:
-        """Do the same with each of these values."""
-        await self.db.executemany(statement, rows)
+    async def each(self, statement: Statement[Any], rows: Iterable[Row]) -> None:
+        if statement.bulk is None:
+            await self.db.executemany(statement.postgres, rows)
+        else:
+            await self.db.execute(statement.bulk, *(list(column) for column in zip(*rows, strict=True)))
+
+    async def scan(self, statement: Statement[R], lines: Sequence[Row], *values: object) -> list[Iterable[R]]:
+        if not lines:
+            return []
+        columns = map(list, zip(*lines, strict=True))  # psycopg takes a tuple for a row
+        scans: list[list[Any]] = [[] for _ in lines]
+        make = statement.make or tuple
+        for row in await self.db.fetch(statement.postgres, *values, *columns, timeout=self.timeout):
+            scans[row[-1] - 1].append(make(row[:-1]))
+        return list(scans)
+
+    async def numbers(self, name: str, count: int) -> list[int]:
+        rows = await self.db.fetch(TAKE_NUMBERS, SEQUENCES[name], count, timeout=self.timeout)
+        return [number for (number,) in rows]
+
+    async def make_room(self, instants: Iterable[Micros]) -> None:
+        await make_room(self, instants)
 
     async def clock(self, now: Micros | None) -> Micros:
-        """The store's clock; a value is a test turning the crank."""
+        """The server's clock."""
         return await self.value(READ_CLOCK) if now is None else now
 
     async def lock_keys(self, keys: Iterable[str], *, late: bool = False) -> None:
@@ -102,11 +113,16 @@ class Transaction:
 
         Keys are names that begin with what they are for; nobody else is between their holder and what they stand for.
         """
-        wanted = sorted(set(keys) - set(self._keys))
+        wanted = sorted(set(keys) - set(self._keys), key=_place)
         if not wanted:
             return
-        if not late and (not self._keys or wanted[0] > self._keys[-1]):
+        if not late and (not self._keys or _place(wanted[0]) > _place(self._keys[-1])):
             await self.rows(LOCK_KEYS, wanted)
         elif not await self.value(TRY_KEYS, wanted):
             raise Contended(f"a lock for one of {wanted}")
-        self._keys = sorted({*self._keys, *wanted})
+        self._keys = sorted({*self._keys, *wanted}, key=_place)
+
+
+def _place(key: str) -> tuple[bool, str]:
+    """The place of a key in the order of locks."""
+    return key not in FIRST_KEYS, key

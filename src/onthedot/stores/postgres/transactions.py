@@ -14,15 +14,14 @@ from typing import Any, TypeVar
 import asyncpg
 
 from onthedot import faults
-from onthedot.clock import MILLISECOND, SECOND, Micros
+from onthedot.clock import Micros
 from onthedot.errors import LeaseLost, OnTheDotError, StateError, StoreUnavailable
-from onthedot.ids import RandomIds
 from onthedot.run import Lease, RunState
-from onthedot.stores.postgres.connections import Connection, Connections, is_limited, limited_to, settings_of
-from onthedot.stores.postgres.failures import LOST, TROUBLE, Contended, translate
-from onthedot.stores.postgres.finish import hold, move_runs
-from onthedot.stores.postgres.tables import TRIES, PostgresHome, Tables
+from onthedot.stores.postgres.connections import Connection, is_limited, limited_to, set_local, settings_of
+from onthedot.stores.postgres.database import PostgresDatabase, PostgresHome
+from onthedot.stores.postgres.failures import LOST, TROUBLE, Contended, translate, try_again
 from onthedot.stores.postgres.transaction import Transaction
+from onthedot.stores.sql.finish import lock_for, move_runs
 from onthedot.verdict import Finish
 
 IS_RUNNING = "SELECT 1 FROM {schema}.runs WHERE id = $1 AND lease_id = $2 AND state = 'running'"
@@ -31,13 +30,16 @@ IS_RUNNING = "SELECT 1 FROM {schema}.runs WHERE id = $1 AND lease_id = $2 AND st
 MARK = "SET LOCAL onthedot.attempt = '{mark}'"  # takes no snapshot: the handler may still choose the isolation
 READ_MARK = "SELECT current_setting('onthedot.attempt', true)"
 
+AGAIN = (Contended, asyncpg.LockNotAvailableError, asyncpg.CheckViolationError)
+"""What others can do to our part: it is made again."""
+
 T = TypeVar("T")
 
 
 class PostgresTransaction:
     """See `Transaction`. Used on the loop that has begun it."""
 
-    def __init__(self, store: Tables, home: PostgresHome, db: Connection, outer: Any, lease: Lease) -> None:
+    def __init__(self, store: PostgresDatabase, home: PostgresHome, db: Connection, outer: Any, lease: Lease) -> None:
         self.connection = db
         self._store = store
         self._home = home
@@ -57,14 +59,11 @@ class PostgresTransaction:
             raise StateError("commit: expected a transaction that is open, got one that was rolled back")
         try:
             self._answer = await self._complete(finish)
-        except OnTheDotError:
-            await self.rollback()
-            raise
-        except asyncpg.PostgresError as error:  # of the effects: as it is
+        except (OnTheDotError, asyncpg.PostgresError) as error:
             await self.rollback()
             if isinstance(error, asyncpg.PostgresConnectionError | asyncpg.OperatorInterventionError):
                 raise self._is_unknown(error) from error
-            raise
+            raise  # of the effects: as it is
         except LOST as error:
             await self._end(error)
             raise self._is_unknown(error) from error
@@ -92,44 +91,36 @@ class PostgresTransaction:
         await self._in_time(self._outer.commit())
         faults.point("commit.after_write")
         self._store.committed(self._home, tx)
-        await self._end(None)
+        await self._end()
         return True
 
     async def _our_part(self, finish: Finish) -> Transaction | None:
         """Move the run to history, if it is running under this lease; None if it is not."""
-        db = self.connection
-        await self._in_time(db.execute(self._settings()))
-        ids = RandomIds()
-        for number in range(TRIES):
-            tx = Transaction(db, self._store.months)
-            try:
-                if not await self._in_time(self._move(tx, finish)):
-                    return None
-            except (Contended, asyncpg.LockNotAvailableError, asyncpg.CheckViolationError) as error:
-                self._store.months = frozenset()  # a partition that was thought to be there is made
-                await self._in_time(db.execute("ROLLBACK TO onthedot_finish"))
-                if number == TRIES - 1:
-                    raise StoreUnavailable(str(translate(error, self._store.address.shown))) from error
-                longest = min(300 * MILLISECOND, 4 * MILLISECOND << number)
-                await asyncio.sleep(longest * ids.fraction() / SECOND)
-                continue
-            return tx
-        raise AssertionError("unreachable")
+        await self._in_time(self.connection.execute(self._settings()))
+        try:
+            return await try_again(lambda: self._in_time(self._move(finish)), lambda error: isinstance(error, AGAIN))
+        except AGAIN as error:
+            raise StoreUnavailable(str(translate(error, self._store.address.shown))) from error
 
     def _settings(self) -> str:
         """What holds from here on, where gates are locked: how long the handler took before counts for nothing."""
-        address, limited = self._store.address, is_limited(self.connection)
-        told = list(settings_of(address, limited=limited, idle=self._store.limits.lease).items())
-        told += limited_to(self._store.limits.long) if limited else []
-        return "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in told)
+        limits, limited = self._store.limits, is_limited(self.connection)
+        told = list(settings_of(self._store.address, limited=limited, idle=limits.lease).items())
+        return "; ".join(set_local([*told, *(limited_to(limits.long) if limited else ())]))
 
-    async def _move(self, tx: Transaction, finish: Finish) -> bool:
+    async def _move(self, finish: Finish) -> Transaction | None:
+        tx = Transaction(self.connection, self._store.records, self._store.months)
         await tx.db.execute("SAVEPOINT onthedot_finish")
-        held = await hold(tx, [finish])
-        if held.is_running(finish.lease):
-            await move_runs(tx, [finish], held)
-            return True
-        return False
+        try:
+            locked = await lock_for(tx, [finish])
+            if not locked.is_running(finish.lease):
+                return None
+            await move_runs(tx, [finish], locked)
+        except AGAIN:
+            self._store.months = frozenset()  # a partition that was thought to be there is made
+            await tx.db.execute("ROLLBACK TO onthedot_finish")
+            raise
+        return tx
 
     async def _in_time(self, work: Awaitable[T]) -> T:
         """What is ours is answered in time, or never: a server that has fallen silent must not keep a seat for ever.
@@ -140,27 +131,29 @@ class PostgresTransaction:
     async def rollback(self) -> None:
         if self._over:
             return
+        error: Exception | None = None
         if not self.connection.is_in_transaction():
-            await self._end(None, doubt=True)  # the handler has ended it: who knows what else it did
-            return
-        try:
-            await self._in_time(self._outer.rollback())
-        except TROUBLE as error:
-            await self._end(error)
-            return
-        await self._end(None)
+            self.connection.terminate()  # the handler has ended it: who knows what else it did
+        else:
+            try:
+                await self._in_time(self._outer.rollback())
+            except TROUBLE as second:
+                error = second
+        await self._end(error)
 
-    async def _end(self, error: BaseException | None, *, doubt: bool = False) -> None:
+    async def _end(self, error: Exception | None = None) -> None:
         """Give the connection back as it was lent, or end it."""
         if self._over:
             return
         self._over = True
-        if error is None and not doubt:
+        if error is None and not self.connection.is_closed():
             try:
                 await self.connection.reset(timeout=self._store.address.timeout)
             except TROUBLE as second:
                 error = second
-        await self._home.effects.give_back(self.connection, error, doubt=doubt or error is not None)
+        if error is not None:
+            self.connection.terminate()
+        await self._home.effects.give_back(self.connection, error)
 
 
 class PostgresTransactions:
@@ -168,20 +161,19 @@ class PostgresTransactions:
 
     loop_bound = True
 
-    def __init__(self, store: Tables) -> None:
+    def __init__(self, store: PostgresDatabase) -> None:
         self._store = store
 
     async def begin(self, lease: Lease, *, now: Micros | None = None) -> PostgresTransaction:
         del now
         home = await self._store.home()
-        pool: Connections = home.effects
         try:
-            db = await pool.take()
+            db = await home.effects.take()
             try:
                 async with asyncio.timeout(2 * self._store.address.timeout):
                     outer = await self._begin(db, lease)
             except BaseException as error:  # a cancel, too, leaves the connection in an unknown state
-                await pool.give_back(db, error)
+                await home.effects.give_back(db, error)
                 raise
         except TROUBLE as error:
             raise translate(error, self._store.address.shown) from error

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
+from operator import methodcaller
 
 from onthedot.errors import StateError, StoreError
-from onthedot.stores.hints import HintKind, Hints
-from onthedot.stores.listening import ALIVE_EVERY, BaseListener
+from onthedot.stores.hints import ALIVE_EVERY, BaseListener, HintKind, Hints
 from onthedot.stores.postgres.connections import Connections, connect
 from onthedot.stores.postgres.failures import TROUBLE
 from onthedot.stores.postgres.url import Address
@@ -51,15 +51,11 @@ class Notifier:
 
     async def _send(self) -> None:
         while self._pending:
+            told, self._pending = f"{self._sender} {','.join(sorted(self._pending))}", set()
             with suppress(*_TROUBLE):
-                await self._notify()
+                await self._connections.use(methodcaller("fetch", NOTIFY, self._channel, told))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wait.wait(), APART)
-
-    async def _notify(self) -> None:
-        kinds, self._pending = self._pending, set()
-        async with self._connections.lend() as db:
-            await db.fetchval(NOTIFY, self._channel, f"{self._sender} {','.join(sorted(kinds))}")
 
     async def close(self) -> None:
         """Send what is left."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Self
 
 from onthedot.errors import OnTheDotError
-from onthedot.stores.about import About
 from onthedot.stores.redis.capping import take_history
 from onthedot.stores.redis.checkpoints import Checkpoints
 from onthedot.stores.redis.control import Control
@@ -28,6 +27,7 @@ from onthedot.stores.redis.plan import Plan
 from onthedot.stores.redis.sweeps import STEP
 from onthedot.stores.redis.upkeep import Upkeep
 from onthedot.stores.redis.url import read_url
+from onthedot.stores.values import About
 
 
 class RedisStore(Control, Plan, Checkpoints, Nodes, Upkeep, Finding, Letters, Documents):

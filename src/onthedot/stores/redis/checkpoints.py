@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from onthedot.clock import Micros
 from onthedot.run import Checkpoint, Lease
-from onthedot.stores.base import LogRecord, Note
 from onthedot.stores.redis.rows import lease_asked
 from onthedot.stores.redis.tables import Tables, told
+from onthedot.stores.values import LogRecord, Note
 
 
 class Checkpoints(Tables):
-    """See `CheckpointsSlice`."""
+    """See `Store`."""
 
     async def checkpoint(self, saves: Sequence[tuple[Lease, Checkpoint]], *, now: Micros | None = None) -> list[bool]:
         asked = [lease_asked(lease) | {"revision": saved.revision, "value": saved.value} for lease, saved in saves]

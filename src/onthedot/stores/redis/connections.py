@@ -1,4 +1,4 @@
-"""Connections to Redis: how they are made, and when they are in doubt. Lent as in `stores/pooling.py`."""
+"""Connections to Redis: how they are made, and when they are in doubt. Lent as in `stores/per_loop.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
 
 from onthedot.errors import DefinitionError
-from onthedot.stores.pooling import CONNECT_TIMEOUT, Pool
+from onthedot.stores.per_loop import CONNECT_TIMEOUT, Pool
 from onthedot.stores.redis.failures import TROUBLE, is_broken
 from onthedot.stores.redis.url import Address
 
@@ -59,7 +59,8 @@ async def talk(db: Connection, *words: str | int) -> Any:
 class Connections(Pool[Connection]):
     """Used on one event loop only. `greet` is called with each new connection before anybody uses it."""
 
-    trouble = TROUBLE
+    trouble = lost = TROUBLE
+    is_broken = staticmethod(is_broken)
 
     def __init__(self, address: Address, greet: Callable[[Connection], Awaitable[None]]) -> None:
         super().__init__(address)
@@ -68,8 +69,7 @@ class Connections(Pool[Connection]):
 
     async def call(self, *words: str | int) -> Any:
         """One command, and its answer."""
-        async with self.lend() as db:
-            return await talk(db, *words)
+        return await self.use(lambda db: talk(db, *words))
 
     async def open(self) -> Connection:
         db = self._make()
@@ -86,9 +86,3 @@ class Connections(Pool[Connection]):
 
     def is_fit(self, db: Connection) -> bool:
         return bool(db.is_connected)
-
-    def is_broken(self, error: BaseException) -> bool:
-        return is_broken(error)
-
-    def leads_nowhere(self, error: BaseException) -> bool:
-        return isinstance(error, TROUBLE)

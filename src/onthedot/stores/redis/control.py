@@ -8,17 +8,18 @@ from typing import Any
 from onthedot.clock import Micros
 from onthedot.errors import RevisionConflict
 from onthedot.job import JobRecord
+from onthedot.policy.window_rules import check_ahead, check_same, check_waits
 from onthedot.run import NewRun, RunState
-from onthedot.stores.base import CancelAnswer, Excepted, ExceptReason, FateAhead, Paused, Resumed, SkipRange, Window
-from onthedot.stores.exceptions import check_ahead, check_same, check_waits
 from onthedot.stores.redis.failures import Refusal
 from onthedot.stores.redis.jobs import Jobs
 from onthedot.stores.redis.rows import run_asked, window_asked
 from onthedot.stores.redis.runs import Runs
+from onthedot.stores.values import CancelAnswer, Excepted, Paused, Resumed
+from onthedot.window import ExceptReason, FateAhead, SkipRange, Window
 
 
 class Control(Jobs, Runs):
-    """See `ControlSlice`."""
+    """See `Store`."""
 
     async def pause(
         self, job_id: int, *, reason: str, until: Micros | None = None, now: Micros | None = None

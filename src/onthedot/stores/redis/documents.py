@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onthedot.clock import Micros
-from onthedot.stores.base import Document, Entry, PutDocument
-from onthedot.stores.documents import check_document, check_entries
+from onthedot.stores.documents import Document, Entry, PutDocument, check_document, check_entries
 from onthedot.stores.redis.rows import entries_asked
 from onthedot.stores.redis.tables import Tables
 from onthedot.stores.values import most

@@ -12,21 +12,27 @@ from typing import Any
 from onthedot.errors import DefinitionError
 from onthedot.job import JobRecord, JobState
 from onthedot.run import SkipRecord
-from onthedot.stores.finding import (
+from onthedot.stores.queries import (
     FIRST,
     LAST,
     SCANNED,
     AttemptCursor,
     AttemptFilter,
+    AttemptScan,
+    FindingSlice,
     JobCursor,
     JobFilter,
+    JobScan,
     Revision,
     RunCursor,
     RunFilter,
+    RunScan,
+    Scan,
     SkipCursor,
     SkipFilter,
+    SkipScan,
+    attempt_cursor,
 )
-from onthedot.stores.paging import AttemptScan, JobScan, Pages, RunScan, Scan, SkipScan, attempt_cursor
 from onthedot.stores.redis.history import History
 from onthedot.stores.redis.jobs import Jobs
 from onthedot.stores.redis.rows import read_run
@@ -36,7 +42,7 @@ ROWS = 500
 """How many records one script looks at: some milliseconds of the server's time."""
 
 
-class Finding(Pages, History, Jobs):
+class Finding(History, Jobs, FindingSlice):
     """See `FindingSlice`."""
 
     async def scan_live(self, wanted: RunFilter, after: RunCursor, limit: int) -> RunScan:

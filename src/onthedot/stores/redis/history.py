@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from onthedot.clock import Micros
 from onthedot.route import placed_incarnation, waits_for_leader
 from onthedot.run import AttemptRecord, RunRecord, RunState
-from onthedot.stores.base import Owned, Standing
 from onthedot.stores.redis.queues import Queues
 from onthedot.stores.redis.rows import read_run
+from onthedot.stores.values import Owned, Standing
 
 _ROWS = 1000  # jobs that one script looks at
 
 
 class History(Queues):
-    """See `HistorySlice` and `StandingSlice`."""
+    """See `Store`."""
 
     async def get_run(self, run_id: int) -> RunRecord | None:
         found = await self.get_runs([run_id])

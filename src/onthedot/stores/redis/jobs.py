@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from onthedot.clock import Micros
 from onthedot.job import Job, JobRecord
 from onthedot.schedules import is_grid, schedule_id
-from onthedot.stores.base import Parent, PutJob, ScheduleState, Window
-from onthedot.stores.definitions import bucket_of
+from onthedot.shards import bucket_of
 from onthedot.stores.redis.rows import job_asked, read_schedule, window_asked
 from onthedot.stores.redis.sweeps import Sweeps
+from onthedot.stores.values import Parent, PutJob
+from onthedot.window import ScheduleState, Window
 
 
 class Jobs(Sweeps):
-    """See `JobsSlice`."""
+    """See `Store`."""
 
     _next_id = 1  # what the next job would get, as far as we know
 

@@ -8,14 +8,13 @@ from typing import Any
 from onthedot.clock import Micros
 from onthedot.retention import Mark
 from onthedot.run import RunRecord
-from onthedot.stores.letters import LAST
 from onthedot.stores.redis.rows import read_run
 from onthedot.stores.redis.tables import Tables
-from onthedot.stores.values import most
+from onthedot.stores.values import LAST_MARK, most
 
 
 class Letters(Tables):
-    """See `LettersSlice`."""
+    """See `Store`."""
 
     async def list_dead(
         self,
@@ -23,7 +22,7 @@ class Letters(Tables):
         job: str | None = None,
         namespace: str = "default",
         since: Micros = 0,
-        before: Mark = LAST,
+        before: Mark = LAST_MARK,
         limit: int | None = None,
     ) -> list[RunRecord]:
         found: list[Any] = []

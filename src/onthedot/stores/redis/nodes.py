@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from onthedot.clock import Micros
-from onthedot.stores.base import Beat, Node, Term
 from onthedot.stores.redis.rows import read_term, term_asked
 from onthedot.stores.redis.tables import Tables
-from onthedot.stores.values import most
+from onthedot.stores.values import Beat, Node, Term, most
 
 
 class Nodes(Tables):
-    """See `NodesSlice`."""
+    """See `Store`."""
 
     async def register(self, node: Node, *, ttl: Micros, now: Micros | None = None) -> Beat:
         return await self._beat(node.incarnation, ttl, now, node=_asked(node))

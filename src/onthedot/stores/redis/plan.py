@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from onthedot.clock import Micros
-from onthedot.stores.base import Due, Layout, NextSchedules, Replanned, ScheduleCursor, ScheduleState, Term, Window
-from onthedot.stores.finding import SCANNED
+from onthedot.shards import check_shards
+from onthedot.stores.queries import SCANNED
 from onthedot.stores.redis.rows import read_schedule, read_term, term_asked, window_asked
 from onthedot.stores.redis.tables import Tables, told
-from onthedot.stores.shards import check_shards
+from onthedot.stores.values import Due, Layout, NextSchedules, Replanned, ScheduleCursor, Term
+from onthedot.window import ScheduleState, Window
 
 ROWS = 500
 """How many schedules one script looks at."""
 
 
 class Plan(Tables):
-    """See `PlanSlice` and `ShardsSlice`."""
+    """See `Store`."""
 
     async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0, layout: int | None = None) -> Due:
         rows, more = await self.look("due_schedules", until_=until, limit=limit, shard=shard, layout=layout)

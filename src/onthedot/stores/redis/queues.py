@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from onthedot.clock import Micros
 from onthedot.run import RunState
-from onthedot.stores.base import Held, Placement, Queue, Term, Unplaced
 from onthedot.stores.redis.rows import term_asked
 from onthedot.stores.redis.sweeps import Sweeps
+from onthedot.stores.values import Held, Placement, Queue, Term, Unplaced
 
 
 class Seen(NamedTuple):
@@ -26,7 +26,7 @@ class Seen(NamedTuple):
 
 
 class Queues(Sweeps):
-    """See `QueuesSlice` and `PlacementSlice`."""
+    """See `Store`."""
 
     async def pause_queue(self, name: str, *, reason: str, now: Micros | None = None) -> Queue:
         return await self._decide("pause_queue", now, name=name, reason=reason)

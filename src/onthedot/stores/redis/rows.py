@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from onthedot.definitions import encode
 from onthedot.errors import StateError
 from onthedot.job import Call, Job, JobRecord, ability_of, is_gated, route_of, share_of
 from onthedot.route import PRIORITIES, level_of
 from onthedot.run import MOVES, Checkpoint, GateAsk, Lease, NewRun, Progress, RunRecord, RunState
-from onthedot.stores.base import FateAhead, ScheduleState, Term, Window
-from onthedot.stores.definitions import encode
+from onthedot.shards import zoned_ids
 from onthedot.stores.redis.tables import told
-from onthedot.stores.shards import zoned_ids
+from onthedot.stores.values import Term
 from onthedot.verdict import Verdict
+from onthedot.window import FateAhead, ScheduleState, Window
 
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
 

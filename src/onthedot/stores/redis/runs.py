@@ -10,7 +10,6 @@ from onthedot.errors import KeyConflict, UnknownJob
 from onthedot.job import JobRecord
 from onthedot.route import RANK_AT_ONCE
 from onthedot.run import ArmAnswer, Armed, Blocked, Busy, Delayed, GateAsk, Gone, Lease, NewRun, Skipped
-from onthedot.stores.base import Ask, Reserved
 from onthedot.stores.documents import Noting, check_noting
 from onthedot.stores.redis.capping import MOST_FINISHED
 from onthedot.stores.redis.failures import Refusal
@@ -25,6 +24,7 @@ from onthedot.stores.redis.rows import (
 )
 from onthedot.stores.redis.sweeps import Sweeps
 from onthedot.stores.redis.tables import told
+from onthedot.stores.values import Ask, Reserved
 from onthedot.verdict import Finish
 
 TOGETHER = 200
@@ -48,7 +48,7 @@ _ANSWERS: dict[str, Callable[..., ArmAnswer]] = {
 
 
 class Runs(Sweeps):
-    """See `RunsSlice`."""
+    """See `Store`."""
 
     most_finished = MOST_FINISHED
     _shares: dict[int, str] | None = None

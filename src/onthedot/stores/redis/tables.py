@@ -10,12 +10,12 @@ from typing import Any
 from redis.exceptions import NoScriptError, ResponseError
 
 from onthedot.clock import SECOND, Micros
+from onthedot.definitions import Unreadable, decode
 from onthedot.errors import StoreUnusable
 from onthedot.ids import RandomIds
 from onthedot.job import Job, JobRecord, JobState
-from onthedot.stores.base import Hint, Hints, Loss
-from onthedot.stores.definitions import Unreadable, decode
-from onthedot.stores.homes import Home, Homes
+from onthedot.stores.hints import Hint, Hints, Loss
+from onthedot.stores.per_loop import Homes
 from onthedot.stores.redis.connections import Connection, Connections, talk
 from onthedot.stores.redis.failures import TROUBLE, translate
 from onthedot.stores.redis.persistence import Persistence, check_server, read_info, read_persistence
@@ -36,17 +36,6 @@ def told(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-class RedisHome(Home):
-    """What belongs to one event loop: its connections."""
-
-    def __init__(self, connections: Connections) -> None:
-        super().__init__()
-        self.connections = connections
-
-    async def leave(self) -> None:
-        await self.connections.close()
-
-
 class Tables:
     """The state behind every slice."""
 
@@ -61,7 +50,7 @@ class Tables:
         self._known = ""  # what the server called itself then
         self._read_only = read_only
         self._sender = RandomIds().token()[:16]
-        self._homes = Homes(lambda: RedisHome(Connections(address, self._greet)), address.shown)
+        self._homes = Homes(lambda: Connections(address, self._greet), address.shown)
         self._definitions: dict[tuple[int, int], tuple[Job, Micros]] = {}
 
     @property
@@ -78,7 +67,7 @@ class Tables:
         """By the shortest question there is: the less it takes, the more its answer is worth."""
         home = await self._homes.here()
         try:
-            seconds, rest = await home.connections.call("TIME")
+            seconds, rest = await home.call("TIME")
         except TROUBLE as error:
             raise translate(error, self.address.shown) from error
         return int(seconds) * SECOND + int(rest)
@@ -103,14 +92,14 @@ class Tables:
         """What the server says of itself."""
         home = await self._homes.here()
         try:
-            return read_info(await home.connections.call("INFO"))
+            return read_info(await home.call("INFO"))
         except TROUBLE as error:
             raise translate(error, self.address.shown) from error
 
-    async def _settings(self, home: RedisHome) -> dict[str, str]:
+    async def _settings(self, home: Connections) -> dict[str, str]:
         """What the server is set to; nothing where we may not ask."""
         try:
-            found = await home.connections.call("CONFIG", "GET", "appendfsync", "save")
+            found = await home.call("CONFIG", "GET", "appendfsync", "save")
         except ResponseError:
             return {}
         return dict(zip(found[::2], found[1::2], strict=True))
@@ -152,12 +141,12 @@ class Tables:
             self.hints.send(Hint(kind, at))
         return now, said
 
-    async def _evaluate(self, home: RedisHome, how: str, called: Script, text: str) -> Any:
+    async def _evaluate(self, home: Connections, how: str, called: Script, text: str) -> Any:
         sha = how.replace("EVAL", "EVALSHA")
         try:
-            return await home.connections.call(sha, called.sha, 1, self.address.tag, text)
+            return await home.call(sha, called.sha, 1, self.address.tag, text)
         except NoScriptError:  # the server was started anew, or has never seen it
-            return await home.connections.call(how, called.text, 1, self.address.tag, text)
+            return await home.call(how, called.text, 1, self.address.tag, text)
 
     async def _greet(self, db: Connection) -> None:
         """A new connection: see whether its server is the one that we knew, and whether it has lost what it said."""
@@ -209,7 +198,7 @@ class Tables:
         home = await self._homes.here()
         fields = [f"{job_id}:{revision}" for job_id, revision in wanted]
         try:
-            found = await home.connections.call("HMGET", f"{self.address.tag}:definitions", *fields)
+            found = await home.call("HMGET", f"{self.address.tag}:definitions", *fields)
         except TROUBLE as error:
             raise translate(error, self.address.shown) from error
         if len(self._definitions) > KEPT_DEFINITIONS:

@@ -15,7 +15,7 @@ from onthedot.verdict import Verdict
 
 
 class Upkeep(Runs):
-    """See `UpkeepSlice`."""
+    """See `Store`."""
 
     async def orphans(self, *, limit: int, now: Micros | None = None) -> list[Lease]:
         found: dict[str, Lease] = {}  # a set that grows while it is read may show a run twice

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from onthedot.stores.hints import Hints
-from onthedot.stores.listening import ALIVE_EVERY, BaseListener
+from onthedot.stores.hints import ALIVE_EVERY, BaseListener, Hints
 from onthedot.stores.redis.connections import Connection, break_off, maker, open_connection
 from onthedot.stores.redis.failures import TROUBLE
 from onthedot.stores.redis.url import Address

@@ -1,10 +1,10 @@
 """The embedded default: one file, several processes on one machine, everything kept.
 
-    schema, migrations/    the tables                    connection   waiting for the lock
-    lane                   a thread, group commit        failures     SQLite's errors in our words
-    tables                 what all slices stand on      wakeup       hints from process to process
-    jobs plan shards control excepting reserve runs finish checkpoints nodes upkeep retention history finding
-    standing documents
+    schema, migrations/    the tables                    connection     waiting for the lock; errors in our words
+    database               the two threads on the file   writer_thread  one of them, with group commit
+    fast_finish            ends plain runs quickly       wakeup         hints between processes
+
+What the store does is in `stores/sql/`.
 
 WAL and synchronous=FULL: what was acknowledged survives `kill -9` and a power cut. A process that is frozen inside
 a write stops the others until it wakes or dies: they are late, never wrong. The file must lie on a local disk.
@@ -12,32 +12,24 @@ a write stops the others until it wakes or dies: they are late, never wrong. The
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 from typing import Self
 
 from onthedot.clock import Clock, SystemClock
 from onthedot.errors import StoreError
-from onthedot.stores.about import About
-from onthedot.stores.sqlite.checkpoints import Checkpoints
-from onthedot.stores.sqlite.documents import Documents
-from onthedot.stores.sqlite.excepting import Excepting
-from onthedot.stores.sqlite.finding import Finding
-from onthedot.stores.sqlite.letters import Letters
-from onthedot.stores.sqlite.nodes import Nodes
-from onthedot.stores.sqlite.queues import Queues
-from onthedot.stores.sqlite.retention import Retention
-from onthedot.stores.sqlite.shards import Shards
-from onthedot.stores.sqlite.standing import Standings
-from onthedot.stores.sqlite.upkeep import Upkeep
+from onthedot.stores.sql.store import SqlStore
+from onthedot.stores.sqlite.database import SqliteDatabase
 
 
-class SqliteStore(
-    Excepting, Queues, Checkpoints, Nodes, Shards, Upkeep, Retention, Finding, Letters, Standings, Documents
-):
-    """All of it in one SQLite file."""
+class SqliteStore(SqlStore):
+    """The store in one SQLite file."""
 
+    database: SqliteDatabase
     transactions: None = None  # a handler's own writes cannot share the one writer: exactly_once is refused
+
+    @property
+    def clock(self) -> Clock:
+        return self.database.clock
 
     @classmethod
     async def open(
@@ -50,16 +42,13 @@ class SqliteStore(
         be there with the newest schema, is left as it is, and only what people ask for is answered. `StoreUnusable`
         for what is not a database of ours, `StoreUnavailable` for one that is locked for 5 s; either says what to do.
         """
-        store = cls(str(path), clock or SystemClock(), inline=inline, read_only=read_only)
+        store = cls(SqliteDatabase(str(path), clock or SystemClock(), inline=inline, read_only=read_only))
         try:
-            await store.connect()
+            await store.database.connect()
         except StoreError:
             await store.close()
             raise
         return store
-
-    async def about(self) -> About:
-        return About("SQLite", sqlite3.sqlite_version, "all of it, as far as its disk keeps what it has synced")
 
 
 __all__ = ["SqliteStore"]

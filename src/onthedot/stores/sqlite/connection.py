@@ -1,4 +1,4 @@
-"""One connection: opened with care, and waiting for the lock in our own way."""
+"""One connection: opened with care, waiting for the lock in our own way, and with SQLite's errors in our words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from onthedot.clock import MILLISECOND, SECOND, Micros, SystemClock
 from onthedot.errors import StoreUnavailable, StoreUnusable
-from onthedot.stores.sqlite.failures import is_busy
 
 T = TypeVar("T")
 
@@ -47,15 +46,12 @@ def create_file(path: str) -> None:
     """Make sure that there is a file which we may write; a new one is for this user only.
 
     An existing file is looked at but never opened here: closing any descriptor of it would drop the locks that
-    other connections of this process hold (POSIX).
-    """
+    other connections of this process hold (POSIX)."""
     if path in REFUSED:
         raise StoreUnusable(f"{path!r}: expected the path of a file; for a store in memory use the URL 'memory:'")
     if sqlite3.sqlite_version_info < OLDEST:
-        wanted = ".".join(map(str, OLDEST))
-        raise StoreUnusable(
-            f"expected SQLite {wanted} or newer, got {sqlite3.sqlite_version}; use a newer Python build"
-        )
+        wanted, got = ".".join(map(str, OLDEST)), sqlite3.sqlite_version
+        raise StoreUnusable(f"expected SQLite {wanted} or newer, got {got}; use a newer Python build")
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
@@ -88,8 +84,8 @@ def _check_file(path: str) -> None:
 
 def connect(path: str, *, writing: bool) -> sqlite3.Connection:
     """A connection to a file that exists. Transactions are begun and ended by hand, nothing waits inside SQLite."""
-    # cached_statements: every statement of the driver stays prepared. check_same_thread: the lane that owns the
-    # connection sees to it that one thread uses it at a time.
+    # cached_statements: every statement of the driver stays prepared. check_same_thread: a connection is used by one
+    # thread at a time (`writer_thread.py`).
     uri = Path(path).absolute().as_uri() + "?mode=rw"  # a file that has gone is an error, not a new database
     db = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256)
     try:
@@ -102,10 +98,7 @@ def connect(path: str, *, writing: bool) -> sqlite3.Connection:
 
 def begin(db: sqlite3.Connection, *, writing: bool) -> None:
     """Begin a transaction: with the write lock in hand, or with a snapshot taken. Never upgraded on the way."""
-    if writing:
-        patiently(lambda: db.execute("BEGIN IMMEDIATE"))
-    else:
-        patiently(lambda: _begin_reading(db))
+    patiently(lambda: db.execute("BEGIN IMMEDIATE") if writing else _begin_reading(db))
 
 
 def _begin_reading(db: sqlite3.Connection) -> None:
@@ -135,8 +128,7 @@ def roll_back(db: sqlite3.Connection) -> None:
 def patiently(work: Callable[[], T]) -> T:
     """Do something that needs a lock; while another holds it, ask again for up to `PATIENCE`.
 
-    Measured in real time, whatever clock the store was given: the other process is real.
-    """
+    Measured in real time, whatever clock the store was given: the other process is real."""
     clock = SystemClock()
     deadline: Micros | None = None
     pauses = cycle(_PAUSES)
@@ -149,3 +141,54 @@ def patiently(work: Callable[[], T]) -> T:
             if not is_busy(error) or now >= deadline:
                 raise
         threading.Event().wait(next(pauses) / SECOND)
+
+
+# ── SQLite's errors: `StoreUnavailable` for what may pass, `StoreUnusable` for what will not ──────────────────────
+
+# Primary result code -> (what came, what to do).
+_MAY_PASS = {
+    sqlite3.SQLITE_BUSY: ("another process has been writing for too long", "find it, or ask again"),
+    sqlite3.SQLITE_LOCKED: ("another connection holds a lock", "ask again"),
+    sqlite3.SQLITE_FULL: ("the disk is full", "make room; nothing was written, and the call may be repeated"),
+    sqlite3.SQLITE_IOERR: ("the disk answered with an error", "look at the system's log; ask again"),
+    sqlite3.SQLITE_NOMEM: ("memory ran out", "ask again"),
+    sqlite3.SQLITE_PROTOCOL: ("the locks were contended for too long", "ask again"),
+    sqlite3.SQLITE_INTERRUPT: ("the statement was interrupted", "ask again"),
+    sqlite3.SQLITE_CANTOPEN: (
+        "a file beside it cannot be opened",
+        "look at open files and the folder's rights; ask again",
+    ),
+}
+_WILL_NOT = {
+    sqlite3.SQLITE_NOTADB: ("the file is not an SQLite database", "name another file, or move this one away"),
+    sqlite3.SQLITE_CORRUPT: (
+        "the database is damaged",
+        "restore a backup, or save what can be read with `sqlite3 … .recover`",
+    ),
+    sqlite3.SQLITE_FORMAT: ("the database is damaged", "restore a backup"),
+    sqlite3.SQLITE_READONLY: ("the file or its folder is read-only", "give this user the right to write both"),
+    sqlite3.SQLITE_PERM: ("this user has no right to the file", "give this user the right to read and write it"),
+    sqlite3.SQLITE_AUTH: ("this user has no right to the file", "give this user the right to read and write it"),
+}
+_ELSE = ("the tables are not what this version made", "restore a backup; if nobody changed them, report this as a bug")
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else holds the lock, and may let go of it."""
+    return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+
+
+def translate(error: Exception, path: str) -> Exception:
+    """Our error for one of SQLite's: what was expected, what came, what to do. Any other stays what it is."""
+    if not isinstance(error, sqlite3.Error):
+        return error
+    code = _primary_code(error)
+    kind = StoreUnavailable if code in _MAY_PASS else StoreUnusable
+    came, todo = _MAY_PASS.get(code) or _WILL_NOT.get(code) or _ELSE
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    return kind(f"{path}: expected a database that can be read and written, but {came} ({name}: {error}); {todo}")
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & 0xFF  # the upper bits say where it happened

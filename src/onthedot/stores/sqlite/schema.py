@@ -1,9 +1,6 @@
-"""The tables: made and migrated when a file is opened, and shown as the snapshot `schema.sql`.
+"""The tables: made and migrated when a file is opened. The snapshot `schema.sql` shows them.
 
-To write the snapshot anew after adding a migration, from the root of the repository:
-
-    python -c "from onthedot.stores.sqlite.schema import snapshot; print(snapshot(), end='')" \\
-        > src/onthedot/stores/sqlite/schema.sql
+`tests/stores/sqlite/snapshot.py` writes it.
 """
 
 from __future__ import annotations
@@ -33,12 +30,7 @@ def prepare(db: sqlite3.Connection, path: str) -> None:
 def check_current(db: sqlite3.Connection, path: str) -> None:
     """`StoreUnusable` unless the database has the newest schema already. Nothing is changed."""
     newest = len(migrating.load(DRIVER))
-    found = patiently(lambda: _look(db, path, newest=newest))
-    if found < newest:
-        raise StoreUnusable(
-            f"{path}: expected schema {newest}, got {found}: an older onthedot wrote it; "
-            "'onthedot store migrate' brings it up to date; a node does so when it starts"
-        )
+    migrating.check_version(path, patiently(lambda: _look(db, path, newest=newest)), newest, current=True)
 
 
 def _look(db: sqlite3.Connection, path: str, *, newest: int) -> int:
@@ -60,10 +52,7 @@ def _version(db: sqlite3.Connection, path: str, *, newest: int) -> int:
             f"{path}: expected a database of onthedot or an empty file, got one of another program "
             f"(application id {application_id:#x}, {tables} tables and indexes); name another file"
         )
-    if version > newest:
-        raise StoreUnusable(
-            f"{path}: expected schema {newest} or older, got {version}: a newer onthedot wrote it; upgrade this one"
-        )
+    migrating.check_version(path, version, newest)
     return int(version)
 
 
@@ -92,23 +81,10 @@ def _statements(script: str) -> Iterator[str]:
             statement = ""
 
 
-def snapshot() -> str:
-    """The whole schema after all migrations, as text."""
-    db = sqlite3.connect(":memory:", isolation_level=None)
+def make_in_memory() -> sqlite3.Connection:
+    """A database in memory, with the newest schema."""
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     steps = migrating.load(DRIVER)
     for step in steps:
         _apply(db, ":memory:", step, newest=len(steps))
-    text = dump(db)
-    db.close()
-    return text
-
-
-def dump(db: sqlite3.Connection) -> str:
-    """Tables with their indexes, by name, as SQLite keeps them."""
-    [version] = db.execute("PRAGMA user_version").fetchone()
-    rows = db.execute(
-        "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name NOT LIKE 'sqlite_%' "
-        "ORDER BY tbl_name, type DESC, name"
-    )
-    head = f"-- Schema {version}, made by the migrations. Written by `onthedot.stores.sqlite.schema`; do not edit.\n"
-    return "\n".join([head, *(f"{sql};\n" for (sql,) in rows)])
+    return db

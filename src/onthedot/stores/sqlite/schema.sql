@@ -1,4 +1,4 @@
--- Schema 3, made by the migrations. Written by `onthedot.stores.sqlite.schema`; do not edit.
+-- Schema 3, made by the migrations. Written by `tests.stores.sqlite.snapshot`; do not edit.
 
 CREATE TABLE attempts (  -- ended attempts, with their five instants
     run_id      INTEGER NOT NULL,

@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from typing import get_args
 
 from onthedot.clock import MILLISECOND, SECOND, Micros, SystemClock
-from onthedot.stores.hints import HintKind
+from onthedot.stores.hints import KINDS, HintKind
 
 LOOK_EVERY: Micros = 50 * MILLISECOND
 """How often to look. Every 10 ms would be noticed sooner by 20 ms, and cost three times as much."""
-
-KINDS: tuple[HintKind, ...] = get_args(HintKind)
 
 COUNT_HINT = """
 INSERT INTO meta (name, value) VALUES ('hint:' || :kind, 1)
@@ -37,8 +34,7 @@ Counts = dict[str, int]
 class Wakeup:
     """Counts our hints in the file, and finds those of others. Used on the writer's thread only.
 
-    `tell` is called there with the kinds of hints that other processes have sent since the last look.
-    """
+    `tell` is called there with the kinds of hints that other processes have sent since the last look."""
 
     def __init__(self, tell: Callable[[Sequence[HintKind]], None]) -> None:
         self._tell = tell

@@ -12,9 +12,9 @@ import socket
 from dataclasses import fields
 from typing import Any
 
+from onthedot.definitions import decode, encode
 from onthedot.job import JobRecord, JobState
 from onthedot.run import Checkpoint, Lease
-from onthedot.stores.definitions import decode, encode
 from onthedot.verdict import Outcome, OutcomeKind
 
 TERM, KILL = b"T", b"K"

@@ -12,7 +12,7 @@ from typing import Any
 
 from onthedot.errors import LeaseLost, OnTheDotError
 from onthedot.run import Checkpoint, Lease, Progress
-from onthedot.stores.base import Note
+from onthedot.stores.values import Note
 from onthedot.tasks.notes import CHECKPOINT_LIMIT, LOG_LIMIT, Notes
 from onthedot.verdict import Outcome
 from onthedot.work.attempt import Attempt

@@ -1,4 +1,4 @@
--- Commit "these attempts start now": `RunsSlice.arm`.
+-- Commit "these attempts start now": `Store.arm`.
 --
 -- ARGV     leases: run_id, lease, revision, gates to pass; incarnations: whose they are
 -- returns  for each "armed", fence, attempt, armed at; "gone", why; "busy" or "blocked", gate, holder; "skipped", gate,

@@ -1,4 +1,4 @@
--- Enter a new incarnation, or renew its lease: `NodesSlice.register` and `beat`.
+-- Enter a new incarnation, or renew its lease: `Store.register` and `beat`.
 --
 -- ARGV     incarnation, ttl; node: who is to be entered, if it is not known
 -- returns  the lease's end, {lease, why} for each attempt that is to stop, whether it is to take no more work

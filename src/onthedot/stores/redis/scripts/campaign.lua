@@ -1,4 +1,4 @@
--- Become the planner of a shard: `NodesSlice.campaign`.
+-- Become the planner of a shard: `Store.campaign`.
 --
 -- ARGV     incarnation, ttl, shard, layout, patience
 -- returns  the term, or nothing

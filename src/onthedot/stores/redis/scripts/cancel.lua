@@ -1,4 +1,4 @@
--- Cancel runs, one by one: `ControlSlice.cancel`.
+-- Cancel runs, one by one: `Store.cancel`.
 --
 -- ARGV     run_ids, why
 -- returns  {kind, state} for each

@@ -1,4 +1,4 @@
--- Record how far runs have come: `CheckpointsSlice.checkpoint`.
+-- Record how far runs have come: `Store.checkpoint`.
 --
 -- ARGV     saves: run_id, lease, revision, value
 -- returns  1 or 0 for each

@@ -1,4 +1,4 @@
--- How many finished runs are kept, by state: a part of `HistorySlice.count_runs`.
+-- How many finished runs are kept, by state: a part of `Store.count_runs`.
 --
 -- returns  state, count, state, count …
 -- Uses:

@@ -1,4 +1,4 @@
--- How many runs of a paused job are held, page by page: a part of `ControlSlice.resume`, without writing.
+-- How many runs of a paused job are held, page by page: a part of `Store.resume`, without writing.
 --
 -- ARGV     job_id; mark: where to go on; rows: how many at the most
 -- returns  how many there are among them, and where to go on, or nothing: that was all

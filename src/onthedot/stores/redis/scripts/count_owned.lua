@@ -1,4 +1,4 @@
--- How many jobs an owner has, and how many of their runs have not ended, page by page: `StandingSlice.count_owned`.
+-- How many jobs an owner has, and how many of their runs have not ended, page by page: `Store.count_owned`.
 --
 -- ARGV     owner; namespace, or nothing: all; after: namespace and name, with a tab between; rows: how many jobs are looked at
 -- returns  jobs, runs, and namespace and name of the last job that was looked at, or nothing: that was all

@@ -1,4 +1,4 @@
--- End a job: `ControlSlice.delete_job`.
+-- End a job: `Store.delete_job`.
 --
 -- ARGV     job_id, expected; rows: how many runs at the most
 -- returns  how many waiting runs were cancelled; the sweep that is left, or nothing

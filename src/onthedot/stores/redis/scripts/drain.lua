@@ -1,4 +1,4 @@
--- Ask the living incarnations of a node to take no more work, or to go on: `NodesSlice.drain`.
+-- Ask the living incarnations of a node to take no more work, or to go on: `Store.drain`.
 --
 -- ARGV     node_id, draining
 -- returns  how many there are

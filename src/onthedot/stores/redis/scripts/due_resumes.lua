@@ -1,4 +1,4 @@
--- Paused jobs whose `until` has come: `ControlSlice.due_resumes`.
+-- Paused jobs whose `until` has come: `Store.due_resumes`.
 --
 -- returns  jobs, by id
 -- Uses: lines runs shown

@@ -1,4 +1,4 @@
--- Schedules of active jobs whose next slot is near: `PlanSlice.due_schedules`.
+-- Schedules of active jobs whose next slot is near: `Store.due_schedules`.
 --
 -- ARGV     until_, limit, shard, layout
 -- returns  schedules, earliest first, and whether there are more

@@ -1,4 +1,4 @@
--- Runs that were never armed and whose expiry has passed are skipped: `UpkeepSlice.expire`.
+-- Runs that were never armed and whose expiry has passed are skipped: `Store.expire`.
 --
 -- ARGV     limit
 -- returns  what they are now

@@ -1,4 +1,4 @@
--- Jobs with more finished runs than are to be kept: `RetentionSlice.find_crowded`.
+-- Jobs with more finished runs than are to be kept: `Store.find_crowded`.
 --
 -- ARGV     keep, after, limit
 -- returns  {job id, ended, run id} of the newest beyond those, by job; the last job looked at, or nothing: all were

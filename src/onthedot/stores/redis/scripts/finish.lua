@@ -1,4 +1,4 @@
--- Record verdicts: `RunsSlice.finish`.
+-- Record verdicts: `Store.finish`.
 --
 -- ARGV     finishes: run_id, lease, and the verdict (lib/ends.lua); most: how many finished runs are kept
 -- returns  1 or 0 for each

@@ -1,4 +1,4 @@
--- The newest checkpoint of a run: `CheckpointsSlice.get_checkpoint`.
+-- The newest checkpoint of a run: `Store.get_checkpoint`.
 --
 -- ARGV     run_id
 -- returns  revision, value; or nothing

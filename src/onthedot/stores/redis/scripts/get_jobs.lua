@@ -1,4 +1,4 @@
--- Jobs as people see them: `JobsSlice.get_job`.
+-- Jobs as people see them: `Store.get_job`.
 --
 -- ARGV     names: namespace and name, with a tab between
 -- returns  jobs, in order; those that are not there are left out

@@ -1,4 +1,4 @@
--- Runs by id, live or finished: `HistorySlice.get_run` and `get_runs`.
+-- Runs by id, live or finished: `Store.get_run` and `get_runs`.
 --
 -- ARGV     run_ids
 -- returns  those that are there

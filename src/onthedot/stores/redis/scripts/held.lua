@@ -1,4 +1,4 @@
--- Every run that an incarnation holds; earlier asks of it are void: `RunsSlice.held`.
+-- Every run that an incarnation holds; earlier asks of it are void: `Store.held`.
 --
 -- ARGV     incarnation, void_below
 -- returns  leases and jobs

@@ -1,4 +1,4 @@
--- How many shards there are: `ShardsSlice.layout`.
+-- How many shards there are: `Store.layout`.
 --
 -- returns  version, shards
 -- Uses: nodes

@@ -1,4 +1,4 @@
--- End an incarnation's lease and its terms now: `NodesSlice.leave`.
+-- End an incarnation's lease and its terms now: `Store.leave`.
 --
 -- ARGV     incarnation
 -- Uses: lines runs

@@ -1,4 +1,4 @@
--- The ended attempts of a run: `HistorySlice.list_attempts`.
+-- The ended attempts of a run: `Store.list_attempts`.
 --
 -- ARGV     run_id
 -- returns  attempts, in order

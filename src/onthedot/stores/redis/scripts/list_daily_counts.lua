@@ -1,4 +1,4 @@
--- What was pruned: `RetentionSlice.list_daily_counts`.
+-- What was pruned: `Store.list_daily_counts`.
 --
 -- ARGV     job, namespace
 -- returns  {job, day, state, count}, in no order; a job that was defined anew comes twice

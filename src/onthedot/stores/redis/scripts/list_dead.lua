@@ -1,4 +1,4 @@
--- A page of the box of dead letters, newest end first: a part of `LettersSlice.list_dead`.
+-- A page of the box of dead letters, newest end first: a part of `Store.list_dead`.
 --
 -- ARGV     job, namespace; since, an instant; before: {ended, run id}; limit
 -- returns  runs, and {ended, run id} of the last that was looked at, or nothing: that was all

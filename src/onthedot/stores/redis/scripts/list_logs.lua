@@ -1,4 +1,4 @@
--- What the attempts of a run have logged: `CheckpointsSlice.list_logs`.
+-- What the attempts of a run have logged: `Store.list_logs`.
 --
 -- ARGV     run_id
 -- returns  {attempt, text}, in whatever order

@@ -1,4 +1,4 @@
--- Incarnations, newest first: `NodesSlice.list_nodes`.
+-- Incarnations, newest first: `Store.list_nodes`.
 --
 -- ARGV     limit; living: only those whose lease goes on
 -- returns  nodes

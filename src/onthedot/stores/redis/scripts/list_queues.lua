@@ -1,4 +1,4 @@
--- What somebody has said about queues: a part of `QueuesSlice.list_queues`.
+-- What somebody has said about queues: a part of `Store.list_queues`.
 --
 -- returns  queues
 -- Uses: lines nodes queues

@@ -1,4 +1,4 @@
--- The newest term of each shard of the layout: `ShardsSlice.list_terms`.
+-- The newest term of each shard of the layout: `Store.list_terms`.
 --
 -- returns  terms, by shard
 -- Uses: nodes

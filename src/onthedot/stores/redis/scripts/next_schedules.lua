@@ -1,4 +1,4 @@
--- Schedules of active jobs in the order of their next slots, of all shards: a part of `PlanSlice.next_schedules`.
+-- Schedules of active jobs in the order of their next slots, of all shards: a part of `Store.next_schedules`.
 --
 -- ARGV     until_; namespaces, owner: whose; after: {next slot, job id, schedule}, or nothing; rows: how many are looked
 --          at; limit

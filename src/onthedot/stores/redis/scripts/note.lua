@@ -1,4 +1,4 @@
--- Record what attempts tell: `CheckpointsSlice.note`.
+-- Record what attempts tell: `Store.note`.
 --
 -- ARGV     notes: run_id, lease, number, done and of (as text, so that Python reads what it wrote), log
 -- returns  1 or 0 for each

@@ -1,4 +1,4 @@
--- Running attempts whose incarnation's lease has ended: `UpkeepSlice.orphans`.
+-- Running attempts whose incarnation's lease has ended: `Store.orphans`.
 --
 -- ARGV     after, cursor: how far the script before has come: behind which node, by its number, and how far in what the
 --          next one holds; rows: how many nodes and runs it looks at, about

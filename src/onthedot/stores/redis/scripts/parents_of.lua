@@ -1,4 +1,4 @@
--- The parents of a job, and what it has of each: `DependenciesSlice.parents_of`.
+-- The parents of a job, and what it has of each: `Store.parents_of`.
 --
 -- ARGV     job_id
 -- returns  {name, "run id and end" or nothing} by name

@@ -1,4 +1,4 @@
--- Stop a job: `ControlSlice.pause`.
+-- Stop a job: `Store.pause`.
 --
 -- ARGV     job_id, reason, until_; rows: how many runs at the most
 -- returns  job, withdrawn, skipped, held; the sweep that is left, or nothing

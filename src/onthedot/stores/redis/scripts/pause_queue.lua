@@ -1,4 +1,4 @@
--- Stop a queue: `QueuesSlice.pause_queue`.
+-- Stop a queue: `Store.pause_queue`.
 --
 -- ARGV     name, reason; rows: how many runs at the most
 -- returns  the queue; the sweep that is left, or nothing

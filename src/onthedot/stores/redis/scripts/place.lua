@@ -1,4 +1,4 @@
--- Give runs their places: `PlacementSlice.place`.
+-- Give runs their places: `Store.place`.
 --
 -- ARGV     term; placements: run_id, incarnation
 -- returns  1 or 0 for each

@@ -1,4 +1,4 @@
--- Insert runs and skips and move watermarks: `PlanSlice.plan`.
+-- Insert runs and skips and move watermarks: `Store.plan`.
 --
 -- ARGV     term; windows, each with the job_id and the revision that it was computed for
 -- returns  1 or 0 for each window

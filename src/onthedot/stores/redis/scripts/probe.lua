@@ -1,4 +1,4 @@
--- Ask every node to beat now, by a hint: `NodesSlice.probe`.
+-- Ask every node to beat now, by a hint: `Store.probe`.
 -- Uses:
 
 hint('beats', now)

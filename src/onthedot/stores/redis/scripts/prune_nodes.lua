@@ -1,4 +1,4 @@
--- Forget incarnations whose lease ended long ago and who hold nothing: `RetentionSlice.prune_nodes`.
+-- Forget incarnations whose lease ended long ago and who hold nothing: `Store.prune_nodes`.
 --
 -- ARGV     until_, limit
 -- returns  how many went

@@ -1,4 +1,4 @@
--- Forget finished runs, and count them: `RetentionSlice.prune_runs`.
+-- Forget finished runs, and count them: `Store.prune_runs`.
 --
 -- ARGV     states; until_ and after: {ended, run id}; job_id; limit
 -- returns  how many went, {ended, run id} of the last that was looked at or nothing, whether there may be more

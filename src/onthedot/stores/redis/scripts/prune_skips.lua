@@ -1,4 +1,4 @@
--- Forget ranges of skipped slots, and count them: `RetentionSlice.prune_skips`.
+-- Forget ranges of skipped slots, and count them: `Store.prune_skips`.
 --
 -- ARGV     until_, limit
 -- returns  how many went

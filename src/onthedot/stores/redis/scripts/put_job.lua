@@ -1,4 +1,4 @@
--- Create a job, or edit it: `JobsSlice.put_job`.
+-- Create a job, or edit it: `Store.put_job`.
 --
 -- ARGV     job: definition and what follows from it (`stores/redis/jobs.py`); next_id and bucket for a new one;
 --          schedule_ids; grids, of each whether it is one; windows; expected, the revision that the caller has read; rows: how many runs at the most

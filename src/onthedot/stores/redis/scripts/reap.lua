@@ -1,4 +1,4 @@
--- Take runs from dead nodes: `UpkeepSlice.reap`.
+-- Take runs from dead nodes: `Store.reap`.
 --
 -- ARGV     verdicts: run_id, lease, and the verdict (lib/ends.lua)
 -- returns  1 or 0 for each

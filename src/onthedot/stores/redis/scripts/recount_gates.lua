@@ -1,5 +1,5 @@
 -- Forget holders that are gone, pass gates that are open although somebody waits, and give places that nobody can use to
--- others: `UpkeepSlice.recount_gates`. A part of the keys at a time.
+-- others: `Store.recount_gates`. A part of the keys at a time.
 --
 -- ARGV     cursor, rows: how many keys at the most
 -- returns  how many runs were freed; the cursor to go on with, or "0"

@@ -1,4 +1,4 @@
--- Give reservations back: `RunsSlice.release`.
+-- Give reservations back: `Store.release`.
 --
 -- ARGV     leases: run_id, lease
 -- returns  1 or 0 for each

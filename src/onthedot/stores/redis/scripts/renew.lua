@@ -1,4 +1,4 @@
--- Extend a term: `NodesSlice.renew`.
+-- Extend a term: `Store.renew`.
 --
 -- ARGV     term, ttl
 -- returns  the term, or nothing

@@ -1,4 +1,4 @@
--- Move the next slots of schedules: `ShardsSlice.replan`.
+-- Move the next slots of schedules: `Store.replan`.
 --
 -- ARGV     term; rows: job_id, schedule_id, revision, watermark, next_at; done
 -- returns  1 or 0 for each row

@@ -1,4 +1,4 @@
--- Take work for a worker: `RunsSlice.reserve`.
+-- Take work for a worker: `Store.reserve`.
 --
 -- ARGV     incarnation, lease_ids, seats, ahead, extra, quick, horizon, lapse, queues, labels, tasks, number; turns: how
 --          many runs that are due get theirs at the most; turns_first: if so many did, give nothing out yet; looks: how
@@ -146,7 +146,20 @@ local function read_runs(line)
   end
 end
 
--- The first run of a line that was not looked at yet. In a fair line, the first that nobody has reserved.
+-- The earlier of what was found and when this run may be had.
+local function look_later(run, lead)
+  local free_at
+  if run.state == 'scheduled' then
+    free_at = math.max(now, run.ready - lead)
+  elseif run.inc == ask.incarnation and run.ready > now then
+    return -- its own reservation
+  else
+    free_at = math.max(now, run.ready)
+  end
+  look_again = look_again and math.min(look_again, free_at) or free_at
+end
+
+-- The first run of a line that was not looked at yet. In a fair line, the first that is ready.
 local function head_of(line)
   while true do
     if not line.ids or (line.place > #line.ids and #line.ids == PAGE) then
@@ -160,8 +173,11 @@ local function head_of(line)
       read_runs(line)
     end
     local run = line.runs[place]
-    if not line.seen[run.id] and run.line == line.key and not (line.ranked and run.ready > now) then
-      return run
+    if not line.seen[run.id] and run.line == line.key then
+      if not line.ranked or run.ready <= now then
+        return run
+      end
+      look_later(run, 0)
     end
     pass_by(line)
   end
@@ -218,19 +234,6 @@ local function may_take(run)
     return false -- the same: it does not belong here any more
   end
   return not is_paused(run.queue) and tasks[job.task] or false
-end
-
--- The earlier of what was found and when this run may be had.
-local function look_later(run, lead)
-  local free_at
-  if run.state == 'scheduled' then
-    free_at = math.max(now, run.ready - lead)
-  elseif run.inc == ask.incarnation and run.ready > now then
-    return -- its own reservation
-  else
-    free_at = math.max(now, run.ready)
-  end
-  look_again = look_again and math.min(look_again, free_at) or free_at
 end
 
 -- No seat is left: whether so much is due that there is no use in looking for what comes later.

@@ -1,4 +1,4 @@
--- End a term now: `NodesSlice.resign`.
+-- End a term now: `Store.resign`.
 --
 -- ARGV     term
 -- returns  1, or 0 if it was not current

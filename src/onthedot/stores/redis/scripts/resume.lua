@@ -1,4 +1,4 @@
--- Let a paused job go on: `ControlSlice.resume`.
+-- Let a paused job go on: `Store.resume`.
 --
 -- ARGV     job_id, windows, expected, overdue, dry_run; rows: how many held runs at the most
 -- returns  job, slots, skips, released; the sweep that is left, without writing where to count on, or nothing. Only

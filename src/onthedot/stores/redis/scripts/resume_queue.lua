@@ -1,4 +1,4 @@
--- Let a queue go on: `QueuesSlice.resume_queue`.
+-- Let a queue go on: `Store.resume_queue`.
 --
 -- ARGV     name
 -- returns  the queue; nothing is left to do

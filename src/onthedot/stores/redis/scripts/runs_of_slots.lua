@@ -1,4 +1,4 @@
--- Runs with one trigger whose instants lie in a range: `HistorySlice.runs_of_slots`.
+-- Runs with one trigger whose instants lie in a range: `Store.runs_of_slots`.
 --
 -- ARGV     job_id, trigger, first, last
 -- returns  {instant, state}, by instant

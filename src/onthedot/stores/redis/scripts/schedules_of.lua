@@ -1,4 +1,4 @@
--- The state of every schedule of a job: `JobsSlice.schedules_of`.
+-- The state of every schedule of a job: `Store.schedules_of`.
 --
 -- ARGV     job_id
 -- returns  schedules, in whatever order

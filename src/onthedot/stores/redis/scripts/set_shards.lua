@@ -1,4 +1,4 @@
--- Divide the buckets anew: `ShardsSlice.set_shards`.
+-- Divide the buckets anew: `Store.set_shards`.
 --
 -- ARGV     shards, expected
 -- returns  version, shards

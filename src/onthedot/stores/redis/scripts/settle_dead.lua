@@ -1,4 +1,4 @@
--- Take runs out of the box of dead letters: `LettersSlice.settle_dead`.
+-- Take runs out of the box of dead letters: `Store.settle_dead`.
 --
 -- ARGV     settled: run_id, word
 -- returns  1 or 0 for each

@@ -1,4 +1,4 @@
--- Share a queue fairly, or not: `QueuesSlice.share_queue`. Who has a rank is lined up anew, by the new weights.
+-- Share a queue fairly, or not: `Store.share_queue`. Who has a rank is lined up anew, by the new weights.
 --
 -- ARGV     name, weights; rows: how many runs at the most
 -- returns  the queue; the sweep that is left, or nothing

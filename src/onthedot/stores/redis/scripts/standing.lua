@@ -1,4 +1,4 @@
--- How a live run stands: `StandingSlice.standing`.
+-- How a live run stands: `Store.standing`.
 --
 -- ARGV     run_id
 -- returns  expires, node, incarnation, reserved, fence, gate, holders, granted at, route, cancel wanted

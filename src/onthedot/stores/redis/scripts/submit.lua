@@ -1,4 +1,4 @@
--- Insert runs: `RunsSlice.submit`.
+-- Insert runs: `Store.submit`.
 --
 -- ARGV     runs: job_id, revision, trigger, slot, due, expires, args, key; share and share_by, whose run it is by which
 --          argument; only_check: see whether they would be refused, and write nothing; noting: kind, entries and mark,

@@ -1,4 +1,4 @@
--- Runs that the leader is to find a place for: `PlacementSlice.unplaced`.
+-- Runs that the leader is to find a place for: `Store.unplaced`.
 --
 -- ARGV     until_, limit
 -- returns  {run id, job, due, place} for each, earliest first

@@ -1,4 +1,4 @@
--- Schedules of a shard that hang on a time zone and have a next slot: `ShardsSlice.zoned_schedules`.
+-- Schedules of a shard that hang on a time zone and have a next slot: `Store.zoned_schedules`.
 --
 -- ARGV     term, after: a job id and a schedule id, limit
 -- returns  schedules, in the order of job id and schedule id

@@ -71,9 +71,6 @@ local function insert(job, new, at)
   keep('runs', run.id, run)
   if job.state ~= 'paused' then -- else held until the job is resumed, and not expiring
     set_expiry(run, new.expires)
-    if new.due <= at then
-      give_rank(run)
-    end
     wait(run, new.due)
   end
   return run.id, true

@@ -1,0 +1,345 @@
+"""One side of `bench.compare`: a child process that works on a store, turn by turn, and prints what each turn took.
+
+    says ready ── hears go ── does one turn of its work ── says what it took ── hears go ── …
+
+It runs the `onthedot` that is first on PYTHONPATH, and so it uses only names that old and new revisions share: the
+public ones, `stores.opening` and the protocol in `stores.protocol`. Nothing from within a driver is imported here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import onthedot as otd
+from bench import cpu
+from bench.nodes import (
+    JOB,
+    Counter,
+    GatedCounter,
+    Start,
+    check_executions,
+    check_never_fenced,
+    check_starts,
+    fill,
+    open_store,
+    patiently,
+    submit_all,
+    wall,
+)
+from bench.results import BenchFailed
+from bench.rounds import percentile
+from onthedot.clock import MILLISECOND, SECOND, Micros, to_datetime, to_micros
+from onthedot.ids import SeededIds
+from onthedot.job import Call, Job
+from onthedot.run import NewRun, RunState, submit_trigger
+from onthedot.stores.queries import FindingSlice
+
+if TYPE_CHECKING:  # older revisions have it elsewhere
+    from onthedot.stores.protocol import Store
+
+# A turn takes some 0.1 to 0.3 s of CPU time: on a shared machine the speed changes every second.
+DRAINED = {"sqlite": 1_000, "postgres": 800}
+GATED = {
+    "overlap": {"sqlite": 300, "postgres": 200},
+    "limit": {"sqlite": 300, "postgres": 200},
+    "one key": {"sqlite": 200, "postgres": 120},
+    "rate": {"sqlite": 400, "postgres": 150},
+}
+JOBS, TENANTS, MOST = 100, {"limit": 10}, 10
+OPEN = otd.Rate(1_000_000, "1s", burst=1_000_000)  # never full: what is measured is the way through
+SINGLE, BULK, BATCH = 60, 2_500, 500
+# No round numbers: other timers of the machine would always meet the same side.
+STEPS: dict[str, Micros] = {"sqlite": 23 * MILLISECOND, "postgres": 47 * MILLISECOND}
+WATCHED = 1.5  # seconds of lateness in a turn
+FINISHED, AHEAD, HISTORY_JOBS = 5_000, 1_000, 20
+PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What the parent asks for."""
+
+    work: str
+    url: str
+    size: float
+    is_new: bool  # which side this is
+    server: int | None = None  # the process of the PostgreSQL server
+
+    @property
+    def store(self) -> str:
+        return "postgres" if self.url.startswith("postgres") else "sqlite"
+
+    @property
+    def patient_url(self) -> str:
+        """Where the store is, with time for a machine that has none: the default ends a transaction after 8 s."""
+        return f"{self.url}?timeout=60" if self.store == "postgres" else self.url
+
+    def count(self, full: int, least: int = 1) -> int:
+        return max(least, round(full * self.size))
+
+
+@dataclass(slots=True)
+class Took:
+    """What `count` things took, in seconds. `late` is in milliseconds, and takes the place of the CPU time."""
+
+    count: int
+    client: float = 0.0
+    server: float = 0.0
+    wall: float = 0.0
+    late: float | None = None
+
+    @contextmanager
+    def measure(self, task: Task) -> Iterator[None]:
+        """Add what the body of the `with` statement takes."""
+        before = _clocks(task)
+        yield
+        client, server, wall_time = (now - then for now, then in zip(_clocks(task), before, strict=True))
+        self.client += client
+        self.server += server
+        self.wall += wall_time
+
+
+def _clocks(task: Task) -> tuple[float, float, float]:
+    server = 0.0 if task.server is None else cpu.family_of(task.server)
+    return time.process_time(), server, time.perf_counter()
+
+
+Turns = AsyncGenerator[dict[str, Took], None]
+"""What each turn took, by the names of its rows."""
+
+# ── drain and gates ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def drain(task: Task, store: Store) -> Turns:
+    """A full queue of runs without gates."""
+    count, turn = task.count(DRAINED[task.store]), 0
+    while True:
+        turn += 1
+        run_ids = await fill(store, count, seed=turn)
+        yield {"drain": await _drain(task, store, run_ids, Counter(count), turn)}
+
+
+async def gated(task: Task, store: Store) -> Turns:
+    """A full queue of runs that have to pass a gate."""
+    kind = task.work.removeprefix("gated ")
+    count, ids, turn = task.count(GATED[kind][task.store]), SeededIds(1), 0
+    job_ids = [(await store.put_job(job)).record.id for job in _gated_jobs(kind)]
+    while True:
+        turn += 1
+        first = wall() - count - SECOND
+        runs = [
+            NewRun(
+                job_ids[number % len(job_ids)], submit_trigger(ids.token()), first + number,
+                json.dumps({"tenant": number % TENANTS.get(kind, len(job_ids))}),
+            )
+            for number in range(count)
+        ]  # fmt: skip
+        counter = GatedCounter(count)
+        took = await _drain(task, store, await submit_all(store, runs), counter, turn)
+        counter.check(task.work, {"overlap": 1, "rate": count}.get(kind, MOST))
+        yield {task.work: took}
+
+
+def _gated_jobs(kind: str) -> list[Job]:
+    call = Call(handler=JOB)
+    if kind == "overlap":
+        return [Job(name=f"{JOB} {number}", task=call, overlap=otd.Overlap("wait")) for number in range(JOBS)]
+    if kind == "rate":
+        return [Job(name=f"{JOB} {kind}", task=call, rate=OPEN)]
+    return [Job(name=f"{JOB} {kind}", task=call, concurrency=otd.Limit(MOST, key="tenant"))]
+
+
+async def _drain(task: Task, store: Store, run_ids: Sequence[int], counter: Counter, turn: int) -> Took:
+    """A scheduler executes these runs: from before its start until it has stopped, and all verdicts are stored."""
+    await _analyze(task)
+    sched = counter.scheduler(store)
+    took = Took(len(run_ids))
+    with took.measure(task):
+        await sched.start()
+        try:
+            await patiently(counter.all_started.wait(), task.work)
+        finally:
+            await sched.stop()
+    check_executions(task.work, run_ids, counter.run_ids)
+    await _check_counts(task, store, {RunState.SUCCEEDED: turn * len(run_ids)})
+    await check_never_fenced(task.work, store, nodes=turn)
+    return took
+
+
+async def _check_counts(task: Task, store: Store, wanted: dict[RunState, int]) -> None:
+    found = await store.count_runs()
+    if found != wanted:
+        raise BenchFailed(f"{task.work}: expected {wanted} in the store, found {found}")
+
+
+async def _analyze(task: Task) -> None:
+    """On PostgreSQL, do what autovacuum would do after a while. It is off, as it would come by chance."""
+    if task.store == "postgres":
+        import asyncpg
+
+        db = await asyncpg.connect(task.url)
+        await db.execute("VACUUM ANALYZE")
+        await db.close()
+
+
+# ── lateness and submits ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def lateness(task: Task, store: Store) -> Turns:
+    """One job that is due again and again on a quiet node: the median of how late it starts.
+
+    Both sides run at the same time, the new one half a step behind the old one. A turn is what came since the last one.
+    """
+    step = STEPS[task.store]
+    starts: list[Start] = []
+    sched = otd.Scheduler(store)
+    schedule = otd.every(step / SECOND, anchor=to_datetime(step // 2 if task.is_new else 0))
+
+    # Without a gate, and no slot is skipped on a busy machine: each of them must be among the starts.
+    @sched.job(schedule=schedule, overlap=otd.Overlap("allow"), catch_up="all")
+    async def tick(ctx: otd.Context) -> None:
+        started_at = wall()
+        starts.append(Start(to_micros(ctx.scheduled_at), started_at))
+        started.set()
+
+    started, told = asyncio.Event(), 0
+    async with sched:
+        while True:
+            took = Took(0)
+            with took.measure(task):
+                await asyncio.sleep(WATCHED)
+                await patiently(started.wait(), task.work)
+            check_starts(task.work, starts, step)
+            late = [start.started_at - start.slot_at for start in starts[told:]]
+            took.count, took.late = len(late), percentile(late, 0.5) / MILLISECOND
+            told = len(starts)
+            started.clear()
+            yield {"lateness": took}
+
+
+async def submit(task: Task, store: Store) -> Turns:
+    """One caller submits runs one by one, and many at a time."""
+    job_id, ids = (await store.put_job(Job(name=JOB, task=Call(handler=JOB)))).record.id, SeededIds(1)
+    total = 0
+    while True:
+        rows = {}
+        for name, count, batch in (("submit single", SINGLE, 1), ("submit bulk", BULK, BATCH)):
+            runs = [NewRun(job_id, submit_trigger(ids.token()), wall()) for _ in range(task.count(count))]
+            rows[name] = took = Took(len(runs))
+            with took.measure(task):
+                await submit_all(store, runs, batch=batch)
+            total += len(runs)
+        await _check_counts(task, store, {RunState.SCHEDULED: total})
+        yield rows
+
+
+# ── history ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def history(task: Task, store: Store) -> Turns:
+    """Questions about what has run. The first turn makes that."""
+    await _make_history(task, store)
+    (dead, *_), finished = await asyncio.gather(
+        store.list_runs(states=[RunState.DEAD], limit=1), store.list_runs(states=[RunState.SUCCEEDED], limit=PAGE)
+    )
+    run_ids = [run.id for run in finished]
+    runs_like, attempts_like = _filter(FindingSlice.find_runs), _filter(FindingSlice.find_attempts)
+    asks: dict[str, tuple[int, Callable[[], Awaitable[Sequence[object]]]]] = {
+        "history list": (8, lambda: store.list_runs(job="job-3", limit=PAGE)),
+        "history find": (10, lambda: _page(store.find_runs, runs_like(states=frozenset({RunState.DEAD})))),
+        "history attempts": (16, lambda: _page(store.find_attempts, attempts_like())),
+        "history one": (80, lambda: store.list_attempts(dead.id)),
+        "history many": (12, lambda: store.get_runs(run_ids)),
+        "history count": (12, lambda: _states(store)),
+    }
+    while True:
+        rows = {}
+        for name, (count, ask) in asks.items():
+            rows[name] = took = Took(task.count(count))
+            with took.measure(task):
+                answers = [await ask() for _ in range(took.count)]
+            if not all(answers):
+                raise BenchFailed(f"{name}: found nothing")
+        yield rows
+
+
+async def _make_history(task: Task, store: Store) -> None:
+    """Finished runs of twenty jobs, one of which fails each time, and runs that are due tomorrow."""
+    count, ids = task.count(FINISHED, 10 * HISTORY_JOBS), SeededIds(1)
+    jobs = [Job(name=f"job-{number}", task=Call(handler=JOB)) for number in range(HISTORY_JOBS)]
+    job_ids = [(await store.put_job(job)).record.id for job in jobs]
+    first, ahead = wall() - count - SECOND, wall() + 86_400 * SECOND
+    runs = [
+        NewRun(
+            job_ids[number % HISTORY_JOBS], submit_trigger(ids.token()),
+            first + number if number < count else ahead + number,
+            json.dumps({"fails": number % HISTORY_JOBS == 1}),
+        )
+        for number in range(count + task.count(AHEAD))
+    ]  # fmt: skip
+    await submit_all(store, runs)
+    counter = FailingCounter(count)
+    async with counter.scheduler(store):
+        await patiently(counter.all_started.wait(), task.work)
+    await _analyze(task)
+
+
+class FailingCounter(Counter):
+    """A counter whose runs fail if their arguments say so."""
+
+    async def handle(self, ctx: otd.Context, fails: bool = False) -> None:
+        await super().handle(ctx)
+        if fails:
+            raise BenchFailed("as its arguments say")
+
+
+def _filter(method: object) -> Any:
+    """The class of a method's filter, wherever a revision defines it."""
+    return get_type_hints(method)["wanted"]
+
+
+async def _page(find: Callable[..., Awaitable[Any]], wanted: object) -> Sequence[object]:
+    items: Sequence[object] = (await find(wanted, limit=PAGE)).items
+    return items
+
+
+async def _states(store: Store) -> Sequence[object]:
+    return list(await store.count_runs())
+
+
+# ── the process ──────────────────────────────────────────────────────────────────────────────────────────────
+
+WORKS: dict[str, Callable[[Task, Store], Turns]] = {
+    "drain": drain,
+    **{f"gated {kind}": gated for kind in GATED},
+    "lateness": lateness,
+    "submit": submit,
+    "history": history,
+}
+
+
+async def serve(task: Task) -> None:
+    """Do one turn for each line of standard input."""
+    store = await open_store(task.patient_url)
+    turns = WORKS[task.work](task, store)
+    _say({"source": otd.__file__})
+    while await asyncio.to_thread(sys.stdin.readline):
+        rows = await anext(turns)
+        _say({name: asdict(took) for name, took in rows.items()})
+    await turns.aclose()
+    await store.close()
+
+
+def _say(told: object) -> None:
+    print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Task(**json.loads(sys.argv[1]))))

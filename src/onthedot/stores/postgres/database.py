@@ -1,0 +1,294 @@
+"""The PostgreSQL database: transactions on lent connections, the server's clock, and hints."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, ParamSpec, TypeVar, cast
+
+from onthedot.clock import Micros, SystemClock
+from onthedot.errors import StoreUnavailable, StoreUnusable
+from onthedot.ids import RandomIds
+from onthedot.stores.hints import Hint, Hints
+from onthedot.stores.per_loop import Homes
+from onthedot.stores.postgres.connections import (
+    Connection,
+    Connections,
+    Session,
+    begin_statement,
+    connect,
+    connect_for_effects,
+    is_limited,
+)
+from onthedot.stores.postgres.failures import (
+    TROUBLE,
+    is_broken,
+    is_missing_partition,
+    is_overrun,
+    may_try_again,
+    translate,
+    try_again,
+)
+from onthedot.stores.postgres.fast_finish import FINISH, columns
+from onthedot.stores.postgres.limits import PER_RUN, SHORT, SHOWING, Kind, Limits
+from onthedot.stores.postgres.partitions import drop_empty, month_of
+from onthedot.stores.postgres.prepared import Prepared, Unprepared
+from onthedot.stores.postgres.prepared import prepare as prepare_statements
+from onthedot.stores.postgres.schema import check_current, prepare
+from onthedot.stores.postgres.transaction import READ_CLOCK, Transaction
+from onthedot.stores.postgres.url import Address
+from onthedot.stores.postgres.wakeup import Listener, Notifier
+from onthedot.stores.sql.port import Move, Statement, sql
+from onthedot.stores.sql.records import Records
+from onthedot.stores.values import About
+from onthedot.verdict import Finish
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Work = Callable[[Transaction], Awaitable[T]]
+
+MOST_STATEMENTS = 200
+"""How many statements a transaction has at most, by far: each may have to be prepared (`prepared.py`)."""
+
+SHOW_TIMEOUT = 60.0
+"""How long a listing for people may take, in seconds: counting ten million finished runs takes some."""
+
+
+TELL_PROMISE = sql("""
+SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit')
+""")
+
+
+class PostgresHome:
+    """What belongs to one event loop: its connections, and what tells other processes of its commits."""
+
+    def __init__(self, address: Address, sender: str) -> None:
+        self.connections = Connections(address, connect)
+        self.effects = Connections(address, connect_for_effects)  # for what handlers write
+        self.notifier = Notifier(self.connections, address, sender)
+
+    async def close(self) -> None:
+        await self.notifier.close()
+        await self.effects.close()
+        await self.connections.close()
+
+
+class PostgresDatabase:
+    """See `sql.port.Database`."""
+
+    def __init__(self, address: Address, *, read_only: bool = False) -> None:
+        self.address = address
+        self.hints = Hints()
+        self.records = Records()
+        self.limits = Limits(timeout=address.timeout)
+        self.months: frozenset[int] = frozenset()  # whose partitions are known to be there
+        self._left: deque[Hint] = deque()  # of transactions that were committed on the loops of handlers
+        self._read_only = read_only
+        self._clock = SystemClock()  # real time: the server is real
+        self._needed: dict[str, dict[str, None]] = {}  # by kind of transaction: its statements, in order
+        self._sender = RandomIds().token()[:16]
+        self._homes = Homes(lambda: PostgresHome(address, self._sender), address.shown)
+        self.listener: Listener | None = None
+
+    @property
+    def clock(self) -> None:
+        """Not this machine's: the server tells the time with its answers."""
+        return
+
+    async def tell_time(self) -> Micros:
+        """In one round trip: the shorter it is, the more its answer is worth."""
+        try:
+            home = await self.home()
+            [[now]] = await home.connections.use(lambda db: db.fetch(READ_CLOCK.postgres))
+        except Exception as error:
+            raise translate(error, self.address.shown) from error
+        return int(now)
+
+    async def connect(self) -> None:
+        """See that the server is there, and its tables up to date. Hints of other processes come on this loop."""
+        try:
+            await (check_current if self._read_only else prepare)(self.address)
+        except TROUBLE as error:
+            raise translate(error, self.address.shown) from error
+        if self.address.listen_dsn is not None and not self._read_only:
+            self.listener = Listener(self.address, self._sender, self.hints)
+            self.listener.start()
+
+    async def write(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """One that others wait for, so it has to be short (`limits.py`)."""
+        name = _name_of(move)
+        return await self._write(lambda tx: move(tx, *args, **named), name, self.limits.of(name))
+
+    async def write_long(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
+        return await self._write(lambda tx: move(tx, *args, **named), _name_of(move), self.limits.long)
+
+    async def write_many(self, count: int, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
+        limit = SHORT + PER_RUN * count
+        return await self._write(lambda tx: move(tx, *args, **named), _name_of(move), limit)
+
+    async def _write(self, work: Work[T], name: str, limit: Micros) -> T:
+        """A transaction that was undone because of what others did meanwhile is made again."""
+        if self._read_only:
+            raise StoreUnusable(
+                f"{self.address.shown}: expected a store that may be written, got one that was opened for reading only"
+            )
+        try:
+            return await try_again(lambda: self._write_once(work, Kind(name, limit)))
+        except Exception as error:
+            raise translate(error, self.address.shown) from error
+
+    async def _write_once(self, work: Work[T], kind: Kind) -> T:
+        """Undone for a statement that was not prepared, it is made again with that one."""
+        for _ in range(MOST_STATEMENTS):
+            try:
+                return await self._transact(work, kind)
+            except Unprepared as error:
+                self._needed.setdefault(kind.name, {})[error.statement] = None
+        raise AssertionError(f"{kind.name}: expected some statements, got {MOST_STATEMENTS} different ones")
+
+    async def look(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
+        return await self._read(lambda tx: move(tx, *args, **named), Kind("read", self.limits.long, reading=True))
+
+    read_short = look
+
+    async def read(self, move: Move[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """It may take its time: the engine does not wait for it."""
+        kind = Kind("show", SHOWING, reading=True, timeout=SHOW_TIMEOUT)
+        return await self._read(lambda tx: move(tx, *args, **named), kind)
+
+    async def drop_room(self, until: Micros) -> None:
+        with suppress(StoreUnavailable):  # somebody reads it: next time
+            if await self.write_long(drop_empty, until):
+                self.months = frozenset()
+
+    def know_lease(self, ttl: Micros) -> None:
+        self.limits.know_lease(ttl)
+
+    async def _read(self, work: Work[T], kind: Kind) -> T:
+        try:
+            return await self._transact(work, kind)
+        except Exception as error:
+            raise translate(error, self.address.shown) from error
+
+    async def about(self) -> About:
+        [(version, fsync, commit)] = await self.read(Transaction.rows, TELL_PROMISE)
+        lost = "nothing" if fsync == "on" and commit != "off" else "the last moments"
+        promise = f"fsync {fsync}, synchronous_commit {commit}; a crash of the server's machine may lose {lost}"
+        return About("PostgreSQL", version, promise, self.address.connections)
+
+    async def finish_plain(self, finishes: Sequence[Finish]) -> frozenset[str]:
+        ends = [one.ended_at for one in finishes]
+        if not {month_of(min(ends)), month_of(max(ends))} <= self.months:  # a batch takes no month
+            return frozenset()
+        rows = await self.at_once(FINISH, *columns(finishes), hint=Hint("ends", finishes[0].ended_at))
+        return frozenset(lease_id for (lease_id,) in rows)
+
+    async def at_once(self, statement: Statement[Any], *values: object, hint: Hint) -> list[Any]:
+        """One statement that is a transaction of its own, and the hint to send if it has changed something.
+
+        If there is no partition for what it writes, it changes nothing: the long way makes one."""
+
+        async def work(tx: Transaction) -> list[Any]:
+            rows = await tx.rows(statement, *values)
+            tx.hints += [hint] if rows else []
+            return rows
+
+        name = _name_of(work)
+        if self.address.pooled or self._read_only or self.limits.of(name) != SHORT:  # settings come with a transaction
+            return await self.write(work)
+        home = await self.home()
+        began = self._clock.steady()
+        try:
+            rows: list[Any] = await home.connections.use(lambda db: db.fetch(statement.postgres, *values))
+        except Exception as error:
+            if is_overrun(error, after=self._clock.steady() - began, limit=SHORT):
+                self.limits.overran(name)
+            if self._forget_months(error):
+                return []
+            if may_try_again(error):
+                return await self.write(work)
+            raise translate(error, self.address.shown) from error
+        self.tell(home, [hint] if rows else [])
+        return rows
+
+    def _forget_months(self, error: BaseException) -> bool:
+        """Look for partitions again if one is missing, which was known to be there; whether that is so."""
+        missing = is_missing_partition(error)
+        if missing:
+            self.months = frozenset()
+        return missing
+
+    async def _transact(self, work: Work[T], kind: Kind) -> T:
+        home = await self.home()
+        db = await home.connections.take()
+        limited = is_limited(db)
+        began = self._clock.steady()
+        try:
+            tx = Transaction(db, self.records, self.months, kind.timeout)
+            if not kind.reading and (self.address.pooled or not limited):
+                reading = Kind("prepare", self.limits.long, reading=True)
+                begin = begin_statement(self.address, reading, limited=limited, lease=self.limits.lease)
+                await prepare_statements(cast(Session, db), self._needed.get(kind.name, ()), begin)
+                tx.db = cast(Connection, Prepared(cast(Session, db)))
+            await db.execute(begin_statement(self.address, kind, limited=limited, lease=self.limits.lease))
+            answer = await work(tx)
+            await db.execute("COMMIT")
+        except BaseException as error:  # a cancelled call, too, is undone, and its connection goes back or is ended
+            self.records.forget()  # what was read in it may never have been written
+            self._forget_months(error)
+            if is_overrun(error, after=self._clock.steady() - began, limit=kind.limit if limited else None):
+                self.limits.overran(kind.name)
+            await _undo(home.connections, db, error)
+            raise
+        self.limits.took(kind.name, self._clock.steady() - began)
+        await home.connections.give_back(db)
+        self.months |= tx.months
+        self.tell(home, tx.hints)
+        return answer
+
+    def committed(self, home: PostgresHome, tx: Transaction) -> None:
+        """A handler's transaction is committed, on the handler's loop. Whoever listens here does so on the engine's,
+        and is told with its next call, which is the repetition of this finish; other processes are told now."""
+        self.months |= tx.months
+        self._left.extend(tx.hints)
+        home.notifier.tell(hint.kind for hint in tx.hints)
+
+    def tell(self, home: PostgresHome, hints: Sequence[Hint]) -> None:
+        """Send the hints of what was committed: here, and to other processes."""
+        while self._left:
+            self.hints.send(self._left.popleft())
+        for hint in hints:
+            self.hints.send(hint)
+        if hints:
+            home.notifier.tell(hint.kind for hint in hints)
+
+    async def home(self) -> PostgresHome:
+        """What belongs to the loop that this is called on."""
+        return await self._homes.here()
+
+    async def close(self) -> None:
+        """Send the last hints and let go of the connections. Whatever was acknowledged stays. Twice is fine."""
+        if self.listener is not None:
+            await self.listener.close()
+            self.listener = None
+        await self._homes.close()
+
+
+def _name_of(move: Callable[..., object]) -> str:
+    """The kind of transaction that a move is: each has a time limit and prepared statements of its own."""
+    return getattr(move, "__qualname__", "")
+
+
+async def _undo(connections: Connections, db: Connection, error: BaseException) -> None:
+    """Roll back, and give the connection back if that has worked; else it is ended, which rolls back, too."""
+    trouble: BaseException = error
+    if not is_broken(error) and not db.is_closed():
+        try:
+            await db.execute("ROLLBACK")
+        except Exception as second:  # noqa: BLE001 - the first error is raised by the caller
+            trouble = second
+        except BaseException as second:  # a cancel is not lost, though the first error may be one to try again after
+            await connections.give_back(db, second)
+            raise
+    await connections.give_back(db, trouble)

@@ -1,0 +1,40 @@
+"""Looks into a store in memory, and changes its tables behind its back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from onthedot.run import RunRecord, RunState
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.transactions import run_now
+
+
+def behind(store: MemoryStore, statement: str, *values: object) -> list[Any]:
+    """The rows of a statement, which the store knows nothing of."""
+    with store.database.lock:
+        return store.database.db.execute(statement, values).fetchall()
+
+
+def runs_of(store: MemoryStore, states: Iterable[RunState]) -> list[RunRecord]:
+    """The runs in these states, by id, also when no loop runs."""
+    return sorted(run_now(store.list_runs(states=states)), key=lambda run: run.id)
+
+
+class Instructions:
+    """How many instructions SQLite executes inside a `with`. They are the same on every machine."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._set_handler: Callable[..., None] = store.database.db.set_progress_handler
+        self.count = 0
+
+    def __enter__(self) -> Instructions:
+        self._set_handler(self._add, 1)
+        return self
+
+    def _add(self) -> int:
+        self.count += 1
+        return 0
+
+    def __exit__(self, *raised: object) -> None:
+        self._set_handler(None, 1)

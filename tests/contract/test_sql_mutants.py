@@ -1,0 +1,133 @@
+"""The contract finds each mistake that is planted in the shared SQL store, on inline SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from onthedot.stores.sql.store import SqlStore
+from onthedot.stores.sqlite import SqliteStore
+from onthedot_verify import contract
+from tests.contract import sql_plan_mutants, sql_run_mutants, sql_upkeep_mutants
+from tests.contract.sql_mutants import DoesNotFit, Mutant, planted
+
+MUTANTS = sql_plan_mutants.MUTANTS | sql_run_mutants.MUTANTS | sql_upkeep_mutants.MUTANTS
+CHECKS = {str(check): check for check in contract.checks()}
+OF_THE_DATABASE = {"about", "tell_time", "close"}  # no moves
+IN_A_CHECK = Path(contract.__file__).parent
+
+
+def moves() -> set[str]:
+    """Every operation of the store that runs a move."""
+    methods = {name for name, method in vars(SqlStore).items() if inspect.iscoroutinefunction(method)}
+    return methods - OF_THE_DATABASE
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with all tables and no rows."""
+    path = tmp_path_factory.mktemp("mutants") / "empty.db"
+
+    async def create() -> None:
+        await (await SqliteStore.open(path, inline=True)).close()
+
+    asyncio.run(create())
+    return path
+
+
+@pytest.fixture
+async def store(empty: Path, tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    path = tmp_path / "otd.db"
+    shutil.copy(empty, path)
+    store = await SqliteStore.open(path, inline=True)
+    yield store
+    await store.close()
+
+
+def test_every_move_has_a_mutant():
+    assert set(MUTANTS) == moves(), "each move of SqlStore needs a mutant in tests/contract/sql_*_mutants.py"
+
+
+def test_no_mutant_is_there_twice():
+    planted_ones = [(mutant.target, mutant.old, mutant.new) for group in MUTANTS.values() for mutant in group]
+    assert len(set(planted_ones)) == len(planted_ones)
+
+
+def named() -> list[object]:
+    """Each check that a mutant names: those of the first mutants in all lanes, the others in `make test`."""
+    first = {group[0].check for group in MUTANTS.values()}
+    names = sorted({mutant.check for group in MUTANTS.values() for mutant in group})
+    return [pytest.param(name, marks=[] if name in first else [pytest.mark.slow]) for name in names]
+
+
+@pytest.mark.parametrize("name", named())
+async def test_the_check_passes_without_a_mutant(name: str, store: SqliteStore):
+    await CHECKS[name](contract.Workbench(store))
+
+
+def listed() -> list[object]:
+    """Each mutant with its move: the first of a move in all lanes, the others in `make test`."""
+    return [
+        pytest.param(mutant, id=f"{move}-{mutant.target}-{number}", marks=[pytest.mark.slow] if number else [])
+        for move, group in MUTANTS.items()
+        for number, mutant in enumerate(group)
+    ]
+
+
+@pytest.mark.parametrize("mutant", listed())
+async def test_a_mutant_is_found(mutant: Mutant, store: SqliteStore):
+    with planted(mutant):
+        error = await failure(mutant, store)
+    assert error is not None, f"{mutant}: {mutant.check} does not find it"
+    if not is_expectation(error):
+        raise AssertionError(f"{mutant}: it is broken; expected an assertion of {mutant.check}") from error
+
+
+async def failure(mutant: Mutant, store: SqliteStore) -> Exception | None:
+    try:
+        await CHECKS[mutant.check](contract.Workbench(store))
+    except Exception as error:  # noqa: BLE001 - whatever a mutant raises is judged by the caller
+        return error
+    return None
+
+
+def is_expectation(error: Exception) -> bool:
+    """Whether a check says what it expected: it asserts, or unpacks as many values as there have to be."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or not isinstance(error, AssertionError | ValueError):
+        return False
+    return Path(last.tb_frame.f_code.co_filename).is_relative_to(IN_A_CHECK)
+
+
+@pytest.mark.parametrize("target", ["reserve.GONE", "retention.LIST_ENDED.9", "reserve.LOOK_AGAIN"])
+def test_a_mutant_of_what_is_gone_does_not_fit(target: str):
+    with pytest.raises(DoesNotFit), planted(Mutant(target, "a", "b", "")):
+        pass
+
+
+@pytest.mark.parametrize("target", ["reserve.RELEASE", "reserve.release"])
+def test_a_mutant_of_a_text_that_is_gone_does_not_fit(target: str):
+    with pytest.raises(DoesNotFit, match="plant the same mistake"), planted(Mutant(target, "no such text", "", "")):
+        pass
+
+
+async def test_a_mutant_that_is_no_sql_is_broken(store: SqliteStore):
+    broken = Mutant("reserve.RELEASE", "UPDATE runs", "UPDATE", "arm.released_is_free_at_once")
+    with planted(broken):
+        error = await failure(broken, store)
+    assert error is not None
+    assert not is_expectation(error)
+
+
+async def test_a_mutant_is_taken_out_again(store: SqliteStore):
+    for group in MUTANTS.values():
+        with planted(group[0]):
+            pass
+    await CHECKS["arm.only_ones_own_reservation_is_released"](contract.Workbench(store))

@@ -1,0 +1,176 @@
+"""One store beside the oracle: the same call on both, and a comparison of all that the store shows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from onthedot.errors import OnTheDotError, StoreUnavailable
+from onthedot.job import JobRecord, JobState
+from onthedot.run import TERMINAL
+from onthedot.stores.protocol import Store
+from onthedot_verify.contract.workbench import Workbench
+from tests.contract.oracle import control, nodes, queues, show
+from tests.contract.oracle.promises import check_gates
+from tests.contract.oracle.world import Run, World
+
+T = TypeVar("T")
+
+
+class Trial:
+    """A store, and the world as the oracle has it."""
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.store = store
+        self.bench = Workbench(store)
+        self.world = World()
+        self._seen: dict[int, int] = {}  # what each run had left when it was looked at last
+
+    def close(self) -> None:
+        self.do(self.store.close())
+        self.loop.close()
+
+    def do(self, call: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(call)
+
+    def both(self, call: Callable[[], Coroutine[Any, Any, T]], expected: Callable[[T], Any]) -> T | None:
+        """Make a call on the store, and on the oracle, which may look at the store's answer: the same answer, or the
+        same error. None: an error. The oracle answers None if it has checked the answer itself."""
+        try:
+            answer = self.do(self._ask(call))
+        except OnTheDotError as error:
+            self._expect_error(error, expected)
+            return None
+        try:
+            wanted = expected(answer)
+        except OnTheDotError as error:
+            raise AssertionError(f"expected {type(error).__name__}, got {answer}") from error
+        assert wanted is None or answer == wanted, f"expected {wanted}, got {answer}"
+        if any(run.id == 0 for run in self.world.runs):
+            self.world.learn(self.do(self.store.list_runs()))
+        return answer
+
+    async def _ask(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """A server that was too slow is asked again, as every caller does."""
+        for _ in range(2):
+            try:
+                return await call()
+            except StoreUnavailable as error:
+                if "others had it" in str(error):
+                    raise
+        return await call()
+
+    def _expect_error(self, raised: OnTheDotError, expected: Callable[[Any], Any]) -> None:
+        wanted: object = "an answer"
+        try:
+            expected(None)
+        except OnTheDotError as error:
+            wanted = type(error)
+        except Exception:  # noqa: BLE001, S110 - it looked for an answer to check
+            pass
+        assert wanted is type(raised), f"expected {wanted}, got {raised!r}"
+
+    def adopt(self, found: Sequence[Run], ids: Sequence[int]) -> None:
+        """The ids of new runs are the store's; those of others are known."""
+        for run, run_id in zip(found, ids, strict=True):
+            if run.id == 0:
+                assert self.world.run(run_id) is None, f"run {run_id} was given out for two keys"
+                run.id = run_id
+            assert run.id == run_id, f"expected run {run.id}, got {run_id}"
+
+    # ── what the store shows ─────────────────────────────────────────────────────────────────────────────────────
+
+    def judge(self, *, entirely: bool = True) -> None:
+        """`AssertionError` unless the store shows what the oracle says: its runs and jobs, or all that it shows."""
+        check_gates(self.world)
+        self.do(self._judge_runs())
+        self.do(self._judge_jobs())
+        if entirely:
+            self.do(self._judge_the_rest())
+
+    async def _judge_runs(self) -> None:
+        store, world = self.store, self.world
+        listed = await store.list_runs()
+        world.learn(listed)
+        same("runs", sorted(listed, key=lambda run: run.id), show.runs(world))
+        live = [run.due_at for run in listed if run.state not in TERMINAL]
+        same("order of live runs", live, sorted(live))
+        ended = [run.ended_at or 0 for run in listed if run.state in TERMINAL]
+        same("order of ended runs", ended, sorted(ended, reverse=True))
+        same("live runs first", [run.state in TERMINAL for run in listed], [False] * len(live) + [True] * len(ended))
+        for run in world.live():
+            same(f"standing of run {run.id}", await store.standing(run.id), show.standing(world, run))
+        await self._judge_attempts()
+
+    async def _judge_the_rest(self) -> None:
+        store, world = self.store, self.world
+        same("nodes", await store.list_nodes(), nodes.shown(world))
+        same("terms", await store.list_terms(), [world.term] if world.term else [])
+        names = {*world.queues, *(run.queue for run in world.live())}
+        same(
+            "queues",
+            await store.list_queues(now=self.bench.now),
+            [queues.shown(world, one, self.bench.now) for one in sorted(names)],
+        )
+        same("loads", await store.loads(), queues.loads(world))
+        same("held", await store.count_held(), show.held(world))
+        same("dead letters", sorted(run.id for run in await store.list_dead()), show.dead(world))
+        some = [run.id for run in world.runs[-3:]]
+        same(
+            "runs by id",
+            await store.get_runs(some),
+            sorted((show.run(run) for run in world.runs[-3:]), key=lambda run: run.id),
+        )
+        for run in [*world.live()[:1], *world.ended()[:1]]:
+            same("a run", await store.get_run(run.id), show.run(run))
+        same("counts", await store.count_runs(), show.counts(world))
+        same("what ops owns", await store.count_owned("ops"), show.owned(world, "ops"))
+        pruned = await store.list_daily_counts()
+        same("daily counts", {(one.job, one.day, one.state): one.count for one in pruned}, world.pruned)
+
+    async def _judge_jobs(self) -> None:
+        store, world = self.store, self.world
+        listed = [told(record) for record in await store.list_jobs()]
+        same("jobs", listed, show.jobs(world))
+        for job in [job for job in world.jobs.values() if job.state is not JobState.DELETED]:
+            states = [show.told(state) for state in await store.schedules_of(job.id)]
+            same(f"schedules of {job.name}", states, show.schedules(job))
+            same(f"parents of {job.name}", await store.parents_of(job.id), show.parents(job))
+        skips = sorted(await store.list_skips(), key=repr)
+        same("skips", skips, sorted(show.skips(world), key=repr))
+        resumes = [record.id for record in await store.due_resumes(now=self.bench.now)]
+        same("due resumes", sorted(resumes), control.due_resumes(world, self.bench.now))
+
+    async def _judge_attempts(self) -> None:
+        """Of each run whose attempts or notes have changed, and of one other."""
+        for run in self.world.runs:
+            stamp = hash(
+                (len(run.tried), run.checkpoint, tuple(note.number for note in run.notes.values()), run.is_live)
+            )
+            if self._seen.get(run.id) == stamp:
+                continue
+            self._seen[run.id] = stamp
+            same(f"attempts of run {run.id}", await self.store.list_attempts(run.id), show.attempts(run))
+            same(f"checkpoint of run {run.id}", await self.store.get_checkpoint(run.id), run.checkpoint)
+            same(f"logs of run {run.id}", await self.store.list_logs(run.id), show.logs(run))
+
+
+def told(record: JobRecord) -> tuple[object, ...]:
+    """What a store tells of a job, as the oracle has it."""
+    pause = (record.pause_reason, record.paused_until)
+    return (record.id, record.revision, record.job, record.state, record.created_at, record.updated_at, *pause)
+
+
+def same(what: str, got: object, wanted: object) -> None:
+    """The store shows what the oracle says."""
+    assert got == wanted, f"{what}: {difference(got, wanted)}"
+
+
+def difference(got: object, wanted: object) -> str:
+    """What of two lists is not in both."""
+    if not isinstance(got, list) or not isinstance(wanted, list):
+        return f"expected {wanted}, got {got}"
+    more, less = [one for one in got if one not in wanted], [one for one in wanted if one not in got]
+    return f"expected {less or wanted}, got {more or got}"

@@ -1,0 +1,24 @@
+"""What mutants find out about a store before they make their mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onthedot.run import Lease
+from onthedot.stores.protocol import Store
+from onthedot.verdict import Finish
+
+
+async def repeated(store: Store, finishes: Sequence[Finish]) -> list[Finish]:
+    """Those that come again: an attempt of their lease has ended."""
+    return [finish for finish in finishes if await has_ended(store, finish.lease)]
+
+
+async def has_ended(store: Store, lease: Lease) -> bool:
+    """Whether an attempt under this lease has ended."""
+    return any(attempt.lease_id == lease.lease_id for attempt in await store.list_attempts(lease.run_id))
+
+
+async def current_leases(store: Store) -> dict[int, Lease]:
+    """Who has each run now, reserved or running."""
+    return {lease.run_id: lease for node in await store.list_nodes() for lease in await store.held(node.incarnation)}

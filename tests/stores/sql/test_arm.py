@@ -1,0 +1,72 @@
+"""The choices of `arm`, over values: what it looks at, and what it knows of gates as it goes on deciding."""
+
+from __future__ import annotations
+
+import pytest
+
+from onthedot.job import Call, Job, JobRecord, JobState
+from onthedot.run import Gate, GateAsk, Lease, OnBusy
+from onthedot.stores.sql.arm import Known, Seen, to_look_at
+from onthedot.stores.sql.gates import Idle
+
+OVERLAP = Gate("overlap", 1, until_end=True)
+LIMIT = Gate("limit", 2)
+JOB = JobRecord(1, 1, Job(name="j", task=Call(handler="j")), JobState.ACTIVE, 0, 0)
+
+
+def lease(run_id: int, due_at: int = 100) -> Lease:
+    return Lease(f"l{run_id}", run_id, JOB, "slot:s", due_at, due_at, None, 1, 0, 0, "n", 0, 0)
+
+
+def idle(run_id: int, due_at: int) -> Idle:
+    return Idle("limit", run_id, due_at, "call:j", "default", "", None)
+
+
+def test_a_batch_looks_at_what_its_runs_ask_for():
+    ahead = GateAsk((OVERLAP,))
+    limited = GateAsk((LIMIT,), OnBusy("wait"))
+    counted = GateAsk((OVERLAP, LIMIT), OnBusy("wait", max_waiting=3))
+    overdue = GateAsk((Gate("other", 1, until_end=True),), OnBusy("wait", overdue="wait"))
+    gates, runs, counts, early, late = to_look_at([(1, ahead), (2, limited), (3, counted), (4, overdue)])
+    assert (sorted(gates), runs) == (["limit", "other", "overlap"], [1, 2, 3, 4])
+    assert (sorted(counts), early, late) == (["other", "overlap"], [1], [4])
+
+
+def test_a_gate_is_full_with_what_was_decided_so_far():
+    known = Known([Seen("held", "limit", 7, 0)])
+    assert not known.is_full(LIMIT)
+    known.hold("limit", 8)
+    assert known.is_full(LIMIT)
+    known.leave("limit", 7)
+    assert (known.is_full(LIMIT), known.held[7], known.held[8]) == (False, set(), {"limit"})
+
+
+@pytest.mark.parametrize(
+    ("gate", "on_busy", "skipped"),
+    [
+        (OVERLAP, OnBusy("wait"), False),
+        (OVERLAP, OnBusy("skip"), True),
+        (OVERLAP, OnBusy("wait", max_waiting=3), False),
+        (OVERLAP, OnBusy("wait", max_waiting=2), True),
+        (LIMIT, OnBusy("skip"), False),
+    ],
+)
+def test_a_slot_is_skipped_at_its_overlap_gate_only(gate, on_busy, skipped):
+    assert Known([Seen("waiting", "overlap", 2, 0)]).is_skipped(gate, on_busy) is skipped
+
+
+def test_a_slot_is_caught_up_if_others_are_overdue_with_it():
+    rule = OnBusy("wait", overdue="wait")
+    alone = Known([Seen("newer", "", 5, None), Seen("caught_up", "overlap", 0, 99)])
+    assert not alone.is_caught_up(lease(5), OVERLAP, rule, None)
+    assert alone.is_caught_up(lease(5), OVERLAP, rule._replace(late=True), None)
+    assert alone.is_caught_up(lease(5), OVERLAP, rule, 4)
+    assert Known([Seen("newer", "", 5, 0)]).is_caught_up(lease(5), OVERLAP, rule, None)
+    assert Known([Seen("caught_up", "overlap", 0, 100)]).is_caught_up(lease(5), OVERLAP, rule, None)
+
+
+def test_younger_idle_runs_give_way_and_nobody_else():
+    known = Known([Seen("held", "limit", 1, 0), Seen("held", "limit", 9, 0)])
+    assert known.giving_way(lease(5), LIMIT, [idle(1, 50), idle(9, 200)]) == [9]
+    assert known.giving_way(lease(5), LIMIT, [idle(1, 50)]) is None
+    assert known.giving_way(lease(9, 200), LIMIT, [idle(1, 50)]) == []

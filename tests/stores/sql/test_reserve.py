@@ -1,0 +1,63 @@
+"""What a worker takes of what is due."""
+
+from __future__ import annotations
+
+from onthedot.job import Call, Job, JobRecord, JobState
+from onthedot.run import Checkpoint
+from onthedot.stores.sql.reserve import Candidate, choose_due, is_served, lease_of
+from onthedot.stores.values import Ask
+
+QUICK, SLOW = 1, 2
+
+
+def ask(seats: int, extra: int = 0, ids: str = "abcdefgh") -> Ask:
+    return Ask("one", ids, seats, extra=extra, quick=frozenset({QUICK}), labels=frozenset({"gpu"}))
+
+
+def row(run_id: int, job_id: int = SLOW, *, gated: bool = False) -> Candidate:
+    return Candidate(
+        0, run_id, job_id, 3, "active", "submit:1", 10, 20, "{}", 4, 1, 2, 5, "web-1", "mail", 1, None, gated,
+    )  # fmt: skip
+
+
+def taken(wanted: Ask, *rows: Candidate) -> tuple[list[int], bool]:
+    chosen, more = choose_due(iter(rows), wanted)
+    return [one.run_id for one in chosen], more
+
+
+def test_there_is_one_for_each_seat():
+    assert taken(ask(2)) == ([], False)
+    assert taken(ask(2), row(1), row(2)) == ([1, 2], False)
+    assert taken(ask(2), row(1), row(2), row(3)) == ([1, 2], True)
+
+
+def test_quick_ones_are_taken_beside_them_wherever_they_stand():
+    rows = [row(1), row(2), row(3, QUICK), row(4), row(5, QUICK), row(6, QUICK)]
+    assert taken(ask(1, extra=2), *rows) == ([1, 3, 5], True)
+    assert taken(ask(1, extra=2), row(1), row(3, QUICK)) == ([1, 3], False)
+
+
+def test_one_with_gates_is_not_taken_beside_them():
+    assert taken(ask(1, extra=2), row(1), row(2, QUICK, gated=True)) == ([1], True)
+
+
+def test_a_backlog_is_searched_only_so_far():
+    backlog = [row(number) for number in range(10)]
+    assert taken(ask(1, extra=1, ids="ab"), *backlog, row(99, QUICK)) == ([0], True)
+
+
+def test_a_lease_is_the_next_attempt_of_the_run_as_it_stands():
+    record = JobRecord(SLOW, 3, Job(name="job", task=Call(handler="work")), JobState.ACTIVE, 0, 0)
+    lease = lease_of(row(7), "a", record, ask(1), 30, Checkpoint(3, "{}"))
+    assert (lease.lease_id, lease.run_id, lease.record, lease.trigger) == ("a", 7, record, "submit:1")
+    assert (lease.slot_at, lease.due_at, lease.args, lease.created_at, lease.reserved_at) == (10, 20, "{}", 5, 30)
+    assert (lease.attempt, lease.failures, lease.recoveries, lease.incarnation) == (5, 1, 2, "one")
+    assert (lease.fence, lease.armed_at, lease.target, lease.queue) == (0, 0, "web-1", "mail")
+    assert lease.checkpoint == Checkpoint(3, "{}")
+
+
+def test_a_route_is_served_by_who_has_its_labels_while_its_queue_goes_on():
+    assert is_served("mail", ask(1), [])
+    assert is_served("mail\tgpu", ask(1), ["other"])
+    assert not is_served("mail\tgpu,region=eu", ask(1), [])
+    assert not is_served("mail", ask(1), ["mail"])

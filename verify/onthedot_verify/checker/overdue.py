@@ -1,0 +1,302 @@
+"""S28: which of several overdue slots runs, in which order, and whether each skip tells the truth.
+
+Slots of one schedule are overdue together after an outage of nodes or of the store, and when no seat was free:
+
+| overlap | catch-up none, last | catch-up all |
+|---|---|---|
+| wait | those less than `late_after` late, in order, one after the other; under last the newest | all, in order |
+| allow | the same ones, side by side | all |
+| skip | the newest only; older ones are skipped(missed) | all, in order |
+| replace | the newest only; older ones are skipped(replaced) | all, in order |
+
+A slot came at its time if its worker first asked for its gates less than `TOLERANCE` after its due instant; else it is
+caught up. Near that bound both are right. What a resume has asked for is judged by S14.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from onthedot.duration import micros
+from onthedot.job import FixedDelay, Job, Schedule, overlap_of
+from onthedot.run import is_slot, schedule_of, slot_trigger
+from onthedot.schedules import due_of, schedule_id, slots
+from onthedot_verify.checker.history import Event
+from onthedot_verify.checker.model import History, Key, Run, State, key_of
+
+Finding = tuple[int, str]
+Line = tuple[int, str, str]
+"""(job id, trigger, target): slots that come one after the other."""
+
+Name = tuple[int, str]
+"""(job id, schedule id)"""
+
+TOLERANCE = 1_000_000  # µs: a slot that asks so late may count as on time or as caught up
+LATE_AFTER = 30_000_000  # µs: if the settings do not tell
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A slot that was planned, and has neither begun nor ended."""
+
+    key: Key
+    due: int
+    planned: int  # when, by the store's clock
+    resumed: bool = False  # a resume has planned it
+    asked: int | None = None  # when its worker first asked for its gates, after it was due
+
+    def came_late(self, now: int) -> bool:
+        """Whether it is surely caught up, as one that asks now."""
+        return (now if self.asked is None else self.asked) > self.due + TOLERANCE
+
+    def may_be_on_time(self) -> bool:
+        return self.asked is not None and self.asked <= self.due + TOLERANCE
+
+
+class _Overdue:
+    """Every open slot, moved along by the history."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._moves = {event["seq"]: (run, before, after) for event, run, before, after in history.moves}
+        self._lines: defaultdict[Line, dict[int, _Slot]] = defaultdict(dict)
+        self._rules: defaultdict[Name, list[tuple[Job, Schedule, int]]] = defaultdict(list)
+        self._origins: dict[Name, int] = {}
+        self._skips: defaultdict[Name, list[Event]] = defaultdict(list)
+        self._fresh: defaultdict[int, list[_Slot]] = defaultdict(list)  # planned by the change that is being told
+        self._changed: defaultdict[int, int] = defaultdict(int)  # job → when somebody last changed it
+        self._armed: dict[int, int] = {}  # run → when it first asked for its gates, if it had to wait, or its first arm
+        self._newest: defaultdict[Line, int] = defaultdict(int)  # the newest slot that has begun
+        self._waiting: defaultdict[str, dict[int, _Slot]] = defaultdict(dict)  # gate → run → its slot
+        self._late_after = history.settings.get("late_after", LATE_AFTER)
+
+    def findings(self) -> Iterator[Finding]:
+        for event in self._history.events:
+            match event["ev"]:
+                case "plan":
+                    yield from self._plan(event)
+                case "skip":
+                    self._skips[event["job_id"], event["schedule"]].append(event)
+                case "withdraw":
+                    self._forget(key_of(event))
+                case "edit" | "pause" | "resume" | "delete":
+                    self._change(event)
+            move = self._moves.get(event["seq"])
+            if move is not None:
+                yield from self._move(event, *move)
+
+    # ── what is planned ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _plan(self, event: Event) -> Iterator[Finding]:
+        name = event["job_id"], event["schedule"]
+        skips = self._skips.pop(name, [])
+        trigger, now = slot_trigger(event["schedule"]), event["t_store"]
+        for target in event.get("targets", [""]):
+            line = self._lines[event["job_id"], trigger, target]
+            for instant in event["slots"]:
+                slot = line[instant] = _Slot((name[0], trigger, instant, target), self._due(name, instant), now)
+                if not event["term"]:
+                    self._fresh[event["job_id"]].append(slot)
+        for skip in skips if event["term"] else ():  # what an edit skips was never due
+            if skip["reason"] == "missed" and not self._may_be_missed(name, skip["last"], event):
+                yield skip["seq"], f"slots up to {skip['last']} of {name[0]}/{name[1]} are missed before their time"
+
+    def _change(self, event: Event) -> None:
+        job_id = event["job_id"]
+        self._changed[job_id] = event["t_store"]
+        fresh = self._fresh.pop(job_id, [])
+        for slot in fresh if event["ev"] == "resume" else ():
+            slot.resumed = True
+        if event["ev"] != "edit":
+            return
+        for schedule, (_, after) in event["marks"].items():
+            if after is not None:
+                self._origins[job_id, schedule] = after["origin"]
+        known = self._history.job(job_id, event["seq"] + 1)
+        if known is None:
+            return
+        for rule in known[1].schedules:
+            name = job_id, schedule_id(rule)
+            self._rules[name].append((known[1], rule, self._origins.get(name, 0)))
+        for slot in fresh:  # their rule was not known yet
+            slot.due = self._due(_name(slot), slot.key[2])
+
+    def _due(self, name: Name, slot: int) -> int:
+        rules = self._rules.get(name)
+        return _due(rules[-1][0], rules[-1][1], slot) if rules else slot
+
+    def _forget(self, key: Key) -> None:
+        self._lines[key[0], key[1], key[3]].pop(key[2], None)
+
+    # ── what becomes of it ───────────────────────────────────────────────────────────────────────────────────
+
+    def _move(self, event: Event, run: Run, before: State, after: State) -> Iterator[Finding]:
+        if run.key is None or not is_slot(run.key[1]):
+            return
+        slot = self._lines[run.key[0], run.key[1], run.key[3]].get(run.key[2])
+        sent: int = event["sent"] if "sent" in event else event["t_store"]
+        if slot is not None and run.key[0] not in self._history.deleted:
+            known = self._history.job(run.key[0], event["seq"])
+            for what in self._judged(event, slot, known[1], sent) if known is not None else ():
+                yield event["seq"], what
+        if event["ev"] in ("aside", "hold", "arm") or after.terminal:
+            for line in self._waiting.values():
+                line.pop(run.id, None)
+        if event["ev"] == "arm" and before != after:
+            asked = None if slot is None else slot.asked  # from then on it held its overlap gate, or its place in line
+            self._armed.setdefault(run.id, event["t_store"] if asked is None else asked)
+            name = run.key[0], run.key[1], run.key[3]
+            self._newest[name] = max(self._newest[name], run.key[2])
+            self._forget(run.key)
+        elif after.terminal:
+            self._forget(run.key)
+        elif slot is not None and (event["ev"] == "block" or event.get("delayed")):
+            slot.asked = sent if slot.asked is None else slot.asked
+            if event["ev"] == "block":
+                self._waiting[event["gate"]][run.id] = slot
+
+    def _judged(self, event: Event, slot: _Slot, job: Job, sent: int) -> Iterator[str]:
+        told = f"run {event['run']} of {job.name}, slot {slot.key[2]},"
+        match event["ev"], event.get("reason"):
+            case "arm", _ if event["run"] not in self._armed:
+                yield from self._began(slot, job, sent, told)
+            case "expire", "overlap":
+                yield from self._overlapped(event, slot, job, sent, f"{told} is skipped(overlap)")
+            case "expire", "missed":
+                if not slot.resumed and not self._may_be_missed(_name(slot), slot.key[2], event):
+                    yield f"{told} is skipped(missed) {sent - slot.due} µs after it was due"
+            case "expire", "replaced":
+                yield from self._replaced(event, slot, job, sent, f"{told} is skipped(replaced)")
+            case "block", _ if event.get("stops"):
+                yield from self._stops(event, slot, job, sent, told)
+
+    def _began(self, slot: _Slot, job: Job, sent: int, told: str) -> Iterator[str]:
+        """A slot that is caught up is the first of its line, or the only one."""
+        mode, (job_id, trigger, _, target) = overlap_of(job).mode, slot.key
+        if mode == "allow" or slot.resumed or not slot.came_late(sent):
+            return
+        line = self._lines[job_id, trigger, target].values()
+        others = [other for other in line if other is not slot and not other.resumed and other.planned <= sent]
+        if any(self._changed[job_id] >= other.due for other in (slot, *others)):
+            return
+        if mode == "wait" or job.catch_up.mode == "all":
+            older = [other.key[2] for other in others if other.due < slot.due and not self._is_over(other, sent)]
+            if older and job.assignment != "leader":
+                yield f"{told} began before the older slot {min(older)}"
+        else:
+            asked = sent if slot.asked is None else slot.asked  # it may have held its gate since, and waited at a limit
+            newer = [other.key[2] for other in others if slot.due < other.due <= asked - TOLERANCE]
+            newer += [begun for begun in [self._newest[job_id, trigger, target]] if begun > slot.key[2]]
+            if newer:
+                yield f"{told} began although {max(newer)} was due as well, or had begun"
+
+    def _overlapped(self, event: Event, slot: _Slot, job: Job, sent: int, told: str) -> Iterator[str]:
+        """Skipped for an overlap: only slots that came at their time, and only by `wait` and `skip`."""
+        overlap = overlap_of(job)
+        if overlap.mode in ("allow", "replace"):
+            yield f"{told}, and its job says {overlap.mode}"
+        elif not slot.came_late(sent):
+            waiting = sum(
+                one is not slot and one.may_be_on_time() for one in self._waiting[event.get("gate", "")].values()
+            )
+            if overlap.mode == "wait" and waiting < overlap.max_waiting:
+                yield f"{told}, and {waiting} of {overlap.max_waiting} wait that came at their time"
+        elif slot.resumed or self._changed[slot.key[0]] >= slot.due:
+            return
+        elif overlap.mode == "wait" or job.catch_up.mode == "all":
+            yield f"{told} {sent - slot.due} µs after it was due"
+        elif self._began_later(event.get("holder", 0), slot):
+            yield f"{told} for run {event['holder']}, which is caught up itself"
+
+    def _began_later(self, run_id: int, slot: _Slot) -> bool:
+        """Whether a run is of the same schedule, and began when this slot was overdue: it is caught up as well."""
+        run = self._history.runs.get(run_id)
+        alike = run is not None and run.key is not None and run.key[:2] == slot.key[:2]
+        return alike and self._armed.get(run_id, 0) > slot.due + TOLERANCE
+
+    def _replaced(self, event: Event, slot: _Slot, job: Job, sent: int, told: str) -> Iterator[str]:
+        """Replaced by a newer slot, which is due; under catch-up all only if it came at its time."""
+        mode, (job_id, _, _, target) = overlap_of(job).mode, slot.key
+        if self._changed[job_id] >= slot.due:
+            return
+        lines = [line for (of, _, to), line in self._lines.items() if (of, to) == (job_id, target)]
+        others = [other for line in lines for other in line.values() if other is not slot]
+        if mode != "replace":
+            yield f"{told}, and its job says {mode}"
+        elif not any(slot.due <= other.due <= sent + TOLERANCE for other in others) and not self._has_newer(
+            _name(slot), slot.key[2], event["t_store"]
+        ):
+            yield f"{told}, and no newer slot is due"
+        elif job.catch_up.mode == "all" and not slot.resumed and slot.came_late(sent):
+            yield f"{told}, and its job catches up on all"
+
+    def _stops(self, event: Event, slot: _Slot, job: Job, sent: int, told: str) -> Iterator[str]:
+        """A slot that is caught up under catch-up all does not stop another one that is."""
+        if job.catch_up.mode != "all" or slot.resumed or self._changed[slot.key[0]] >= slot.due:
+            return
+        if slot.came_late(sent) and self._began_later(event["holder"], slot):
+            yield f"{told} stops run {event['holder']}; both are caught up, and their job catches up on all"
+
+    # ── missed ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _may_be_missed(self, name: Name, instant: int, event: Event) -> bool:
+        """Whether a slot has expired; or whether its job skips, and a newer slot was due."""
+        now, known = event["t_store"], self._history.job(name[0], event["seq"])
+        if known is None or self._has_expired(name, instant, now):
+            return True
+        if overlap_of(known[1]).mode != "skip" or known[1].catch_up.mode == "all":
+            return False
+        return self._has_newer(name, instant, now)
+
+    def _has_newer(self, name: Name, instant: int, now: int) -> bool:
+        """Whether the slot after this one is due, by any definition, planned or not."""
+        newer = [_nth(job, rule, origin, instant, 1) for job, rule, origin in self._rules[name]]
+        return any(due is not None and due <= now for due in newer)
+
+    def _is_over(self, slot: _Slot, now: int) -> bool:
+        return self._has_expired(_name(slot), slot.key[2], now)
+
+    def _has_expired(self, name: Name, instant: int, now: int) -> bool:
+        """By any definition under which the slot may have been planned, or by none that is known."""
+        ends = [self._expires(instant, job, rule, origin) for job, rule, origin in self._rules[name]]
+        return not ends or any(end is not None and now + TOLERANCE >= end for end in ends)
+
+    def _expires(self, instant: int, job: Job, rule: Schedule, origin: int) -> int | None:
+        """After `late_after`; under last not before the next slot; under all not before its window or limit is over."""
+        due = _due(job, rule, instant)
+        catch_up, at_least = job.catch_up, due + self._late_after
+        if catch_up.mode == "none":
+            return at_least
+        if catch_up.mode == "last":
+            later = _nth(job, rule, origin, instant, 1)
+            return None if later is None else max(at_least, later)
+        ends, later = due + micros(catch_up.window), _nth(job, rule, origin, instant, catch_up.limit)
+        return max(at_least, ends if later is None else min(ends, later))
+
+
+def _name(slot: _Slot) -> Name:
+    return slot.key[0], schedule_of(slot.key[1])
+
+
+def _due(job: Job, rule: Schedule, instant: int) -> int:
+    """When the run of a slot is due: its jitter later."""
+    return instant if isinstance(rule, FixedDelay) else due_of(job, rule)(instant)
+
+
+def _nth(job: Job, rule: Schedule, origin: int, instant: int, n: int) -> int | None:
+    """When the n-th slot after a slot is due."""
+    if isinstance(rule, FixedDelay):
+        return None
+    found = next(islice(slots(rule, instant, origin=origin), n - 1, None), None)
+    return None if found is None else _due(job, rule, found)
+
+
+def s28_overdue(history: History) -> Iterator[Finding]:
+    """Of slots that are overdue together those run, and in that order, that overlap and catch-up say; none is skipped
+    for an overlap that is only the catch-up itself; slots that are caught up take no place of `max_waiting`; what is
+    missed has expired, and what is replaced was so by a newer slot."""
+    if not history.stepped:  # by a clock that was set, nobody knows who was late
+        yield from _Overdue(history).findings()

@@ -1,0 +1,613 @@
+"""An edit in one transaction: what is withdrawn, what is planned anew, and where the watermark goes.
+
+W is the latest of store-now, the newest slot of the schedule that was ever armed, and the newest that was skipped ahead
+because nobody was there for it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+from onthedot.errors import WindowStale
+from onthedot.job import Call, Every, In, Job, JobRecord, Limit, Overlap, Schedule
+from onthedot.run import Armed, Blocked, Gate, GateAsk, Gone, OnBusy
+from onthedot_verify.contract.register import check
+from onthedot_verify.contract.workbench import (
+    SUCCESS,
+    Workbench,
+    at,
+    every,
+    fixed_delay,
+    once_at,
+    raises,
+    retry,
+    skip,
+    window,
+)
+
+SLOTS = [10, 20, 30, 40, 50, 60]
+
+
+async def planned_job(bench: Workbench, name: str = "job") -> tuple[Job, JobRecord]:
+    """A job with six slots planned in (0, 60]."""
+    job = bench.job(every(), name=name)
+    record = (await bench.put(job, window(0, 60, SLOTS, next_at=70))).record
+    return job, record
+
+
+async def arm_slot(bench: Workbench, node: str, record: JobRecord, slot: float) -> None:
+    """Arm one slot ahead of its time, give the others back, and leave it running."""
+    leases = await bench.hold(node, ahead=100)
+    [wanted] = [one for one in leases if (one.record.id, one.slot_at) == (record.id, at(slot))]
+    await bench.release(*(one for one in leases if one is not wanted))
+    await bench.armed(wanted)
+
+
+@check
+async def check_future_slots_are_withdrawn_and_planned_anew(bench: Workbench) -> None:
+    """Slots after W go; those of the window after W come; the watermark moves to the window's end."""
+    job, record = await planned_job(bench)
+    bench.turn(25)
+    put = await bench.put(replace(job, owner="ops"), window(25, 85, [40, 80], next_at=90))
+    assert (put.change, put.withdrawn, put.planned) == ("changed", 4, 2)
+    assert await bench.slots(record) == [10, 20, 40, 80]
+    state = await bench.schedule(record)
+    assert (state.origin, state.watermark, state.next_at) == (at(0), at(85), at(90))
+    assert state.record == put.record
+
+
+@check
+async def check_nothing_up_to_now_is_planned_again(bench: Workbench) -> None:
+    """Of a window that starts before W only the slots after W are inserted: the others have their fate."""
+    job, record = await planned_job(bench)
+    bench.turn(25)
+    put = await bench.put(replace(job, owner="ops"), window(0, 85, [5, 15, 24, 26], next_at=90))
+    assert put.planned == 1
+    assert await bench.slots(record) == [10, 20, 26]
+
+
+@check
+async def check_an_armed_slot_holds_the_edge(bench: Workbench) -> None:
+    """W is the newest slot ever armed when that is later than now: what lies before it stays as planned."""
+    job, record = await planned_job(bench)
+    await arm_slot(bench, await bench.node(), record, 30)
+    bench.turn(5)
+    put = await bench.put(replace(job, owner="ops"), window(5, 65, [15, 25, 35], next_at=75))
+    assert (put.withdrawn, put.planned) == (3, 1)
+    assert await bench.slots(record) == [10, 20, 30, 35]
+    assert (await bench.schedule(record)).watermark == at(65)
+
+
+@check
+async def check_a_finished_slot_holds_the_edge(bench: Workbench) -> None:
+    """The newest slot ever armed counts when its run has ended, too: it is not run a second time."""
+    job, record = await planned_job(bench)
+    node = await bench.node()
+    await arm_slot(bench, node, record, 30)
+    [lease] = await bench.store.held(node)
+    assert await bench.finish(lease, SUCCESS)
+    bench.turn(5)
+    put = await bench.put(replace(job, owner="ops"), window(5, 65, [15, 30, 35], next_at=75))
+    assert (put.withdrawn, put.planned) == (3, 1)
+    assert await bench.slots(record) == [10, 20, 30, 35]
+
+
+@check
+async def check_a_slot_that_was_skipped_ahead_is_not_planned_again(bench: Workbench) -> None:
+    """A run that has ended keeps its key: it is the same run, and stays skipped. Its slot does not hold the edge."""
+    job, record = await planned_job(bench)
+    first, second, *others = await bench.hold(await bench.node(), ahead=6)
+    await bench.release(*others)
+    ask = GateAsk((Gate("g", 1, until_end=True),), OnBusy("skip"))
+    asks = {lease.lease_id: ask for lease in (first, second)}
+    await bench.store.arm([first, second], gates=asks, now=bench.now)
+    assert await bench.state(second.run_id) == "skipped"
+    bench.turn(5)
+    put = await bench.put(replace(job, owner="ops"), window(5, 65, [15, 20, 25], next_at=75))
+    assert (put.withdrawn, put.planned) == (4, 2)
+    assert await bench.slots(record) == [10, 15, 20, 25]
+    assert (await bench.slot_run(record, 20)).state == "skipped"
+
+
+@check
+async def check_a_slot_that_ended_before_the_clock_was_set_back_is_not_planned_again(bench: Workbench) -> None:
+    """Its instant lies ahead once more. The run has its key still."""
+    job = bench.job(every())
+    record = (await bench.put(job, window(0, 30, [10, 20, 30], next_at=40, late=2))).record
+    bench.turn(12)
+    assert len(await bench.expire()) == 1
+    bench.turn(5)
+    put = await bench.put(replace(job, owner="ops"), window(5, 35, [10, 20], next_at=40))
+    assert (put.withdrawn, put.planned) == (2, 1)
+    assert await bench.slots(record) == [10, 20]
+
+
+@check
+async def check_a_schedule_that_comes_back_does_not_run_a_slot_again(bench: Workbench) -> None:
+    """A slot was armed ahead and has ended. Its schedule is dropped and added again before that slot's instant."""
+    job, record = await planned_job(bench)
+    node = await bench.node()
+    await arm_slot(bench, node, record, 30)
+    [lease] = await bench.store.held(node)
+    assert await bench.finish(lease, SUCCESS)
+    bench.turn(5)
+    await bench.put(replace(job, schedules=()))
+    put = await bench.put(job, window(5, 65, [20, 30, 40], next_at=75))
+    assert put.planned == 2
+    assert await bench.slots(record) == [20, 30, 40]
+
+
+@check
+async def check_a_node_whose_share_of_a_slot_was_cancelled_does_not_get_it_again(bench: Workbench) -> None:
+    """An edit and a pause plan the slot anew, but only for the other nodes."""
+    job = bench.job(every(), on="all")
+    targets = ("one", "two")
+    record = (await bench.put(job, replace(window(0, 30, [20], next_at=40), targets=targets))).record
+    [share] = [run for run in await bench.runs() if run.target == "one"]
+    await bench.store.cancel([share.id], why="by hand", now=bench.now)
+    put = await bench.put(replace(job, owner="ops"), replace(window(0, 30, [20], next_at=40), targets=targets))
+    assert (put.withdrawn, put.planned) == (1, 1)
+    await bench.store.pause(record.id, reason="", now=bench.now)
+    again = replace(window(0, 30, [20], next_at=40), targets=targets)
+    assert (await bench.store.resume(record.id, [again], now=bench.now)).slots == (at(20),)
+    assert sorted((run.target, run.state) for run in await bench.runs()) == [("one", "cancelled"), ("two", "scheduled")]
+
+
+@check
+async def check_a_slot_skipped_ahead_holds_the_edge(bench: Workbench) -> None:
+    """Nobody was there for a slot that is still to come: it has its fate, and gets no other when somebody edits."""
+    job = bench.job(every())
+    nobody = [skip(slot, slot, 1, "no_node") for slot in (20, 30)]
+    record = (await bench.put(job, window(0, 30, [10], next_at=40, skips=nobody))).record
+    bench.turn(5)
+    put = await bench.put(replace(job, owner="ops"), window(5, 45, [20, 30, 40], next_at=50))
+    assert (put.withdrawn, put.planned) == (0, 1)
+    assert await bench.slots(record) == [10, 40]
+    assert (await bench.schedule(record)).watermark == at(45)
+
+
+@check
+async def check_the_edge_is_the_schedules_own(bench: Workbench) -> None:
+    """Slots of other jobs and other schedules do not move W, though they may bear the same schedule id."""
+    job, record = await planned_job(bench)
+    _, other = await planned_job(bench, "other")
+    node = await bench.node()
+    await arm_slot(bench, node, other, 50)
+    [lease] = await bench.store.held(node)
+    await arm_slot(bench, node, other, 40)
+    await bench.finish(lease)
+    bench.turn(5)
+    put = await bench.put(replace(job, owner="ops"), window(5, 65, [35], next_at=75))
+    assert (put.withdrawn, put.planned) == (6, 1)
+    assert await bench.slots(record) == [35]
+    assert await bench.slots(other) == SLOTS
+
+
+@check
+async def check_a_retrying_slot_is_not_withdrawn(bench: Workbench) -> None:
+    """A slot run that was armed once stays, though it is scheduled again and in the future."""
+    job, record = await planned_job(bench)
+    node = await bench.node()
+    await arm_slot(bench, node, record, 30)
+    [lease] = await bench.store.held(node)
+    assert await bench.finish(lease, retry(45))
+    put = await bench.put(replace(job, owner="ops"), window(0, 60, [35], next_at=70))
+    assert put.withdrawn == 3
+    assert await bench.slots(record) == [10, 20, 30, 35]
+    assert (await bench.run(lease.run_id)).due_at == at(45)
+
+
+@check
+async def check_a_reserved_slot_is_withdrawn(bench: Workbench) -> None:
+    """A reservation does not keep a future slot from being withdrawn: the edit wins until `arm` commits."""
+    job, record = await planned_job(bench)
+    node = await bench.node()
+    leases = await bench.hold(node, ahead=6)
+    put = await bench.put(replace(job, owner="ops"), window(0, 60, [15], next_at=70))
+    assert (put.withdrawn, await bench.slots(record)) == (6, [15])
+    assert all(isinstance(answer, Gone) for answer in await bench.arm(*leases))
+    assert await bench.release(*leases) == [False] * 6
+    assert not any([await bench.finish(lease) for lease in leases])
+    assert await bench.store.held(node) == []
+
+
+@check
+async def check_the_same_slot_may_be_planned_anew(bench: Workbench) -> None:
+    """A withdrawn slot that the new window has, too, is a run again, under the new revision."""
+    job, record = await planned_job(bench)
+    put = await bench.put(replace(job, owner="ops"), window(0, 60, [10, 20], next_at=70))
+    assert (put.withdrawn, put.planned) == (6, 2)
+    bench.turn(10)
+    [lease] = await bench.take(await bench.node())
+    assert (lease.slot_at, lease.record.revision, lease.attempt) == (at(10), 2, 1)
+    assert await bench.slots(record) == [10, 20]
+
+
+@check
+async def check_a_planner_that_is_behind_keeps_its_watermark(bench: Workbench) -> None:
+    """While slots before W have no fate yet, the watermark stays, and the planner goes on from it."""
+    job = bench.job(every())
+    record = (await bench.put(job, window(0, 20, [10, 20], next_at=30))).record
+    bench.turn(45)
+    put = await bench.put(replace(job, owner="ops"), window(45, 105, [50, 60], next_at=110))
+    assert (put.withdrawn, put.planned) == (0, 0)
+    assert await bench.slots(record) == [10, 20]
+    assert (await bench.schedule(record)).watermark == at(20)
+    assert await bench.due(until=45) == ["job/s"]
+    term = await bench.term(await bench.node())
+    late = window(20, 60, [50, 60], next_at=70, skips=[skip(30, 40, 2)])
+    assert await bench.plan(term, put.record, late) == [True]
+    assert await bench.slots(record) == [10, 20, 50, 60]
+
+
+@check
+async def check_a_rare_schedule_is_not_forgotten(bench: Workbench) -> None:
+    """A watermark also lies before W when there was nothing to plan. The new rule may have earlier slots than
+    the old one: those after the edit are planned by it, those before it never were slots."""
+    job = bench.job(every(1000))
+    record = (await bench.put(job, window(0, 30, next_at=1000))).record
+    bench.turn(100)
+    await bench.put(replace(job, schedules=(every(10),)), window(100, 130, [110, 120, 130], next_at=140))
+    assert await bench.slots(record) == [110, 120, 130]
+    state = await bench.schedule(record)
+    assert (state.watermark, state.next_at) == (at(130), at(140))
+
+
+@check
+async def check_an_ended_schedule_is_not_forgotten(bench: Workbench) -> None:
+    """A schedule that had no further slots may have one again after an edit."""
+    job = bench.job(once_at(10))
+    record = (await bench.put(job, window(0, 30, [10]))).record
+    assert await bench.due(until=10_000) == []
+    bench.turn(100)
+    await bench.put(replace(job, schedules=(once_at(200),)), window(100, 130, next_at=200))
+    assert await bench.due(until=200) == ["job/s"]
+    assert await bench.slots(record) == [10]
+
+
+@check
+async def check_a_fate_is_not_recorded_twice(bench: Workbench) -> None:
+    """Skips of a surviving schedule's window that lie at or before W have their fate already."""
+    job, _ = await planned_job(bench)
+    bench.turn(25)
+    late = window(0, 85, [80], next_at=90, skips=[skip(10, 20, 2)])
+    await bench.put(replace(job, owner="ops"), late)
+    assert await bench.store.list_skips() == []
+
+
+@check
+async def check_the_watermark_never_goes_below_the_edge(bench: Workbench) -> None:
+    """A window that ends before W (its edit was under way for long) does not set the watermark back below W."""
+    job, record = await planned_job(bench)
+    bench.turn(45)
+    with suppress(WindowStale):
+        await bench.put(replace(job, owner="ops"), window(5, 35, [30], next_at=40))
+    assert (await bench.schedule(record)).watermark >= at(45)
+    assert len(await bench.slots(record)) == len(set(await bench.slots(record)))
+
+
+@check
+async def check_a_new_schedule_begins_with_the_edit(bench: Workbench) -> None:
+    """An edit that was computed long before it is written adds a schedule: its slots up to W = now are left out,
+    because the old definition had that time. The other schedules go on beside it."""
+    job, record = await planned_job(bench)
+    bench.turn(25)
+    put = await bench.put(
+        replace(job, schedules=(every(), every(name="new"))),
+        window(25, 85, [30], next_at=90),
+        window(5, 65, [15, 25, 55], name="new", next_at=75),
+    )
+    assert (put.withdrawn, put.planned) == (4, 2)
+    state = await bench.schedule(record, "new")
+    assert (state.origin, state.watermark, state.next_at) == (at(25), at(65), at(75))
+    assert await bench.slots(record, "new") == [55]
+    assert await bench.slots(record) == [10, 20, 30]
+    assert (await bench.schedule(record)).origin == at(0)
+
+
+@check
+async def check_a_new_job_takes_its_whole_window(bench: Workbench) -> None:
+    """A job that is created has no older definition: slots that passed while the write waited are planned, late."""
+    bench.turn(25)
+    job = bench.job(every(), once_at(20, name="once"))
+    put = await bench.put(job, window(5, 65, [15, 55], next_at=75), window(5, 35, [20], name="once"))
+    assert (put.change, put.planned) == ("created", 3)
+    assert await bench.slots(put.record) == [15, 55]
+    assert await bench.slots(put.record, "once") == [20]
+    assert (await bench.schedule(put.record)).origin == at(5)
+
+
+@check
+async def check_an_edit_that_waited_plans_no_instant_twice(bench: Workbench) -> None:
+    """Every 2 s becomes every 3 s. The edit is computed at 3 and written at 7: 6 is a slot of the old one only."""
+    job = bench.job(every(2, name="two"))
+    record = (await bench.put(job, window(0, 10, [2, 4, 6, 8, 10], name="two", next_at=12))).record
+    bench.turn(7)
+    edited = window(3, 15, [6, 9, 12, 15], name="three", next_at=18)
+    put = await bench.put(replace(job, schedules=(every(3, name="three"),)), edited, expected=1)
+    assert (put.withdrawn, put.planned) == (2, 3)
+    assert await bench.slots(record, "two") == [2, 4, 6]
+    assert await bench.slots(record, "three") == [9, 12, 15]
+
+
+@check
+async def check_an_instant_that_was_armed_is_not_planned_again(bench: Workbench) -> None:
+    """The run of a dropped schedule was armed ahead, and starts in a moment. An added schedule has the same instant:
+    it is skipped, as edited away. One beside a schedule that stays is another matter."""
+    job = bench.job(every(2, name="two"))
+    record = (await bench.put(job, window(0, 8, [2, 4, 6, 8], name="two", next_at=10))).record
+    await arm_slot(bench, await bench.node(), record, 6)
+    bench.turn(5.9)
+    beside = replace(job, schedules=(every(2, name="two"), every(6, name="six")))
+    await bench.put(beside, window(5.9, 8, [6, 8], name="two", next_at=10), window(5.9, 8, [6], name="six", next_at=12))
+    assert await bench.slots(record, "six") == [6]
+    instead = replace(job, schedules=(every(6, name="six"), every(3, name="three"), once_at(6, name="once")))
+    put = await bench.put(
+        instead,
+        window(5.9, 8, [6], name="six", next_at=12),
+        window(5.9, 12, [6, 9, 12], name="three", next_at=15),
+        window(5.9, 12, [6], name="once"),
+    )
+    assert put.planned == 3
+    assert await bench.slots(record, "two") == [2, 4, 6]
+    assert await bench.slots(record, "three") == [9, 12]
+    assert await bench.slots(record, "once") == []
+    skips = [(one.schedule_id, one.first, one.count, one.reason) for one in await bench.store.list_skips()]
+    assert sorted(skips) == [("once", at(6), 1, "edited"), ("three", at(6), 1, "edited")]
+
+
+@check
+async def check_a_new_window_may_end_before_the_edit(bench: Workbench) -> None:
+    """The edit waited for longer than its look-ahead: the planner goes on from the edit, not from the window's end."""
+    job, record = await planned_job(bench)
+    bench.turn(45)
+    added = replace(job, schedules=(every(), every(name="new")))
+    await bench.put(added, window(45, 60, [50, 60], next_at=70), window(5, 35, [15, 35], name="new", next_at=40))
+    assert await bench.slots(record, "new") == []
+    state = await bench.schedule(record, "new")
+    assert (state.origin, state.watermark) == (at(45), at(45))
+    assert await bench.due(until=45) == ["job/new"]
+
+
+@check
+async def check_a_new_schedule_of_a_paused_job_begins_with_the_edit(bench: Workbench) -> None:
+    """What came before the edit is no slot of the new schedule, whenever the job is resumed."""
+    job, record = await planned_job(bench)
+    await bench.store.pause(record.id, reason="", now=bench.now)
+    bench.turn(25)
+    added = replace(job, schedules=(every(), every(name="new")))
+    await bench.put(added, window(25, 85, [30], next_at=90), window(5, 65, [15, 55], name="new", next_at=75))
+    state = await bench.schedule(record, "new")
+    assert (state.watermark, state.next_at) == (at(25), at(55))
+    assert await bench.slots(record, "new") == []
+
+
+@check
+async def check_a_new_window_does_not_start_ahead(bench: Workbench) -> None:
+    """The clock of the caller is ahead: slots between the store's clock and the window's start would have no fate."""
+    job, _ = await planned_job(bench)
+    bench.turn(25)
+    added = replace(job, schedules=(every(), every(name="new")))
+    async with bench.nothing_written():
+        with raises(WindowStale) as stale:
+            await bench.put(added, window(25, 85, [30], next_at=90), window(35, 65, [45], name="new", next_at=75))
+    assert stale[0].now == at(25)
+
+
+@check
+async def check_a_schedule_with_few_slots_is_computed_again(bench: Workbench) -> None:
+    """Slots that are counted from the beginning, and instants that were given, are not left out but computed anew."""
+    job, record = await planned_job(bench)
+    bench.turn(25)
+    tens = timedelta(seconds=10)
+    counted: list[Schedule] = [
+        Every(interval=tens, max_count=2, id="new"),
+        Every(interval=tens, run_once=True, id="new"),
+        In(delay=tens, id="new"),
+        once_at(15, name="new"),
+    ]
+    for schedule in counted:
+        added = replace(job, schedules=(every(), schedule))
+        for late in (window(5, 35, [15], name="new"), window(5, 10, name="new", next_at=15)):
+            async with bench.nothing_written():
+                with raises(WindowStale) as stale:
+                    await bench.put(added, window(25, 85, [30], next_at=90), late)
+            assert stale[0].now == at(25)
+    passed = window(25, 55, name="new", skips=[skip(15, 15, 1)])
+    added = replace(job, schedules=(every(), once_at(15, name="new")))
+    await bench.put(added, window(25, 85, [30], next_at=90), passed)
+    assert await bench.slots(record, "new") == []
+    assert [(one.schedule_id, one.first, one.reason) for one in await bench.store.list_skips()] == [
+        ("new", at(15), "missed")
+    ]
+
+
+@check
+async def check_a_new_fixed_delay_begins_at_once(bench: Workbench) -> None:
+    """Its first slot may have passed if it was to begin at once. One with a start of its own is computed again."""
+    job, record = await planned_job(bench)
+    bench.turn(25)
+    added = replace(job, schedules=(every(), fixed_delay(60, name="new")))
+    with_start = window(5, 15, [15], name="new", delay=60)
+    async with bench.nothing_written():
+        with raises(WindowStale):
+            await bench.put(added, window(25, 85, [30], next_at=90), with_start)
+    first = 5.000001
+    at_once = window(5, first, [first], name="new", delay=60)
+    await bench.put(added, window(25, 85, [30], next_at=90), at_once)
+    assert await bench.slots(record, "new") == [first]
+
+
+@check
+async def check_a_dropped_schedule_is_closed(bench: Workbench) -> None:
+    """Dropping a schedule withdraws its slots in the future, records its window's skips, and ends it. What is
+    due already, or was armed, stays."""
+    job = bench.job(every(), every(name="old"))
+    plans = window(0, 60, [30], next_at=70), window(0, 20, [10, 20], name="old", next_at=30)
+    record = (await bench.put(job, *plans)).record
+    bench.turn(45)
+    closing = window(20, 45, name="old", skips=[skip(30, 40, 2, "edited")])
+    put = await bench.put(replace(job, schedules=(every(),)), window(45, 60, [50], next_at=70), closing)
+    assert [state.schedule_id for state in await bench.store.schedules_of(record.id)] == ["s"]
+    assert await bench.due(until=10_000) == ["job/s"]
+    assert await bench.slots(record, "old") == [10, 20]
+    assert put.planned == 1
+    [shown] = await bench.store.list_skips()
+    assert (shown.schedule_id, shown.first, shown.last, shown.count) == ("old", at(30), at(40), 2)
+
+
+@check
+async def check_skips_of_a_dropped_schedule_need_its_watermark(bench: Workbench) -> None:
+    """A closing window that does not start at the watermark was computed from something else: no skips."""
+    job = bench.job(every())
+    record = (await bench.put(job, window(0, 20, [10, 20], next_at=30))).record
+    bench.turn(45)
+    await bench.put(replace(job, schedules=()), window(10, 45, skips=[skip(20, 40, 3)]))
+    assert await bench.store.list_skips() == []
+    assert await bench.store.schedules_of(record.id) == []
+
+
+@check
+async def check_a_dropped_schedule_planned_ahead(bench: Workbench) -> None:
+    """A schedule whose watermark lies in the future can be dropped with a window that starts there: only
+    surviving schedules have stale windows. All its future slots go, also those before an armed one."""
+    job, record = await planned_job(bench)
+    await arm_slot(bench, await bench.node(), record, 30)
+    bench.turn(15)
+    put = await bench.put(replace(job, schedules=()), window(60, 60))
+    assert put.withdrawn == 4
+    assert await bench.slots(record) == [10, 30]
+
+
+@check
+async def check_waiting_runs_go_on_under_the_new_revision(bench: Workbench) -> None:
+    """A submitted run stays. A reservation made under the old revision is gone, can be given back, and the
+    next one has the new definition."""
+    job = bench.job()
+    record = (await bench.put(job)).record
+    node = await bench.node()
+    run_id = await bench.submit(record, due=5)
+    [lease] = await bench.hold(node)
+    await bench.put(replace(job, owner="ops"))
+    assert isinstance((await bench.arm(lease))[0], Gone)
+    assert await bench.release(lease) == [True]
+    bench.turn(5)
+    [lease] = await bench.take(node)
+    assert (lease.run_id, lease.record.revision, lease.record.job.owner) == (run_id, 2, "ops")
+
+
+@check
+async def check_a_running_attempt_keeps_its_revision(bench: Workbench) -> None:
+    """An edit leaves a running attempt alone: it may finish, and its record says which revision it ran."""
+    job = bench.job()
+    record = (await bench.put(job)).record
+    run_id = await bench.submit(record)
+    [lease] = await bench.take(await bench.node())
+    await bench.put(replace(job, owner="ops"))
+    [again] = await bench.arm(lease)
+    assert not isinstance(again, Gone)
+    assert await bench.finish(lease)
+    assert [attempt.revision for attempt in await bench.store.list_attempts(run_id)] == [1]
+
+
+@check
+async def check_a_schedule_is_not_dropped_with_slots_that_have_no_fate(bench: Workbench) -> None:
+    """An edit that was computed before a slot and arrives after it is stale, and told the store's clock."""
+    job = bench.job(every(), every(name="old"))
+    await bench.put(job, window(0, 30, [10, 20, 30], next_at=40), window(0, 30, [], name="old", next_at=45))
+    bench.turn(50)
+    edited = replace(job, schedules=(every(),))
+    early = window(30, 44, [], name="old", next_at=45)
+    for windows in ([early], []):
+        async with bench.nothing_written():
+            with raises(WindowStale) as stale:
+                await bench.put(edited, *windows, expected=1)
+        assert stale[0].now == at(50)
+    in_time = window(30, 50, [], name="old", next_at=55, skips=[skip(45, 45, 1, "edited")])
+    assert (await bench.put(edited, in_time, expected=1)).change == "changed"
+
+
+@check
+async def check_a_schedule_is_not_dropped_by_an_edit_from_before_a_pause(bench: Workbench) -> None:
+    """A pause takes planned slots back: an edit that was computed before it does not know that they have no fate."""
+    job = bench.job(every(), every(name="old"))
+    planned = window(0, 40, [10, 20, 30, 40], name="old", next_at=50)
+    record = (await bench.put(job, window(0, 40, next_at=50), planned)).record
+    bench.turn(15)
+    await bench.store.pause(record.id, reason="", now=bench.now)
+    bench.turn(25)
+    edited = replace(job, schedules=(every(),))
+    for early in (window(40, 40, [], name="old", next_at=50), window(5, 15, [], name="old", next_at=20)):
+        async with bench.nothing_written():
+            with raises(WindowStale) as stale:
+                await bench.put(edited, window(15, 45, [], next_at=50), early, expected=1)
+        assert stale[0].now == at(25)
+
+
+@check
+async def check_what_lies_ahead_is_not_over(bench: Workbench) -> None:
+    """Slots after the store's clock cannot be missed: whoever says so has a clock that is wrong."""
+    job = bench.job(every())
+    ahead = window(0, 60, [], next_at=70, skips=[skip(10, 60, 6)])
+    bench.turn(5)
+    with raises(WindowStale) as stale:
+        await bench.put(job, ahead)
+    assert stale[0].now == at(5)
+    record = (await bench.put(job, window(5, 30, [10, 20, 30], next_at=40))).record
+    await bench.store.pause(record.id, reason="", now=bench.now)
+    paused_over = window(5, 60, [], next_at=70, skips=[skip(10, 60, 6, "paused")])
+    async with bench.nothing_written():
+        with raises(WindowStale):
+            await bench.store.resume(record.id, [paused_over], now=bench.now)
+
+
+@check
+async def check_waiting_runs_are_given_out_as_the_new_definition_says(bench: Workbench) -> None:
+    """To workers that can do the new task, and to be armed at its gates."""
+    job, node = bench.job(), await bench.node()
+    record = (await bench.put(job)).record
+    run_id = await bench.submit(record)
+    await bench.put(replace(job, task=Call(handler="other")))
+    assert await bench.take(node) == []
+    await bench.put(replace(job, overlap=Overlap("wait")))
+    got = await bench.reserve(node, seats=1)
+    assert ([lease.run_id for lease in got.held], got.armed) == ([run_id], [])
+
+
+@check
+async def check_who_waits_at_a_gate_asks_again_after_an_edit(bench: Workbench) -> None:
+    """The new definition may have no such gate: the run is ready at once."""
+    job, gate = bench.job(concurrency=Limit(1)), Gate("limit:job", 1)
+    record, node = (await bench.put(job)).record, await bench.node()
+    ids = [await bench.submit(record) for _ in range(2)]
+    leases = (await bench.reserve(node, seats=2, lapse=1000)).held
+    asks = {lease.lease_id: GateAsk((gate,), OnBusy("wait")) for lease in leases}
+    armed, blocked = await bench.store.arm(list(map(replace, leases)), gates=asks, now=bench.now)
+    assert isinstance(armed, Armed)
+    assert isinstance(blocked, Blocked)
+    assert await bench.take(node) == []
+    await bench.put(replace(job, concurrency=None))
+    assert [lease.run_id for lease in await bench.take(node)] == ids[1:]
+
+
+@check
+async def check_a_slot_that_is_due_just_now_is_not_withdrawn(bench: Workbench) -> None:
+    """The edge itself has come: its run stays, and those behind it go."""
+    record = await bench.define(slots=(10, 20))
+    bench.turn(10)
+    put = await bench.put(replace(record.job, owner="ops"), window(10, 60, [30], next_at=70))
+    assert (put.withdrawn, await bench.slots(record)) == (1, [10, 30])
+
+
+@check
+async def check_a_clock_that_is_set_back_plans_no_slot_again(bench: Workbench) -> None:
+    """A run has ended at an instant that is ahead again: its slot holds the edge."""
+    record, node = await bench.define(slots=(20,)), await bench.node()
+    bench.turn(25)
+    [lease] = await bench.take(node)
+    assert await bench.finish(lease)
+    bench.turn(15)
+    await bench.put(replace(record.job, owner="ops"), window(15, 60, [18, 20, 30], next_at=70))
+    assert await bench.slots(record) == [20, 30]

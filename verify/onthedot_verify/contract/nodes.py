@@ -1,0 +1,219 @@
+"""Who lives: registering, renewing, leaving, and what a node's end does to what it held."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from onthedot.clock import SECOND
+from onthedot.errors import NodeExpired
+from onthedot.run import Gone, RunState
+from onthedot.stores.values import Beat, Node
+from onthedot_verify.contract.register import check
+from onthedot_verify.contract.workbench import Workbench, at, raises
+
+
+@check
+async def check_registered_with_a_lease(bench: Workbench) -> None:
+    """A new incarnation has a lease of `ttl` from now on, and is listed with all it said of itself."""
+    bench.turn(3)
+    node = Node(id="n", incarnation="n-1", host="h", pid=7, roles=("worker",))
+    beat = await bench.store.register(node, ttl=15 * SECOND, now=bench.now)
+    assert beat == Beat(now=at(3), lease_until=at(18))
+    [shown] = await bench.store.list_nodes()
+    assert (shown.id, shown.incarnation, shown.host, shown.pid, shown.roles) == ("n", "n-1", "h", 7, ("worker",))
+    assert (shown.registered_at, shown.lease_until, shown.left_at) == (at(3), at(18), None)
+
+
+@check
+async def check_nodes_are_listed_newest_first(bench: Workbench) -> None:
+    """Incarnations come newest first, dead ones too, at most `limit`."""
+    for instant in (1, 2, 3):
+        bench.turn(instant)
+        await bench.node(f"node{instant}", ttl=1)
+    bench.turn(60)
+    assert [node.id for node in await bench.store.list_nodes()] == ["node3", "node2", "node1"]
+    assert [node.id for node in await bench.store.list_nodes(limit=1)] == ["node3"]
+
+
+@check
+async def check_the_living_are_listed_alone(bench: Workbench) -> None:
+    """With `living`: newest first, at most `limit`, without those that left, were ended, or whose lease has ended."""
+    names = ("first", "gone", "left", "ended", "last")
+    nodes = {name: await bench.node(name, ttl=5 if name in ("gone", "ended") else 30) for name in names}
+    bench.turn(4)
+    assert [node.id for node in await bench.store.list_nodes(living=True, now=bench.now)] == list(reversed(names))
+    await bench.store.leave(nodes["left"], now=bench.now)
+    bench.turn(5)
+    living = await bench.store.list_nodes(living=True, now=bench.now)
+    assert [(node.id, node.incarnation) for node in living] == [(name, nodes[name]) for name in ("last", "first")]
+    assert [node.id for node in await bench.store.list_nodes(living=True, limit=1, now=bench.now)] == ["last"]
+    assert len(await bench.store.list_nodes()) == 5
+
+
+@check
+async def check_a_beat_renews(bench: Workbench) -> None:
+    """Each beat moves the lease's end to `ttl` from now."""
+    node = await bench.node(ttl=15)
+    bench.turn(4)
+    beat = await bench.store.beat(node, ttl=15 * SECOND, now=bench.now)
+    assert beat == Beat(now=at(4), lease_until=at(19))
+    [shown] = await bench.store.list_nodes()
+    assert shown.lease_until == at(19)
+
+
+@check
+async def check_a_late_beat_renews_as_long_as_nobody_acted(bench: Workbench) -> None:
+    """A lease that has ended is renewed while its runs are still its own; it keeps them."""
+    record = await bench.define()
+    run_id = await bench.submit(record)
+    node = await bench.node(ttl=15)
+    [lease] = await bench.take(node)
+    bench.turn(100)
+    assert await bench.orphans() == [run_id]
+    assert (await bench.store.beat(node, ttl=15 * SECOND, now=bench.now)).lease_until == at(115)
+    assert await bench.orphans() == []
+    assert await bench.finish(lease)
+
+
+@check
+async def check_no_beat_after_the_reaper(bench: Workbench) -> None:
+    """Once a run was taken from it the incarnation has ended for good: no beat, no arm, no reserve, and no
+    second registration brings it back."""
+    record = await bench.define()
+    await bench.submit(record)
+    node = await bench.node(ttl=15)
+    [lease] = await bench.take(node)
+    bench.turn(20)
+    assert await bench.reap(lease)
+    with suppress(NodeExpired):
+        await bench.store.register(Node(id="node", incarnation=node), ttl=15 * SECOND, now=bench.now)
+    with raises(NodeExpired):
+        await bench.store.beat(node, ttl=15 * SECOND, now=bench.now)
+    with raises(NodeExpired):
+        await bench.reserve(node, seats=1)
+
+
+@check
+async def check_no_beat_without_registration(bench: Workbench) -> None:
+    """An incarnation that nobody registered has no lease to renew."""
+    with raises(NodeExpired):
+        await bench.store.beat("never registered", ttl=SECOND, now=bench.now)
+
+
+@check
+async def check_registering_again_is_harmless(bench: Workbench) -> None:
+    """A registration whose answer was lost may be sent again: one node, with a living lease and its runs."""
+    record = await bench.define()
+    await bench.submit(record)
+    node = await bench.node(ttl=15)
+    [lease] = await bench.take(node)
+    bench.turn(2)
+    again = await bench.store.register(Node(id="node", incarnation=node), ttl=15 * SECOND, now=bench.now)
+    assert again.lease_until == at(17)
+    assert len(await bench.store.list_nodes()) == 1
+    assert await bench.finish(lease)
+
+
+@check
+async def check_a_reused_name_inherits_nothing(bench: Workbench) -> None:
+    """A new incarnation of the same node holds nothing of the old one."""
+    record = await bench.define()
+    await bench.submit(record)
+    old = await bench.node("same", ttl=15)
+    await bench.take(old)
+    new = await bench.node("same", ttl=15)
+    assert len(await bench.store.held(old)) == 1
+    assert await bench.store.held(new) == []
+    assert [node.id for node in await bench.store.list_nodes()] == ["same", "same"]
+
+
+@check
+async def check_leaving_frees_reservations(bench: Workbench) -> None:
+    """Who leaves gives back at once what it had reserved; what runs is left to the reaper."""
+    record = await bench.define()
+    for due in (0, 5):
+        await bench.submit(record, due=due)
+    one, two = await bench.node("one"), await bench.node("two")
+    [running], [held] = await bench.take(one), await bench.hold(one, lapse=100)
+    bench.turn(1)
+    await bench.store.leave(one, now=bench.now)
+    assert await bench.state(held.run_id) is RunState.SCHEDULED
+    assert await bench.state(running.run_id) is RunState.RUNNING
+    assert await bench.orphans() == [running.run_id]
+    [taken] = await bench.hold(two)
+    assert (taken.run_id, taken.attempt, taken.due_at) == (held.run_id, 1, at(5))
+    assert await bench.release(held) == [False]
+
+
+@check
+async def check_who_has_left_is_gone(bench: Workbench) -> None:
+    """After leaving there is no beat; the node is shown as left; leaving twice, or unknown, is no error."""
+    node = await bench.node(ttl=100)
+    bench.turn(7)
+    await bench.store.leave(node, now=bench.now)
+    [shown] = await bench.store.list_nodes()
+    assert shown.left_at == at(7)
+    assert shown.lease_until <= at(7)
+    with raises(NodeExpired):
+        await bench.store.beat(node, ttl=SECOND, now=bench.now)
+    bench.turn(9)
+    async with bench.nothing_written():
+        await bench.store.leave(node, now=bench.now)
+        await bench.store.leave("never registered", now=bench.now)
+
+
+@check
+async def check_leaving_ends_its_terms(bench: Workbench) -> None:
+    """A leader that leaves need not be waited for."""
+    one, two = await bench.node("one"), await bench.node("two")
+    term = await bench.term(one)
+    assert await bench.store.campaign(two, ttl=SECOND, now=bench.now) is None
+    await bench.store.leave(one, now=bench.now)
+    assert await bench.store.renew(term, ttl=SECOND, now=bench.now) is None
+    assert (await bench.term(two)).number > term.number
+
+
+@check
+async def check_the_end_of_a_lease_is_one_instant(bench: Workbench) -> None:
+    """At the very end of a node's lease either it may still arm or its runs are orphans: never both, never
+    neither."""
+    record = await bench.define()
+    for due in (0, 5):
+        await bench.submit(record, due=due)
+    node = await bench.node(ttl=3)
+    await bench.take(node)
+    [held] = await bench.hold(node, lapse=100)
+    bench.turn(3)
+    try:
+        alive = not isinstance((await bench.arm(held))[0], Gone)
+    except NodeExpired:
+        alive = False
+    assert alive != bool(await bench.orphans())
+
+
+@check
+async def check_leases_from_before_the_clock_was_set_back(bench: Workbench) -> None:
+    """A dead node's lease that ends far in the future is cut to a lease from now by any beat; a living one's own beat
+    renews it as ever."""
+    bench.turn(3600)
+    dead, alive = await bench.node("dead", ttl=20), await bench.node("alive", ttl=15)
+    record = await bench.define()
+    run_id = await bench.submit(record, 3600)
+    await bench.take(dead)
+    bench.turn(0)
+    beat = await bench.store.beat(alive, ttl=15 * SECOND, now=bench.now)
+    assert beat.lease_until == at(15)
+    assert {node.id: node.lease_until for node in await bench.store.list_nodes()} == {"dead": at(20), "alive": at(15)}
+    bench.turn(19)
+    assert await bench.orphans() == []
+    bench.turn(20)
+    assert await bench.orphans() == [run_id]
+
+
+@check
+async def check_the_time_is_the_one_that_answers_are_stamped_with(bench: Workbench) -> None:
+    """Who has had no answer yet can ask: it is the same clock."""
+    before = await bench.store.register(Node(id="n", incarnation="n-1"), ttl=15 * SECOND)
+    told = await bench.store.tell_time()
+    after = await bench.store.beat("n-1", ttl=15 * SECOND)
+    assert before.now <= told <= after.now

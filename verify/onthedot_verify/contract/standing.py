@@ -1,0 +1,177 @@
+"""How things stand: terms, what incarnations hold, and why a run waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from onthedot.clock import SECOND
+from onthedot.rate import RateGate
+from onthedot.run import ArmAnswer, Blocked, Delayed, Gate, GateAsk, Lease, OnBusy
+from onthedot.stores.values import Held, Node, Owned, Placement, Standing
+from onthedot_verify.contract.register import check
+from onthedot_verify.contract.workbench import Workbench, at, retry
+
+
+async def _standing(bench: Workbench, run_id: int) -> Standing:
+    found = await bench.store.standing(run_id)
+    assert found is not None
+    return found
+
+
+async def _armed_at(bench: Workbench, ask: GateAsk) -> tuple[list[Lease], list[ArmAnswer]]:
+    """Two runs of one job are due, and are armed in one call with this ask."""
+    record = await bench.define()
+    for _ in range(2):
+        await bench.submit(record, due=1)
+    leases = await bench.hold(await bench.node(), ahead=2)
+    bench.turn(1)
+    gates = {lease.lease_id: ask for lease in leases}
+    return leases, await bench.store.arm(list(map(replace, leases)), gates=gates, now=bench.now)
+
+
+@check
+async def check_terms_are_listed(bench: Workbench) -> None:
+    """The newest of each shard; one that is over stays until the next."""
+    assert await bench.store.list_terms() == []
+    node = await bench.node()
+    term = await bench.term(node, ttl=10)
+    assert await bench.store.list_terms() == [term]
+    bench.turn(60)
+    assert [(one.incarnation, one.until) for one in await bench.store.list_terms()] == [(node, at(10))]
+
+
+@check
+async def check_terms_of_shards_that_are_gone_are_not_listed(bench: Workbench) -> None:
+    """A layout with fewer shards has terms of these only."""
+    node = await bench.node()
+    await bench.store.set_shards(3, now=bench.now)
+    for shard in range(3):
+        assert await bench.store.campaign(node, ttl=SECOND, shard=shard, now=bench.now)
+    await bench.store.set_shards(2, now=bench.now)
+    assert [term.shard for term in await bench.store.list_terms()] == [0, 1]
+
+
+@check
+async def check_nodes_tell_the_length_of_their_lease(bench: Workbench) -> None:
+    """As it was last renewed: so its last beat is known, too."""
+    await bench.store.register(Node("a", "a1"), ttl=10 * SECOND, now=bench.now)
+    bench.turn(3)
+    await bench.store.beat("a1", ttl=20 * SECOND, now=bench.now)
+    [node] = await bench.store.list_nodes()
+    assert (node.ttl, node.lease_until) == (20 * SECOND, at(23))
+
+
+@check
+async def check_what_incarnations_hold_is_counted(bench: Workbench) -> None:
+    """Reserved and running apart; who holds nothing is not there."""
+    record = await bench.define()
+    one, two = await bench.node("one"), await bench.node("two")
+    await bench.node("idle")
+    assert await bench.store.count_held() == {}
+    await bench.submit(record)
+    await bench.submit(record, due=5)
+    await bench.submit(record, due=6)
+    [lease] = await bench.take(one)
+    await bench.hold(two, ahead=2)
+    assert await bench.store.count_held() == {one: Held(0, 1), two: Held(2, 0)}
+    assert await bench.finish(lease)
+    assert await bench.store.count_held() == {two: Held(2, 0)}
+
+
+@check
+async def check_what_an_owner_has_is_counted(bench: Workbench) -> None:
+    """Jobs in one or any namespace that are not deleted, and their runs that wait or run."""
+    mail, post = await bench.define("mail", owner="ann"), await bench.define("post", owner="ann", namespace="qa")
+    await bench.define("other", owner="bob")
+    unowned = await bench.define("unowned")
+    node = await bench.node()
+    for record in (mail, mail, post, unowned):
+        await bench.submit(record)
+    await bench.submit(mail, due=50)
+    assert await bench.store.count_owned("ann") == Owned(2, 4)
+    assert await bench.store.count_owned("bob") == Owned(1, 0)
+    assert await bench.store.count_owned("") == Owned(1, 1)
+    assert await bench.store.count_owned("nobody") == Owned(0, 0)
+    assert await bench.store.count_owned("ann", namespace="qa") == Owned(1, 1)
+    assert await bench.store.count_owned("ann", namespace="default") == Owned(1, 3)
+    assert await bench.store.count_owned("bob", namespace="qa") == Owned(0, 0)
+    leases = await bench.take(node, seats=4)
+    assert await bench.store.count_owned("ann") == Owned(2, 4)
+    assert await bench.finish(next(lease for lease in leases if lease.record.id == mail.id))
+    assert await bench.store.count_owned("ann") == Owned(2, 3)
+    await bench.store.delete_job(mail.id, now=bench.now)
+    assert await bench.store.count_owned("ann") == Owned(1, 1)
+    assert await bench.store.count_owned("ann", namespace="default") == Owned(0, 0)
+
+
+@check
+async def check_a_run_tells_who_holds_it(bench: Workbench) -> None:
+    """Scheduled: nobody; reserved and running: a node; tried again: nobody; ended: there is no standing."""
+    record = await bench.define()
+    node = await bench.node("web-1")
+    run_id = await bench.submit(record, due=1)
+    assert await _standing(bench, run_id) == Standing(run_id)
+    [lease] = await bench.hold(node)
+    reserved = Standing(run_id, node="web-1", incarnation=node, reserved_at=at(0))
+    assert await _standing(bench, run_id) == reserved
+    bench.turn(1)
+    lease = await bench.armed(lease)
+    assert await _standing(bench, run_id) == replace(reserved, fence=lease.fence)
+    await bench.store.cancel([run_id], why="enough", now=bench.now)
+    assert (await _standing(bench, run_id)).cancel_wanted == "enough"
+    assert await bench.finish(lease)
+    assert await bench.store.standing(run_id) is None
+    assert await bench.store.standing(run_id + 1) is None
+
+    run_id = await bench.submit(record)
+    [lease] = await bench.take(node)
+    assert await bench.finish(lease, retry(9))
+    assert await _standing(bench, run_id) == Standing(run_id)
+
+
+@check
+async def check_a_run_tells_when_it_expires(bench: Workbench) -> None:
+    record = await bench.define(slots=[10], late=30)
+    run = await bench.slot_run(record, 10)
+    assert (await _standing(bench, run.id)).expires_at == at(40)
+
+
+@check
+async def check_a_run_tells_which_gate_it_waits_at(bench: Workbench) -> None:
+    """And who holds it; when the gate has passed to it, it waits no more."""
+    (one, two), (_, answer) = await _armed_at(bench, GateAsk((Gate("g", 1),), OnBusy("wait")))
+    assert isinstance(answer, Blocked)
+    standing = await _standing(bench, two.run_id)
+    assert (standing.gate, standing.holders, standing.node) == ("g", (one.run_id,), "")
+    assert await bench.finish(one)
+    standing = await _standing(bench, two.run_id)
+    assert (standing.gate, standing.holders) == ("", ())
+
+
+@check
+async def check_a_run_tells_which_instant_it_was_granted(bench: Workbench) -> None:
+    rate = RateGate("r", 1, 10 * SECOND, 1)
+    (_, two), (_, answer) = await _armed_at(bench, GateAsk((), OnBusy("wait"), rate))
+    assert isinstance(answer, Delayed)
+    assert (await _standing(bench, two.run_id)).granted_at == answer.until == at(11)
+
+
+@check
+async def check_a_run_tells_the_place_that_the_leader_chose(bench: Workbench) -> None:
+    record = await bench.define(assignment="leader")
+    node = await bench.node()
+    run_id = await bench.submit(record)
+    standing = await _standing(bench, run_id)
+    assert (standing.for_leader, standing.place) == (True, "")
+    assert await bench.store.place(await bench.term(node), [Placement(run_id, node)], now=bench.now) == [True]
+    standing = await _standing(bench, run_id)
+    assert (standing.for_leader, standing.place) == (False, node)
+
+
+@check
+async def check_a_store_tells_what_it_is(bench: Workbench) -> None:
+    """Which product it is, and what is left of what was acknowledged."""
+    about = await bench.store.about()
+    assert about.product
+    assert about.promise
+    assert about.connections >= 0

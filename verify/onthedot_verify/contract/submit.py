@@ -1,0 +1,167 @@
+"""Submitted runs: ids in order, the same key the same run, and nothing written for an unknown job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from onthedot.errors import KeyConflict, RevisionConflict, UnknownJob
+from onthedot.job import JobRecord
+from onthedot.run import NewRun, RunState, submit_trigger
+from onthedot_verify.contract.register import check
+from onthedot_verify.contract.workbench import Workbench, at, raises
+
+
+@check
+async def check_ids_come_in_order(bench: Workbench) -> None:
+    """One id per run, in the order of the runs; each is scheduled at its due instant with its arguments."""
+    record = await bench.define()
+    bench.turn(3)
+    new = [NewRun(record.id, submit_trigger(token), at(due)) for token, due in (("b", 9), ("a", 5), ("c", 0))]
+    ids = await bench.store.submit(new, now=bench.now)
+    assert len(set(ids)) == 3
+    for run_id, one in zip(ids, new, strict=True):
+        run = await bench.run(run_id)
+        assert (run.job, run.trigger, run.due_at, run.slot_at) == ("job", one.trigger, one.due_at, one.due_at)
+        assert (run.state, run.attempts, run.created_at) == (RunState.SCHEDULED, 0, at(3))
+    assert await bench.store.submit([], now=bench.now) == []
+
+
+@check
+async def check_arguments_reach_the_worker(bench: Workbench) -> None:
+    """The lease carries the arguments as they were given; None is not the same as empty."""
+    record = await bench.define()
+    for key, args in (("a", '{"order":"ä"}'), ("b", None), ("c", "{}")):
+        await bench.submit(record, key=key, args=args)
+    leases = await bench.take(await bench.node(), seats=3)
+    assert {lease.trigger: lease.args for lease in leases} == {
+        "submit:a": '{"order":"ä"}',
+        "submit:b": None,
+        "submit:c": "{}",
+    }
+
+
+@check
+async def check_the_same_key_is_the_same_run(bench: Workbench) -> None:
+    """A key that exists gives the existing id, within one call and between calls; the first arguments stay."""
+    record = await bench.define()
+    first = NewRun(record.id, submit_trigger("a"), at(5), '{"n":1}')
+    again = NewRun(record.id, submit_trigger("a"), at(5), '{"n":2}')
+    ids = await bench.store.submit([first, again], now=bench.now)
+    bench.turn(1)
+    ids += await bench.store.submit([again, first], now=bench.now)
+    assert len(set(ids)) == 1
+    [lease] = await bench.hold(await bench.node())
+    assert lease.args == '{"n":1}'
+    assert (await bench.run(ids[0])).created_at == at(0)
+
+
+@check
+async def check_a_repeated_submit_never_runs_twice(bench: Workbench) -> None:
+    """A submit whose answer was lost may be made again when the run has started, and when it has ended:
+    it is still the same run."""
+    record = await bench.define()
+    node = await bench.node()
+    run_id = await bench.submit(record, key="once")
+    [lease] = await bench.take(node)
+    assert await bench.submit(record, key="once") == run_id
+    assert await bench.finish(lease)
+    assert await bench.submit(record, key="once") == run_id
+    assert await bench.take(node) == []
+    assert await bench.state(run_id) is RunState.SUCCEEDED
+
+
+@check
+async def check_keys_belong_to_their_job(bench: Workbench) -> None:
+    """The same trigger and instant in another job is another run."""
+    one, two = await bench.define("one"), await bench.define("two")
+    assert await bench.submit(one, key="a") != await bench.submit(two, key="a")
+
+
+@check
+async def check_an_unknown_job_writes_nothing(bench: Workbench) -> None:
+    """One unknown job in the batch refuses the whole batch."""
+    record = await bench.define()
+    known = NewRun(record.id, submit_trigger("a"), at(0))
+    unknown = NewRun(record.id + 99, submit_trigger("b"), at(0))
+    async with bench.nothing_written():
+        with raises(UnknownJob):
+            await bench.store.submit([known, unknown], now=bench.now)
+
+
+@check
+async def check_a_large_batch_is_refused_as_a_whole(bench: Workbench) -> None:
+    """However many writes a store makes of it, what is refused at its end leaves nothing of its beginning."""
+    record = await bench.define()
+    used = NewRun(record.id, submit_trigger("used"), at(0), "1", "used")
+    [used_id] = await bench.store.submit([used], now=bench.now)
+    many = [NewRun(record.id, submit_trigger(f"many-{number}"), at(0)) for number in range(250)]
+    unknown = NewRun(record.id + 99, submit_trigger("b"), at(0))
+    conflict = NewRun(record.id, submit_trigger("c"), at(0), "2", "used")
+    async with bench.nothing_written():
+        with raises(UnknownJob):
+            await bench.store.submit([*many, unknown], now=bench.now)
+        with raises(KeyConflict):
+            await bench.store.submit([*many, conflict], now=bench.now)
+    ids = await bench.store.submit([*many, used, many[0]], now=bench.now)
+    assert len(set(ids)) == 251
+    assert ids[-2:] == [used_id, ids[0]]
+    assert await bench.store.submit([*many, used], now=bench.now) == ids[:-1]
+
+
+@check
+async def check_a_key_is_asked_for_once(bench: Workbench) -> None:
+    """The same key and arguments give the same run, live or ended; other arguments are refused; jobs are apart."""
+    record, other, node = await bench.define(), await bench.define("other"), await bench.node()
+
+    async def ask(job: JobRecord, key: str, args: str | None, due: float = 0) -> int:
+        new = NewRun(job.id, submit_trigger(bench.ids.token()), at(due), args, key)
+        [run_id] = await bench.store.submit([new], now=bench.now)
+        return run_id
+
+    first = await ask(record, "receipt:1", '{"order":1}')
+    assert await ask(record, "receipt:1", '{"order":1}', due=99) == first
+    assert await ask(record, "receipt:2", '{"order":1}') != first
+    assert await ask(other, "receipt:1", '{"order":2}') != first
+    leases = {lease.run_id: lease for lease in await bench.take(node, 9)}
+    assert await bench.finish(leases[first])
+    assert await ask(record, "receipt:1", '{"order":1}') == first
+    async with bench.nothing_written():
+        with raises(KeyConflict):
+            await ask(record, "receipt:1", '{"order":2}')
+        with raises(KeyConflict):
+            await ask(record, "receipt:1", None)
+        twice = [NewRun(record.id, submit_trigger(name), at(0), args, "x") for name, args in (("a", "1"), ("b", "2"))]
+        with raises(KeyConflict):
+            await bench.store.submit(twice, now=bench.now)
+
+
+@check
+async def check_a_submitted_run_may_expire(bench: Workbench) -> None:
+    """Not started by then, it is skipped(expired); once armed, it does not expire any more."""
+    record, node = await bench.define(), await bench.node()
+    new = [NewRun(record.id, submit_trigger(name), at(due), None, "", at(20)) for name, due in (("a", 0), ("b", 10))]
+    early, late = await bench.store.submit(new, now=bench.now)
+    [lease] = await bench.take(node)
+    bench.turn(20)
+    assert await bench.take(node) == []
+    assert await bench.expire() == [late]
+    run = await bench.run(late)
+    assert (run.state, run.reason) == (RunState.SKIPPED, "expired")
+    assert lease.run_id == early
+    assert await bench.finish(lease)
+
+
+@check
+async def check_a_run_of_another_revision_is_refused(bench: Workbench) -> None:
+    """Who has checked a run by what the job was is told that it is another one now, and nothing is written."""
+    job = bench.job()
+    first = (await bench.put(job)).record
+    run = NewRun(first.id, submit_trigger("a"), at(0), revision=first.revision)
+    [taken] = await bench.store.submit([run], now=bench.now)
+    second = (await bench.put(replace(job, owner="ops"))).record
+    others = [NewRun(first.id, submit_trigger("b"), at(0)), replace(run, trigger=submit_trigger("c"))]
+    with raises(RevisionConflict):
+        await bench.store.submit(others, now=bench.now)
+    assert [one.id for one in await bench.store.list_runs()] == [taken]
+    others[1] = replace(others[1], revision=second.revision)
+    assert len(await bench.store.submit(others, now=bench.now)) == 2

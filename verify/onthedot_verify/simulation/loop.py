@@ -1,0 +1,151 @@
+"""One virtual loop for a whole cluster: every callback belongs to a process, and processes die and freeze.
+
+A process is a context variable: tasks and callbacks inherit it. **kill -9**: the callbacks of a dead process vanish, so
+no `finally` runs (`task.cancel()` would run it). **SIGSTOP**: the callbacks of a frozen one are parked, in order, until
+it is thawed. Between processes the order of what is ready at one instant is drawn from the seed; within a process
+it stays first in, first out, as asyncio promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import inspect
+from collections import deque
+from contextvars import ContextVar
+from typing import Any
+
+from onthedot.testing.clock import VirtualLoop
+from onthedot_verify.simulation.chance import Chance
+
+MOST_TURNS = 1_000_000  # at one instant of virtual time: more is an endless loop
+
+
+class Process:
+    """One boot of a node, as the loop sees it."""
+
+    __slots__ = ("alive", "frozen", "name", "parked")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.frozen = False
+        self.parked: list[asyncio.Handle] = []
+
+
+PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
+
+
+class Stuck(RuntimeError):
+    """Virtual time does not pass any more: something loops without ever waiting."""
+
+
+class ClusterLoop(VirtualLoop):
+    """A virtual loop that knows whose callback is whose."""
+
+    def __init__(self, chance: Chance) -> None:
+        super().__init__()
+        self._chance = chance
+        self._turns = 0
+        self.steps = 0
+        self.buried: set[asyncio.Task[Any]] = set()  # a dead task that is collected would run its `finally` blocks
+        self.trouble: list[str] = []
+        self.set_exception_handler(self._note_trouble)
+
+    def _note_trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        del loop
+        self.trouble.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+    # ── life and death ───────────────────────────────────────────────────────────────────────────────────────
+
+    def kill(self, process: Process) -> None:
+        """The process is gone: nothing of it runs any more, not even to clean up."""
+        self.buried = asyncio.all_tasks(self)  # all that have not ended, those of earlier processes too
+        process.alive = False
+        process.frozen = False
+        process.parked.clear()
+
+    def freeze(self, process: Process) -> None:
+        """SIGSTOP."""
+        process.frozen = True
+
+    def thaw(self, process: Process) -> None:
+        """SIGCONT: what had become due meanwhile runs now, in order."""
+        process.frozen = False
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        ready.extend(process.parked)
+        process.parked.clear()
+
+    def bury_all(self) -> None:
+        """At the end: close what is left, without a word. Stores must refuse whatever it still wants to write."""
+        for task in asyncio.all_tasks(self):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            try:
+                _close(task.get_coro())
+            except (RuntimeError, ValueError) as error:
+                self.trouble.append(f"{task.get_name()} would not be closed: {error}")
+        self.buried.clear()
+
+    # ── turning ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run_once(self) -> None:
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        self._ring(ready)
+        batch = [ready.popleft() for _ in range(len(ready))]
+        self.steps += len(batch)
+        self._turns += 1
+        if self._turns > MOST_TURNS:
+            raise Stuck(f"{MOST_TURNS} turns of the loop at {self.time()} s, and nothing waits: {batch[:3]}")
+        if len(batch) == 1:
+            self._run(batch[0], batch[0]._context.get(PROCESS))  # type: ignore[attr-defined]
+            return
+        for handle, process in self._mixed(batch):
+            self._run(handle, process)
+
+    def _ring(self, ready: deque[asyncio.Handle]) -> None:
+        """Move the timers that are due to `ready`; if nothing is ready, jump to the next one first."""
+        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        while scheduled and scheduled[0]._cancelled:
+            self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
+            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]
+        if not ready:
+            if not scheduled:
+                raise RuntimeError("virtual time stands still: every task waits for something no timer will bring")
+            if scheduled[0].when() > self._virtual_time:
+                self._turns = 0
+                self._virtual_time = scheduled[0].when()
+        while scheduled and scheduled[0].when() <= self._virtual_time:
+            handle = heapq.heappop(scheduled)
+            handle._scheduled = False  # type: ignore[attr-defined]
+            ready.append(handle)
+
+    def _mixed(self, batch: list[asyncio.Handle]) -> list[tuple[asyncio.Handle, Process | None]]:
+        owned = [(handle, handle._context.get(PROCESS)) for handle in batch]  # type: ignore[attr-defined]
+        owners = [owner for _, owner in owned]
+        if all(owner is owners[0] for owner in owners):
+            return owned
+        queues: dict[Process | None, deque[tuple[asyncio.Handle, Process | None]]] = {}
+        for entry in owned:
+            queues.setdefault(entry[1], deque()).append(entry)
+        self._chance.shuffle(owners)
+        return [queues[owner].popleft() for owner in owners]
+
+    def _run(self, handle: asyncio.Handle, process: Process | None) -> None:
+        if handle._cancelled:
+            return
+        if process is not None:
+            if not process.alive:
+                return
+            if process.frozen:
+                process.parked.append(handle)
+                return
+        handle._run()
+
+
+def _close(coroutine: Any) -> None:
+    """Close a coroutine; if it has not begun, those as well that it was given, or Python would miss their await."""
+    if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+        for given in inspect.getcoroutinelocals(coroutine).values():
+            if inspect.iscoroutine(given):
+                _close(given)
+    coroutine.close()
