@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from onthedot.errors import StoreUnavailable
+from onthedot.stores.sqlite import SqliteStore
 from tests.crash.kit import gather_evidence
 from tests.processes import disks, verdicts
 from tests.processes.kit import SECOND, Cluster, Process, cluster, now
@@ -64,6 +69,50 @@ async def test_a_full_disk(tmp_path, capsys):
             other.popen.stderr.close()
             ballast.unlink()
             await after_it(nodes, node, now())
+
+
+@asynccontextmanager
+async def big_row(path: Path) -> AsyncIterator[SqliteStore]:
+    """A store with a row that `write_much` writes again and again: the log grows, the database does not."""
+    store = await SqliteStore.open(path)
+    try:
+        await store.database.writer.run(lambda tx: tx.db.execute("CREATE TABLE big (value BLOB)"), writes=True)
+        await store.database.writer.run(lambda tx: tx.db.execute("INSERT INTO big VALUES (NULL)"), writes=True)
+        yield store
+    finally:
+        await store.close()
+
+
+async def write_much(store: SqliteStore, megabytes: int) -> None:
+    for _ in range(megabytes * 10):
+        await store.database.writer.run(
+            lambda tx: tx.db.execute("UPDATE big SET value = randomblob(100000)"), writes=True
+        )
+
+
+@pytest.mark.slow
+async def test_the_log_does_not_fill_a_small_disk(tmp_path, capsys):
+    with disks.own_disk(tmp_path / "disk", megabytes=24) as disk:
+        if disk is None:
+            not_tested(capsys, "a small disk")
+            return
+        async with big_row(disk / "otd.db") as store:
+            await write_much(store, 60)
+
+
+@pytest.mark.slow
+async def test_the_log_does_not_take_the_room_that_somebody_makes(tmp_path, capsys):
+    with disks.own_disk(tmp_path / "disk", megabytes=400) as disk:
+        if disk is None:
+            not_tested(capsys, "room on a full disk")
+            return
+        async with big_row(disk / "otd.db") as store:
+            await write_much(store, 2)
+            ballast = disks.fill(disk)
+            with pytest.raises(StoreUnavailable, match="the disk is full"):
+                await write_much(store, 60)
+            os.truncate(ballast, ballast.stat().st_size - (20 << 20))
+            await write_much(store, 60)
 
 
 @pytest.mark.slow

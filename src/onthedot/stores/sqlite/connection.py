@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -27,9 +28,14 @@ PATIENCE: Micros = 5 * SECOND
 # when measured); asking again after 0.2–1 ms keeps them below 22 ms. Uneven steps, so that two waiters drift apart.
 _PAUSES: tuple[Micros, ...] = (200, 600, 300, 1 * MILLISECOND, 400, 800)
 
+PAGE = 4_096
+LONGEST_LOG = 10_000
+"""How many pages the log gets before it is written back to the database: 40 MB. A page that changes often is then
+copied once (drain +25 %)."""
+SHORTEST_LOG = 1_000
+
 _WRITING = """
 PRAGMA synchronous = FULL;           -- what was acknowledged survives the machine; nearly free in WAL
-PRAGMA wal_autocheckpoint = 10000;   -- 40 MB: a page that changes often is copied once (drain +25 %)
 PRAGMA journal_size_limit = 67108864;
 PRAGMA cache_size = -32000;          -- 32 MB: the indexes of a backlog of 100,000 runs
 PRAGMA temp_store = MEMORY;
@@ -90,10 +96,23 @@ def connect(path: str, *, writing: bool) -> sqlite3.Connection:
     db = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256)
     try:
         patiently(lambda: db.executescript(_WRITING if writing else _READING))
+        if writing:
+            limit_log(db, path)
     except sqlite3.Error:
         db.close()
         raise
     return db
+
+
+def limit_log(db: sqlite3.Connection, path: str) -> None:
+    """Let the log take at most an eighth of the room that is left. A log that has filled the disk cannot be written
+    back, because the database has no room to grow: the disk would stay full."""
+    try:
+        room = shutil.disk_usage(os.path.dirname(path) or ".").free
+    except OSError:  # the folder has gone: the next write says so
+        room = 0
+    pages = min(max(room // 8 // PAGE, SHORTEST_LOG), LONGEST_LOG)
+    db.execute(f"PRAGMA wal_autocheckpoint = {pages}")
 
 
 def begin(db: sqlite3.Connection, *, writing: bool) -> None:
@@ -176,6 +195,11 @@ _ELSE = ("the tables are not what this version made", "restore a backup; if nobo
 def is_busy(error: sqlite3.Error) -> bool:
     """Whether somebody else holds the lock, and may let go of it."""
     return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+
+
+def is_full(error: Exception) -> bool:
+    """Whether the disk has no room left."""
+    return isinstance(error, sqlite3.Error) and _primary_code(error) == sqlite3.SQLITE_FULL
 
 
 def translate(error: Exception, path: str) -> Exception:

@@ -29,7 +29,7 @@ from onthedot.errors import StateError
 from onthedot.stores.hints import Hint, Hints
 from onthedot.stores.sql.port import Statement
 from onthedot.stores.sql.records import Records
-from onthedot.stores.sqlite.connection import begin, commit, roll_back, translate
+from onthedot.stores.sqlite.connection import begin, commit, is_full, limit_log, roll_back, translate
 from onthedot.stores.sqlite.wakeup import Counts, Wakeup
 
 T = TypeVar("T")
@@ -264,6 +264,8 @@ class ConnectionThread:
             for call in batch:
                 call.fail(translate(error, self._name))
             self._start_over()
+            if self._db is not None and is_full(error):
+                limit_log(self._db, self._name)  # else it takes all the room that somebody makes
 
     def _commit(self, db: sqlite3.Connection, batch: Sequence[Call[Any]]) -> None:
         hinted = {hint.kind for call in batch for hint in call.hints}
