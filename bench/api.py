@@ -29,7 +29,7 @@ from onthedot.ids import SeededIds
 from onthedot.job import Call, Job, ability_of
 from onthedot.run import Lease, NewRun, submit_trigger
 from onthedot.stores.protocol import Store
-from onthedot.stores.values import Ask, Node, Note
+from onthedot.stores.values import Node, Note, ReserveRequest
 
 CONNECTIONS = 16
 SUBMITS = 4_000
@@ -250,7 +250,7 @@ async def _take(store: Store) -> Lease:
     node = Node("bench", "bench")
     await store.register(node, ttl=3_600_000_000)
     tasks = frozenset({ability_of(Job(name=JOB, task=Call(handler=JOB)))})
-    [lease] = (await store.reserve(Ask(node.incarnation, SeededIds(1).leases(1), 1, tasks=tasks))).armed
+    [lease] = (await store.reserve(ReserveRequest(node.incarnation, SeededIds(1).leases(1), 1, tasks=tasks))).armed
     return lease
 
 

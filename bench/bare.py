@@ -25,7 +25,7 @@ from onthedot.stores.sql.reserve import ARM_NOW, LIST_DUE
 from onthedot.stores.sqlite.connection import begin, commit, connect
 from onthedot.stores.sqlite.fast_finish import END_RUN, INSERT_ATTEMPT, INSERT_HISTORY
 from onthedot.stores.sqlite.writer_thread import TAKE_NUMBERS
-from onthedot.stores.values import Ask, Node
+from onthedot.stores.values import Node, ReserveRequest
 from onthedot.task import Call, task_name
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
@@ -66,7 +66,7 @@ async def drain_store(store: Store, seed: int) -> tuple[float, list[int]]:
     ids, executed = SeededIds(seed), list[int]()
     began = time.perf_counter()
     while True:
-        reserved = await store.reserve(Ask(_INCARNATION, ids.leases(BATCH), BATCH, tasks=TASKS))
+        reserved = await store.reserve(ReserveRequest(_INCARNATION, ids.leases(BATCH), BATCH, tasks=TASKS))
         if not reserved.armed:
             return time.perf_counter() - began, executed
         started_at, ended_at = await perform([lease.run_id for lease in reserved.armed], executed)

@@ -11,10 +11,9 @@ from typing import Any
 
 from bench.bare import TASKS, perform
 from onthedot.ids import SeededIds
-from onthedot.stores.redis.capping import take_history
 from onthedot.stores.redis.connections import Connection, maker, open_connection, talk
-from onthedot.stores.redis.runs import TOGETHER
 from onthedot.stores.redis.scripts import script
+from onthedot.stores.redis.store import TOGETHER
 from onthedot.stores.redis.url import read_url
 
 _LONG = 10**12
@@ -30,13 +29,12 @@ class Bare:
     @classmethod
     async def connect(cls, url: str) -> Bare:
         """A connection with the driver's settings; the server has read the scripts."""
-        url, most_finished = take_history(url)
         address = read_url(url)
         db = maker(address)()
         await open_connection(db)
         for name in ("beat", "submit", "reserve", "finish"):
             await talk(db, "SCRIPT", "LOAD", script(name).text)
-        return cls(db, address.tag, most_finished)
+        return cls(db, address.tag, address.history)
 
     async def ask(self, name: str, **fields: Any) -> Any:
         """What a script says."""

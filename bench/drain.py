@@ -103,7 +103,7 @@ async def fill_file(path: Path, count: int, seed: int) -> list[int]:
 async def drain_file(what: str, where: Where, run_ids: list[int], *, nodes: int = 1) -> Drained:
     """Drain a file, or a database, of its waiting runs; `nodes`: how many have drained it, this one included."""
     store = await open_store(where)
-    before = await store.count_runs()
+    before = await store.queries.count_runs()
     drained = await drain(what, store, run_ids, before=before, nodes=nodes)
     await store.close()
     return drained

@@ -104,7 +104,7 @@ def _drain(what: str, postgres: server.Server, url: str, count: int, seed: int, 
 
 async def _counts(url: str) -> dict[RunState, int]:
     store = await open_store(url)
-    counts = await store.count_runs()
+    counts = await store.queries.count_runs()
     await store.close()
     counts.pop(RunState.SCHEDULED, None)
     return counts

@@ -19,7 +19,7 @@ from bench.nodes import check_executions, check_never_fenced, open_store
 from bench.results import BenchFailed, Result, ratio
 from bench.rounds import Plan, alternate
 from onthedot.run import RunState
-from onthedot.stores.redis.capping import MOST_FINISHED
+from onthedot.stores.redis.url import MOST_FINISHED
 
 
 def run(plan: Plan) -> list[Result]:
@@ -64,7 +64,7 @@ async def _make(url: str, kept: int, batch: int, seed: int) -> None:
 
 async def _check(what: str, url: str, left: int) -> None:
     store = await open_store(url)
-    found = await store.count_runs()
+    found = await store.queries.count_runs()
     if found != {RunState.SUCCEEDED: left}:
         raise BenchFailed(f"{what}: expected {left} succeeded runs in the store, found {found}")
     await check_never_fenced(what, store)

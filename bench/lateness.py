@@ -75,7 +75,7 @@ async def _ours(what: str, where: Where, seconds: float, step: Micros) -> list[M
     async with sched:
         await asyncio.sleep(SETTLING / SECOND + seconds)
     check_starts(what, starts, step)
-    counted = (await store.count_runs()).get(RunState.SUCCEEDED, 0)
+    counted = (await store.queries.count_runs()).get(RunState.SUCCEEDED, 0)
     if counted != len(starts):
         raise BenchFailed(f"{what}: {len(starts)} starts, but {counted} succeeded runs in history")
     await check_never_fenced(what, store)

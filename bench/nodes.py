@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections import Counter as Tally
 from collections.abc import Awaitable, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import onthedot as otd
 from bench.results import BenchFailed
@@ -15,7 +16,6 @@ from onthedot.clock import Micros
 from onthedot.ids import SeededIds
 from onthedot.job import Call, Job
 from onthedot.run import NewRun, RunState, submit_trigger
-from onthedot.stores.opening import open_store as open_url
 
 if TYPE_CHECKING:  # `bench.compare` runs this with the sources of older revisions, too
     from onthedot.stores.protocol import Store
@@ -39,9 +39,18 @@ def wall() -> Micros:
 
 async def open_store(where: Where) -> Store:
     """The SQLite file, what is on PostgreSQL or Redis at a URL, or a new store in memory."""
-    if isinstance(where, Path):
-        return await open_url(f"sqlite:///{where}")
-    return await open_url("memory:" if where is None else where)
+    try:
+        module = import_module("onthedot.stores.connect")
+    except ModuleNotFoundError:  # an older revision
+        module = import_module("onthedot.stores.opening")
+    url = f"sqlite:///{where}" if isinstance(where, Path) else where or "memory:"
+    store: Store = await module.open_store(url)
+    return store
+
+
+def queries_of(store: Store) -> Any:
+    """What answers questions; in older revisions that is the store itself."""
+    return getattr(store, "queries", store)
 
 
 async def fill(store: Store, count: int, *, seed: int, due_at: Micros | None = None) -> list[int]:
@@ -157,14 +166,14 @@ async def check_history(what: str, store: Store, succeeded: int, *, before: dict
     """History has gained exactly so many succeeded runs, nothing is left over, and the node kept its lease."""
     wanted = dict(before or {})
     wanted[RunState.SUCCEEDED] = wanted.get(RunState.SUCCEEDED, 0) + succeeded
-    found = await store.count_runs()
+    found = await queries_of(store).count_runs()
     if found != wanted:
         raise BenchFailed(f"{what}: expected {_counts(wanted)} in the store, found {_counts(found)}")
 
 
 async def check_never_fenced(what: str, store: Store, nodes: int = 1) -> None:
     """The heartbeat was on time: a node that is fenced registers anew, and would be there twice."""
-    found = len(await store.list_nodes())
+    found = len(await queries_of(store).list_nodes())
     if found != nodes:
         raise BenchFailed(f"{what}: {nodes} node started, {found} incarnations registered: the heartbeat was late")
 

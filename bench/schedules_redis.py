@@ -76,6 +76,6 @@ def _make(server: valkey.Server, url: str, count: int) -> None:
 
 async def _count(url: str) -> int:
     store = await open_store(url)
-    found = await store.list_jobs(limit=1_000)
+    found = await store.queries.list_jobs(limit=1_000)
     await store.close()
     return len(found)

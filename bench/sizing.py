@@ -121,7 +121,7 @@ async def _check(path: Path, seen: Seen) -> None:
     if not seen.late:
         raise BenchFailed("sizing: no run started while the node was watched")
     store = await open_store(path)
-    counts = await store.count_runs()
+    counts = await store.queries.count_runs()
     ended = {state: count for state, count in counts.items() if state is not RunState.SCHEDULED}
     if ended != {RunState.SUCCEEDED: seen.runs}:
         raise BenchFailed(f"sizing: {seen.runs} runs started, but the store has {counts}")

@@ -89,7 +89,7 @@ async def put_job(store: Store) -> int:
 
 async def check(store: Store, count: int) -> None:
     """They are all there."""
-    found = await store.count_runs()
+    found = await store.queries.count_runs()
     if found != {RunState.SCHEDULED: count}:
         raise BenchFailed(f"submitting: expected {count} scheduled runs in the store, found {found}")
     await store.close()

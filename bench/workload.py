@@ -3,7 +3,7 @@
     says ready ── hears go ── does one turn of its work ── says what it took ── hears go ── …
 
 It runs the `onthedot` that is first on PYTHONPATH, and so it uses only names that old and new revisions share: the
-public ones, `stores.opening` and the protocol in `stores.protocol`. Nothing from within a driver is imported here.
+public ones and the protocol in `stores.protocol`. Nothing from within a driver is imported here.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from bench.nodes import (
     fill,
     open_store,
     patiently,
+    queries_of,
     submit_all,
     wall,
 )
@@ -39,7 +40,6 @@ from onthedot.clock import MILLISECOND, SECOND, Micros, to_datetime, to_micros
 from onthedot.ids import SeededIds
 from onthedot.job import Call, Job
 from onthedot.run import NewRun, RunState, submit_trigger
-from onthedot.stores.queries import FindingSlice
 
 if TYPE_CHECKING:  # older revisions have it elsewhere
     from onthedot.stores.protocol import Store
@@ -174,7 +174,7 @@ async def _drain(task: Task, store: Store, run_ids: Sequence[int], counter: Coun
 
 
 async def _check_counts(task: Task, store: Store, wanted: dict[RunState, int]) -> None:
-    found = await store.count_runs()
+    found = await queries_of(store).count_runs()
     if found != wanted:
         raise BenchFailed(f"{task.work}: expected {wanted} in the store, found {found}")
 
@@ -246,17 +246,19 @@ async def submit(task: Task, store: Store) -> Turns:
 async def history(task: Task, store: Store) -> Turns:
     """Questions about what has run. The first turn makes that."""
     await _make_history(task, store)
+    queries = queries_of(store)
     (dead, *_), finished = await asyncio.gather(
-        store.list_runs(states=[RunState.DEAD], limit=1), store.list_runs(states=[RunState.SUCCEEDED], limit=PAGE)
+        queries.list_runs(states=[RunState.DEAD], limit=1),
+        queries.list_runs(states=[RunState.SUCCEEDED], limit=PAGE),
     )
     run_ids = [run.id for run in finished]
-    runs_like, attempts_like = _filter(FindingSlice.find_runs), _filter(FindingSlice.find_attempts)
+    runs_like, attempts_like = _filter(queries.find_runs), _filter(queries.find_attempts)
     asks: dict[str, tuple[int, Callable[[], Awaitable[Sequence[object]]]]] = {
-        "history list": (8, lambda: store.list_runs(job="job-3", limit=PAGE)),
-        "history find": (10, lambda: _page(store.find_runs, runs_like(states=frozenset({RunState.DEAD})))),
-        "history attempts": (16, lambda: _page(store.find_attempts, attempts_like())),
-        "history one": (80, lambda: store.list_attempts(dead.id)),
-        "history many": (12, lambda: store.get_runs(run_ids)),
+        "history list": (8, lambda: queries.list_runs(job="job-3", limit=PAGE)),
+        "history find": (10, lambda: _page(queries.find_runs, runs_like(states=frozenset({RunState.DEAD})))),
+        "history attempts": (16, lambda: _page(queries.find_attempts, attempts_like())),
+        "history one": (80, lambda: queries.list_attempts(dead.id)),
+        "history many": (12, lambda: queries.get_runs(run_ids)),
         "history count": (12, lambda: _states(store)),
     }
     while True:
@@ -311,7 +313,7 @@ async def _page(find: Callable[..., Awaitable[Any]], wanted: object) -> Sequence
 
 
 async def _states(store: Store) -> Sequence[object]:
-    return list(await store.count_runs())
+    return list(await queries_of(store).count_runs())
 
 
 # ── the process ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -33,9 +33,9 @@ from onthedot.policy import recovery
 from onthedot.policy.gates import gates_of
 from onthedot.run import Armed, GateAsk, Lease, NewRun, submit_trigger
 from onthedot.schedules import next_after
-from onthedot.stores.opening import open_store
+from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
-from onthedot.stores.values import Ask, Node, Term
+from onthedot.stores.values import Node, ReserveRequest, Term
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 JobHandler = Callable[[otd.Context], Any]  # a coroutine or a plain function; what it raises is the error
@@ -156,7 +156,7 @@ class BackendProvider:
         """The stored jobs. A handler comes from `handlers`, by name: nothing stored is ever imported."""
         return [
             Job(one.name, Schedule(rule) if rule else None, one.retry, one.timeout, self._handlers.get(one.name))
-            for one in (record.job for record in await self.store.list_jobs())
+            for one in (record.job for record in await self.store.queries.list_jobs())
             if one.namespace != LOCKS
             for rule in one.schedules[:1] or (None,)
         ]
@@ -166,7 +166,7 @@ class BackendProvider:
         record = await find_job(self.store, job_name)
         match status:
             case JobState.PAUSED:
-                await self.store.pause(record.id, reason="UpdateStatus")
+                await self.store.pause_job(record.id, reason="UpdateStatus")
             case JobState.ACTIVE:
                 await resume_job(self.store, record.id, missed="none", clock=self._clock, settings=self._settings)
             case JobState.DELETED:
@@ -213,7 +213,7 @@ class BackendProvider:
         record = (await self.store.put_job(lock_job(key))).record
         await self.store.submit([NewRun(record.id, submit_trigger(self._ids.token()), now, expires_at=until)])
         tasks = frozenset({ability_of(record.job)})
-        ask = Ask(incarnation, self._ids.leases(1), seats=1, queues=(LOCKS,), tasks=tasks)
+        ask = ReserveRequest(incarnation, self._ids.leases(1), seats=1, queues=(LOCKS,), tasks=tasks)
         for lease in (await self.store.reserve(ask)).held:
             gates = {lease.lease_id: GateAsk(gates_of(lease.record, target="", arguments={}))}
             [answer] = await self.store.arm([lease], gates=gates)
@@ -231,7 +231,9 @@ class BackendProvider:
             (one, recovery.decide(one.record.job, recoveries=0, now=now, why=why, due_at=one.due_at)) for one in over
         ]
         await self.store.reap(lost)
-        return bool(await self.store.list_runs(job=key, namespace=LOCKS, states=[otd.RunState.RUNNING], limit=1))
+        return bool(
+            await self.store.queries.list_runs(job=key, namespace=LOCKS, states=[otd.RunState.RUNNING], limit=1)
+        )
 
 
 def lock_job(key: str) -> otd.Job:

@@ -18,7 +18,7 @@ def behind(store: MemoryStore, statement: str, *values: object) -> list[Any]:
 
 def runs_of(store: MemoryStore, states: Iterable[RunState]) -> list[RunRecord]:
     """The runs in these states, by id, also when no loop runs."""
-    return sorted(run_now(store.list_runs(states=states)), key=lambda run: run.id)
+    return sorted(run_now(store.queries.list_runs(states=states)), key=lambda run: run.id)
 
 
 class Instructions:

@@ -43,7 +43,7 @@ async def test_what_is_told_ahead_is_what_is_done(verbs: OpenVerbs):
     first = [job("a"), job("b")]
     planned = await verbs.apply(first, source="jobs.yaml", dry_run=True)
     assert await names(verbs) == []
-    assert await verbs.there.store.list_documents(KIND) == []
+    assert await verbs.there.store.documents.list_documents(KIND) == []
     done = await verbs.apply(first, source="jobs.yaml")
     assert kinds(planned) == kinds(done) == {"a": "created", "b": "created"}
     assert (planned.dry_run, done.dry_run, done.changes) == (True, False, 2)
@@ -119,7 +119,7 @@ async def test_a_job_that_a_source_says_is_paused_comes_up_paused(verbs: OpenVer
     put_job = store.put_job
 
     async def put(job: otd.Job, *given: Any, **options: Any) -> Any:
-        record = await store.get_job(job.name)
+        record = await store.queries.get_job(job.name)
         seen.append((len(job.schedules), "" if record is None else str(record.state)))
         return await put_job(job, *given, **options)
 
@@ -210,7 +210,7 @@ async def test_parents_may_come_after_their_children_and_circles_are_refused(ver
 
 async def test_somebody_elses_edit_meanwhile_is_not_lost(verbs: OpenVerbs, monkeypatch: pytest.MonkeyPatch):
     await verbs.apply([job("a")], source="jobs.yaml")
-    ask, edits = verbs.there.store.get_job, [job("a", "0 9 * * *")]
+    ask, edits = verbs.there.store.queries.get_job, [job("a", "0 9 * * *")]
 
     async def edited_once_it_was_read(name: str, *, namespace: str = "default") -> object:
         record = await ask(name, namespace=namespace)
@@ -218,20 +218,20 @@ async def test_somebody_elses_edit_meanwhile_is_not_lost(verbs: OpenVerbs, monke
             await verbs.put(edits.pop())
         return record
 
-    monkeypatch.setattr(verbs.there.store, "get_job", edited_once_it_was_read)
+    monkeypatch.setattr(verbs.there.store.queries, "get_job", edited_once_it_was_read)
     with pytest.raises(RevisionConflict, match="expected revision 1, found revision 2"):
         await verbs.apply([job("a", "0 3 * * *")], source="jobs.yaml")
 
 
 async def test_what_broke_in_the_middle_is_done_by_the_next(verbs: OpenVerbs, monkeypatch: pytest.MonkeyPatch):
-    store, put = verbs.there.store, verbs.there.store.put_document
+    store, put = verbs.there.store, verbs.there.store.documents.put_document
 
     async def away(*args: object, **more: object) -> object:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr(store, "put_document", away)
+    monkeypatch.setattr(store.documents, "put_document", away)
     with pytest.raises(StoreUnavailable):
         await verbs.apply([job("a"), job("b")], source="jobs.yaml")
-    monkeypatch.setattr(store, "put_document", put)
+    monkeypatch.setattr(store.documents, "put_document", put)
     await verbs.apply([job("a"), job("b")], source="jobs.yaml")
     assert (await verbs.apply([], source="jobs.yaml", prune=True)).changes == 2

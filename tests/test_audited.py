@@ -365,7 +365,7 @@ def made(folder: Path) -> dict[str, int | str]:
 
     async def make() -> dict[str, int | str]:
         async with opened(f"sqlite:///{folder / 'shop.db'}") as there:
-            await StoredSecrets(there.store, Keys.of(os.environ)).set("default", "OLD", "hush")
+            await StoredSecrets(there.store.documents, Keys.of(os.environ)).set("default", "OLD", "hush")
             return await fill(there, folder)
 
     return asyncio.run(make()) | {"folder": str(folder)}

@@ -63,7 +63,7 @@ def test_one_instant_and_one_delay_run_once(open_store):
     async def scenario(harness):
         await harness.start(sched)
         await harness.advance("10m")
-        job = await harness.store.get_job("job")
+        job = await harness.store.queries.get_job("job")
         return await harness.runs("job"), job
 
     runs, record = passes(scenario, open_store)
@@ -173,7 +173,7 @@ def test_what_waits_at_a_stop_is_there_at_the_next_start(open_store):
 
     async def scenario(harness):
         await harness.start(sched)
-        record = await harness.store.get_job("job")
+        record = await harness.store.queries.get_job("job")
         waiting = [NewRun(record.id, f"submit:{n}", T0 + (30 + n) * SECOND) for n in range(3)]
         await harness.store.submit(waiting)
         await harness.advance("29s")  # the next ones are in the worker's heap by now
@@ -203,10 +203,10 @@ def test_a_time_out_and_an_error_are_retried_with_the_same_arguments(open_store)
 
     async def scenario(harness):
         await harness.start(sched)
-        record = await harness.store.get_job("job")
+        record = await harness.store.queries.get_job("job")
         [run_id] = await harness.store.submit([NewRun(record.id, "submit:1", T0, '{"page":"b"}')])
         await harness.advance("2m")
-        return await harness.store.get_run(run_id), await harness.store.list_attempts(run_id)
+        return await harness.store.queries.get_run(run_id), await harness.store.queries.list_attempts(run_id)
 
     run, attempts = passes(scenario, open_store)
     assert seen == [(1, "b"), (2, "b"), (3, "b")]

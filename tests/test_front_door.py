@@ -131,7 +131,7 @@ def test_every_slot_that_a_dropped_schedule_owed_is_recorded():
         await harness.crash()
         await harness.advance("2d")
         await harness.start(program("2s"))
-        skips = await harness.store.list_skips(job="job")
+        skips = await harness.store.queries.list_skips(job="job")
         await harness.stop()
         return skips
 

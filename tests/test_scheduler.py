@@ -277,7 +277,7 @@ async def test_stopping_now_gives_up_attempts_by_their_guarantee(guarantee, stat
     await watch.until_count(DrainBegun, 1)
     sched.stop_now()
     await stopping
-    run = await store.get_run(run_id)
+    run = await store.queries.get_run(run_id)
     assert run is not None
     assert (run.state, run.recoveries) == (state, 1)
 
@@ -428,7 +428,7 @@ async def test_what_is_armed_and_not_yet_due_does_not_start_when_the_node_stops_
     await armed.wait()
     sched.stop_now()
     await sched.stop()
-    run = await store.get_run(run_id)
+    run = await store.queries.get_run(run_id)
     assert run is not None
     assert (run.state, run.reason, run.recoveries, started) == ("scheduled", "released", 0, [])
     assert not watch.of(AttemptStarted)

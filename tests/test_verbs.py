@@ -130,13 +130,13 @@ async def test_nobody_looks_while_nobody_waits_and_one_look_serves_all():
     store = MemoryStore()
     sched = quick(store)
     looks: list[int] = []
-    get_runs = store.get_runs
+    get_runs = store.queries.get_runs
 
     async def counted(run_ids):
         looks.append(len(run_ids))
         return await get_runs(run_ids)
 
-    store.get_runs = counted  # type: ignore[method-assign]
+    store.queries.get_runs = counted  # type: ignore[method-assign]
     release = asyncio.Event()
 
     @sched.job

@@ -164,7 +164,11 @@ async def _warnings(store: Store, jobs: list[Job], removed: Mapping[str, JobReco
     wanted = {(job.namespace, parent) for job in jobs if job.after for parent in job.after.parents}
     for namespace, parent in sorted(wanted):
         key = f"{namespace}/{parent}"
-        if key not in known and key not in removed and await store.get_job(parent, namespace=namespace) is not None:
+        if (
+            key not in known
+            and key not in removed
+            and await store.queries.get_job(parent, namespace=namespace) is not None
+        ):
             known.add(key)
     told = {shown(job_name(job)): missing_parents(job, known) for job in jobs}
     return {name: text for name, text in told.items() if text}
@@ -216,7 +220,7 @@ async def _look(store: Store, jobs: list[Job], source: str, review: Review) -> _
     marks = await _marks(store)
     records: dict[str, JobRecord] = {}
     for job in jobs:
-        record = await store.get_job(job.name, namespace=job.namespace)
+        record = await store.queries.get_job(job.name, namespace=job.namespace)
         if record is not None:
             records[job_name(job)] = record
     names = {job_name(job) for job in jobs}
@@ -224,7 +228,7 @@ async def _look(store: Store, jobs: list[Job], source: str, review: Review) -> _
     for key, mark in marks.items():
         if mark.source == source and key not in names:
             namespace, _, name = key.partition("/")
-            record = await store.get_job(name, namespace=namespace)
+            record = await store.queries.get_job(name, namespace=namespace)
             if record is not None and review.sees(record):
                 gone[key] = record
     return _Found(records, marks, gone)
@@ -233,7 +237,7 @@ async def _look(store: Store, jobs: list[Job], source: str, review: Review) -> _
 async def _marks(store: Store) -> dict[str, _Mark]:
     marks: dict[str, _Mark] = {}
     after = ""
-    while some := await store.list_documents(KIND, after=after, limit=_PAGE):
+    while some := await store.documents.list_documents(KIND, after=after, limit=_PAGE):
         marks |= {one.id: _Mark(json.loads(one.body)["source"], one.version) for one in some}
         after = some[-1].id
     return marks
@@ -254,11 +258,11 @@ async def _write(
         mark = found.marks.get(key)
         if mark is None or mark.source != source:
             body = json.dumps({"source": source})
-            await store.put_document(KIND, key, body, version=0 if mark is None else mark.version)
+            await store.documents.put_document(KIND, key, body, version=0 if mark is None else mark.version)
 
 
 async def _remove(store: Store, found: _Found, review: Review) -> None:
     for key, record in found.gone.items():
         await store.delete_job(record.id, expected=record.revision)
         await review.done(record, None)
-        await store.delete_document(KIND, key, version=found.marks[key].version)
+        await store.documents.delete_document(KIND, key, version=found.marks[key].version)

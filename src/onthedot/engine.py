@@ -289,7 +289,7 @@ class Engine:
         worker.tasks = self._membership.tasks = self._registry.task_names()
 
     def _fill(self) -> Filling:
-        return Filling(secrets_of(self.store, self._registry.providers))
+        return Filling(secrets_of(self.store.documents, self._registry.providers))
 
     def _records(self) -> guarding.Records | None:
         if self.leaving is None:

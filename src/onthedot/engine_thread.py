@@ -20,7 +20,7 @@ from onthedot.output.leaving import Leaving, open_leaving
 from onthedot.portal import ping_loop
 from onthedot.settings import Settings
 from onthedot.stores.addresses import exposed, shown_url
-from onthedot.stores.opening import open_store
+from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
 from onthedot.tasks.registry import Registry
 

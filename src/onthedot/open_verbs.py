@@ -26,8 +26,8 @@ from onthedot.run import RunRecord, stored_number
 from onthedot.settings import Settings
 from onthedot.store_verbs import StoreVerbs
 from onthedot.stores.addresses import with_connections
+from onthedot.stores.connect import open_store
 from onthedot.stores.hints import Hint
-from onthedot.stores.opening import open_store
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import LogRecord, PutJob
 

@@ -22,7 +22,7 @@ from onthedot.observe.mailbox import Mailbox
 from onthedot.plan.controls import refuse_without
 from onthedot.scheduler_verbs import SchedulerVerbs
 from onthedot.settings import Settings
-from onthedot.stores.opening import has_transactions
+from onthedot.stores.connect import has_transactions
 from onthedot.stores.protocol import Store
 from onthedot.task import Command, Source, Step, Steps
 from onthedot.tasks.context import Context

@@ -42,7 +42,7 @@ from onthedot.stores.documents import Noting
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import RunFilter, all_runs
 from onthedot.stores.transactions import Joins, run_now
-from onthedot.stores.values import CancelAnswer, Excepted, Layout, Node, Paused, Queue, Resumed, Term
+from onthedot.stores.values import CancelAnswer, Layout, MovedSlot, Node, Paused, Queue, Resumed, Term
 from onthedot.verbs import OUTSIDE, Asked, Run, Verbs, given_connection
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class StoreVerbs(Verbs):
         at = None if until is None else to_micros(until)
 
         async def work(store: Store) -> Paused:
-            paused = await store.pause((await self._stored(store, job)).id, reason=reason, until=at)
+            paused = await store.pause_job((await self._stored(store, job)).id, reason=reason, until=at)
             await self._changed("jobs.pause", paused.record.job)
             return paused
 
@@ -172,28 +172,28 @@ class StoreVerbs(Verbs):
 
     async def get_job(self, job: str) -> JobRecord | None:
         async def read(store: Store) -> JobRecord | None:
-            return await store.get_job(job, namespace=self._namespace_of(job))
+            return await store.queries.get_job(job, namespace=self._namespace_of(job))
 
         return await self._on_store(read)
 
     async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
         async def read(store: Store) -> list[JobRecord]:
-            return await store.list_jobs(limit=limit)
+            return await store.queries.list_jobs(limit=limit)
 
         return await self._on_store(read)
 
-    async def skip_next(self, job: str, *, slot: datetime | None = None, schedule: str | None = None) -> Excepted:
+    async def skip_next(self, job: str, *, slot: datetime | None = None, schedule: str | None = None) -> MovedSlot:
         return await self._except(job, slot, None, schedule)
 
     async def move_next(
         self, job: str, *, to: To, slot: datetime | None = None, schedule: str | None = None
-    ) -> Excepted:
+    ) -> MovedSlot:
         return await self._except(job, slot, to, schedule)
 
-    async def _except(self, job: str, slot: datetime | None, to: To | None, schedule: str | None) -> Excepted:
+    async def _except(self, job: str, slot: datetime | None, to: To | None, schedule: str | None) -> MovedSlot:
         trigger = manual_trigger(self._ids.token())
 
-        async def work(store: Store) -> Excepted:
+        async def work(store: Store) -> MovedSlot:
             record, clock = await self._stored(store, job), self._store_clock()
             done = await except_next(
                 store, record.id, slot=slot, to=to, trigger=trigger, clock=clock, schedule=schedule
@@ -385,7 +385,7 @@ class StoreVerbs(Verbs):
 
         async def work(store: Store) -> tuple[int, str]:
             made, job = await rerun(store, _known(run_id), from_step, token=token, now=self._store_clock().now())
-            run = await store.get_run(int(run_id))
+            run = await store.queries.get_run(int(run_id))
             await self._changed("runs.retry", run or f"run/{int(run_id)}", after={"run_id": made})
             return made, job
 
@@ -398,7 +398,7 @@ class StoreVerbs(Verbs):
         async def work(store: Store) -> CancelAnswer:
             [answer] = await store.cancel([stored_number(run_id)], why=why)
             if answer.kind in ("cancelled", "asked"):
-                run = await store.get_run(int(run_id))
+                run = await store.queries.get_run(int(run_id))
                 await self._changed("runs.cancel", run or f"run/{int(run_id)}")
             return answer
 
@@ -406,7 +406,7 @@ class StoreVerbs(Verbs):
 
     async def get_run(self, run_id: int) -> RunRecord | None:
         async def read(store: Store) -> RunRecord | None:
-            return await store.get_run(stored_number(run_id))
+            return await store.queries.get_run(stored_number(run_id))
 
         return await self._on_store(read)
 
@@ -434,7 +434,7 @@ class StoreVerbs(Verbs):
             since=None if since is None else to_micros(read_instant(since, what="since")),
             until=None if until is None else to_micros(read_instant(until, what="until")),
         )
-        return await self._on_store(lambda store: all_runs(store, wanted, limit))
+        return await self._on_store(lambda store: all_runs(store.queries, wanted, limit))
 
     async def list_skips(
         self,
@@ -448,12 +448,12 @@ class StoreVerbs(Verbs):
         first = None if since is None else to_micros(read_instant(since, what="since"))
         end = None if until is None else to_micros(read_instant(until, what="until"))
         return await self._on_store(
-            lambda store: store.list_skips(job=job, namespace=namespace, since=first, until=end, limit=most)
+            lambda store: store.queries.list_skips(job=job, namespace=namespace, since=first, until=end, limit=most)
         )
 
     async def history(self, run_id: int) -> list[AttemptRecord]:
         async def read(store: Store) -> list[AttemptRecord]:
-            return await store.list_attempts(stored_number(run_id))
+            return await store.queries.list_attempts(stored_number(run_id))
 
         return await self._on_store(read)
 
@@ -541,7 +541,7 @@ class StoreVerbs(Verbs):
         async def work(store: Store) -> int:
             done, recorder = await discard(store, ids, why=why), self._recorder()
             if recorder is not None:
-                await recorder.all_changed("letters.discard", await store.get_runs(done), after={"why": why})
+                await recorder.all_changed("letters.discard", await store.queries.get_runs(done), after={"why": why})
             return len(done)
 
         return await self._on_store(work)
@@ -549,7 +549,7 @@ class StoreVerbs(Verbs):
     # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def list_nodes(self, *, limit: int | None = None) -> list[Node]:
-        return await self._on_store(lambda store: store.list_nodes(limit=limit))
+        return await self._on_store(lambda store: store.queries.list_nodes(limit=limit))
 
     async def drain_node(self, node: str, *, draining: bool = True) -> int:
         async def work(store: Store) -> int:
@@ -561,7 +561,7 @@ class StoreVerbs(Verbs):
         return await self._on_store(work)
 
     async def list_terms(self) -> list[Term]:
-        return await self._on_store(lambda store: store.list_terms())
+        return await self._on_store(lambda store: store.queries.list_terms())
 
     async def set_shards(self, shards: int) -> Layout:
         async def work(store: Store) -> Layout:
@@ -572,7 +572,7 @@ class StoreVerbs(Verbs):
         return await self._on_store(work)
 
     async def list_queues(self) -> list[Queue]:
-        return await self._on_store(lambda store: store.list_queues())
+        return await self._on_store(lambda store: store.queries.list_queues())
 
     async def pause_queue(self, queue: str, *, reason: str = "") -> Queue:
         return await self._queue_changed("pause", lambda store: store.pause_queue(queue, reason=reason))

@@ -20,7 +20,7 @@ from onthedot.letter_verbs import LetterVerbs
 from onthedot.plan.moving import To
 from onthedot.plan.windows import Missed
 from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
-from onthedot.stores.values import CancelAnswer, Excepted, LogRecord, Paused, PutJob, Resumed
+from onthedot.stores.values import CancelAnswer, LogRecord, MovedSlot, Paused, PutJob, Resumed
 
 if TYPE_CHECKING:
     from onthedot.applying import Applied
@@ -153,7 +153,7 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
         """
         ...
 
-    async def skip_next(self, job: str, *, slot: datetime | None = None, schedule: str | None = None) -> Excepted:
+    async def skip_next(self, job: str, *, slot: datetime | None = None, schedule: str | None = None) -> MovedSlot:
         """Leave out the next slot of a job, of whichever schedule, or of the one with the id `schedule`; or the slot
         that `slot` names.
 
@@ -169,7 +169,7 @@ class Verbs(LetterVerbs, ClusterVerbs, Protocol):
 
     async def move_next(
         self, job: str, *, to: To, slot: datetime | None = None, schedule: str | None = None
-    ) -> Excepted:
+    ) -> MovedSlot:
         """Run the next slot of a job at another instant; or the slot that `slot` names. Which one, and the run's id.
         With `schedule` it is a slot of the schedule with this id.
 

@@ -59,7 +59,7 @@ class Window:
 ExceptReason = Literal["moved", "cancelled"]
 
 
-class FateAhead(NamedTuple):
+class SlotException(NamedTuple):
     """An exception of a schedule: a slot whose fate was given before its time came."""
 
     slot_at: Micros
@@ -81,4 +81,4 @@ class ScheduleState:
     watermark: Micros
     next_at: Micros | None
     last_end: Micros | None
-    exceptions: tuple[FateAhead, ...] = ()
+    exceptions: tuple[SlotException, ...] = ()

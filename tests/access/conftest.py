@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
-from onthedot.stores.opening import open_store
 from onthedot.stores.protocol import Store
 from tests.access.clocks import Turned
 

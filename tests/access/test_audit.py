@@ -18,6 +18,7 @@ from onthedot.access.principal import ANONYMOUS, LOCAL, Principal
 from onthedot.stores import documents
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
+from onthedot.stores.sql.store import SqlDocuments
 from tests.access.clocks import START
 
 CANARY = "c4nary sings"
@@ -49,20 +50,20 @@ async def test_the_newest_are_read(stores: tuple[Store, Store], others: int):
     for n in range(10):
         await record(one, Entry(who=LOCAL, verb=f"v{n}", object="o"))
         for _ in range(others):  # which may leave gaps between its numbers
-            await one.append_documents("else", ["{}"])
+            await one.documents.append_documents("else", ["{}"])
         expected = [f"v{number}" for number in range(n + 1)][-3:]
         assert [entry.verb for entry in await read_newest(other, limit=3)] == expected
     assert await read_newest(other, limit=100) == await read(other)
 
 
-class Counting(MemoryStore):
+class Counting(SqlDocuments):
     """Counts what is read of lists, whose numbers have gaps of this size."""
 
     rows = calls = 0
     gap = 1
 
     async def list_appended(self, kind: str, *, after: int = 0, limit: int | None = None) -> list[documents.Entry]:
-        plain = await super().list_appended(kind, after=after // self.gap, limit=limit)
+        plain: list[documents.Entry] = await super().list_appended(kind, after=after // self.gap, limit=limit)
         self.calls += 1
         self.rows += len(plain)
         return [entry._replace(number=entry.number * self.gap) for entry in plain]
@@ -70,14 +71,15 @@ class Counting(MemoryStore):
 
 @pytest.mark.parametrize("gap", [1, 1_000])
 async def test_what_is_read_for_the_newest_does_not_grow_with_the_list(gap: int):
-    store = Counting()
-    store.gap = gap
+    store = MemoryStore()
+    store.documents = counting = Counting(store.database)
+    counting.gap = gap
     for n in range(3_000):
         await record(store, Entry(who=LOCAL, verb=f"v{n}", object="o"))
     newest = await read_newest(store, limit=10)
     assert [entry.verb for entry in newest] == [f"v{n}" for n in range(2_990, 3_000)]
-    assert store.rows < 150
-    assert store.calls < 100
+    assert counting.rows < 150
+    assert counting.calls < 100
 
 
 async def test_entries_are_read_page_by_page(stores: tuple[Store, Store]):
@@ -119,7 +121,7 @@ async def test_values_and_secrets_are_not_recorded():
         request_id=issued.text, source=f"x {issued.text}", namespace=issued.text, owner=issued.text,
     )  # fmt: skip
     await record(store, entry)
-    [stored] = await store.list_appended(KIND)
+    [stored] = await store.documents.list_appended(KIND)
     assert CANARY not in stored.body
     assert issued.text.partition(".")[2] not in stored.body
     [seen] = await read(store)
@@ -203,7 +205,7 @@ async def test_entries_about_what_one_cannot_see_are_not_there():
 @pytest.mark.parametrize("body", ["{}", "[]", "3", '{"who": 1}', '{"who": {}}'])
 async def test_an_entry_that_cannot_be_read_is_shown_as_such(body: str):
     store = MemoryStore()
-    [number] = await store.append_documents(KIND, [body], now=START)
+    [number] = await store.documents.append_documents(KIND, [body], now=START)
     [seen] = await read(store)
     assert (seen.number, seen.at, seen.verb) == (number, START, "unreadable")
     assert await read(store, by=principal(namespaces=("a",))) == []

@@ -165,5 +165,5 @@ async def test_large_entries_go_a_few_at_a_time_and_the_place_is_not_kept(clock:
     while await one.tick() == 0:
         ticks += 1
     assert (len(receiver.taken), ticks) == (100, 4)
-    [document] = await store.list_documents(audit_sender.SENT)
+    [document] = await store.documents.list_documents(audit_sender.SENT)
     assert "siem" not in document.id + document.body

@@ -19,6 +19,8 @@ from onthedot.errors import StoreUnavailable
 from onthedot.stores.documents import Document
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
+from onthedot.stores.sql.port import Database
+from onthedot.stores.sql.store import SqlDocuments
 from tests.access.clocks import START, Turned
 
 CHEAP = Passwords(1, 8, 1)
@@ -26,11 +28,11 @@ EDITOR = Grant(role=Role.EDITOR, scopes=frozenset({Permission.JOBS_WRITE}), name
 VIEWER = Grant(role=Role.VIEWER)
 
 
-class Counting(MemoryStore):
+class Counting(SqlDocuments):
     """Counts what is read; can be away, and can hold writes back."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
         self.reads: list[str] = []
         self.away = False
         self.gate = asyncio.Event()
@@ -40,7 +42,8 @@ class Counting(MemoryStore):
         self.reads.append(kind)
         if self.away:
             raise StoreUnavailable("away")
-        return await super().get_document(kind, id)
+        document: Document | None = await super().get_document(kind, id)
+        return document
 
     async def put_document(self, kind: str, id: str, body: str, **options: Any) -> Any:
         if kind == keys.USED:
@@ -107,42 +110,43 @@ async def test_no_other_text_lets_anybody_in(stores: tuple[Store, Store], clock:
 async def test_a_document_that_was_spoilt_lets_nobody_in(clock: Turned, change: dict[str, object]):
     store = MemoryStore()
     issued = await keys.issue(store, "ci", VIEWER, now=START)
-    found = await store.get_document(keys.KIND, issued.key.id)
+    found = await store.documents.get_document(keys.KIND, issued.key.id)
     assert found is not None
     body = json.dumps(json.loads(found.body) | change)
-    await store.put_document(keys.KIND, found.id, body, version=found.version)
+    await store.documents.put_document(keys.KIND, found.id, body, version=found.version)
     assert await Keyring(store, clock).check(issued.text) is None
 
 
 async def test_a_document_moved_to_another_id_lets_nobody_in(clock: Turned):
     store = MemoryStore()
     weak, strong = await keys.issue(store, "weak", VIEWER), await keys.issue(store, "strong", Grant(role=Role.ADMIN))
-    mine, theirs = read(weak.text), await store.get_document(keys.KIND, strong.key.id)
-    own = await store.get_document(keys.KIND, weak.key.id)
+    mine, theirs = read(weak.text), await store.documents.get_document(keys.KIND, strong.key.id)
+    own = await store.documents.get_document(keys.KIND, weak.key.id)
     assert mine is not None
     assert theirs is not None
     assert own is not None
-    await store.put_document(keys.KIND, theirs.id, own.body, version=theirs.version)
+    await store.documents.put_document(keys.KIND, theirs.id, own.body, version=theirs.version)
     assert await Keyring(store, clock).check(f"otd_{theirs.id}.{mine.secret}") is None
 
 
 async def test_what_was_read_is_believed_for_two_seconds(clock: Turned):
-    store = Counting()
+    store = MemoryStore()
+    store.documents = documents = Counting(store.database)
     issued = await keys.issue(store, "ci", VIEWER, now=START)
     keyring = Keyring(store, clock)
     await keyring.check(issued.text)
     await keyring.close()
-    store.reads.clear()
+    documents.reads.clear()
     clock.turn((BELIEVED - 1) / SECOND)
     assert await keyring.check(issued.text) is not None
-    assert store.reads == []
+    assert documents.reads == []
     clock.turn(0.000_001)
     assert await keyring.check(issued.text) is not None
-    assert store.reads == [keys.KIND]
+    assert documents.reads == [keys.KIND]
 
 
 async def test_strangers_fill_nothing(clock: Turned):
-    store = Counting()
+    store = MemoryStore()
     keyring = Keyring(store, clock)
     for number in range(100):
         assert await keyring.check(f"otd_{number:015x}.{'0' * 64}") is None
@@ -150,12 +154,13 @@ async def test_strangers_fill_nothing(clock: Turned):
 
 
 async def test_a_store_that_is_away_lets_nobody_in(clock: Turned):
-    store = Counting()
+    store = MemoryStore()
+    store.documents = documents = Counting(store.database)
     issued = await keys.issue(store, "ci", VIEWER, now=START)
     keyring = Keyring(store, clock)
     await keyring.check(issued.text)
     await keyring.close()
-    store.away = True
+    documents.away = True
     clock.turn(2)
     with pytest.raises(StoreUnavailable):
         await keyring.check(issued.text)
@@ -169,13 +174,14 @@ async def used(store: Store, id: str) -> Micros | None:
 
 
 async def test_use_is_noted_once_a_minute_and_nobody_waits_for_it(clock: Turned):
-    store = Counting()
+    store = MemoryStore()
+    store.documents = documents = Counting(store.database)
     issued = await keys.issue(store, "ci", VIEWER, now=START)
     keyring = Keyring(store, clock)
-    store.gate.clear()  # a store that never answers
+    documents.gate.clear()  # a store that never answers
     assert await asyncio.wait_for(keyring.check(issued.text), 20) is not None
     assert await used(store, issued.key.id) is None
-    store.gate.set()
+    documents.gate.set()
     await keyring.close()
     for seconds, noted in ((0, 0), (59, 0), (2, 61)):
         clock.turn(seconds)
@@ -196,13 +202,14 @@ async def test_two_servers_note_one_minute_once(clock: Turned):
 
 
 async def test_a_note_that_cannot_be_written_is_tried_again(clock: Turned):
-    store = Counting()
+    store = MemoryStore()
+    store.documents = documents = Counting(store.database)
     issued = await keys.issue(store, "ci", VIEWER, now=START)
     keyring = Keyring(store, clock)
     assert await keyring.check(issued.text) is not None
-    store.away = True  # before the note is written
+    documents.away = True  # before the note is written
     await keyring.close()
-    store.away = False
+    documents.away = False
     clock.turn(1)
     assert await keyring.check(issued.text) is not None
     await keyring.close()
@@ -265,10 +272,10 @@ async def test_a_user_that_was_disabled_by_hand_has_no_sessions(clock: Turned):
     """In the document, without a new epoch."""
     store = MemoryStore()
     text = await logged_in(store, clock)
-    found = await store.get_document(users.KIND, "ann")
+    found = await store.documents.get_document(users.KIND, "ann")
     assert found is not None
     body = json.dumps(json.loads(found.body) | {"disabled": True})
-    await store.put_document(users.KIND, "ann", body, version=found.version)
+    await store.documents.put_document(users.KIND, "ann", body, version=found.version)
     assert await Keyring(store, clock).check(text) is None
 
 

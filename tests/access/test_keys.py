@@ -33,7 +33,7 @@ async def test_what_is_issued_is_there_without_its_secret(stores: tuple[Store, S
     assert key == issued.key
     assert (key.name, key.grant, key.made_at, key.made_by, key.used_at) == ("ci", EDITOR, START, "local", None)
     assert await list_keys(other) == [key]
-    document = await other.get_document(KIND, key.id)
+    document = await other.documents.get_document(KIND, key.id)
     assert document is not None
     assert credential.secret not in f"{document} {issued!r} {key!r} {read_key(document)!r}"
     assert [key.state(START + after) for after in (0, 60 * SECOND - 1, 60 * SECOND)] == ["active", "active", "expired"]
@@ -46,7 +46,7 @@ async def test_a_revoked_key_stays_revoked(stores: tuple[Store, Store]):
     assert (revoked.revoked_at, revoked.state(0)) == (START, "revoked")
     assert await revoke(other, issued.key.id, now=START + 1) == revoked
     assert await get_key(other, issued.key.id) == revoked
-    document = await other.get_document(KIND, issued.key.id)
+    document = await other.documents.get_document(KIND, issued.key.id)
     assert document is not None
     assert json.loads(document.body)["proof"] == ""  # nothing is left that a text could prove
 
@@ -123,8 +123,8 @@ async def test_an_error_does_not_repeat_a_secret():
 @pytest.mark.parametrize("body", ["{}", "[]", "3", "null", '{"proof": ""}', '"text"'])
 async def test_documents_that_cannot_be_read_are_no_keys(body: str):
     store = MemoryStore()
-    await store.put_document(KIND, "0" * 15, body, version=0)
-    await store.put_document(USED, "0" * 15, body, version=0)
+    await store.documents.put_document(KIND, "0" * 15, body, version=0)
+    await store.documents.put_document(USED, "0" * 15, body, version=0)
     assert await list_keys(store) == []
     with pytest.raises(UnknownKey):
         await get_key(store, "0" * 15)

@@ -27,12 +27,12 @@ async def fill(store: Store, count: int, first: int = 0) -> None:
 
 async def seal(store: Store) -> Head:
     """Put all that has no seal under one, as upkeep does."""
-    seals = await store.list_appended(SEALS, limit=1_000)
+    seals = await store.documents.list_appended(SEALS, limit=1_000)
     head = head_of(seals[-1]) if seals else START
     newest = read_seal(seals[-1]) if seals else None
-    entries = await store.list_appended(KIND, after=newest.last if newest else 0, limit=1_000)
+    entries = await store.documents.list_appended(KIND, after=newest.last if newest else 0, limit=1_000)
     await append_seal(store, head, entries)
-    [added] = await store.list_appended(SEALS, after=head.number)
+    [added] = await store.documents.list_appended(SEALS, after=head.number)
     return head_of(added)
 
 
@@ -62,7 +62,7 @@ async def test_an_empty_audit_is_good(stores: tuple[Store, Store]):
 async def test_of_two_that_seal_at_once_one_is_kept(stores: tuple[Store, Store]):
     one, other = stores
     await fill(one, 2)
-    entries = await one.list_appended(KIND)
+    entries = await one.documents.list_appended(KIND)
     first = await append_seal(one, START, entries[:1])
     assert await append_seal(other, START, entries) == first
     assert (await check(one))[:2] == (1, 1)
@@ -159,8 +159,8 @@ async def test_an_entry_changed_together_with_its_seal_is_found_by_the_next_one(
     store = MemoryStore()
     await sealed(store)
     behind(store, """UPDATE entries SET body = replace(body, '"v4"', '"v0"') WHERE kind = 'audit' AND number = 5""")
-    [entry] = [entry for entry in await store.list_appended(KIND) if entry.number == 5]
-    seal_ = json.loads((await store.list_appended(SEALS))[1].body)
+    [entry] = [entry for entry in await store.documents.list_appended(KIND) if entry.number == 5]
+    seal_ = json.loads((await store.documents.list_appended(SEALS))[1].body)
     seal_["entries"][1][1] = hash_of(entry)
     behind(store, "UPDATE entries SET body = ? WHERE kind = 'audit.seals' AND number = 2", json.dumps(seal_))
     assert str((await check(store)).fault).startswith("seal 3 does not follow seal 2")
@@ -170,7 +170,7 @@ async def test_an_entry_changed_together_with_its_seal_is_found_by_the_next_one(
 async def test_in_memory_the_first_that_differs_is_named(data: st.DataObject):
     store = MemoryStore()
     await sealed(store)
-    numbers = [entry.number for entry in await store.list_appended(KIND)]
+    numbers = [entry.number for entry in await store.documents.list_appended(KIND)]
     place = data.draw(st.integers(0, 8))
     number = numbers[place]
     if data.draw(st.booleans(), label="removed"):

@@ -24,15 +24,15 @@ async def test_of_those_who_exchange_a_token_at_once_one_gets_a_session(stores: 
     answers = await asyncio.gather(*(exchange(stores[n % 2], text) for n in range(8)), return_exceptions=True)
     assert [type(answer) for answer in answers].count(LoginRefused) == 7
     [session] = [answer for answer in answers if isinstance(answer, Session)]
-    assert [document.id for document in await stores[1].list_documents(KIND)] == [session.id]
-    assert await stores[1].list_documents(TOKEN) == []
+    assert [document.id for document in await stores[1].documents.list_documents(KIND)] == [session.id]
+    assert await stores[1].documents.list_documents(TOKEN) == []
 
 
 async def test_two_who_have_both_read_it_before_either_wrote(monkeypatch: pytest.MonkeyPatch):
     """The order in which a delete would let both in."""
     store = MemoryStore()
     text = await issue_token(store, "up", ADMIN)
-    both, get, waiting = asyncio.Event(), store.get_document, []
+    both, get, waiting = asyncio.Event(), store.documents.get_document, []
 
     async def get_together(kind: str, id: str):
         found = await get(kind, id)
@@ -43,7 +43,7 @@ async def test_two_who_have_both_read_it_before_either_wrote(monkeypatch: pytest
             await both.wait()
         return found
 
-    monkeypatch.setattr(store, "get_document", get_together)
+    monkeypatch.setattr(store.documents, "get_document", get_together)
     answers = await asyncio.gather(exchange(store, text), exchange(store, text), return_exceptions=True)
     assert sorted(type(answer).__name__ for answer in answers) == ["LoginRefused", "Session"]
     assert None not in waiting

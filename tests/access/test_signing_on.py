@@ -84,7 +84,7 @@ async def test_nobody_else_is_let_in_so(stores: tuple[Store, Store]):
     for email in ("with@password.org", "bob@example.org", "nobody@example.org"):
         with pytest.raises(LoginRefused):
             await sign_on(store, f"a.token for {email}.x", Person("auth0|x", email), ISSUER)
-    assert await store.list_documents(USED) == [], "a token that let nobody in can be tried again"
+    assert await store.documents.list_documents(USED) == [], "a token that let nobody in can be tried again"
 
 
 async def test_who_signs_on_has_no_password(stores: tuple[Store, Store]):

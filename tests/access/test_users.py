@@ -59,14 +59,14 @@ async def test_a_user_is_let_in_by_its_password(stores: tuple[Store, Store], clo
     assert (session.name, session.expires_at) == ("ann", START + 12 * 3_600 * SECOND)
     credential = read(session.text)
     assert credential is not None
-    document = await one.get_document(SESSION, session.id)
+    document = await one.documents.get_document(SESSION, session.id)
     assert document is not None
     assert credential.secret not in f"{document} {session!r}"
 
 
 async def test_a_password_is_kept_as_argon2id_and_nowhere_else(stores: tuple[Store, Store]):
     await made(stores[0])
-    document = await stores[1].get_document(KIND, "ann")
+    document = await stores[1].documents.get_document(KIND, "ann")
     assert document is not None
     assert "$argon2id$" in document.body
     user = await get_user(stores[1], "ann")
@@ -94,7 +94,7 @@ async def test_whatever_is_wrong_is_told_in_the_same_words_after_the_same_work(c
     assert len(told) == 1
     assert len(passwords.compared) == 4  # type: ignore[attr-defined]
     assert all(kept.startswith("$argon2id$v=19$m=8,t=1,p=1$") for kept in passwords.compared)  # type: ignore[attr-defined]
-    assert await store.list_documents(SESSION) == []
+    assert await store.documents.list_documents(SESSION) == []
 
 
 @pytest.mark.parametrize("name", ["", "a b", "\0", "x" * 101, "\ud800", "a\n"])

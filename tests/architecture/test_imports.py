@@ -15,7 +15,7 @@ NOT_LOADED = {
     "click": "by onthedot.cli",
     "fastapi": "by the server",
     "onthedot.cli": "by the command",
-    "onthedot.stores.sqlite": "by onthedot.stores.opening, for a sqlite: URL",
+    "onthedot.stores.sqlite": "by onthedot.stores.connect, for a sqlite: URL",
     "onthedot.testing": "by tests",
     "onthedot_verify": "by tests of stores",
     "pydantic": "where definitions are read",

@@ -24,7 +24,7 @@ BREACHES = {
     "onthedot/policy.py": "from onthedot import engine",
     "onthedot/engine.py": "from onthedot.stores import sqlite",
     "onthedot/stores/__init__.py": "",
-    "onthedot/stores/opening.py": "def open_store():\n    from onthedot.stores import sqlite\n",
+    "onthedot/stores/connect.py": "def open_store():\n    from onthedot.stores import sqlite\n",
     "onthedot/stores/memory.py": "",
     "onthedot/stores/sql/__init__.py": "",
     "onthedot/stores/sqlite/__init__.py": "",
@@ -85,7 +85,7 @@ def breached(tmp_path_factory: pytest.TempPathFactory) -> str:
     "line",
     [
         "Imports go down only BROKEN",
-        "Only stores.opening imports a driver BROKEN",
+        "Only stores.connect imports a driver BROKEN",
         "Nothing outside testing imports testing BROKEN",
         "Nothing in onthedot imports onthedot_verify BROKEN",
         "Imports go down only in onthedot_verify BROKEN",
@@ -109,7 +109,7 @@ def test_a_breach_is_reported(breached: str, line: str):
 @pytest.mark.parametrize(
     "line",
     [
-        "onthedot.stores.opening -> onthedot.stores.sqlite",
+        "onthedot.stores.connect -> onthedot.stores.sqlite",
         "onthedot_verify.simulation -> onthedot.stores.memory",
         "onthedot_verify.simulation -> onthedot.testing.clock",
     ],

@@ -140,8 +140,8 @@ async def test_the_bare_loop_on_redis_leaves_what_ours_leaves(valkey: ValkeyServ
         else:
             await drain.drain_file("ours", url, run_ids)
         store = await RedisStore.open(url)
-        runs = sorted(await store.list_runs(limit=1_000), key=lambda run: run.id)
-        attempts = [(await store.list_attempts(run.id))[0] for run in runs[::50]]
+        runs = sorted(await store.queries.list_runs(limit=1_000), key=lambda run: run.id)
+        attempts = [(await store.queries.list_attempts(run.id))[0] for run in runs[::50]]
         await store.close()
         left.append(
             [(run.id, run.state, run.attempts, run.failures, run.queue, bool(run.started_at)) for run in runs]

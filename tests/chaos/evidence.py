@@ -11,7 +11,7 @@ from onthedot.clock import SECOND
 from onthedot.job import JobRecord
 from onthedot.run import AttemptRecord, RunRecord, SkipRecord
 from onthedot.settings import Settings
-from onthedot.stores.opening import open_store
+from onthedot.stores.connect import open_store
 from onthedot_verify.checker import Violation, check
 from tests.processes.history import RULES, events_of
 from tests.processes.kit import Fault
@@ -95,10 +95,10 @@ class Evidence:
         """Read the store, and let the checker judge the whole history."""
         store = await open_store(url)
         try:
-            self.jobs = await store.list_jobs()
-            self.runs = {run.id: run for run in await store.list_runs(limit=EVERYTHING)}
-            self.attempts = {run: await store.list_attempts(run) for run in self.runs}
-            self.skips = await store.list_skips(limit=EVERYTHING)
+            self.jobs = await store.queries.list_jobs()
+            self.runs = {run.id: run for run in await store.queries.list_runs(limit=EVERYTHING)}
+            self.attempts = {run: await store.queries.list_attempts(run) for run in self.runs}
+            self.skips = await store.queries.list_skips(limit=EVERYTHING)
         finally:
             await store.close()
         self.notes.read()

@@ -21,7 +21,7 @@ from onthedot.job import Job
 from onthedot.run import Gate, GateAsk, NewRun, OnBusy, Progress
 from onthedot.stores.protocol import Store
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.stores.values import Ask, Node, Note
+from onthedot.stores.values import Node, Note, ReserveRequest
 from onthedot.testing import Harness, run_virtual
 
 Call = Callable[..., Result]
@@ -152,7 +152,7 @@ async def busy_hour(store: Store) -> None:
         for number, at in enumerate(instants):
             run = NewRun(ids[name], f"submit:{name}{number}", seconds(at), '{"to":"ann"}' if number else None)
             await store.submit([run], now=seconds(-70))
-    ask = Ask("web-1-i", ["l1", "l2", "l3", "l4"], 4, queues=("mail",), tasks=frozenset(CAN), number=1)
+    ask = ReserveRequest("web-1-i", ["l1", "l2", "l3", "l4"], 4, queues=("mail",), tasks=frozenset(CAN), number=1)
     held = (await store.reserve(ask, now=seconds(-1))).held
     gates = {lease.lease_id: GateAsk((Gate("limit:mail", 1),), OnBusy("wait")) for lease in held}
     await store.arm(held, gates=gates, now=seconds(-1))

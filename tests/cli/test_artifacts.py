@@ -37,7 +37,7 @@ def keep(database: Path, tmp_path: Path, place: str) -> None:
 
     async def work() -> None:
         store = await SqliteStore.open(database, read_only=True)
-        attempts = await store.list_attempts(4)
+        attempts = await store.queries.list_attempts(4)
         await store.close()
         (tmp_path / "log").touch()
         for attempt, files in zip(attempts, (FIRST, SECOND), strict=True):

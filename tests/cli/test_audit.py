@@ -38,9 +38,9 @@ def fill(db: Path, *verbs: str, sealed: bool = True) -> None:
         for verb in verbs:
             await record(store, Entry(who=LOCAL, verb=verb, object="job/default/\x1b[2J", source="10.0.0.7"))
         if sealed:
-            seals = await store.list_appended(SEALS, limit=1_000)
+            seals = await store.documents.list_appended(SEALS, limit=1_000)
             last = read_seal(seals[-1]) if seals else None
-            entries = await store.list_appended(KIND, after=last.last if last else 0, limit=500)
+            entries = await store.documents.list_appended(KIND, after=last.last if last else 0, limit=500)
             await append_seal(store, head_of(seals[-1]) if seals else START, entries)
 
     write_store(f"sqlite:///{db}", work)

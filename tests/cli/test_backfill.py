@@ -36,7 +36,7 @@ def runs_of(database: Path, job: str) -> list[RunRecord]:
     async def read() -> list[RunRecord]:
         store = await SqliteStore.open(database, read_only=True)
         try:
-            return await store.list_runs(job=job, limit=1_000)
+            return await store.queries.list_runs(job=job, limit=1_000)
         finally:
             await store.close()
 

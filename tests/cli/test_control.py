@@ -23,7 +23,9 @@ Call = Callable[..., Result]
 
 
 def runs_of(look: Look, job: str) -> list[tuple[str, str, str]]:
-    return [(run.trigger.partition(":")[0], run.state, run.reason) for run in look(lambda s: s.list_runs(job=job))]
+    return [
+        (run.trigger.partition(":")[0], run.state, run.reason) for run in look(lambda s: s.queries.list_runs(job=job))
+    ]
 
 
 # ── trigger ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -32,16 +34,16 @@ def runs_of(look: Look, job: str) -> list[tuple[str, str, str]]:
 def test_trigger_asks_for_one_run_now(call: Call, cluster: Path, look: Look):
     result = call("trigger", "scan", "--db", cluster)
     assert (result.exit_code, result.output) == (0, "run 7 of scan is stored\n")
-    run = look(lambda store: store.get_run(7))
+    run = look(lambda store: store.queries.get_run(7))
     assert (run.trigger.partition(":")[0], run.state, run.slot_at == run.due_at) == ("manual", "scheduled", True)
-    assert look(lambda store: store.get_run(7)).args is None
+    assert look(lambda store: store.queries.get_run(7)).args is None
 
 
 def test_arguments_are_json_or_text(call: Call, cluster: Path, look: Look):
     pairs = ["--arg", "n=3", "--arg", "who=ann=b", "--arg", 'quoted="3"', "--arg", "none=", "--arg", "on=true"]
     run = json.loads(call("trigger", "scan", *pairs, "--db", cluster, "--json").output)
     assert (run["run_id"], run["job"], run["state"], run["queue"]) == (7, "scan", "scheduled", "default")
-    args = json.loads(look(lambda store: store.get_run(7)).args)
+    args = json.loads(look(lambda store: store.queries.get_run(7)).args)
     assert args == {"n": 3, "who": "ann=b", "quoted": "3", "none": "", "on": True}
 
 
@@ -57,7 +59,7 @@ def test_who_stops_to_follow_a_run_is_told_that_it_goes_on(
     assert result.stderr == (
         f"run 7 of scan is stored\nrun 7 goes on; 'onthedot logs 7 -f --db {cluster}' follows it\n"
     )
-    assert look(lambda store: store.get_run(7)).state == "scheduled"
+    assert look(lambda store: store.queries.get_run(7)).state == "scheduled"
 
 
 def test_trigger_in_another_namespace_and_of_a_paused_job(call: Call, cluster: Path):
@@ -80,7 +82,7 @@ def test_a_run_is_due_by_the_stores_clock(call: Call, cluster: Path, look: Look,
 
     monkeypatch.setattr("onthedot.open_verbs.clock_of", clock_of)
     assert call("trigger", "scan", "--db", cluster).exit_code == 0
-    assert look(lambda store: store.get_run(7)).due_at == behind
+    assert look(lambda store: store.queries.get_run(7)).due_at == behind
 
 
 # ── cancel ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -88,11 +90,11 @@ def test_a_run_is_due_by_the_stores_clock(call: Call, cluster: Path, look: Look,
 
 def test_cancel_a_run_that_waits_and_one_that_runs(call: Call, cluster: Path, look: Look):
     assert call("cancel", "3", "--reason", "gone", "--db", cluster).output == "run 3 is cancelled\n"
-    run = look(lambda store: store.get_run(3))
+    run = look(lambda store: store.queries.get_run(3))
     assert (run.state, run.reason) == (RunState.CANCELLED, "gone")
     told = json.loads(call("cancel", "1", "--db", cluster, "--json").output)
     assert told == {"run_id": 1, "answer": "asked", "state": "running"}
-    assert look(lambda store: store.standing(1)).cancel_wanted == "cancelled"
+    assert look(lambda store: store.queries.why_waiting(1)).cancel_wanted == "cancelled"
     assert "its attempt is asked to stop: cancelled" in call("show", "1", "--db", cluster).output
 
 
@@ -280,7 +282,9 @@ def test_arguments_are_read_as_their_parameters_declare(call: Call, cluster: Pat
     def args_of(*arguments: str) -> dict[str, object]:
         told = call("trigger", "list", *arguments, "--db", cluster, "--json")
         assert told.exit_code == 0, told.output
-        found: dict[str, object] = json.loads(look(lambda store: store.get_run(json.loads(told.stdout)["run_id"])).args)
+        found: dict[str, object] = json.loads(
+            look(lambda store: store.queries.get_run(json.loads(told.stdout)["run_id"])).args
+        )
         return found
 
     given = ["--arg", "tag=137", "--arg", "depth=137", "--arg", "share=2", "--arg", "fast=yes"]
@@ -314,11 +318,11 @@ def test_trigger_passes_declared_parameters_and_no_others(call: Call, cluster: P
     task = Command(argv=("ls", "${{ params.depth }}"))
     job = Job(name="list", task=task, params=(Param(name="depth", kind="whole", default=1),))
     write_store(f"sqlite:///{cluster}", lambda store: store.put_job(job))
-    before = look(lambda store: store.count_runs())
+    before = look(lambda store: store.queries.count_runs())
     result = call("trigger", "list", "--arg", "depth=deep", "--arg", "dept=1", "--db", cluster)
     assert result.exit_code == 2
     assert 'depth: expected a whole number, got "deep"' in result.output
     assert "dept: expected a parameter of the job, did you mean 'depth'?" in result.output
-    assert look(lambda store: store.count_runs()) == before
+    assert look(lambda store: store.queries.count_runs()) == before
     assert call("trigger", "list", "--arg", "depth=2", "--db", cluster).exit_code == 0
     assert call("trigger", "list", "--db", cluster).exit_code == 0

@@ -26,7 +26,7 @@ CORPUS = Path(__file__).parents[1] / "define" / "importing" / "corpus"
 def stored(path: Path) -> list[Job]:
     async def read() -> list[Job]:
         store = await SqliteStore.open(path, read_only=True)
-        jobs = [record.job for record in await store.list_jobs()]
+        jobs = [record.job for record in await store.queries.list_jobs()]
         await store.close()
         return jobs
 

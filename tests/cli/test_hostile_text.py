@@ -57,7 +57,7 @@ async def fill(path: Path) -> None:
     await store.note([Note(dead, 1, Progress(1, 2), EVIL)])
     await bench.finish(dead, DEAD._replace(error=f"{EVIL}: {EVIL}", reason=EVIL))
     await bench.finish(done, SUCCESS._replace(result=json.dumps({EVIL: EVIL})))
-    await store.pause(formula.id, reason=EVIL)
+    await store.pause_job(formula.id, reason=EVIL)
     await store.pause_queue(EVIL, reason=EVIL)
     who = Principal(kind="key", id=EVIL, name=EVIL, role=Role.ADMIN)
     await record_all(store, [Entry(who=who, verb=EVIL, object=EVIL, before={EVIL: EVIL}, request_id=EVIL, source=EVIL)])

@@ -120,10 +120,10 @@ async def test_a_name_behind_the_first_thousand_is_suggested(kind: str, crowded:
         await fill(store)
     with pytest.raises(UnknownJob, match="did you mean 'zoo'"):
         await find_job(store, "zooo")
-    assert await near_names(store, "wnted", JobFilter(namespaces=("zeta",))) == {"wanted"}
-    assert await why_unused(store, "night") is None
-    assert await why_unused(store, "nigth") is not None
-    assert len(await store.list_jobs()) == MANY + 2
+    assert await near_names(store.queries, "wnted", JobFilter(namespaces=("zeta",))) == {"wanted"}
+    assert await why_unused(store.queries, "night") is None
+    assert await why_unused(store.queries, "nigth") is not None
+    assert len(await store.queries.list_jobs()) == MANY + 2
     await store.close()
 
 
@@ -131,8 +131,8 @@ async def test_lists_of_a_store_have_no_limit_of_their_own():
     store = MemoryStore(SystemClock())
     put = await store.put_job(Job(name="one", task=NAP))
     await store.submit([NewRun(put.record.id, f"api:{number}", number) for number in range(MANY)])
-    assert len(await store.list_runs()) == MANY
-    assert len(await store.list_runs(limit=7)) == 7
+    assert len(await store.queries.list_runs()) == MANY
+    assert len(await store.queries.list_runs(limit=7)) == 7
 
 
 async def test_the_oldest_node_is_seen_behind_a_thousand_that_came_later():

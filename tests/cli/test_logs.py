@@ -48,7 +48,7 @@ def output(database: Path, tmp_path: Path) -> Path:
 
     async def keep() -> None:
         store = await SqliteStore.open(database, read_only=True)
-        attempts = await store.list_attempts(4)
+        attempts = await store.queries.list_attempts(4)
         await store.close()
         for attempt, records in zip(attempts, ([], RECORDS), strict=True):
             (tmp_path / "log").write_bytes(b"".join(map(encode, records)))
@@ -167,7 +167,7 @@ def test_it_is_read_from_s3_and_a_wrong_key_is_told(
 
     async def keep() -> None:
         store = await SqliteStore.open(database, read_only=True)
-        last = (await store.list_attempts(4))[-1]
+        last = (await store.queries.list_attempts(4))[-1]
         await store.close()
         await Outputs(output_place(place, None)).keep(Name(4, last.attempt, last.lease_id), tmp_path / "log")
 
@@ -257,6 +257,7 @@ class Living:
     """A store in which a run goes on with each look at it."""
 
     def __init__(self, run: RunRecord, *told: str) -> None:
+        self.queries = self
         self._run = replace(run, state=RunState.RUNNING, attempts=1, reason="", error=None)
         self._told = list(told)
 
@@ -279,7 +280,7 @@ class Living:
 def test_follow_shows_each_word_once_and_ends_with_the_run(database: Path, capsys: pytest.CaptureFixture[str]):
     async def check() -> int:
         store = await SqliteStore.open(database, read_only=True)
-        run = await store.get_run(1)
+        run = await store.queries.get_run(1)
         await store.close()
         assert run is not None
         living: Any = Living(
@@ -304,7 +305,7 @@ def test_follow_shows_time_stream_and_step_of_live_lines(
 ):
     async def check() -> int:
         store = await SqliteStore.open(database, read_only=True)
-        run = await store.get_run(1)
+        run = await store.queries.get_run(1)
         await store.close()
         assert run is not None
         one, two, three = RECORDS

@@ -78,7 +78,7 @@ def test_drain_and_undo(call: Call, cluster: Path, look: Look):
     result = call("node", "drain", "web-1", "--db", cluster)
     assert (result.exit_code, result.output) == (0, "node web-1 takes no more work; what it runs goes on\n")
     assert states(call, cluster)["web-1"] == "draining"
-    assert [node.draining for node in look(lambda store: store.list_nodes())] == [False, True, False]
+    assert [node.draining for node in look(lambda store: store.queries.list_nodes())] == [False, True, False]
     result = call("node", "drain", "web-1", "--undo", "--db", cluster, "--json")
     assert json.loads(result.output) == {"node_id": "web-1", "draining": False, "incarnations": 1}
     assert states(call, cluster)["web-1"] == "living"

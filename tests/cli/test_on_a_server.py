@@ -24,7 +24,7 @@ from onthedot.listening import Listen
 from onthedot.open_verbs import opened
 from onthedot.server.serving import Serving
 from onthedot.settings import Settings
-from onthedot.stores.opening import open_store
+from onthedot.stores.connect import open_store
 from tests.cli.conftest import Call, Stand
 
 pytestmark = pytest.mark.slow

@@ -49,24 +49,24 @@ def test_json(call: Call, cluster: Path):
 def test_pause_and_resume(call: Call, cluster: Path, look: Look):
     result = call("queue", "pause", "mail", "--reason", "lunch", "--db", cluster)
     assert (result.exit_code, result.output) == (0, "queue mail is paused: lunch\n")
-    paused = look(lambda store: store.list_queues())[1]
+    paused = look(lambda store: store.queries.list_queues())[1]
     assert (paused.name, paused.reason, paused.paused_at is not None) == ("mail", "lunch", True)
     result = call("queue", "resume", "mail", "--db", cluster, "--json")
     assert json.loads(result.output) == {
         "queue": "mail", "paused": False, "paused_at": None, "reason": "", "weights": None,
     }  # fmt: skip
-    assert look(lambda store: store.list_queues())[1].paused_at is None
+    assert look(lambda store: store.queries.list_queues())[1].paused_at is None
     assert call("queue", "resume", "mail", "--db", cluster).output == "queue mail goes on\n"
 
 
 def test_share_and_share_no_more(call: Call, cluster: Path, look: Look):
     result = call("queue", "share", "mail", "big=3", "a=b=2", "--db", cluster)
     assert result.output == "queue mail is shared: big=3 a=b=2 others=1\n"
-    assert look(lambda store: store.list_queues())[1].weights == {"big": 3, "a=b": 2}
+    assert look(lambda store: store.queries.list_queues())[1].weights == {"big": 3, "a=b": 2}
     assert json.loads(call("queue", "share", "mail", "--db", cluster, "--json").output)["weights"] == {}
     result = call("queue", "share", "mail", "--none", "--db", cluster)
     assert result.output == "queue mail is not shared: first come, first served\n"
-    assert look(lambda store: store.list_queues())[1].weights is None
+    assert look(lambda store: store.queries.list_queues())[1].weights is None
 
 
 def test_a_queue_that_only_a_node_serves_can_be_paused(call: Call, database: Path):
@@ -88,4 +88,4 @@ def test_what_cannot_be_done_is_refused(call: Call, cluster: Path, look: Look, a
     result = call("queue", *arguments, "--db", cluster)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
-    assert [queue.name for queue in look(lambda store: store.list_queues())] == ["default", "mail"]
+    assert [queue.name for queue in look(lambda store: store.queries.list_queues())] == ["default", "mail"]

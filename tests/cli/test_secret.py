@@ -49,7 +49,7 @@ def secret(db: Path, *arguments: str, given: str | bytes = "") -> Result:
 
 def stored(db: Path, namespace: str, name: str, *keys: bytes) -> str | None:
     async def get(store: Store) -> str | None:
-        return await StoredSecrets(store, Keys(list(keys) or [NEW])).get(namespace, name)
+        return await StoredSecrets(store.documents, Keys(list(keys) or [NEW])).get(namespace, name)
 
     return write_store(f"sqlite:///{db}", get)
 

@@ -114,7 +114,7 @@ async def test_how_a_run_stands_is_the_same_as_the_store_says(tmp_path: Path):
         server = Server("https://server", key, transport=httpx2.ASGITransport(app=one.app))
         run = await verbs.submit("build", delay="1h", expires="2h")
         stands, waits_for = await looking.standing(server, run)
-        known = await one.there.store.standing(run)
+        known = await one.there.store.queries.why_waiting(run)
         assert stands is not None
         assert known is not None
         assert asdict(stands) == asdict(known)

@@ -24,29 +24,23 @@ from onthedot.run import LIVE, TERMINAL
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
 from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
+from onthedot.testing.store_wrapper import StoreWrapper
 from tests.behind import runs_of
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
-class Cable:
+class Cable(StoreWrapper):
     """A store behind a cable that can be cut: every call fails, on the node's side of it."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store)
         self.cut = False
 
-    def __getattr__(self, name: str):
-        found = getattr(self._store, name)
-        if not asyncio.iscoroutinefunction(found):
-            return found
-
-        async def call(*args, **kwargs):
-            if self.cut:
-                raise StoreUnavailable("the cable is cut")
-            return await found(*args, **kwargs)
-
-        return call
+    async def _call(self, name, operation, args, kwargs):
+        if self.cut:
+            raise StoreUnavailable("the cable is cut")
+        return await operation(*args, **kwargs)
 
 
 class Node:

@@ -6,14 +6,15 @@ from datetime import UTC, datetime
 import pytest
 
 import onthedot as otd
-from onthedot.clock import SECOND, to_micros
+from onthedot.clock import SECOND, Clock, to_micros
 from onthedot.cluster.leadership import Leadership
 from onthedot.cluster.members import Membership
 from onthedot.events import Events
 from onthedot.ids import RandomIds, SeededIds
-from onthedot.observe.metrics import Standing
+from onthedot.observe.metrics import Snapshot
 from onthedot.run import NewRun
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sql.store import SqlQueries
 from onthedot.testing import Harness, VirtualClock, VirtualLoop, run_virtual
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
@@ -46,7 +47,7 @@ def test_a_node_registers_with_the_instant_of_its_registration():
         await asyncio.sleep(5)
         joined = member(memory, node_id="a")
         await joined.join()
-        [node] = await memory.list_nodes()
+        [node] = await memory.queries.list_nodes()
         assert (node.id, node.incarnation) == ("a", joined.incarnation)
         assert node.registered_at == to_micros(START) + 5 * SECOND
         assert node.lease_until == node.registered_at + 15 * SECOND
@@ -60,7 +61,7 @@ def test_every_boot_is_a_new_incarnation_of_the_same_node():
         memory = store()
         for _ in range(2):
             await member(memory, node_id="a").join()
-        nodes = await memory.list_nodes()
+        nodes = await memory.queries.list_nodes()
         assert [node.id for node in nodes] == ["a", "a"]
         assert len({node.incarnation for node in nodes}) == 2
 
@@ -134,7 +135,7 @@ def test_a_node_that_may_work_again_looks_at_once_and_not_at_its_next_poll():
         await harness.start(sched)
         await harness.store.drain("one")
         await harness.advance("1s")
-        record = await harness.store.get_job("work")
+        record = await harness.store.queries.get_job("work")
         assert record is not None
         await harness.store.submit([NewRun(record.id, "submit:1", harness.clock.now())])
         await harness.advance("3s")
@@ -169,7 +170,7 @@ def test_every_renewal_tells_until_when_the_lease_is_trusted():
     run_virtual(scenario())
 
 
-class LivingOnly(MemoryStore):
+class LivingOnly(SqlQueries):
     """Refuses to list nodes that have ended: there may be many thousands."""
 
     asked = 0
@@ -180,9 +181,15 @@ class LivingOnly(MemoryStore):
         return await super().list_nodes(limit=limit, living=living, now=now)
 
 
+class WithLivingOnly(MemoryStore):
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(clock)
+        self.queries = LivingOnly(self.database)
+
+
 def test_an_engine_asks_for_living_nodes_only():
     async def scenario():
-        harness = Harness(START, store=LivingOnly)
+        harness = Harness(START, store=WithLivingOnly)
         sched = otd.Scheduler("memory:", settings=otd.Settings(node_id="one"))
 
         @sched.job(schedule=otd.every("10s"), assignment="leader")
@@ -191,9 +198,9 @@ def test_an_engine_asks_for_living_nodes_only():
         await harness.start(sched)
         await harness.advance("1m")
         assert len([run for run in await harness.runs("tick") if run.state == "succeeded"]) >= 5
-        assert isinstance(harness.store, LivingOnly)
-        assert harness.store.asked > 5
-        metrics = await Standing.read(harness.store, harness.clock.now())
+        assert isinstance(harness.store.queries, LivingOnly)
+        assert harness.store.queries.asked > 5
+        metrics = await Snapshot.read(harness.store, harness.clock.now())
         assert [one.node.id for one in metrics.nodes] == ["one"]
         await harness.stop()
 

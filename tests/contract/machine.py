@@ -37,7 +37,7 @@ from onthedot.run import (
     RunState,
     submit_trigger,
 )
-from onthedot.stores.values import Ask, Note, Placement
+from onthedot.stores.values import Note, Placement, ReserveRequest
 from onthedot.tasks.registry import arguments_of
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 from onthedot_verify.contract.workbench import (
@@ -168,7 +168,7 @@ class Machine(PlanningRules):
         """What is held."""
         self.asked += 1
         options = {"tasks": TASKS, "queues": ("default", "slow", "fair"), "labels": frozenset({"gpu"}), **options}
-        ask = Ask(
+        ask = ReserveRequest(
             worker, self.bench.ids.leases(seats + ahead + extra), seats, ahead, extra, frozenset({2} if extra else ()),
             HORIZON, LAPSE, number=0 if late else self.asked, **options,
         )  # fmt: skip
@@ -196,7 +196,7 @@ class Machine(PlanningRules):
     def held(self, number: int, below: bool) -> None:
         worker, void = self.worker(number), self.asked + 1 if below else 0
         self.both(
-            lambda: self.store.held(worker, void_below=void),
+            lambda: self.store.recover(worker, void_below=void),
             lambda leases: runs.held(self.world, worker, leases, void_below=void),
         )
 
@@ -414,7 +414,7 @@ class Machine(PlanningRules):
         if not self.terms:
             return
         until = self.now + ahead * SECOND
-        found = self.do(self.store.unplaced(until=until, limit=100, now=self.now))
+        found = self.do(self.store.queries.list_unassigned(until=until, limit=100, now=self.now))
         needing = queues.unplaced(self.world, until, self.now)
         assert [one.run_id for one in found] == [run.id for run in needing]
         assert [(one.due_at, one.place) for one in found] == [(run.due_at, run.place) for run in needing]
@@ -424,7 +424,7 @@ class Machine(PlanningRules):
         placements = [Placement(run_id, self.worker(number)) for run_id in [*ids, *ids[:1]]]
         term = self.terms[-1 - old % len(self.terms)]
         self.both(
-            lambda: self.store.place(term, placements, now=self.now),
+            lambda: self.store.assign(term, placements, now=self.now),
             lambda _: queues.place(self.world, term, placements, self.now),
         )
 

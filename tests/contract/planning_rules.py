@@ -81,7 +81,7 @@ class PlanningRules(RuleBasedStateMachine):
 
     def record(self, name: str) -> JobRecord | None:
         """The job, as a caller reads it."""
-        found, known = self.do(self.store.get_job(name)), self.world.job_named(name)
+        found, known = self.do(self.store.queries.get_job(name)), self.world.job_named(name)
         same(f"job {name}", found and told(found), known and show.job(self.world, known))
         return found
 
@@ -129,7 +129,7 @@ class PlanningRules(RuleBasedStateMachine):
 
     def _put(self, job: Job, bent: int, off: int | None) -> None:
         record = self.record(job.name)
-        states = [] if record is None else self.do(self.store.schedules_of(record.id))
+        states = [] if record is None else self.do(self.store.queries.schedules_of(record.id))
         known = {state.schedule_id: state for state in states}
         windows = edit_windows(job, known, now=self.now, lookahead=LOOKAHEAD, late_after=LATE)
         windows = self._bend([self._aim(job, window) for window in windows], bent)
@@ -178,7 +178,7 @@ class PlanningRules(RuleBasedStateMachine):
             counts = control.pause(self.world, job_id, why, end, self.now)
             assert (answer.withdrawn, answer.skipped, answer.held) == counts
 
-        self.both(lambda: self.store.pause(job_id, reason=why, until=end, now=self.now), wanted)
+        self.both(lambda: self.store.pause_job(job_id, reason=why, until=end, now=self.now), wanted)
 
     @rule(
         name=NAMES,
@@ -193,7 +193,7 @@ class PlanningRules(RuleBasedStateMachine):
         record = self.record((paused or [name])[0])
         if record is None:
             return
-        states = self.do(self.store.schedules_of(record.id))
+        states = self.do(self.store.queries.schedules_of(record.id))
         windows = resume_windows(states, missed=missed, now=self.now, lookahead=LOOKAHEAD, late_after=LATE)
         windows = self._bend([self._aim(record.job, window) for window in windows], bent)
         expected = None if off is None else record.revision + off
@@ -207,7 +207,7 @@ class PlanningRules(RuleBasedStateMachine):
             assert answer.released == held
 
         self.both(
-            lambda: self.store.resume(
+            lambda: self.store.resume_job(
                 record.id, windows, expected=expected, overdue=overdue, dry_run=dry_run, now=self.now
             ),
             wanted,
@@ -284,7 +284,7 @@ class PlanningRules(RuleBasedStateMachine):
             assert answer.run_id == (run.id if run else None)
 
         self.both(
-            lambda: self.store.except_slot(
+            lambda: self.store.move_slot(
                 record.id, schedule, slot, reason="moved" if moved else "cancelled", run=new, expected=expected,
                 now=self.now,
             ),

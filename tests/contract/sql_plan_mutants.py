@@ -73,8 +73,8 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
         Mutant("after.LIST_PARENTS", "ORDER BY parent", "ORDER BY parent DESC",
                "dependencies.an_edit_of_what_counts_begins_anew"),
     ),
-    "pause": (
-        Mutant("control.pause", "if record.state is JobState.PAUSED", "if False",
+    "pause_job": (
+        Mutant("control.pause_job", "if record.state is JobState.PAUSED", "if False",
                "control.what_a_pause_holds_is_held_once_and_does_not_expire"),
         Mutant("control._stop", "await leave_lines(tx, OF_JOB, job_id)", "pass",
                "control.a_paused_job_takes_no_place_from_others"),
@@ -94,24 +94,25 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
         Mutant("control.SET_STATE", "paused_until = $4", "paused_until = NULL",
                "control.pausing_twice_and_resuming_twice_are_harmless"),
     ),
-    "resume": (
-        Mutant("control.resume", "overdue and not is_over", "False",
+    "resume_job": (
+        Mutant("control.resume_job", "overdue and not is_over", "False",
                "control.a_resume_that_is_overdue_waits_for_the_end_of_the_pause"),
-        Mutant("control.resume", "record.state is not JobState.PAUSED or ", "",
+        Mutant("control.resume_job", "record.state is not JobState.PAUSED or ", "",
                "control.a_resume_changes_only_the_paused_revision_that_was_read"),
-        Mutant("control.resume", "window_rules.check_revision(job_id, expected, record.revision)", "pass",
+        Mutant("control.resume_job", "window_rules.check_revision(job_id, expected, record.revision)", "pass",
                "control.a_resume_changes_only_the_paused_revision_that_was_read"),
-        Mutant("control.resume", "if not dry_run:", "if True:", "control.resume_plans_exactly_what_its_answer_says"),
-        Mutant("control.resume", "await tx.do(RELEASE_HELD, job_id)", "pass",
+        Mutant("control.resume_job", "if not dry_run:", "if True:",
+               "control.resume_plans_exactly_what_its_answer_says"),
+        Mutant("control.resume_job", "await tx.do(RELEASE_HELD, job_id)", "pass",
                "control.what_comes_while_paused_is_held_too"),
-        Mutant("control.resume", "Hint(\"schedules\", at), ", "", "hints.definitions_are_hinted"),
-        Mutant("control.resume", ", Hint(\"runs\", at)", "", "hints.definitions_are_hinted"),
+        Mutant("control.resume_job", "Hint(\"schedules\", at), ", "", "hints.definitions_are_hinted"),
+        Mutant("control.resume_job", ", Hint(\"runs\", at)", "", "hints.definitions_are_hinted"),
         Mutant("control._settled", "watermarks.get(window.schedule_id) != window.start", "False",
                "control.a_stale_window_resumes_nothing"),
         Mutant("control._settled",
                "window_rules.check_exceptions(window, exceptions.of(job_id, window.schedule_id), now)", "pass",
                "moved.a_stale_range_does_not_resume"),
-        Mutant("control.resume", "record.paused_until <= at", "record.paused_until < at",
+        Mutant("control.resume_job", "record.paused_until <= at", "record.paused_until < at",
                "control.a_resume_that_is_overdue_waits_for_the_end_of_the_pause"),
         Mutant("control.COUNT_HELD", " AND state = 'scheduled'", "",
                "control.a_resume_that_is_overdue_waits_for_the_end_of_the_pause"),
@@ -122,13 +123,13 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
         Mutant("control.LIST_DUE_RESUMES", "state = 'paused' AND ", "",
                "control.a_deleted_job_is_not_resumed_and_has_no_schedules"),
     ),
-    "except_slot": (
-        Mutant("control.except_slot",
+    "move_slot": (
+        Mutant("control.move_slot",
                "window_rules.check_same(given, reason, None if run is None else await find_run(tx, run))", "pass",
                "moved.one_slot_is_given_one_fate"),
-        Mutant("control.except_slot", " and await tx.row(FIND_SCHEDULE, job_id, schedule_id) is not None", "",
+        Mutant("control.move_slot", " and await tx.row(FIND_SCHEDULE, job_id, schedule_id) is not None", "",
                "moved.a_schedule_that_is_gone_has_no_slots"),
-        Mutant("control.except_slot", "window_rules.check_revision(job_id, expected, record.revision)", "pass",
+        Mutant("control.move_slot", "window_rules.check_revision(job_id, expected, record.revision)", "pass",
                "moved.it_is_fenced_by_the_revision"),
         Mutant("control._clear_slot", "window_rules.check_ahead(slot_at, watermark, now)", "pass",
                "moved.what_has_begun_is_left_alone"),
@@ -185,7 +186,7 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
                "(seen.record.id, window.schedule_id, seen.record.revision)) for",
                "(seen.record.id, window.schedule_id, next((revision for _, _, revision in found), 0))) for",
                "plan.another_revision_loses"),
-        Mutant("plan.plan", "Stand(watermark, ", "Stand(next(w.start for _, w in windows), ",
+        Mutant("plan.plan", "SchedulePosition(watermark, ", "SchedulePosition(next(w.start for _, w in windows), ",
                "plan.windows_are_judged_one_by_one"),
         Mutant("plan.MOVE_WATERMARK", "next_at = $4", "next_at = coalesce(next_at, $4)", "plan.a_window_may_be_empty"),
         Mutant("plan.MOVE_WATERMARK", "watermark = $3, ", "", "jobs.schedules_are_listed_by_id"),
@@ -211,7 +212,7 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
                "(current.number, current.layout) == (term.number, term.layout)",
                "current.number == term.number", "shards.an_earlier_layout_is_refused_everywhere"),
     ),
-    "layout": (
+    "get_layout": (
         Mutant("nodes.FIND_LAYOUT", "ORDER BY version DESC", "ORDER BY version",
                "shards.there_is_one_shard_until_somebody_says_otherwise"),
     ),
@@ -275,7 +276,7 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
     "list_queues": (
         Mutant("queues.COUNT_QUEUES", "due_at <= $1", "due_at < $1", "queues.a_queue_is_shown_as_it_is_set_now"),
     ),
-    "unplaced": (
+    "list_unassigned": (
         Mutant("queues.LIST_WAITING", "r.ready_at <= $5", "r.ready_at < $5", "queues.without_a_place_nobody_takes_it"),
         Mutant("queues.LIST_WAITING",
                " AND NOT EXISTS (SELECT 1 FROM queues q WHERE q.name = r.queue AND q.paused_at IS NOT NULL)",
@@ -285,15 +286,15 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
                "place is None", "queues.a_lapsed_reservation_stays_with_its_place"),
         Mutant("queues._needs_a_place", "alive=place in living", "alive=True", "queues.a_dead_place_is_no_place"),
     ),
-    "loads": (
+    "count_loads": (
         Mutant("queues.COUNT_PLACED", "state = 'scheduled' AND ", "",
                "queues.only_what_waits_for_the_leader_is_placed"),
     ),
-    "place": (
-        Mutant("queues.place", "await check_term(tx, term, at)", "pass", "queues.places_are_fenced_by_the_term"),
-        Mutant("queues.place", "tx.hints.append(Hint(\"runs\", row.due_at))", "pass",
+    "assign": (
+        Mutant("queues.assign", "await check_term(tx, term, at)", "pass", "queues.places_are_fenced_by_the_term"),
+        Mutant("queues.assign", "tx.hints.append(Hint(\"runs\", row.due_at))", "pass",
                "hints.queues_and_places_are_hinted"),
-        Mutant("queues.place", "max(row.due_at, at)", "row.due_at", "queues.who_was_chosen_late_has_a_second"),
+        Mutant("queues.assign", "max(row.due_at, at)", "row.due_at", "queues.who_was_chosen_late_has_a_second"),
         Mutant("queues._may_place", "row.ready_at == NEVER or ", "", "queues.only_what_waits_for_the_leader_is_placed"),
         Mutant("queues._may_place", "return _needs_a_place(row.route, row.ready_at, living, now)", "return True",
                "queues.who_was_chosen_late_has_a_second"),
@@ -301,7 +302,7 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
                "queues.only_what_waits_for_the_leader_is_placed"),
         Mutant("queues.LOCK_UNSTARTED", " AND state <> 'running'", "",
                "queues.only_what_waits_for_the_leader_is_placed"),
-        Mutant("queues.place", "placed.get(run_id) or rows.get(run_id)", "rows.get(run_id)",
+        Mutant("queues.assign", "placed.get(run_id) or rows.get(run_id)", "rows.get(run_id)",
                "queues.only_what_waits_for_the_leader_is_placed"),
     ),
 }

@@ -76,8 +76,8 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
         Mutant("queues.take_turns", "ends[share, level] = turn.end", "ends[share, level] = turn.start",
                "queues.a_flood_does_not_drown_others"),
     ),
-    "held": (
-        Mutant("reserve.held", "await tx.do(VOID, void_below, incarnation)", "pass",
+    "recover": (
+        Mutant("reserve.recover", "await tx.do(VOID, void_below, incarnation)", "pass",
                "reserve.a_void_ask_gives_nothing_out"),
         Mutant("reserve.LIST_HELD", "r.attempt + (r.state = 'reserved')", "r.attempt",
                "reserve.a_lost_answer_can_be_read"),
@@ -239,7 +239,7 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
         Mutant("checkpoints.SAVE", "WHERE excluded.revision > checkpoints.revision", "",
                "checkpoints.the_newest_checkpoint_stays"),
         Mutant("checkpoints.SAVE", "value = excluded.value, ", "", "checkpoints.the_newest_checkpoint_stays"),
-        Mutant("checkpoints.save_checkpoints", "compress(rows, accepted)", "rows",
+        Mutant("checkpoints.checkpoint", "compress(rows, accepted)", "rows",
                "checkpoints.it_survives_the_death_of_its_node"),
     ),
     "get_checkpoint": (
@@ -252,7 +252,7 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
                "checkpoints.progress_is_shown_with_the_run"),
         Mutant("checkpoints.NOTE", "coalesce(excluded.log, notes.log)", "excluded.log",
                "checkpoints.logs_are_kept_by_attempt"),
-        Mutant("checkpoints.take_notes",
+        Mutant("checkpoints.note",
                "running.get(_key(note.lease))",
                "running.setdefault(_key(note.lease), 1)", "checkpoints.each_is_judged_on_its_own"),
     ),

@@ -240,8 +240,8 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
         Mutant("history.COUNT_OWNED", " AND namespace = coalesce($2, namespace)", "",
                "standing.what_an_owner_has_is_counted"),
     ),
-    "standing": (
-        Mutant("history.find_standing", "if gate else ()", "if not gate else ()",
+    "why_waiting": (
+        Mutant("history.why_waiting", "if gate else ()", "if not gate else ()",
                "standing.a_run_tells_which_gate_it_waits_at"),
         Mutant("history.FIND_STANDING", "r.granted_at", "NULL",
                "standing.a_run_tells_which_instant_it_was_granted"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.stores.redis import RedisStore, finding, plan
+from onthedot.stores.redis import RedisStore, queries
 from onthedot_verify import contract
 from tests.servers.debian_redis import DebianRedis
 
@@ -35,7 +35,7 @@ SWEEPING = (
 )
 async def test_contract_in_steps_of_one_run(check: contract.Check, valkey_url: str):
     store = await RedisStore.open(valkey_url)
-    store.rows = 1
+    store.redis.rows = 1
     try:
         await check(contract.Workbench(store, contract.Capabilities(finds_attempts=False)))
     finally:
@@ -47,9 +47,8 @@ async def test_contract_in_steps_of_one_run(check: contract.Check, valkey_url: s
 async def test_pages_are_the_same_in_however_small_steps(
     check: contract.Check, scanned: int, rows: int, valkey_url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    for module in (finding, plan):
-        monkeypatch.setattr(module, "SCANNED", scanned)
-        monkeypatch.setattr(module, "ROWS", rows)
+    monkeypatch.setattr(queries, "SCANNED", scanned)
+    monkeypatch.setattr(queries, "ROWS", rows)
     await test_contract(check, valkey_url)
 
 

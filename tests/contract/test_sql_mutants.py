@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.stores.sql.store import SqlStore
+from onthedot.stores.sql.store import SqlDocuments, SqlQueries, SqlStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot_verify import contract
 from tests.contract import sql_plan_mutants, sql_run_mutants, sql_upkeep_mutants
@@ -24,8 +24,8 @@ IN_A_CHECK = Path(contract.__file__).parent
 
 def moves() -> set[str]:
     """Every operation of the store that runs a move."""
-    methods = {name for name, method in vars(SqlStore).items() if inspect.iscoroutinefunction(method)}
-    return methods - OF_THE_DATABASE
+    methods = [method for part in (SqlStore, SqlQueries, SqlDocuments) for method in vars(part).items()]
+    return {name for name, method in methods if inspect.iscoroutinefunction(method)} - OF_THE_DATABASE
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ async def store(empty: Path, tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def test_every_move_has_a_mutant():
-    assert set(MUTANTS) == moves(), "each move of SqlStore needs a mutant in tests/contract/sql_*_mutants.py"
+    assert set(MUTANTS) == moves(), "each move of the SQL store needs a mutant in tests/contract/sql_*_mutants.py"
 
 
 def test_no_mutant_is_there_twice():

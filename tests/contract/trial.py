@@ -49,7 +49,7 @@ class Trial:
             raise AssertionError(f"expected {type(error).__name__}, got {answer}") from error
         assert wanted is None or answer == wanted, f"expected {wanted}, got {answer}"
         if any(run.id == 0 for run in self.world.runs):
-            self.world.learn(self.do(self.store.list_runs()))
+            self.world.learn(self.do(self.store.queries.list_runs()))
         return answer
 
     async def _ask(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -92,7 +92,7 @@ class Trial:
 
     async def _judge_runs(self) -> None:
         store, world = self.store, self.world
-        listed = await store.list_runs()
+        listed = await store.queries.list_runs()
         world.learn(listed)
         same("runs", sorted(listed, key=lambda run: run.id), show.runs(world))
         live = [run.due_at for run in listed if run.state not in TERMINAL]
@@ -101,46 +101,46 @@ class Trial:
         same("order of ended runs", ended, sorted(ended, reverse=True))
         same("live runs first", [run.state in TERMINAL for run in listed], [False] * len(live) + [True] * len(ended))
         for run in world.live():
-            same(f"standing of run {run.id}", await store.standing(run.id), show.standing(world, run))
+            same(f"standing of run {run.id}", await store.queries.why_waiting(run.id), show.standing(world, run))
         await self._judge_attempts()
 
     async def _judge_the_rest(self) -> None:
         store, world = self.store, self.world
-        same("nodes", await store.list_nodes(), nodes.shown(world))
-        same("terms", await store.list_terms(), [world.term] if world.term else [])
+        same("nodes", await store.queries.list_nodes(), nodes.shown(world))
+        same("terms", await store.queries.list_terms(), [world.term] if world.term else [])
         names = {*world.queues, *(run.queue for run in world.live())}
         same(
             "queues",
-            await store.list_queues(now=self.bench.now),
+            await store.queries.list_queues(now=self.bench.now),
             [queues.shown(world, one, self.bench.now) for one in sorted(names)],
         )
-        same("loads", await store.loads(), queues.loads(world))
-        same("held", await store.count_held(), show.held(world))
-        same("dead letters", sorted(run.id for run in await store.list_dead()), show.dead(world))
+        same("loads", await store.queries.count_loads(), queues.loads(world))
+        same("held", await store.queries.count_held(), show.held(world))
+        same("dead letters", sorted(run.id for run in await store.queries.list_dead()), show.dead(world))
         some = [run.id for run in world.runs[-3:]]
         same(
             "runs by id",
-            await store.get_runs(some),
+            await store.queries.get_runs(some),
             sorted((show.run(run) for run in world.runs[-3:]), key=lambda run: run.id),
         )
         for run in [*world.live()[:1], *world.ended()[:1]]:
-            same("a run", await store.get_run(run.id), show.run(run))
-        same("counts", await store.count_runs(), show.counts(world))
-        same("what ops owns", await store.count_owned("ops"), show.owned(world, "ops"))
-        pruned = await store.list_daily_counts()
+            same("a run", await store.queries.get_run(run.id), show.run(run))
+        same("counts", await store.queries.count_runs(), show.counts(world))
+        same("what ops owns", await store.queries.count_owned("ops"), show.owned(world, "ops"))
+        pruned = await store.queries.list_daily_counts()
         same("daily counts", {(one.job, one.day, one.state): one.count for one in pruned}, world.pruned)
 
     async def _judge_jobs(self) -> None:
         store, world = self.store, self.world
-        listed = [told(record) for record in await store.list_jobs()]
+        listed = [told(record) for record in await store.queries.list_jobs()]
         same("jobs", listed, show.jobs(world))
         for job in [job for job in world.jobs.values() if job.state is not JobState.DELETED]:
-            states = [show.told(state) for state in await store.schedules_of(job.id)]
+            states = [show.told(state) for state in await store.queries.schedules_of(job.id)]
             same(f"schedules of {job.name}", states, show.schedules(job))
-            same(f"parents of {job.name}", await store.parents_of(job.id), show.parents(job))
-        skips = sorted(await store.list_skips(), key=repr)
+            same(f"parents of {job.name}", await store.queries.parents_of(job.id), show.parents(job))
+        skips = sorted(await store.queries.list_skips(), key=repr)
         same("skips", skips, sorted(show.skips(world), key=repr))
-        resumes = [record.id for record in await store.due_resumes(now=self.bench.now)]
+        resumes = [record.id for record in await store.queries.due_resumes(now=self.bench.now)]
         same("due resumes", sorted(resumes), control.due_resumes(world, self.bench.now))
 
     async def _judge_attempts(self) -> None:
@@ -152,9 +152,9 @@ class Trial:
             if self._seen.get(run.id) == stamp:
                 continue
             self._seen[run.id] = stamp
-            same(f"attempts of run {run.id}", await self.store.list_attempts(run.id), show.attempts(run))
-            same(f"checkpoint of run {run.id}", await self.store.get_checkpoint(run.id), run.checkpoint)
-            same(f"logs of run {run.id}", await self.store.list_logs(run.id), show.logs(run))
+            same(f"attempts of run {run.id}", await self.store.queries.list_attempts(run.id), show.attempts(run))
+            same(f"checkpoint of run {run.id}", await self.store.queries.get_checkpoint(run.id), run.checkpoint)
+            same(f"logs of run {run.id}", await self.store.queries.list_logs(run.id), show.logs(run))
 
 
 def told(record: JobRecord) -> tuple[object, ...]:

@@ -137,11 +137,11 @@ async def gather_evidence(victims: Victims) -> Evidence:
                 evidence.acknowledged.append(entry["run"])
     store = await SqliteStore.open(victims.database)
     try:
-        evidence.runs = {run.id: run for run in await store.list_runs(limit=1_000_000)}
-        evidence.attempts = {run_id: await store.list_attempts(run_id) for run_id in evidence.runs}
-        evidence.skips = await store.list_skips(limit=1_000_000)
-        for record in await store.list_jobs():
-            for state in await store.schedules_of(record.id):
+        evidence.runs = {run.id: run for run in await store.queries.list_runs(limit=1_000_000)}
+        evidence.attempts = {run_id: await store.queries.list_attempts(run_id) for run_id in evidence.runs}
+        evidence.skips = await store.queries.list_skips(limit=1_000_000)
+        for record in await store.queries.list_jobs():
+            for state in await store.queries.schedules_of(record.id):
                 evidence.schedules[record.job.name] = state
     finally:
         await store.close()

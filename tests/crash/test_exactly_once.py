@@ -99,7 +99,7 @@ async def check(sched: otd.Scheduler, url: str, amounts: dict[int, int]) -> int:
 
 
 async def ended(sched: otd.Scheduler) -> int:
-    counts = await sched._running().on_store(lambda store: store.count_runs())
+    counts = await sched._running().on_store(lambda store: store.queries.count_runs())
     return sum(count for state, count in counts.items() if state in TERMINAL)
 
 

@@ -55,7 +55,7 @@ async def test_a_store_without_transactions_refuses_it_whoever_puts_it(tmp_path:
             otd.Scheduler(store).job(guarantee="exactly_once")(receipt)
         with pytest.raises(otd.DefinitionError, match=r"ctx\.run_id"):
             await put_job(store, JOB, clock=SystemClock(), settings=Settings())
-        assert await store.list_jobs() == []
+        assert await store.queries.list_jobs() == []
     finally:
         await store.close()
 

@@ -17,9 +17,10 @@ import pytest
 import onthedot as otd
 from onthedot.clock import Micros, SystemClock
 from onthedot.job import JobRecord
+from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
-from onthedot.stores.opening import open_store
 from onthedot.stores.protocol import Store
+from onthedot.stores.sql.store import SqlQueries
 from tests.examples.loading import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "interfaces.md"
@@ -208,12 +209,14 @@ async def test_each_of_them_can_be_faked(example):
     assert await example.JobExecutor(fake).Execute(example.Job("report")) == "made up"
     assert fake.asked == ["report"]
 
-    class Unavailable(MemoryStore):
+    class Unavailable(SqlQueries):
         async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
             raise otd.StoreUnavailable("away")
 
+    store = MemoryStore()
+    store.queries = Unavailable(store.database)
     with pytest.raises(otd.StoreUnavailable):
-        await example.BackendProvider(Unavailable()).LoadJobs()
+        await example.BackendProvider(store).LoadJobs()
     scheduler = example.Scheduler(MemoryStore())
     scheduler.Register(example.Job("report", Handler=lambda ctx: "for real"))
     await scheduler.Start()
@@ -273,13 +276,13 @@ async def test_a_status_pauses_resumes_and_ends(example, store):
     await backend.SaveJob(example.Job("report", example.Schedule(otd.every("1h"))))
     for status in (example.JobStatus.PAUSED, example.JobStatus.ACTIVE):
         await backend.UpdateStatus("report", status)
-        record = await store.get_job("report")
+        record = await store.queries.get_job("report")
         assert record is not None
         assert record.state == status
     with pytest.raises(otd.DefinitionError, match="expected active, paused or deleted"):
         await backend.UpdateStatus("report", example.JobStatus.EXHAUSTED)
     await backend.UpdateStatus("report", example.JobStatus.DELETED)
-    assert await store.get_job("report") is None
+    assert await store.queries.get_job("report") is None
     with pytest.raises(otd.UnknownJob):
         await backend.UpdateStatus("report", example.JobStatus.PAUSED)
 

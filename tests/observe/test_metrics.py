@@ -15,7 +15,7 @@ from onthedot.clock import MILLISECOND, SECOND, Micros
 from onthedot.events import AttemptEnded, JobPut, RunSkipped, StoreTrouble
 from onthedot.observe.cluster import NodeShown
 from onthedot.observe.counters import Counters
-from onthedot.observe.metrics import BOUNDS, NodeMetrics, Standing, exposed
+from onthedot.observe.metrics import BOUNDS, NodeMetrics, Snapshot, exposed
 from onthedot.run import RunState
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.values import Held, Node, Queue
@@ -85,7 +85,7 @@ def test_no_label_is_one_that_prometheus_sets_itself():
     counters = Counters()
     for event in (started(), AttemptEnded(finish()), RunSkipped(lease(), "overlap:1:", 7)):
         counters(event)
-    standing = Standing(NOON, [shown("a", "living")], 1, [Queue("default")])
+    standing = Snapshot(NOON, [shown("a", "living")], 1, [Queue("default")])
     found = samples([*NodeMetrics(counters).collect(), *standing.collect()])
     labels = {name for _, pairs in found for name, _ in pairs}
     assert labels.isdisjoint({"job", "instance", "namespace", "pod", "container", "service", "endpoint"}), labels
@@ -141,7 +141,7 @@ def shown(name: str, state: str, *, incarnation: str = "1", running: int = 0, te
 
 def test_nodes_are_told_by_state_and_by_what_they_hold():
     nodes = [shown("a", "living", running=3, terms=[0, 1]), shown("b", "late"), shown("c", "dead"), shown("d", "left")]
-    found = samples(Standing(NOON, nodes, 4, []).collect())
+    found = samples(Snapshot(NOON, nodes, 4, []).collect())
     states = {state: value(found, "onthedot_nodes", state=state) for state in ("living", "late", "draining")}
     assert states == {"living": 1, "late": 1, "draining": 0}
     assert value(found, "onthedot_node_seats", node="a") == 4
@@ -153,14 +153,14 @@ def test_nodes_are_told_by_state_and_by_what_they_hold():
 def test_a_node_that_was_started_again_is_one():
     """Until the lease of its former life ends, both are there."""
     lives = [shown("a", "living", incarnation="2", running=1), shown("a", "late", running=3)]
-    found = samples(Standing(NOON, lives, 1, []).collect())
+    found = samples(Snapshot(NOON, lives, 1, []).collect())
     assert value(found, "onthedot_node_runs", node="a", state="running") == 4
     assert value(found, "onthedot_node_seats", node="a") == 4
 
 
 def test_queues_are_told_with_how_long_they_wait():
     mail = Queue("mail", paused_at=NOON, waiting=12, due=2, running=4, oldest_due=NOON - 90 * SECOND)
-    found = samples(Standing(NOON, [], 1, [mail, Queue("idle"), Queue("early", oldest_due=NOON + SECOND)]).collect())
+    found = samples(Snapshot(NOON, [], 1, [mail, Queue("idle"), Queue("early", oldest_due=NOON + SECOND)]).collect())
     runs = {
         state: value(found, "onthedot_queue_runs", queue="mail", state=state) for state in ("due", "ahead", "running")
     }
@@ -175,7 +175,7 @@ async def test_a_cluster_is_read_from_its_store():
     now = await store.tell_time()
     await store.register(Node("a", "a-1", seats=4), ttl=15 * SECOND)
     await store.campaign("a-1", ttl=10 * SECOND)
-    found = samples((await Standing.read(store, now)).collect())
+    found = samples((await Snapshot.read(store, now)).collect())
     assert value(found, "onthedot_nodes", state="living") == 1
     assert (value(found, "onthedot_shards"), value(found, "onthedot_shards_led")) == (1, 1)
 

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from onthedot.clock import SECOND
 from onthedot.events import AttemptEnded, RunSkipped, StoreTrouble
 from onthedot.observe.counters import Counters
-from onthedot.observe.metrics import NodeMetrics, Standing, exposed
+from onthedot.observe.metrics import NodeMetrics, Snapshot, exposed
 from onthedot.stores.values import Queue
 from tests.observe.made_up import NOON, finish, lease, started
 from tests.servers import setup
@@ -36,7 +36,7 @@ def test_the_rules_ask_for_what_is_told():
     for event in (started(), AttemptEnded(finish()), RunSkipped(lease(), "overlap:1:", 7)):
         counters(event)
     counters(StoreTrouble("planner", "gone", SECOND))
-    text, _ = exposed([*NodeMetrics(counters).collect(), *Standing(NOON, [], 1, [Queue("default")]).collect()], "")
+    text, _ = exposed([*NodeMetrics(counters).collect(), *Snapshot(NOON, [], 1, [Queue("default")]).collect()], "")
     told = set(re.findall(r"^(onthedot_\w+)", text.decode(), re.MULTILINE))
     labels = set(re.findall(r'(\w+)="', text.decode()))
     for alert, asked in expressions().items():

@@ -15,8 +15,8 @@ from onthedot.ids import RandomIds
 from onthedot.output.keeping import Name, Outputs
 from onthedot.output.owning import ID, KIND, Owner, claim_output, find_owner
 from onthedot.retention import HOUR
+from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
-from onthedot.stores.opening import open_store
 from onthedot.stores.protocol import Store
 from onthedot.upkeep.outputs import OutputPruner
 from tests.servers.s3 import S3Server
@@ -57,13 +57,13 @@ async def test_a_place_is_told_in_full(tmp_path: Path, monkeypatch: pytest.Monke
 async def test_the_default_is_not_written_down():
     store = MemoryStore()
     assert await claim_output(store, "", IDS) == Owner("")
-    assert await store.get_document(KIND, ID) is None
+    assert await store.documents.get_document(KIND, ID) is None
 
 
 @pytest.mark.parametrize("body", ["[]", '{"folder": "../..", "output": ""}', '{"folder": 7, "output": ""}'])
 async def test_a_folder_is_an_id_and_nothing_else(body: str):
     store = MemoryStore()
-    await store.put_document(KIND, ID, body, version=0)
+    await store.documents.put_document(KIND, ID, body, version=0)
     with pytest.raises(StoreError, match="32 hexadecimal digits"):
         await find_owner(store)
 

@@ -61,14 +61,14 @@ class Nodes:
             await node.engine.stop(asyncio.Event())
 
     async def job(self, name: str) -> int:
-        record = await self.store.get_job(name)
+        record = await self.store.queries.get_job(name)
         assert record is not None
         return record.id
 
     async def ran_on(self, name: str) -> list[tuple[float, str, str]]:
         """(slot, in seconds after the start; node; outcome) of every ended attempt of a job."""
-        runs = await self.store.list_runs(job=name, limit=10_000)
-        attempts = [(run, attempt) for run in runs for attempt in await self.store.list_attempts(run.id)]
+        runs = await self.store.queries.list_runs(job=name, limit=10_000)
+        attempts = [(run, attempt) for run in runs for attempt in await self.store.queries.list_attempts(run.id)]
         return sorted((round((run.slot_at - self.zero) / 1e6, 3), one.node, one.outcome) for run, one in attempts)
 
     @property

@@ -12,6 +12,7 @@ from onthedot.plan import asking
 from onthedot.plan.asking import why_unused
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.queries import JobCursor, JobFilter, JobPage
+from onthedot.stores.sql.store import SqlQueries
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.task import Command, Noop, Param
 
@@ -60,25 +61,26 @@ async def test_a_definition_whose_own_arguments_do_not_fit_is_refused():
         assert await sched.list_jobs() == []
 
 
-class Counting(MemoryStore):
+class Counting(SqlQueries):
     """Counts the jobs that are read."""
 
     jobs_read = 0
 
     async def find_jobs(self, wanted: JobFilter, *, after: JobCursor | None = None, limit: int = 100) -> JobPage:
-        page = await super().find_jobs(wanted, after=after, limit=limit)
+        page: JobPage = await super().find_jobs(wanted, after=after, limit=limit)
         self.jobs_read += len(page.items)
         return page
 
 
 async def test_a_queue_that_nobody_uses_is_told_without_reading_every_job(monkeypatch: pytest.MonkeyPatch):
-    store = Counting()
+    store = MemoryStore()
+    store.queries = counting = Counting(store.database)
     for number in range(30):
         queue = "late" if number == 29 else "mail"
         await store.put_job(Job(name=f"job{number:02}", task=Noop(), queue=queue))
     monkeypatch.setattr(asking, "_FEW", 10)
-    assert await why_unused(store, "mial") == (
+    assert await why_unused(store.queries, "mial") == (
         "expected a queue that a job or a node uses, got 'mial', did you mean 'mail'?"
     )
-    assert store.jobs_read == 10
-    assert await why_unused(store, "late") is None  # also if its job is not among the first
+    assert counting.jobs_read == 10
+    assert await why_unused(store.queries, "late") is None  # also if its job is not among the first

@@ -45,7 +45,7 @@ def play(scenario, open_store, sched):
         await harness.start(sched)
 
         async def ask(start, end, *, dry_run=False, **options):
-            record = await harness.store.get_job("job")
+            record = await harness.store.queries.get_job("job")
             assert record is not None
             events = Events([harness.events.append])
             asked = Asked(start, end, **options)
@@ -187,12 +187,12 @@ def test_a_paused_job_keeps_its_backfill_until_it_goes_on(open_store):
     sched, seen = program(otd.every("1h"))
 
     async def scenario(harness, ask):
-        record = await harness.store.get_job("job")
-        await harness.store.pause(record.id, reason="x")
+        record = await harness.store.queries.get_job("job")
+        await harness.store.pause_job(record.id, reason="x")
         await ask(START - 2 * HOUR, START)
         await harness.advance("10s")
         assert seen == []
-        await harness.store.resume(record.id, [])
+        await harness.store.resume_job(record.id, [])
         await harness.advance("10s")
 
     play(scenario, open_store, sched)

@@ -17,14 +17,15 @@ from onthedot.run import NewRun, manual_trigger
 from onthedot.schedules import schedule_id
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.queries import JobFilter
+from onthedot.stores.sql.store import SqlQueries
 from onthedot.stores.values import NextSchedules
 from onthedot.task import Noop
-from onthedot.window import FateAhead, ScheduleState, Window
+from onthedot.window import ScheduleState, SlotException, Window
 
 NOW = to_micros(datetime(2026, 11, 18, 12, 0, 0, 500_000, tzinfo=UTC))
 
 
-def state(name: str, schedule: Schedule, *, exceptions: tuple[FateAhead, ...] = ()) -> ScheduleState:
+def state(name: str, schedule: Schedule, *, exceptions: tuple[SlotException, ...] = ()) -> ScheduleState:
     record = JobRecord(1, 1, Job(name=name, task=Noop(), schedules=(schedule,)), JobState.ACTIVE, NOW, NOW)
     given = record.job.schedules[0]
     return ScheduleState(record, schedule_id(given), 0, NOW, NOW, None, exceptions)
@@ -81,7 +82,7 @@ def test_the_rate_is_true_and_does_not_change_with_the_hour(expression: str, a_d
 
 def test_slots_that_somebody_skipped_are_left_out():
     first = to_micros(datetime(2026, 11, 19, 2, 30, tzinfo=UTC))
-    states = [state("nightly", otd.cron("30 2 * * *"), exceptions=(FateAhead(first, "cancelled"),))]
+    states = [state("nightly", otd.cron("30 2 * * *"), exceptions=(SlotException(first, "cancelled"),))]
     assert told(upcoming(Gathered(states), NOW, limit=1)) == [("nightly", "20 02:30:00", None)]
 
 
@@ -90,19 +91,20 @@ def test_nothing():
     assert upcoming(Gathered([state("once", otd.at("2020-01-01T00:00Z"))]), NOW, limit=5) == []
 
 
-class Counting(MemoryStore):
+class Counting(SqlQueries):
     """Counts the schedules that are read."""
 
     schedules_read = 0
 
     async def next_schedules(self, **asked: Any) -> NextSchedules:
-        found = await super().next_schedules(**asked)
+        found: NextSchedules = await super().next_schedules(**asked)
         self.schedules_read += len(found.schedules)
         return found
 
 
 async def test_the_work_does_not_grow_with_the_jobs(monkeypatch: pytest.MonkeyPatch):
-    store = Counting()
+    store = MemoryStore()
+    store.queries = counting = Counting(store.database)
     for number in range(1_000):
         namespace, owner = ("team", "bob") if number == 999 else ("default", "ann")
         schedules = (otd.every("1h", anchor="2026-01-01T00:00:07Z"),)
@@ -110,15 +112,15 @@ async def test_the_work_does_not_grow_with_the_jobs(monkeypatch: pytest.MonkeyPa
         window = Window(schedule_id(job.schedules[0]), NOW, NOW, NOW + (number + 1) * SECOND)
         await store.put_job(job, windows=[window], now=NOW)
     found = await gather(store, NOW, limit=20)
-    assert store.schedules_read <= 500
+    assert counting.schedules_read <= 500
     assert len(upcoming(found, NOW, limit=20)) == 20
     assert found.read_until is None
     monkeypatch.setattr(plan.coming, "MOST_SCHEDULES", 500)
     for wanted in (JobFilter(namespaces=("team",)), JobFilter(owner="bob")):
-        store.schedules_read = 0
+        counting.schedules_read = 0
         found = await gather(store, NOW, limit=20, wanted=wanted)
         assert [one.record.job.name for one in found.states] == ["job-999"]
-        assert (store.schedules_read, found.read_until) == (1, None)
+        assert (counting.schedules_read, found.read_until) == (1, None)
     later = NOW + 2_000 * SECOND  # no schedule was planned for a while: it is unknown which of them come next
     assert (await gather(store, later, limit=20)).read_until == NOW + 500 * SECOND
 
@@ -132,7 +134,7 @@ async def test_runs_that_wait_paused_jobs_and_namespaces(namespace: str):
         ids[name] = (await store.put_job(job, now=NOW)).record.id
         due = NOW + 60 * SECOND
         await store.submit([NewRun(ids[name], f"submit:{name}", due), NewRun(ids[name], f"submit:{name}2", NOW - 1)])
-    await store.pause(ids["held"], reason="", now=NOW)
+    await store.pause_job(ids["held"], reason="", now=NOW)
     found = await gather(store, NOW, limit=20)
     [start] = upcoming(found, NOW, limit=20)
     assert (start.job.job.name, start.due_at, start.run is not None) == ("report", NOW + 60 * SECOND, True)
@@ -158,8 +160,8 @@ async def test_what_was_skipped_or_moved_is_the_same_wherever_one_looks():
     store, schedule = MemoryStore(), otd.cron("0 * * * *")
     record = await stored(store, schedule)
     name, run = schedule_id(schedule), NewRun(record.id, manual_trigger("t"), at(13, 3))
-    moved = await store.except_slot(record.id, name, at(13), reason="moved", run=run, now=NOW)
-    await store.except_slot(record.id, name, at(14), reason="cancelled", now=NOW)
+    moved = await store.move_slot(record.id, name, at(13), reason="moved", run=run, now=NOW)
+    await store.move_slot(record.id, name, at(14), reason="cancelled", now=NOW)
     found = coming(await look_ahead(store, record.id, NOW, limit=2), NOW, 2)
     assert [(one.due_at, one.slot_at, one.schedule_id, one.moved) for one in found] == [
         (at(13, 3), at(13), name, True),

@@ -42,7 +42,7 @@ def play(scenario, open_store, sched=None):
     async def main():
         harness = Harness(START, store=open_store)
         await harness.start(sched or every_ten_seconds())
-        record = await harness.store.get_job("job")
+        record = await harness.store.queries.get_job("job")
         assert record is not None
         answer = await scenario(harness, record.id)
         runs, skips = await harness.runs("job"), await harness.skips("job")
@@ -76,7 +76,7 @@ def done(fates) -> list[int]:
 def test_what_came_while_paused_goes_as_resume_says(missed, runs, skipped, open_store):
     async def scenario(harness, job_id):
         await harness.advance("25s")
-        await harness.store.pause(job_id, reason="")
+        await harness.store.pause_job(job_id, reason="")
         await harness.advance("40s")
         preview = await resume(harness, job_id, missed, dry_run=True)
         answer = await resume(harness, job_id, missed)
@@ -94,7 +94,7 @@ def test_what_came_while_paused_goes_as_resume_says(missed, runs, skipped, open_
 def test_a_pause_with_an_end_resumes_by_itself(open_store):
     async def scenario(harness, job_id):
         await harness.advance("15s")
-        await harness.store.pause(job_id, reason="deploy", until=T0 + 42 * SECOND)
+        await harness.store.pause_job(job_id, reason="deploy", until=T0 + 42 * SECOND)
         await harness.advance("50s")
 
     _, fates, ranges, events = play(scenario, open_store)
@@ -106,11 +106,11 @@ def test_a_pause_with_an_end_resumes_by_itself(open_store):
 def test_a_pause_survives_a_restart_with_another_definition(open_store):
     async def scenario(harness, job_id):
         await harness.advance("15s")
-        await harness.store.pause(job_id, reason="by hand")
+        await harness.store.pause_job(job_id, reason="by hand")
         await harness.stop()
         await harness.start(every_ten_seconds(timeout="5s"))
         await harness.advance("30s")
-        record = await harness.store.get_job("job")
+        record = await harness.store.queries.get_job("job")
         assert record is not None
         return record
 
@@ -124,7 +124,7 @@ def test_deleting_ends_the_rhythm(open_store):
         await harness.advance("25s")
         cancelled = await harness.store.delete_job(job_id)
         await harness.advance("60s")
-        return cancelled, await harness.store.get_job("job")
+        return cancelled, await harness.store.queries.get_job("job")
 
     (cancelled, record), fates, _, _ = play(scenario, open_store)
     assert cancelled == 3  # the slots of the look-ahead

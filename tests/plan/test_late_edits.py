@@ -70,7 +70,7 @@ def told_when_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> asyncio.
 
 
 async def slots_of(store: Store) -> list[tuple[Micros, str]]:
-    runs: list[RunRecord] = await store.list_runs(limit=10_000)
+    runs: list[RunRecord] = await store.queries.list_runs(limit=10_000)
     return sorted((run.slot_at, run.trigger) for run in runs)
 
 
@@ -169,7 +169,7 @@ async def test_an_instant_that_passes_while_the_edit_waits_is_recorded(tmp_path)
     await edit(store, clock, hourly)
     clock.step = 2 * SECOND
     await edit(store, clock, hourly, At(instant=instant(3), more=(instant(60),), id="new"))
-    assert [(skip.first, skip.reason) for skip in await store.list_skips()] == [(START + 3 * SECOND, "missed")]
+    assert [(skip.first, skip.reason) for skip in await store.queries.list_skips()] == [(START + 3 * SECOND, "missed")]
 
 
 async def test_a_definition_that_cannot_be_read_is_replaced_by_an_edit_that_comes_late(tmp_path):

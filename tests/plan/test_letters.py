@@ -15,8 +15,8 @@ from onthedot.clock import Clock, SystemClock
 from onthedot.events import Events, RunsReplayed
 from onthedot.plan import letters
 from onthedot.run import NewRun, RunRecord, RunState
+from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
-from onthedot.stores.opening import open_store
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
 from onthedot_verify.contract import Workbench

@@ -53,7 +53,7 @@ def play(scenario, open_store, sched):
     async def main():
         harness = Harness(START, store=open_store)
         await harness.start(sched)
-        record = await harness.store.get_job("job")
+        record = await harness.store.queries.get_job("job")
         assert record is not None
         answer = await scenario(harness, record.id)
         runs, skips = await harness.runs("job"), await harness.skips("job")
@@ -112,7 +112,7 @@ def test_it_survives_an_edit_a_pause_and_a_restart(open_store):
         await harness.stop()
         edited = program(otd.every("10s"), owner="ops", overlap="allow")
         await harness.start(edited)
-        await harness.store.pause(job_id, reason="")
+        await harness.store.pause_job(job_id, reason="")
         await harness.advance("50s")
         resumed = await resume_job(harness.store, job_id, missed="all", clock=harness.clock, settings=SETTINGS)
         await harness.advance("90s")
@@ -218,8 +218,8 @@ def test_an_edit_in_between_is_noticed(open_store):
     """The verb has read the old rule; the store refuses it, and the verb looks again."""
 
     async def scenario(harness, job_id):
-        store = harness.store
-        reading, edits = store.schedules_of, [program(otd.every("7m", id="s")).jobs["job"]]
+        queries, store = harness.store.queries, harness.store
+        reading, edits = queries.schedules_of, [program(otd.every("7m", id="s")).jobs["job"]]
 
         async def schedules_of(wanted):
             states = await reading(wanted)
@@ -227,11 +227,11 @@ def test_an_edit_in_between_is_noticed(open_store):
                 await put_job(store, edits.pop(), clock=harness.clock, settings=SETTINGS)
             return states
 
-        store.schedules_of = schedules_of
+        queries.schedules_of = schedules_of
         try:
             return (await change(harness, job_id)).slot
         finally:
-            store.schedules_of = reading
+            queries.schedules_of = reading
 
     slot, *_ = play(scenario, open_store, program(otd.every("10m", id="s")))
     assert to_micros(slot) == next_after(otd.every("7m"), T0, origin=T0)

@@ -53,7 +53,7 @@ def test_a_slot_for_nobody_is_skipped_and_says_so():
         nodes = Nodes(program(schedule=otd.every("10s"), on="all", labels=["gpu"]))
         await nodes.boot("a")
         await asyncio.sleep(35)
-        skips = await nodes.store.list_skips(job="work")
+        skips = await nodes.store.queries.list_skips(job="work")
         await nodes.stop()
         return skips, await nodes.ran_on("work")
 
@@ -69,14 +69,14 @@ def test_a_slot_for_nobody_has_one_fate_whoever_pauses_resumes_and_edits():
         job, settings = await nodes.job("work"), otd.Settings()
         for number in range(8):  # each change falls between slots that were skipped ahead
             await asyncio.sleep(7)
-            await nodes.store.pause(job, reason="lunch")
+            await nodes.store.pause_job(job, reason="lunch")
             await asyncio.sleep(2)
             await resume_job(nodes.store, job, missed="none", clock=nodes.clock, settings=settings)
-            record = await nodes.store.get_job("work")
+            record = await nodes.store.queries.get_job("work")
             assert record is not None
             edited = replace(record.job, owner=f"owner {number}")
             await put_job(nodes.store, edited, clock=nodes.clock, settings=settings)
-        skips = await nodes.store.list_skips(job="work")
+        skips = await nodes.store.queries.list_skips(job="work")
         await nodes.stop()
         return skips
 
@@ -94,7 +94,7 @@ def test_a_node_that_is_gone_misses_its_own_runs_only():
         await asyncio.sleep(45)
         await nodes.kill("b")
         await asyncio.sleep(95)
-        runs = await nodes.store.list_runs(job="work", limit=1000)
+        runs = await nodes.store.queries.list_runs(job="work", limit=1000)
         await nodes.stop()
         return runs, await nodes.ran_on("work")
 
@@ -135,7 +135,7 @@ def test_nobody_gets_more_than_k():
         job = await nodes.job("work")
         await nodes.store.submit([NewRun(job, submit_trigger(str(n)), nodes.clock.now()) for n in range(20)])
         await asyncio.sleep(20)
-        held = [await nodes.store.held(node.incarnation) for node in await nodes.store.list_nodes()]
+        held = [await nodes.store.recover(node.incarnation) for node in await nodes.store.queries.list_nodes()]
         await nodes.stop()
         return held
 
@@ -154,7 +154,7 @@ def test_runs_of_a_dead_worker_are_placed_anew():
         await asyncio.sleep(9)  # they have their places, and are reserved
         await nodes.kill("b")
         await asyncio.sleep(30)
-        runs = await nodes.store.list_runs(job="work")
+        runs = await nodes.store.queries.list_runs(job="work")
         await nodes.stop()
         return runs, await nodes.ran_on("work"), due
 
@@ -237,7 +237,7 @@ def test_a_critical_run_starts_before_thousands_of_low_ones():
         asked = nodes.clock.now()
         [run_id] = await nodes.store.submit([NewRun(critical_id, submit_trigger("now"), asked)])
         await asyncio.sleep(2)
-        run = await nodes.store.get_run(run_id)
+        run = await nodes.store.queries.get_run(run_id)
         await nodes.living["a"].engine.crash()
         return order, before, run, asked
 

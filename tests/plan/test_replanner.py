@@ -49,7 +49,7 @@ async def test_a_term_with_other_zone_data_computes_next_slots_anew(bench: Workb
         state = await bench.schedule(record)
         assert (state.watermark, state.next_at) == (at(60), right)
         assert await bench.slots(record) == [10, 50]
-    assert [term.zones for term in await bench.store.list_terms()] == ["2025b"]
+    assert [term.zones for term in await bench.store.queries.list_terms()] == ["2025b"]
 
 
 async def test_who_takes_over_in_the_middle_begins_anew(bench: Workbench):

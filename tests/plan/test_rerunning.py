@@ -12,7 +12,7 @@ from onthedot.errors import UnknownJob
 from onthedot.events import Events
 from onthedot.plan.letters import Box, discard, replay, replay_many
 from onthedot.plan.rerunning import rerun
-from onthedot.stores.opening import open_store
+from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
 from onthedot.task import Command
 from onthedot_verify.contract import Workbench
@@ -42,7 +42,7 @@ async def ended(store: Store, verdict=DEAD) -> int:
 
 
 async def settled(store: Store, run_id: int) -> str:
-    run = await store.get_run(run_id)
+    run = await store.queries.get_run(run_id)
     assert run is not None
     return run.settled
 
@@ -51,7 +51,7 @@ async def test_the_letter_is_settled_by_the_new_run(store: Store):
     dead = await ended(store)
     made, _ = await rerun(store, dead, None, token="a", now=LATER)
     assert await settled(store, dead) == f"replayed:{made}"
-    assert await store.list_dead() == []
+    assert await store.queries.list_dead() == []
 
 
 async def test_to_replay_it_afterwards_is_the_same_run(store: Store):
@@ -87,7 +87,7 @@ async def test_what_is_no_letter_is_not_settled(store: Store):
 async def renamed(store: Store) -> int:
     """A dead run of a deleted job, whose name another owner's job has."""
     dead = await ended(store)
-    run = await store.get_run(dead)
+    run = await store.queries.get_run(dead)
     assert run is not None
     await store.delete_job(run.job_id)
     again = await Workbench(store).define(task=Command(argv=("false",)), owner="bob")
@@ -99,8 +99,8 @@ async def test_a_retry_does_not_run_the_job_that_has_the_name_now(store: Store):
     dead = await renamed(store)
     with pytest.raises(UnknownJob, match=f"run {dead}: its job 'job' was deleted; another job has that name now"):
         await rerun(store, dead, None, token="a", now=LATER)
-    assert [run.id for run in await store.list_dead()] == [dead]
-    assert await store.get_run(dead + 1) is None
+    assert [run.id for run in await store.queries.list_dead()] == [dead]
+    assert await store.queries.get_run(dead + 1) is None
 
 
 async def test_a_replay_does_not_run_the_job_that_has_the_name_now(store: Store):
@@ -109,7 +109,7 @@ async def test_a_replay_does_not_run_the_job_that_has_the_name_now(store: Store)
         await replay(store, dead, clock=SystemClock())
     answer = await replay_many(store, Box(), rate=None, dry_run=False, clock=SystemClock(), events=Events())
     assert (answer.letters, answer.without_job, answer.run_ids) == (1, 1, ())
-    assert [run.id for run in await store.list_dead()] == [dead]
+    assert [run.id for run in await store.queries.list_dead()] == [dead]
 
 
 async def test_nothing_is_run_again_for_who_does_not_see_the_job(store: Store):
@@ -124,4 +124,4 @@ async def test_nothing_is_run_again_for_who_does_not_see_the_job(store: Store):
         await replay(store, dead, clock=SystemClock(), sees=sees)
     answer = await replay_many(store, Box(), rate=None, dry_run=False, clock=SystemClock(), events=Events(), sees=sees)
     assert (answer.letters, answer.without_job) == (1, 1)
-    assert [run.id for run in await store.list_dead()] == [dead]
+    assert [run.id for run in await store.queries.list_dead()] == [dead]

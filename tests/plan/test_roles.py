@@ -37,10 +37,10 @@ def test_a_planner_plans_and_a_worker_works():
         assert [len(worker.of(TermWon)), len(planner.of(TermWon))] == [0, 1]
         assert worker.of(AttemptEnded)
         assert not planner.of(AttemptEnded)
-        shown = {node.id: node for node in await nodes.store.list_nodes()}
+        shown = {node.id: node for node in await nodes.store.queries.list_nodes()}
         assert (shown["planner"].roles, shown["planner"].seats, shown["planner"].queues) == (("planner",), 0, ())
         assert (shown["worker"].roles, shown["worker"].queues) == (("worker",), ("default",))
-        targets = {run.target for run in await nodes.store.list_runs(job="everywhere", limit=100)}
+        targets = {run.target for run in await nodes.store.queries.list_runs(job="everywhere", limit=100)}
         assert targets == {"worker"}
         await nodes.stop()
 
@@ -56,7 +56,7 @@ def test_with_planners_only_runs_wait_for_a_worker():
         await nodes.boot("planner", roles=("planner",))
         await asyncio.sleep(25)
         assert ran == []
-        [waiting, *_] = await nodes.store.list_runs(job="tick", limit=10)
+        [waiting, *_] = await nodes.store.queries.list_runs(job="tick", limit=10)
         assert waiting.slot_at <= to_micros(START) + 25_000_000
         await nodes.boot("worker", roles=("worker",))
         await asyncio.sleep(1)

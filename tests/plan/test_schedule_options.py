@@ -16,7 +16,7 @@ from onthedot.schedules import due_of, schedule_id
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.testing import Harness, run_virtual
-from onthedot.window import FateAhead, ScheduleState, SkipRange
+from onthedot.window import ScheduleState, SkipRange, SlotException
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 NOW, LATE, MINUTE = to_micros(START), 30 * SECOND, 60 * SECOND
@@ -112,7 +112,7 @@ def test_instants_that_were_past_when_they_were_given_are_one_range():
 async def test_an_edit_of_a_job_whose_instant_was_moved_is_not_stale_for_ever():
     """The past instants belong to the creation: told again in an edit, they would run over the exception."""
     definition = job(otd.at(*(START + timedelta(minutes=n) for n in (-3, -2, 1)), id="s"))
-    known = state(definition, watermark=NOW, exceptions=[FateAhead(NOW - 2 * MINUTE, "moved", recorded=True)])
+    known = state(definition, watermark=NOW, exceptions=[SlotException(NOW - 2 * MINUTE, "moved", recorded=True)])
     [window] = edit_windows(definition, {"s": known}, now=NOW, lookahead=2 * MINUTE, late_after=LATE)
     assert window.skips == ()
 
@@ -125,7 +125,7 @@ def play(open_store, sched, length, *, at=START):
         harness = Harness(at, store=open_store)
         await harness.start(sched)
         await harness.advance(length)
-        record = await harness.store.get_job("job")
+        record = await harness.store.queries.get_job("job")
         runs, skips = await harness.runs("job"), await harness.skips("job")
         await harness.stop()
         await harness.store.close()

@@ -17,7 +17,7 @@ from onthedot.job import Call, Job, JobRecord, JobState
 from onthedot.plan.windows import MOST_SLOTS, edit_windows, plan_window, resume_windows
 from onthedot.policy.window_rules import runs_over, settle
 from onthedot.schedules import schedule_id, slots
-from onthedot.window import FateAhead, ScheduleState, SkipRange, Slot
+from onthedot.window import ScheduleState, SkipRange, Slot, SlotException
 
 NOW = to_micros(datetime(2026, 6, 1, 12, 0, tzinfo=UTC))
 LATE = 30 * SECOND
@@ -144,13 +144,15 @@ def minutes(*ranges: SkipRange) -> list[tuple[int, int, int, str]]:
     return [((one.first - NOW) // MINUTE, (one.last - NOW) // MINUTE, one.count, one.reason) for one in ranges]
 
 
-def excepting(schedule, *fates: FateAhead, watermark=NOW) -> ScheduleState:
+def excepting(schedule, *fates: SlotException, watermark=NOW) -> ScheduleState:
     return replace(state(job(schedule), schedule, watermark=watermark), exceptions=fates)
 
 
 def test_a_slot_that_was_given_its_fate_is_that_skip_and_no_run():
     every = otd.every("1m")
-    moved = excepting(every, FateAhead(NOW + MINUTE, "moved"), FateAhead(NOW + 2 * MINUTE, "cancelled", recorded=True))
+    moved = excepting(
+        every, SlotException(NOW + MINUTE, "moved"), SlotException(NOW + 2 * MINUTE, "cancelled", recorded=True)
+    )
     window = plan_window(moved, until=NOW + 3 * MINUTE, now=NOW, late_after=LATE)
     assert window is not None
     assert [slot.slot_at for slot in window.slots] == [NOW + 3 * MINUTE]
@@ -161,8 +163,8 @@ def test_a_slot_that_was_given_its_fate_is_that_skip_and_no_run():
 def test_what_was_missed_around_it_is_cut_into_parts():
     """The unrecorded one is an entry of its own, the recorded one has one, and what is no slot only parts the range."""
     every = otd.every("1m")
-    fates = [FateAhead(NOW - 50 * MINUTE, "moved"), FateAhead(NOW - 30 * MINUTE, "cancelled", recorded=True)]
-    late = excepting(every, *fates, FateAhead(NOW - 20 * MINUTE + 1, "moved"), watermark=NOW - 60 * MINUTE)
+    fates = [SlotException(NOW - 50 * MINUTE, "moved"), SlotException(NOW - 30 * MINUTE, "cancelled", recorded=True)]
+    late = excepting(every, *fates, SlotException(NOW - 20 * MINUTE + 1, "moved"), watermark=NOW - 60 * MINUTE)
     window = plan_window(late, until=NOW, now=NOW, late_after=LATE)
     assert window is not None
     assert minutes(*window.skips) == [
@@ -177,7 +179,7 @@ def test_what_was_missed_around_it_is_cut_into_parts():
 
 def test_a_year_off_is_counted_around_it_too():
     every, year = otd.every("1s"), 365 * 86_400
-    off = excepting(every, FateAhead(NOW - 1000 * SECOND, "moved"), watermark=NOW - year * SECOND)
+    off = excepting(every, SlotException(NOW - 1000 * SECOND, "moved"), watermark=NOW - year * SECOND)
     window = plan_window(off, until=NOW, now=NOW, late_after=LATE)
     assert window is not None
     assert [skip.reason for skip in window.skips] == ["missed", "moved", "missed"]
@@ -186,7 +188,7 @@ def test_a_year_off_is_counted_around_it_too():
 
 def test_an_edit_keeps_what_was_given_ahead():
     every = otd.every("1m")
-    moved = excepting(every, FateAhead(NOW + MINUTE, "moved"))
+    moved = excepting(every, SlotException(NOW + MINUTE, "moved"))
     [window] = edit_windows(job(every), {moved.schedule_id: moved}, now=NOW, lookahead=2 * MINUTE, late_after=LATE)
     assert [slot.slot_at for slot in window.slots] == [NOW + 2 * MINUTE]
     assert minutes(*window.skips) == [(1, 1, 1, "moved")]
@@ -203,7 +205,7 @@ def test_an_edit_keeps_what_was_given_ahead():
 def test_a_resume_keeps_what_was_given_ahead(missed, late, gone):
     """It is none of what was missed: neither is it run late, nor does it take the place of one that is."""
     every = otd.every("1m")
-    fates = [FateAhead(NOW - 3 * MINUTE, "moved"), FateAhead(NOW, "cancelled", recorded=True)]
+    fates = [SlotException(NOW - 3 * MINUTE, "moved"), SlotException(NOW, "cancelled", recorded=True)]
     paused = excepting(every, *fates, watermark=NOW - 6 * MINUTE)
     [window] = resume_windows([paused], missed=missed, now=NOW, lookahead=MINUTE, late_after=LATE)
     assert [(slot.slot_at - NOW) // MINUTE for slot in window.slots] == [*late, 1]
@@ -233,7 +235,7 @@ KEPT = {"none": 0, "last": 1, "all": MOST_SLOTS}
 )
 def test_a_resume_gives_each_slot_of_the_pause_one_fate(schedule, missed, pause, given_ahead, recorded):
     """What was given ahead as it was given, the newest of the others late, the rest skipped: as walking them says."""
-    fates = [FateAhead(NOW + minute * MINUTE, "moved", recorded=recorded) for minute in sorted(given_ahead)]
+    fates = [SlotException(NOW + minute * MINUTE, "moved", recorded=recorded) for minute in sorted(given_ahead)]
     paused = excepting(schedule, *fates, watermark=NOW - pause)
     [window] = resume_windows([paused], missed=missed, now=NOW, lookahead=MINUTE, late_after=LATE)
 
@@ -281,6 +283,6 @@ def test_a_long_pause_of_a_quick_job_is_counted(quick, missed, late):
 
 def test_what_a_dropped_schedule_owed_is_recorded_around_it():
     every, other = otd.every("1m"), otd.every("1h")
-    moved = excepting(every, FateAhead(NOW - 2 * MINUTE, "moved", recorded=True), watermark=NOW - 4 * MINUTE)
+    moved = excepting(every, SlotException(NOW - 2 * MINUTE, "moved", recorded=True), watermark=NOW - 4 * MINUTE)
     [_, closing] = edit_windows(job(other), {moved.schedule_id: moved}, now=NOW, lookahead=MINUTE, late_after=LATE)
     assert minutes(*closing.skips) == [(-3, -3, 1, "edited"), (-1, 0, 2, "edited")]

@@ -11,7 +11,7 @@ import pytest
 from onthedot.policy.window_rules import (
     Insert,
     Planned,
-    Stand,
+    SchedulePosition,
     begun,
     behind,
     choose_windows,
@@ -20,16 +20,16 @@ from onthedot.policy.window_rules import (
     slots_with_fates,
     without,
 )
-from onthedot.window import FateAhead, ScheduleState, SkipRange, Slot, Window
+from onthedot.window import ScheduleState, SkipRange, Slot, SlotException, Window
 
 
 class Given:
     """Exceptions of schedules, by name."""
 
-    def __init__(self, **fates: FateAhead) -> None:
+    def __init__(self, **fates: SlotException) -> None:
         self._fates = fates
 
-    def of(self, job_id: int, schedule_id: str) -> tuple[FateAhead, ...]:
+    def of(self, job_id: int, schedule_id: str) -> tuple[SlotException, ...]:
         return (self._fates[schedule_id],) if schedule_id in self._fates else ()
 
 
@@ -43,26 +43,28 @@ def window(start: int, end: int, *slots: int, name: str = "s", skips: tuple[Skip
 
 def test_only_windows_that_continue_the_watermark_are_taken():
     windows = [(seen(), window(10, 20)), (seen(), window(15, 30)), (seen(2), window(5, 9))]
-    answers, taken = choose_windows(windows, [Stand(10, False), Stand(10, False), None], Given())
+    answers, taken = choose_windows(windows, [SchedulePosition(10, False), SchedulePosition(10, False), None], Given())
     assert answers == [True, False, False]
     assert [(one.job_id, one.window.end, one.delayed) for one in taken] == [(1, 20, False)]
 
 
 def test_a_window_may_continue_one_that_stands_before_it():
     windows = [(seen(), window(10, 20)), (seen(), window(20, 30)), (seen(), window(10, 20, name="other"))]
-    answers, taken = choose_windows(windows, [Stand(10, True)] * 3, Given())
+    answers, taken = choose_windows(windows, [SchedulePosition(10, True)] * 3, Given())
     assert answers == [True, True, True]
     assert all(one.delayed for one in taken)
 
 
 def test_a_range_of_skips_over_an_exception_is_not_taken():
     over = window(10, 20, skips=(SkipRange(11, 15, 5, "missed"),))
-    answers, taken = choose_windows([(seen(), over)], [Stand(10, False)], Given(s=FateAhead(13, "cancelled", False)))
+    answers, taken = choose_windows(
+        [(seen(), over)], [SchedulePosition(10, False)], Given(s=SlotException(13, "cancelled", False))
+    )
     assert (answers, taken) == ([False], [])
 
 
 def test_what_was_given_ahead_is_no_run():
-    fate = FateAhead(12, "cancelled", False)
+    fate = SlotException(12, "cancelled", False)
     planned = Planned.settled(Given(s=fate), 1, window(10, 20, 11, 12))
     assert [slot.slot_at for slot in planned.window.slots] == [11]
     assert planned.window.skips == [SkipRange(12, 12, 1, "cancelled")]
@@ -116,4 +118,4 @@ def test_any_other_is_a_range_of_its_own(last: SkipRange | None, edge: int, fate
 
 
 def test_slots_and_exceptions_have_fates_of_their_own():
-    assert slots_with_fates(window(0, 9, 4), [FateAhead(6, "cancelled", True)]) == [4, 6]
+    assert slots_with_fates(window(0, 9, 4), [SlotException(6, "cancelled", True)]) == [4, 6]

@@ -13,7 +13,7 @@ from onthedot.policy.window_rules import (
     check_past,
     check_revision,
 )
-from onthedot.window import FateAhead, SkipRange, Slot, Window
+from onthedot.window import SkipRange, Slot, SlotException, Window
 
 
 def window(start: int = 10, *skips: SkipRange, next_at: int | None = None) -> Window:
@@ -78,9 +78,9 @@ def test_an_added_grid_begins_with_the_edit_at_the_latest():
 
 def test_a_range_of_skips_does_not_run_over_an_exception():
     skips = SkipRange(11, 15, 5, "missed")
-    check_exceptions(window(10, skips), [FateAhead(16, "cancelled")], 30)
+    check_exceptions(window(10, skips), [SlotException(16, "cancelled")], 30)
     with pytest.raises(WindowStale, match="runs over an exception; read it again") as stale:
-        check_exceptions(window(10, skips), [FateAhead(13, "cancelled")], 30)
+        check_exceptions(window(10, skips), [SlotException(13, "cancelled")], 30)
     assert (stale.value.watermark, stale.value.now) == (10, 30)
 
 

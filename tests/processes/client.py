@@ -20,7 +20,7 @@ class Client:
         self.store = store
 
     async def job_id(self, name: str) -> int:
-        record = await self.store.get_job(name)
+        record = await self.store.queries.get_job(name)
         assert record is not None
         return record.id
 
@@ -30,7 +30,7 @@ class Client:
         return run
 
     async def run(self, run: int) -> RunRecord:
-        found = await self.store.get_run(run)
+        found = await self.store.queries.get_run(run)
         assert found is not None
         return found
 

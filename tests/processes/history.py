@@ -34,9 +34,9 @@ async def history_of(nodes: Cluster) -> list[Event]:
     """The history of the nodes on one file."""
     store = await SqliteStore.open(nodes.database)
     try:
-        runs = await store.list_runs(limit=1_000_000)
-        attempts = {run.id: await store.list_attempts(run.id) for run in runs}
-        return events_of(settings("", 2.0), await store.list_jobs(), runs, attempts, nodes.journal)
+        runs = await store.queries.list_runs(limit=1_000_000)
+        attempts = {run.id: await store.queries.list_attempts(run.id) for run in runs}
+        return events_of(settings("", 2.0), await store.queries.list_jobs(), runs, attempts, nodes.journal)
     finally:
         await store.close()
 

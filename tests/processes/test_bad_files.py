@@ -42,7 +42,7 @@ async def fill_file(path: Path) -> None:
 async def check_file(path: Path) -> None:
     """They are all there."""
     store = await SqliteStore.open(path)
-    assert await store.count_runs() == {RunState.SCHEDULED: RUNS - DONE, RunState.SUCCEEDED: DONE}
+    assert await store.queries.count_runs() == {RunState.SCHEDULED: RUNS - DONE, RunState.SUCCEEDED: DONE}
     await store.close()
 
 

@@ -38,7 +38,7 @@ class Orphans:
         asking.wait_ended(self.all)
         for run in self.all:
             state = (await asking.run(run)).state
-            outcomes = [attempt.outcome for attempt in await asking.store.list_attempts(run)]
+            outcomes = [attempt.outcome for attempt in await asking.store.queries.list_attempts(run)]
             if run in self.once:
                 assert (state, outcomes) == (RunState.LOST, ["lost"])
             else:

@@ -6,7 +6,7 @@ from onthedot.ids import SeededIds
 from onthedot.job import Call, Guarantee, Job, ability_of
 from onthedot.run import NewRun, RunState
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.stores.values import Ask, Node
+from onthedot.stores.values import Node, ReserveRequest
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 from tests.crash.victim import Journal
 from tests.processes.history import judged
@@ -20,7 +20,7 @@ async def one_run(nodes: Cluster) -> dict[str, object]:
     put = await store.put_job(job)
     await store.submit([NewRun(put.record.id, "submit:1", now() - SECOND)])
     await store.register(Node("n", "inc"), ttl=60 * SECOND)
-    [lease] = (await store.reserve(Ask("inc", ids.leases(1), 1, tasks=frozenset({ability_of(job)})))).armed
+    [lease] = (await store.reserve(ReserveRequest("inc", ids.leases(1), 1, tasks=frozenset({ability_of(job)})))).armed
     began = now()
     assert await store.finish([Finish(lease, Verdict(RunState.SUCCEEDED, OutcomeKind.SUCCEEDED), began, began + 5)])
     await store.close()

@@ -41,7 +41,7 @@ async def test_nothing_is_armed_between_pause_and_resume(tmp_path):
             for missed in modes:
                 nodes.wait_for_start(ALWAYS, since=now())
                 begun = now()
-                paused = await asking.store.pause(job_id, reason="from elsewhere")
+                paused = await asking.store.pause_job(job_id, reason="from elsewhere")
                 acknowledged = now()
                 assert paused.withdrawn > 0
                 await asyncio.sleep(LENGTH)  # the pause itself

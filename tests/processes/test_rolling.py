@@ -108,8 +108,8 @@ def leave(nodes: Cluster, leaving: Process, end: str) -> None:
 
 async def judge(asking: Client, again: list[int], once: list[int]) -> None:
     for run in again:
-        outcomes = [attempt.outcome for attempt in await asking.store.list_attempts(run)]
+        outcomes = [attempt.outcome for attempt in await asking.store.queries.list_attempts(run)]
         assert ((await asking.run(run)).state, outcomes) == (RunState.SUCCEEDED, ["lost", "succeeded"])
     for run in once:
-        outcomes = [attempt.outcome for attempt in await asking.store.list_attempts(run)]
+        outcomes = [attempt.outcome for attempt in await asking.store.queries.list_attempts(run)]
         assert ((await asking.run(run)).state, outcomes) == (RunState.LOST, ["lost"])

@@ -22,7 +22,7 @@ async def test_a_run_submitted_elsewhere_starts_at_once(tmp_path, capsys):
         node = nodes.boot("worker", program="quiet", lease=15)  # polls every 30 s
         node.wait_for("ready")
         store = await SqliteStore.open(nodes.database)
-        job = await store.get_job(PING)
+        job = await store.queries.get_job(PING)
         assert job is not None
         waits = []
         for number in range(TIMES):

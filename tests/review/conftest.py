@@ -11,18 +11,12 @@ from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
 from onthedot.stores.sqlite import SqliteStore
 from onthedot_verify.contract.workbench import Workbench
-from tests.review.dictionaries import DictStore
 
 
-@pytest.fixture(params=["dictionaries", "memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite"])
 async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Workbench]:
-    store: Store
-    match request.param:
-        case "dictionaries":
-            store = DictStore()
-        case "memory":
-            store = MemoryStore()
-        case _:
-            store = await SqliteStore.open(tmp_path / "otd.db", inline=True)
+    store: Store = MemoryStore()
+    if request.param == "sqlite":
+        store = await SqliteStore.open(tmp_path / "otd.db", inline=True)
     yield Workbench(store)
     await store.close()

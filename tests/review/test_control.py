@@ -12,11 +12,11 @@ from onthedot_verify.contract.workbench import Workbench, at, every, window
 async def test_resuming_with_a_schedule_that_is_gone_is_stale(bench: Workbench):
     """Somebody has edited it away between the look and the call: look again, and no other error."""
     record = await bench.define(slots=(10,))
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     await bench.put(bench.job(every(7, name="t")), window(0, 0, name="t", next_at=7), window(0, 0))
     async with bench.nothing_written():
         with pytest.raises(WindowStale):
-            await bench.store.resume(record.id, [window(0, 30, [10])], now=bench.now)
+            await bench.store.resume_job(record.id, [window(0, 30, [10])], now=bench.now)
 
 
 async def test_the_first_reason_to_cancel_is_the_one_that_tells(bench: Workbench):
@@ -44,7 +44,7 @@ async def test_what_is_submitted_to_a_paused_job_does_not_expire_either(bench: W
     for number in (0, 1):
         new = NewRun(record.id, submit_trigger(str(number)), at(0), expires_at=at(5))
         await bench.store.submit([new], now=bench.now)
-        await bench.store.pause(record.id, reason="", now=bench.now)
+        await bench.store.pause_job(record.id, reason="", now=bench.now)
     bench.turn(10)
     assert await bench.expire() == []
 
@@ -53,7 +53,7 @@ async def test_a_held_run_is_nothing_to_look_for_again(bench: Workbench):
     """Only a resume can free it, and that sends a hint."""
     record, node = await bench.define(), await bench.node()
     await bench.submit(record)
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     assert (await bench.reserve(node, seats=1, ahead=1, horizon=2)).look_again_at is None
 
 
@@ -65,7 +65,7 @@ async def test_a_reaper_need_not_know_what_arm_answered(bench: Workbench):
     armed = await bench.armed(lease)
     bench.turn(11)
     assert await bench.reap(lease)
-    [attempt] = await bench.store.list_attempts(lease.run_id)
+    [attempt] = await bench.store.queries.list_attempts(lease.run_id)
     assert (attempt.fence, attempt.armed_at) == (armed.fence, armed.armed_at)
 
 
@@ -74,4 +74,4 @@ async def test_whoever_joins_after_the_clock_was_set_back_shortens_leases_as_a_b
     await bench.node("early", ttl=10)
     bench.turn(0)
     await bench.node("late", ttl=10)
-    assert {node.lease_until for node in await bench.store.list_nodes()} == {at(10)}
+    assert {node.lease_until for node in await bench.store.queries.list_nodes()} == {at(10)}

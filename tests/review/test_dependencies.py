@@ -1,4 +1,4 @@
-"""Jobs that run after each other in any order of edits, ends and repetitions: the dictionaries and SQLite say the same.
+"""Jobs that run after each other in any order of edits, ends and repetitions: SQL and Redis say the same.
 
 Seeded walks over four jobs. What each step does to sets, runs and cycles is compared after it.
 """
@@ -19,32 +19,33 @@ from onthedot.verdict import Finish, OutcomeKind, Verdict
 from onthedot_verify.contract.workbench import CANCELLED, DEAD, LOST, SUCCESS
 from tests.lanes import SOAK
 from tests.review.twins import Twin, Twins
+from tests.servers.valkey import ValkeyServer
 
 pytestmark = pytest.mark.slow
 
 NAMES = "abcd"
 KINDS: tuple[On, ...] = ("success", "failure", "either", "either")
 STEPS = 100
-WALKS = 500 if SOAK else 15
+WALKS = 200 if SOAK else 10
 
 
 class Walk:
     """Two stores, one worker, and chance."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, server: ValkeyServer, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.twins = Twins()
+        self.twins = Twins(server)
         self.leases: list[tuple[Lease, Lease]] = []
         self.followed = self.refused = self.submitted = 0
         self.worker = self.twins.both(lambda twin: twin.bench.node())[0]
 
     @property
     def now(self) -> int:
-        return self.twins.dicts.bench.now
+        return self.twins.sql.bench.now
 
     def job_id(self) -> int | None:
         name = self.chance.choice(NAMES)
-        found = self.twins.both(lambda twin: twin.store.get_job(name))[0]
+        found = self.twins.both(lambda twin: twin.store.queries.get_job(name))[0]
         return None if found is None else int(found.id)
 
     def put(self) -> None:
@@ -77,8 +78,8 @@ class Walk:
 
     def finish(self) -> None:
         """Some of the leases there ever were: mostly those that run, some stale, some twice."""
-        live = self.twins.dicts.store.runs
-        running = [pair for pair in self.leases if pair[0].run_id in live and live[pair[0].run_id].lease is not None]
+        live = self.twins.sql.running()
+        running = [pair for pair in self.leases if pair[0].lease_id in live]
         known = running if running and self.chance.random() < 0.8 else self.leases[-8:]
         chosen = self.chance.choices(known, k=self.chance.randint(1, 4)) if known else []
         again = Verdict(RunState.SCHEDULED, OutcomeKind.FAILED, "again", self.now, failed=True)
@@ -93,11 +94,11 @@ class Walk:
 
     def pause(self) -> None:
         if (job_id := self.job_id()) is not None:
-            self.twins.both(lambda twin: twin.store.pause(job_id, reason="", now=self.now))
+            self.twins.both(lambda twin: twin.store.pause_job(job_id, reason="", now=self.now))
 
     def resume(self) -> None:
         if (job_id := self.job_id()) is not None:
-            self.twins.both(lambda twin: twin.store.resume(job_id, now=self.now))
+            self.twins.both(lambda twin: twin.store.resume_job(job_id, now=self.now))
 
     def delete(self) -> None:
         if (job_id := self.job_id()) is not None:
@@ -116,14 +117,14 @@ class Walk:
         for step in self.chance.choices(list(often), list(often.values()), k=STEPS):
             step()
             self.twins.compare()
-        self.followed = sum("/after:" in name for name in self.twins.dicts.names.values())
+        self.followed = sum("/after:" in name for name in self.twins.sql.names.values())
 
 
 @pytest.mark.timeout(600)
-def test_dictionaries_and_sqlite_follow_the_same():
+def test_sql_and_redis_follow_the_same(valkey: ValkeyServer):
     followed = refused = 0
     for seed in range(WALKS):
-        walk = Walk(seed)
+        walk = Walk(valkey, seed)
         try:
             walk.go()
         except AssertionError as error:

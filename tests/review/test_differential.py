@@ -1,8 +1,8 @@
-"""Any order of calls, with gates, edits, pauses and a clock that is set: the dictionaries and SQLite say the same.
+"""Any order of calls, with gates, edits, pauses and a clock that is set: SQL and Redis say and show the same.
 
-`DictStore` shares only pure rules with the other stores: what it says and shows, they must say and show. Runs are
-armed as a worker would (`policy.gates`), windows are those of the planner. After every step the gates are looked
-at as well: nobody waits at a gate that is open for it, and nobody waits, over however many others, for itself.
+The two share only pure rules. Runs are armed as a worker would (`policy.gates`), windows are those of the planner.
+After every step all that both show is compared, and who holds which gate, and who waits at which. What must hold of
+gates in any store, the oracle says (`tests/contract/oracle/promises.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from onthedot.verdict import Finish, OutcomeKind, Verdict
 from onthedot_verify.contract.workbench import CANCELLED, DEAD, LOST, START, SUCCESS, TASK, every, fixed_delay
 from tests.lanes import SOAK
 from tests.review.twins import Twin, Twins
+from tests.servers.valkey import ValkeyServer
 
 pytestmark = pytest.mark.slow
 
@@ -51,28 +52,26 @@ PICKS = st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True)  # of t
 class Machine(RuleBasedStateMachine):
     """Two jobs that share what they can, two or three workers, one planner that never dies."""
 
+    server: ValkeyServer
     workers: Bundle[str] = Bundle("workers")
 
     def __init__(self) -> None:
         super().__init__()
-        self.twins = self.make_twins()
+        self.twins = Twins(self.server)
         self.alive = 0
         self.submitted = 0
         self.leases: list[Pair] = []  # all that were ever given out, newest last
         self.asked = 0
-
-    def make_twins(self) -> Twins:
-        return Twins()
 
     def teardown(self) -> None:
         self.twins.close()
 
     @property
     def now(self) -> int:
-        return self.twins.dicts.bench.now
+        return self.twins.sql.bench.now
 
     def both(self, call: Any) -> Any:
-        """The same call to both: what the dictionaries said."""
+        """The same call to both: what the SQL store said."""
         return self.twins.both(call)[0]
 
     # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -96,29 +95,31 @@ class Machine(RuleBasedStateMachine):
     )
     def put(self, name: str, overlap: Overlap, limit: Limit | None, schedules: Any) -> None:
         task = Call(handler="b" if name == "b" else "work")
-        job = self.twins.dicts.bench.job(*schedules, name=name, overlap=overlap, concurrency=limit, task=task)
+        job = self.twins.sql.bench.job(*schedules, name=name, overlap=overlap, concurrency=limit, task=task)
         self.both(lambda twin: self._put(twin, job))
 
     async def _put(self, twin: Twin, job: Job) -> Any:
-        stored = await twin.store.get_job(job.name)
-        known = {} if stored is None else {one.schedule_id: one for one in await twin.store.schedules_of(stored.id)}
+        stored = await twin.store.queries.get_job(job.name)
+        known = (
+            {} if stored is None else {one.schedule_id: one for one in await twin.store.queries.schedules_of(stored.id)}
+        )
         windows = edit_windows(job, known, now=self.now, lookahead=LOOKAHEAD, late_after=LATE)
         return await twin.store.put_job(job, windows, expected=stored.revision if stored else 0, now=self.now)
 
     def job_id(self, name: str) -> int | None:
-        found = self.both(lambda twin: twin.store.get_job(name))
+        found = self.both(lambda twin: twin.store.queries.get_job(name))
         return None if found is None else int(found.id)
 
     @rule(name=NAMES, until=st.sampled_from([None, 3]), why=st.sampled_from(["once", "again"]))
     def pause(self, name: str, until: int | None, why: str) -> None:
         end = None if until is None else self.now + until * SECOND
         if (job_id := self.job_id(name)) is not None:
-            self.both(lambda twin: twin.store.pause(job_id, reason=why, until=end, now=self.now))
+            self.both(lambda twin: twin.store.pause_job(job_id, reason=why, until=end, now=self.now))
             self.both(self._due_resumes)
 
     async def _due_resumes(self, twin: Twin) -> Any:
         """In whatever order: none is promised."""
-        return sorted(await twin.store.due_resumes(now=self.now + 5 * SECOND), key=lambda record: record.id)
+        return sorted(await twin.store.queries.due_resumes(now=self.now + 5 * SECOND), key=lambda record: record.id)
 
     @rule(name=NAMES, missed=st.sampled_from(["none", "last", "all"]), dry_run=st.booleans())
     def resume(self, name: str, missed: Any, dry_run: bool) -> None:
@@ -126,9 +127,9 @@ class Machine(RuleBasedStateMachine):
             self.both(lambda twin: self._resume(twin, job_id, missed, dry_run))
 
     async def _resume(self, twin: Twin, job_id: int, missed: Any, dry_run: bool) -> Any:
-        states = await twin.store.schedules_of(job_id)
+        states = await twin.store.queries.schedules_of(job_id)
         windows = resume_windows(states, missed=missed, now=self.now, lookahead=LOOKAHEAD, late_after=LATE)
-        return await twin.store.resume(job_id, windows, dry_run=dry_run, now=self.now)
+        return await twin.store.resume_job(job_id, windows, dry_run=dry_run, now=self.now)
 
     @rule(name=NAMES, really=st.sampled_from([False, False, True]))
     def delete(self, name: str, really: bool) -> None:
@@ -252,7 +253,7 @@ class Machine(RuleBasedStateMachine):
         void = self.asked + 1 if below else 0
 
         async def work(twin: Twin) -> Any:
-            return sorted(await twin.store.held(worker, void_below=void), key=lambda one: twin.names[one.run_id])
+            return sorted(await twin.store.recover(worker, void_below=void), key=lambda one: twin.names[one.run_id])
 
         self.both(work)
 
@@ -294,7 +295,7 @@ class Machine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 3), outcome=OUTCOMES)
     def end(self, number: int, outcome: Verdict | OutcomeKind) -> None:
         """One of the attempts that run."""
-        running = {run.lease.lease_id for run in self.twins.dicts.store.runs.values() if run.lease and run.attempt}
+        running = self.twins.sql.running()
         pairs = [pair for pair in self.leases if pair[0].lease_id in running]
         self._finish_all(pairs[number % len(pairs) :][:1] if pairs else [], outcome)
 
@@ -311,7 +312,7 @@ class Machine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 9), why=st.sampled_from(["by hand", "by another"]))
     def cancel(self, number: int, why: str) -> None:
         """One of the runs, live or ended."""
-        names = sorted(set(self.twins.dicts.names.values()))
+        names = sorted(set(self.twins.sql.names.values()))
         if names:
             name = names[number % len(names)]
             self.both(lambda twin: twin.store.cancel([twin.id_of(name)], why=why, now=self.now))
@@ -319,14 +320,14 @@ class Machine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 9), word=st.sampled_from(["replayed:1", "discarded:"]))
     def settle(self, number: int, word: str) -> None:
         """One of the runs, whatever has become of it; and what is in the box then."""
-        names = sorted(set(self.twins.dicts.names.values()))
+        names = sorted(set(self.twins.sql.names.values()))
         if names:
             name = names[number % len(names)]
             self.both(lambda twin: twin.store.settle_dead([(twin.id_of(name), word)]))
             self.both(self._box)
 
     async def _box(self, twin: Twin) -> Any:
-        return sorted(map(twin.plain, await twin.store.list_dead()))
+        return sorted(map(twin.plain, await twin.store.queries.list_dead()))
 
     # ── upkeep ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -376,36 +377,16 @@ class Machine(RuleBasedStateMachine):
     def both_are_the_same(self) -> None:
         self.twins.compare()
 
-    @invariant()
-    def nobody_waits_for_nothing(self) -> None:
-        """Every wait leads to somebody who can end it: a run that is not itself waiting at a gate."""
-        dicts = self.twins.dicts.store
-        for run in [run for run in dicts.runs.values() if run.blocked_on]:
-            seen, ahead = {run.id}, [run]
-            while ahead:
-                gate = ahead.pop().blocked_on
-                assert gate is not None
-                holders = [dicts.runs[one] for one in dicts.holders[gate.key]]
-                assert len(holders) >= gate.capacity, f"run {run.id} waits at {gate}, which is open"
-                assert run.id not in {holder.id for holder in holders}, f"run {run.id} waits for itself at {gate}"
-                ahead += [one for one in holders if one.blocked_on and one.id not in seen]
-                seen |= {one.id for one in holders}
-
 
 THOROUGH = 20 if SOAK else 1
 
 
 @pytest.mark.timeout(600)  # a failure is worth the time it takes to find its shortest form
-def test_dictionaries_and_sqlite_do_the_same():
-    walk(Machine, 40)
-
-
-def walk(machine: type[Machine], examples: int) -> None:
-    """Make any calls in any order; the same walks every time."""
+def test_sql_and_redis_do_the_same(valkey: ValkeyServer):
     run_machine(
-        machine,
+        type("OnThisServer", (Machine,), {"server": valkey}),
         settings=settings(
-            max_examples=examples * THOROUGH,
+            max_examples=20 * THOROUGH,
             stateful_step_count=50,
             deadline=None,
             derandomize=THOROUGH == 1,  # the same walks in every `make test`; `make soak` draws new ones

@@ -66,7 +66,7 @@ async def test_an_edit_that_adds_a_gate_makes_nobody_wait_for_each_other(bench: 
             if isinstance(answer, Armed):
                 assert await bench.finish(with_answer(lease, answer))
                 done.add(lease.run_id)
-        for lease in await bench.store.held(node):
+        for lease in await bench.store.recover(node):
             if lease.fence:
                 assert await bench.finish(lease)
                 done.add(lease.run_id)
@@ -85,13 +85,13 @@ async def test_a_paused_job_takes_no_place_from_others(bench: Workbench):
     leases = await reserved(bench, node)
     answers = await ask(bench, *((lease, [X], WAIT) for lease in leases))
     assert [type(answer) for answer in answers] == [Armed, Blocked, Blocked]
-    await bench.store.pause(mine.id, reason="", now=bench.now)
+    await bench.store.pause_job(mine.id, reason="", now=bench.now)
     assert await bench.finish(with_answer(leases[0], answers[0]))
     [free] = await reserved(bench, node)
     assert free.run_id == leases[2].run_id
     [answer] = await ask(bench, (free, [X], WAIT))
     assert await bench.finish(with_answer(free, answer))
-    await bench.store.resume(mine.id, now=bench.now)
+    await bench.store.resume_job(mine.id, now=bench.now)
     [held] = await reserved(bench, node)
     assert held.run_id == leases[1].run_id
     assert isinstance((await ask(bench, (held, [X], WAIT)))[0], Armed)
@@ -108,7 +108,7 @@ async def test_a_job_that_is_paused_while_it_has_a_place_gives_it_up(bench: Work
     leases = await reserved(bench, node)
     answers = await ask(bench, *((lease, [X], WAIT) for lease in leases))
     assert await bench.finish(with_answer(leases[0], answers[0]))
-    await bench.store.pause(mine.id, reason="", now=bench.now)
+    await bench.store.pause_job(mine.id, reason="", now=bench.now)
     await bench.submit(others, 3)
     [free] = await reserved(bench, node)
     assert isinstance((await ask(bench, (free, [X], WAIT)))[0], Armed)

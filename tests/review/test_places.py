@@ -1,4 +1,4 @@
-"""Limits that are full most of the time, while workers come and go: the dictionaries and SQLite say the same.
+"""Limits that are full most of the time, while workers come and go: SQL and Redis say and show the same.
 
 Random walks, each from its seed. After every step both stores are compared, and no limit is exceeded, no run waits at
 an open gate, and no run that waits holds a limit. At the end all workers are there, and every run comes to its end.
@@ -17,13 +17,14 @@ import pytest
 from onthedot.clock import SECOND
 from onthedot.job import Call, JobRecord, Limit, Overlap
 from onthedot.policy import gates as policy
-from onthedot.run import Armed, GateAsk, Lease, NewRun, submit_trigger
+from onthedot.run import Armed, Gate, GateAsk, Lease, NewRun, submit_trigger
 from onthedot.stores.values import Node
 from onthedot.tasks.registry import arguments_of
 from onthedot.verdict import Finish
 from onthedot_verify.contract.workbench import SUCCESS, TASK
 from tests.review.test_differential import THOROUGH
 from tests.review.twins import Twin, Twins
+from tests.servers.valkey import ValkeyServer
 
 OTHER_TASK = "call:other"
 ALL = frozenset({TASK, OTHER_TASK})
@@ -46,8 +47,7 @@ class Crowd:
         self.held: list[Pair] = []
         self.running: list[Pair] = []
         self.count = 0
-        for twin in twins.pair:
-            twin.with_fences = False
+        self.gates: dict[str, tuple[Gate, ...]] = {}  # that a run has to pass, by its name
         for name, options in JOBS.items():
             self.both(partial(_define, name=name, options=options))
         self.join(frozenset({TASK}))
@@ -55,7 +55,7 @@ class Crowd:
 
     @property
     def now(self) -> int:
-        return self.twins.dicts.bench.now
+        return self.twins.sql.bench.now
 
     def both(self, call: Callable[[Twin], Any]) -> Any:
         return self.twins.both(call)[0]
@@ -83,13 +83,17 @@ class Crowd:
         await twin.store.leave(worker, now=self.now)
 
     def living(self) -> str:
-        nodes = self.twins.dicts.store.nodes
-        return self.chance.choice([one for one in self.workers if nodes[one].node.lease_until > self.now])
+        return self.chance.choice([one for one in self.workers if one in self.nodes()])
+
+    def nodes(self) -> dict[str, Node]:
+        """Those that are alive."""
+        nodes = self.twins.do(self.twins.sql.store.queries.list_nodes(living=True, now=self.now))
+        return {node.incarnation: node for node in nodes}
 
     def submit(self) -> None:
         self.count += 1
         name, due = self.chance.choice([*JOBS, "shared"]), self.now - self.chance.choice([0, 1, 2]) * SECOND
-        job_id = self.both(lambda twin: twin.store.get_job(name)).id
+        job_id = self.both(lambda twin: twin.store.queries.get_job(name)).id
         new = NewRun(job_id, submit_trigger(str(self.count)), due, f'{{"t":{self.chance.choice([1, 2])}}}')
 
         async def work(twin: Twin) -> Any:
@@ -101,7 +105,7 @@ class Crowd:
         """By which worker."""
         self.count += 1
         worker, seats = self.living(), self.chance.choice([1, 2, 4])
-        tasks = frozenset(self.twins.dicts.store.nodes[worker].node.tasks)
+        tasks = frozenset(self.nodes()[worker].tasks)
 
         async def work(twin: Twin) -> Any:
             got = await twin.bench.reserve(worker, seats=seats, extra=50, lapse=2, tasks=tasks)  # see test_differential
@@ -135,6 +139,7 @@ class Crowd:
         for lease in leases:
             passing = policy.gates_of(lease.record, target="", arguments=arguments_of(lease))
             answer = policy.on_busy(lease, now=self.now)
+            self.gates[twin.names[lease.run_id]] = passing
             asks[lease.lease_id] = GateAsk(passing, None if early else answer)
         return await twin.store.arm(leases, gates=asks, now=self.now)
 
@@ -149,7 +154,7 @@ class Crowd:
 
         async def work(twin: Twin) -> Any:
             run_id = self.of(twin, pair).run_id
-            [lease] = [one for one in await twin.store.held(pair[0].incarnation) if one.run_id == run_id]
+            [lease] = [one for one in await twin.store.recover(pair[0].incarnation) if one.run_id == run_id]
             return await twin.store.finish([Finish(replace(lease), SUCCESS, self.now, self.now)], now=self.now)
 
         self.both(work)
@@ -164,14 +169,17 @@ class Crowd:
 
     def look(self) -> None:
         self.twins.compare()
-        dicts = self.twins.dicts.store
-        for key, holders in dicts.holders.items():
-            gates = [gate for run_id in holders for gate in dicts.runs[run_id].gates if gate.key == key]
-            assert len(gates) <= max((gate.capacity for gate in gates), default=0), f"{key} is exceeded"
-        for run in dicts.runs.values():
-            if run.blocked_on is not None:
-                assert len(dicts.holders[run.blocked_on.key]) >= run.blocked_on.capacity, "it waits at an open gate"
-                assert all(gate.until_end for gate in run.gates), "it waits, and holds a limit"
+        held, waiting = self.twins.sql.gates()
+        for key, holders in held.items():
+            assert len(holders) <= max(self.gate(name, key).capacity for name in holders), f"{key} is exceeded"
+            for name in holders & waiting.keys():
+                assert self.gate(name, key).until_end, f"{name} waits, and holds a limit"
+        for name, key in waiting.items():
+            assert len(held.get(key, ())) >= self.gate(name, key).capacity, f"{name} waits at an open gate"
+
+    def gate(self, name: str, key: str) -> Gate:
+        [gate] = [one for one in self.gates[name] if one.key == key]
+        return gate
 
     def steps(self, count: int) -> None:
         moves = {
@@ -191,7 +199,7 @@ class Crowd:
         self.both(self._reap)
         self.held.clear()
         self.running.clear()
-        while self.twins.dicts.store.runs:
+        while self.twins.sql.rows("SELECT id FROM runs"):
             started = 0
             self.recount()
             for _ in range(5):
@@ -211,23 +219,19 @@ async def _define(twin: Twin, name: str, options: dict[str, Any]) -> JobRecord:
     return await twin.bench.define(name, **options)
 
 
-def crowd(make: Callable[[], Twins], seeds: int, steps: int = 120) -> None:
-    """Walk from so many seeds; more, and new ones, in a soak."""
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_sql_and_redis_do_the_same_at_full_limits(valkey: ValkeyServer):
+    """More walks, and new ones, in a soak."""
     first = random.randrange(10**6) if THOROUGH > 1 else 0
-    for seed in range(first, first + seeds * THOROUGH):
-        twins = make()
+    for seed in range(first, first + 5 * THOROUGH):
+        twins = Twins(valkey)
         try:
             walk = Crowd(twins, seed)
-            walk.steps(steps)
+            walk.steps(120)
             walk.end()
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
         finally:
             twins.close()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_dictionaries_and_sqlite_do_the_same_at_full_limits():
-    crowd(Twins, 8)

@@ -34,17 +34,18 @@ class Interrupted:
     def __init__(self, bench: Workbench, happens: Callable[[], Awaitable[object]]) -> None:
         self._bench = bench
         self._happens = happens
+        self.queries = self
 
     async def schedules_of(self, job_id: int) -> Any:
-        states = await self._bench.store.schedules_of(job_id)
+        states = await self._bench.store.queries.schedules_of(job_id)
         await self._happens()
         return states
 
     async def due_resumes(self) -> Any:
-        return await self._bench.store.due_resumes(now=self._bench.now)
+        return await self._bench.store.queries.due_resumes(now=self._bench.now)
 
-    async def resume(self, *args: Any, **options: Any) -> Any:
-        return await self._bench.store.resume(*args, now=self._bench.now, **options)
+    async def resume_job(self, *args: Any, **options: Any) -> Any:
+        return await self._bench.store.resume_job(*args, now=self._bench.now, **options)
 
 
 async def resume_what_is_due(bench: Workbench, happens: Callable[[], Awaitable[object]]) -> None:
@@ -56,7 +57,7 @@ async def resume_what_is_due(bench: Workbench, happens: Callable[[], Awaitable[o
 
 async def paused(bench: Workbench):
     record = await bench.define(slots=(10, 20))
-    await bench.store.pause(record.id, reason="a while", until=at(5), now=bench.now)
+    await bench.store.pause_job(record.id, reason="a while", until=at(5), now=bench.now)
     bench.turn(6)
     return record
 
@@ -75,10 +76,10 @@ async def test_a_job_that_is_paused_anew_stays_paused(bench: Workbench):
     record = await paused(bench)
 
     async def extended() -> None:
-        await bench.store.pause(record.id, reason="longer", until=None, now=bench.now)
+        await bench.store.pause_job(record.id, reason="longer", until=None, now=bench.now)
 
     await resume_what_is_due(bench, extended)
-    stored = await bench.store.get_job("job")
+    stored = await bench.store.queries.get_job("job")
     assert stored is not None
     assert (stored.state, stored.pause_reason) == (JobState.PAUSED, "longer")
 
@@ -91,6 +92,6 @@ async def test_windows_of_an_older_definition_resume_nothing(bench: Workbench):
     assert (await bench.schedule(record)).watermark == plan.start
     async with bench.nothing_written():
         with pytest.raises(RevisionConflict):
-            await bench.store.resume(record.id, [plan], expected=record.revision, now=bench.now)
-    resumed = await bench.store.resume(record.id, [window(0, 36, [14], next_at=21)], expected=2, now=bench.now)
+            await bench.store.resume_job(record.id, [plan], expected=record.revision, now=bench.now)
+    resumed = await bench.store.resume_job(record.id, [window(0, 36, [14], next_at=21)], expected=2, now=bench.now)
     assert resumed.slots == (at(14),)

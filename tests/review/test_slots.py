@@ -27,11 +27,11 @@ async def test_an_edit_does_not_plan_a_cancelled_slot_again(bench: Workbench):
 async def test_a_resume_does_not_plan_a_cancelled_slot_again(bench: Workbench):
     """And its answer says exactly what it plans."""
     record = await cancelled_ahead(bench)
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     bench.turn(5)
     plan = window(0, 35, [10, 20, 30], next_at=40)
-    preview = await bench.store.resume(record.id, [plan], dry_run=True, now=bench.now)
-    resumed = await bench.store.resume(record.id, [plan], now=bench.now)
+    preview = await bench.store.resume_job(record.id, [plan], dry_run=True, now=bench.now)
+    resumed = await bench.store.resume_job(record.id, [plan], now=bench.now)
     assert preview == resumed
     assert [(slot - bench.now) // 1_000_000 for slot in resumed.slots] == [15, 25]
     bench.turn(10)
@@ -42,8 +42,8 @@ async def test_a_planner_does_not_plan_a_cancelled_slot_again(bench: Workbench):
     """The watermark went back with a pause, and the resume did not reach as far as before."""
     record, node = await cancelled_ahead(bench), await bench.node()
     term = await bench.term(node)
-    await bench.store.pause(record.id, reason="", now=bench.now)
-    await bench.store.resume(record.id, [window(0, 5, next_at=10)], now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
+    await bench.store.resume_job(record.id, [window(0, 5, next_at=10)], now=bench.now)
     assert await bench.plan(term, record, window(5, 25, [10, 20], next_at=30)) == [True]
     bench.turn(10)
     assert await bench.take(node, 9) == []

@@ -1,33 +1,33 @@
-"""Two stores side by side: the same call to both, and what came of it in words that do not depend on the store.
+"""The SQL store and Redis side by side: the same call to both, and what came of it in words that fit both.
 
-Run ids need not be the same (SQLite draws numbers that it may not use), so a run is named by its key; nor which of the
-lease ids that an ask brought goes to which run, so a lease is named by its run and its ask.
+Run ids need not be the same (the SQL store draws numbers that it may not use), so a run is named by its key. Nor need
+a run get the same one of the lease ids that an ask brought, so a lease is named by its run and its ask.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import tempfile
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from onthedot.errors import OnTheDotError, StoreUnavailable
 from onthedot.job import JobRecord
-from onthedot.run import ArmAnswer, Armed, AttemptRecord, Blocked, Busy, Lease, RunRecord, Skipped
+from onthedot.run import Blocked, Busy, Lease, RunRecord, Skipped
+from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
-from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.redis import RedisStore
 from onthedot.stores.values import Parent, PutJob
 from onthedot.window import ScheduleState
 from onthedot_verify.contract.workbench import Workbench
-from tests.review.dictionaries import DictStore
+from tests.servers.valkey import ValkeyServer
 
 T = TypeVar("T")
-FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 Call = Callable[["Twin"], Awaitable[Any]]
+Gates = tuple[dict[str, set[str]], dict[str, str]]
 
 
 class Twin:
@@ -36,13 +36,15 @@ class Twin:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.bench = Workbench(store)
-        self.with_fences = True  # PostgreSQL may arm the runs of one call in another order
         self.names: dict[int, str] = {}
         self.lease_names: dict[str, str] = {}
 
+    async def close(self) -> None:
+        await self.store.close()
+
     async def learn(self) -> None:
         """Note every run by its key."""
-        for run in sorted(await self.store.list_runs(limit=100_000), key=lambda run: run.id):
+        for run in sorted(await self.store.queries.list_runs(limit=100_000), key=lambda run: run.id):
             self.names.setdefault(run.id, f"{run.job}/{self.trigger(run.trigger)}/{run.slot_at}")
 
     def trigger(self, trigger: str) -> str:
@@ -60,12 +62,8 @@ class Twin:
                 return (
                     self.plain(value.lease_id), self.names[value.run_id], value.record.id, value.record.revision,
                     value.due_at, value.args, value.attempt, value.failures, value.recoveries, value.incarnation,
-                    value.reserved_at, value.armed_at, value.fence * self.with_fences,
+                    value.reserved_at, value.armed_at, value.fence,
                 )  # fmt: skip
-            case Armed() if not self.with_fences and value.fence:
-                return self.plain(value._replace(fence=0))
-            case AttemptRecord() if not self.with_fences and value.fence:
-                return self.plain(replace(value, fence=0))
             case RunRecord():
                 said = re.sub(r"run (\d+)", lambda found: self.names[int(found[1])], value.reason)
                 rest = [
@@ -76,9 +74,10 @@ class Twin:
                 return (value.name, value.run_id and self.names[value.run_id], value.ended_at)
             case Busy() | Blocked() | Skipped():
                 return (type(value).__name__, value.gate, self.names[value.holder])
-            case ScheduleState() | PutJob():  # SQLite tells why a job is paused with the job itself only
+            case ScheduleState() | PutJob():  # the SQL store tells why a job is paused with the job itself only
+                shown = replace(value.record, pause_reason="", paused_until=None)
                 rest = [self.plain(getattr(value, one.name)) for one in fields(value) if one.name != "record"]
-                return (value.record.id, value.record.revision, value.record.state, *rest)
+                return (self.plain(shown), *rest)
             case JobRecord():
                 return tuple(getattr(value, one.name) for one in fields(value))
             case Exception():
@@ -95,62 +94,72 @@ class Twin:
                 return (type(value).__name__, *(self.plain(getattr(value, one.name)) for one in fields(value)))
         return value
 
-    async def gates(self) -> tuple[dict[str, set[str]], dict[str, str]]:
+    def gates(self) -> Gates:
         """Who holds which gate, and who waits at which."""
         raise NotImplementedError
 
 
-class DictTwin(Twin):
-    store: DictStore
+class SqlTwin(Twin):
+    """The SQL store, in memory."""
 
     def __init__(self) -> None:
-        super().__init__(DictStore())
+        self.memory = MemoryStore()
+        super().__init__(self.memory)
 
-    async def gates(self) -> tuple[dict[str, set[str]], dict[str, str]]:
-        holders, runs = self.store.holders, self.store.runs.values()
-        for run in runs:  # its two tables agree
-            assert {gate.key for gate in run.gates} == {key for key, held_by in holders.items() if run.id in held_by}
-        held = {key: {self.names[run_id] for run_id in held_by} for key, held_by in holders.items() if held_by}
-        return held, {self.names[run.id]: run.blocked_on.key for run in runs if run.blocked_on}
+    def rows(self, statement: str) -> list[Any]:
+        """What its tables say."""
+        return self.memory.database.db.execute(statement).fetchall()
 
+    def running(self) -> set[str]:
+        """The lease ids of the attempts that run."""
+        return {lease_id for (lease_id,) in self.rows("SELECT lease_id FROM runs WHERE state = 'running'")}
 
-class SqliteTwin(Twin):
-    def __init__(self, store: SqliteStore) -> None:
-        super().__init__(store)
-        self._sqlite = store
-
-    async def gates(self) -> tuple[dict[str, set[str]], dict[str, str]]:
+    def gates(self) -> Gates:
         held: dict[str, set[str]] = {}
-        for key, run_id in await self._rows("SELECT key, run_id FROM gate_holders"):
+        for key, run_id in self.rows("SELECT key, run_id FROM gate_holders"):
             held.setdefault(key, set()).add(self.names[run_id])
-        blocked = await self._rows("SELECT blocked_on, id FROM runs WHERE blocked_on IS NOT NULL")
-        return held, {self.names[run_id]: key for key, run_id in blocked}
+        blocked = self.rows("SELECT id, blocked_on FROM runs WHERE blocked_on IS NOT NULL")
+        return held, {self.names[run_id]: key for run_id, key in blocked}
 
-    async def _rows(self, statement: str) -> list[tuple[str, int]]:
-        return await self._sqlite.database.writer.run(lambda tx: tx.db.execute(statement).fetchall())
+
+class RedisTwin(Twin):
+    """The store on Redis; the server is its own."""
+
+    def __init__(self, store: RedisStore, server: ValkeyServer) -> None:
+        super().__init__(store)
+        self._db: Any = server.client()
+
+    async def close(self) -> None:
+        self._db.close()
+        await super().close()
+
+    def gates(self) -> Gates:
+        held = self._members("holders")
+        blocked = {name: key for key, names in self._members("waiting").items() for name in names}
+        return held, blocked
+
+    def _members(self, kind: str) -> dict[str, set[str]]:
+        start = f"{{onthedot}}:{kind}:"
+        found = {key.removeprefix(start): self._db.zrange(key, 0, -1) for key in self._db.keys(start + "*")}
+        return {key: {self.names[int(run_id)] for run_id in members} for key, members in found.items()}
 
 
 class Twins:
     """Both, on one loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: ValkeyServer) -> None:
         self.loop = asyncio.new_event_loop()
-        self._folder = tempfile.TemporaryDirectory(dir=FAST)
-        self.dicts = DictTwin()
-        self.pair: tuple[Twin, Twin] = (self.dicts, self.other())
-
-    def other(self) -> Twin:
-        """The one beside the dictionaries."""
-        return SqliteTwin(self.do(SqliteStore.open(Path(self._folder.name) / "otd.db", inline=True)))
+        self.sql = SqlTwin()
+        server.empty()
+        self.pair: tuple[Twin, Twin] = (self.sql, RedisTwin(self.do(RedisStore.open(server.url())), server))
 
     def do(self, call: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(call)
 
     def close(self) -> None:
         for twin in self.pair:
-            self.do(twin.store.close())
+            self.do(twin.close())
         self.loop.close()
-        self._folder.cleanup()
 
     def turn_to(self, now: int) -> None:
         for twin in self.pair:
@@ -164,13 +173,10 @@ class Twins:
         return first, second
 
     async def _ask(self, twin: Twin, call: Call) -> Any:
-        """A server that was too slow is asked again, as every caller does. Locks are no excuse: nobody else is here."""
+        """A server that was too slow is asked again, as every caller does."""
         for _ in range(2):
-            try:
+            with suppress(StoreUnavailable):
                 return await self._ask_once(twin, call)
-            except StoreUnavailable as error:
-                if "others had it" in str(error):
-                    raise
         return await self._ask_once(twin, call)
 
     async def _ask_once(self, twin: Twin, call: Call) -> Any:
@@ -194,12 +200,7 @@ class Twins:
         seen["runs"] = twin.plain(await twin.bench.runs())  # in the order in which they are listed
         seen["attempts"] = sorted(seen["attempts"], key=repr)
         seen["attempts"] = [[one[2:] for one in of_run] for of_run in seen["attempts"]]  # without the run's number
-        seen["gates"] = await twin.gates()
-        jobs = await twin.store.list_jobs()
-        seen["parents"] = [[twin.plain(one) for one in await twin.store.parents_of(job.id)] for job in jobs]
+        seen["gates"] = twin.gates()
+        jobs = await twin.store.queries.list_jobs()
+        seen["parents"] = [[twin.plain(one) for one in await twin.store.queries.parents_of(job.id)] for job in jobs]
         return seen
-
-
-def answered(answers: Iterable[ArmAnswer], kind: type[Any]) -> bool:
-    """Whether all of them are of this kind."""
-    return all(isinstance(answer, kind) for answer in answers)

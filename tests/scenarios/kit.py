@@ -196,7 +196,7 @@ class World:
     # ── what people ask for ──────────────────────────────────────────────────────────────────────────────────
 
     async def job_id(self) -> int:
-        record = await self.raw.get_job(JOB)
+        record = await self.raw.queries.get_job(JOB)
         assert record is not None
         return record.id
 
@@ -206,7 +206,7 @@ class World:
         await put_job(self.store, self.definition, clock=self.clock, settings=self.scenario.settings)
 
     async def pause(self) -> None:
-        await self.store.pause(await self.job_id(), reason="by hand")
+        await self.store.pause_job(await self.job_id(), reason="by hand")
 
     async def resume(self, missed: Any = "none") -> None:
         await resume_job(
@@ -226,7 +226,7 @@ class World:
     async def fates(self) -> dict[float | str, Fate]:
         """Every slot up to the end, and every submitted run."""
         found: dict[float | str, Fate] = {}
-        for run in sorted(await self.raw.list_runs(job=JOB, limit=10_000), key=lambda run: run.id):
+        for run in sorted(await self.raw.queries.list_runs(job=JOB, limit=10_000), key=lambda run: run.id):
             second = (run.slot_at - T0) / SECOND
             if not is_slot(run.trigger) or second <= self.scenario.until:
                 name = second if is_slot(run.trigger) else self.names[run.id]
@@ -252,7 +252,7 @@ class World:
         return dict(most)
 
     async def ranges(self) -> tuple[tuple[float, float, int, str], ...]:
-        skips = sorted(await self.raw.list_skips(job=JOB, limit=10_000), key=lambda skip: skip.first)
+        skips = sorted(await self.raw.queries.list_skips(job=JOB, limit=10_000), key=lambda skip: skip.first)
         return tuple(((skip.first - T0) / SECOND, (skip.last - T0) / SECOND, skip.count, skip.reason) for skip in skips)
 
 

@@ -103,7 +103,7 @@ async def test_a_user_logs_in_and_out(there: Served):
     signed_in = bearer(session["token"])
     assert (await whoami(there, signed_in)).json()["name"] == "ann"
     assert (await there.client.post("/api/v1/logout", headers=signed_in)).status_code == 204
-    assert (await there.there.store.get_document("session", session["token"][4:].partition(".")[0])) is None
+    assert (await there.there.store.documents.get_document("session", session["token"][4:].partition(".")[0])) is None
 
 
 @pytest.mark.slow

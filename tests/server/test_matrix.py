@@ -72,12 +72,20 @@ def filled(sample: Sample, known: dict[str, int | str]) -> Sample:
 async def stored(server: Served) -> tuple[object, ...]:
     """All that a request could change, and must not if it is refused."""
     store = server.there.store
-    jobs: list[JobRecord] = await store.list_jobs()
-    runs = await store.find_runs(RunFilter(), limit=1000)
-    documents = [await store.list_documents(kind) for kind in ("key", "user", "session")]
-    queues = await store.list_queues(now=0)
-    nodes = [(node.id, node.draining) for node in await store.list_nodes()]
-    return jobs, runs.items, documents, queues, nodes, await store.layout(), await audit.read(store, limit=1000)
+    jobs: list[JobRecord] = await store.queries.list_jobs()
+    runs = await store.queries.find_runs(RunFilter(), limit=1000)
+    documents = [await store.documents.list_documents(kind) for kind in ("key", "user", "session")]
+    queues = await store.queries.list_queues(now=0)
+    nodes = [(node.id, node.draining) for node in await store.queries.list_nodes()]
+    return (
+        jobs,
+        runs.items,
+        documents,
+        queues,
+        nodes,
+        await store.queries.get_layout(),
+        await audit.read(store, limit=1000),
+    )
 
 
 def expected(line: str, who: str) -> str:

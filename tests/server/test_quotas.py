@@ -19,6 +19,7 @@ from onthedot.server.problems import Problem
 from onthedot.server.quotas import KEPT, Quotas, Whose
 from onthedot.settings import Settings
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sql.store import SqlQueries
 from onthedot.task import Call
 from tests.server.kit import Served, served
 from tests.server.worker import Worker
@@ -69,7 +70,7 @@ async def create(server: Served, who: dict[str, str], name: str) -> Any:
 
 
 async def live_runs(server: Served) -> int:
-    return len(await server.there.store.list_runs(limit=10_000))
+    return len(await server.there.store.queries.list_runs(limit=10_000))
 
 
 # ── runs that have not ended ─────────────────────────────────────────────────────────────────────────────────
@@ -279,7 +280,7 @@ async def test_a_source_with_too_many_jobs_is_refused_as_a_whole():
             return await server.client.put("/api/v1/sources/jobs.yaml", json=body, headers=editor)
 
         assert (await apply("a", "b", "c")).status_code == 429
-        assert await server.there.store.list_jobs() == []
+        assert await server.there.store.queries.list_jobs() == []
         assert (await apply("a", "b")).status_code == 200
         assert (await apply("a", "b")).status_code == 200
         assert (await apply("b", "c")).status_code == 429  # a stays without prune
@@ -360,7 +361,7 @@ async def test_a_job_of_the_documents_that_runs_once_is_a_submit():
         editor = server.keys.add(Role.EDITOR, owner="ann", may_code=True)
         made = [await server.client.post("/jobs", json={"argv": ["true"]}, headers=editor) for _ in range(3)]
         assert [answer.status_code for answer in made] == [201, 201, 429]
-        assert len(await server.there.store.list_jobs()) == 2
+        assert len(await server.there.store.queries.list_jobs()) == 2
         periodic = {"argv": ["true"], "frequency": "0 9 * * *"}
         assert (await server.client.post("/jobs", json=periodic, headers=editor)).status_code == 201
 
@@ -370,7 +371,7 @@ async def test_the_slots_of_a_resume_are_submits():
         often = otd.Job(name="often", task=Call(handler="mail"), schedules=(otd.every("1s"),), owner="ann")
         record = (await server.there.verbs().put(often)).record
         now = server.there.clock.now()
-        await server.there.store.pause(record.id, reason="", now=now - 60 * SECOND)
+        await server.there.store.pause_job(record.id, reason="", now=now - 60 * SECOND)
         operator, path = server.keys.add(Role.OPERATOR), "/api/v1/jobs/often/resume"
         dry = await server.client.post(path, json={"missed": "all", "dry_run": True}, headers=operator)
         assert len(dry.json()["slots"]) > 3
@@ -386,7 +387,7 @@ def server_key(**more: Any) -> Principal:
     return Principal(kind="key", id="k", name="k", role=Role.OPERATOR, **more)
 
 
-class Counted(MemoryStore):
+class Counted(SqlQueries):
     """Notes how often it is asked."""
 
     asked = 0
@@ -398,12 +399,13 @@ class Counted(MemoryStore):
 
 async def test_the_store_is_asked_rarely_while_there_is_room():
     clock = Turned()
-    store = Counted(clock)
+    store = MemoryStore(clock)
+    store.queries = counted = Counted(store.database)
     quotas = Quotas(store, clock, Settings(quota_runs=1000))
     for _ in range(500):
         await quotas.book(server_key(), ANN)
         quotas.land(server_key(), ANN, 1, made=1)
-    assert store.asked == 1
+    assert counted.asked == 1
     clock.at += KEPT + 1
     await quotas.book(server_key(), ANN)
-    assert store.asked == 2
+    assert counted.asked == 2

@@ -12,7 +12,7 @@ from onthedot.open_verbs import OpenStore
 from onthedot.output.keeping import Name
 from onthedot.output.records import Record, encode
 from onthedot.run import Lease, RunState
-from onthedot.stores.values import Ask, Node, Note
+from onthedot.stores.values import Node, Note, ReserveRequest
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 
@@ -33,8 +33,8 @@ class Worker:
         if not self._joined:
             await store.register(self._node, ttl=600 * SECOND)
             self._joined = True
-        tasks = frozenset(ability_of(record.job) for record in await store.list_jobs())
-        ask = Ask(self._node.incarnation, self._ids.leases(seats), seats, tasks=tasks)
+        tasks = frozenset(ability_of(record.job) for record in await store.queries.list_jobs())
+        ask = ReserveRequest(self._node.incarnation, self._ids.leases(seats), seats, tasks=tasks)
         return (await store.reserve(ask)).armed
 
     async def take_one(self) -> Lease:

@@ -79,7 +79,9 @@ class PlannerIgnoresPauses(MemoryStore):
     """A pause stops the workers, and lets the planner go on."""
 
     async def due_schedules(self, *, until, limit, shard=0, layout=None):
-        states = [state for record in await self.list_jobs() for state in await self.schedules_of(record.id)]
+        states = [
+            state for record in await self.queries.list_jobs() for state in await self.queries.schedules_of(record.id)
+        ]
         due = [state for state in states if state.next_at is not None and state.next_at <= until]
         return Due(due, more=False)
 
@@ -104,7 +106,7 @@ class CancelForgotten(MemoryStore):
     async def cancel(self, run_ids, *, why, now=None):
         answers = []
         for run_id in run_ids:
-            run = await self.get_run(run_id)
+            run = await self.queries.get_run(run_id)
             if run is not None and run.state is RunState.RUNNING:
                 answers.append(CancelAnswer("asked", run.state))
             else:
@@ -127,10 +129,12 @@ class CancelLostOnReap(MemoryStore):
 class ResumePlansTwice(MemoryStore):
     """A resume plans its slots, and leaves the watermark where the pause had put it."""
 
-    async def resume(self, job_id, windows=(), *, expected=None, overdue=False, dry_run=False, now=None):
-        marks = {state.schedule_id: state.watermark for state in await self.schedules_of(job_id)}
-        resumed = await super().resume(job_id, windows, expected=expected, overdue=overdue, dry_run=dry_run, now=now)
-        states = {state.schedule_id: state for state in await self.schedules_of(job_id)}
+    async def resume_job(self, job_id, windows=(), *, expected=None, overdue=False, dry_run=False, now=None):
+        marks = {state.schedule_id: state.watermark for state in await self.queries.schedules_of(job_id)}
+        resumed = await super().resume_job(
+            job_id, windows, expected=expected, overdue=overdue, dry_run=dry_run, now=now
+        )
+        states = {state.schedule_id: state for state in await self.queries.schedules_of(job_id)}
         for window in windows if not dry_run else ():
             name = window.schedule_id
             coming = window.slots[0].slot_at if window.slots else states[name].next_at

@@ -23,7 +23,7 @@ class FollowedTwice(MemoryStore):
         again = await repeated(self, finishes)
         answers = await super().finish(finishes, now=now)
         for lease in [finish.lease for finish in again]:
-            run = await self.get_run(lease.run_id)
+            run = await self.queries.get_run(lease.run_id)
             if run is not None and run.ended_at is not None:
                 ended = Ended(run.id, lease.record.id, run.state, self.clock.now())
                 await self.database.write(follow, [ended])

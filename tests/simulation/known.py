@@ -16,9 +16,13 @@ async def repeated(store: Store, finishes: Sequence[Finish]) -> list[Finish]:
 
 async def has_ended(store: Store, lease: Lease) -> bool:
     """Whether an attempt under this lease has ended."""
-    return any(attempt.lease_id == lease.lease_id for attempt in await store.list_attempts(lease.run_id))
+    return any(attempt.lease_id == lease.lease_id for attempt in await store.queries.list_attempts(lease.run_id))
 
 
 async def current_leases(store: Store) -> dict[int, Lease]:
     """Who has each run now, reserved or running."""
-    return {lease.run_id: lease for node in await store.list_nodes() for lease in await store.held(node.incarnation)}
+    return {
+        lease.run_id: lease
+        for node in await store.queries.list_nodes()
+        for lease in await store.recover(node.incarnation)
+    }

@@ -82,7 +82,7 @@ class WatermarkUnchecked(MemoryStore):
     async def plan(self, term, windows, *, now=None):
         answers = []
         for seen, window in windows:
-            stored = {state.schedule_id: state.watermark for state in await self.schedules_of(seen.record.id)}
+            stored = {state.schedule_id: state.watermark for state in await self.queries.schedules_of(seen.record.id)}
             start = stored.get(window.schedule_id, window.start)
             answers += await super().plan(term, [(seen, replace(window, start=start))], now=now)
         return answers
@@ -159,7 +159,7 @@ class NodeClockForLeases(MemoryStore):
 
     async def beat(self, incarnation, *, ttl, now=None):
         at = self.clock.now() if now is None else now
-        [name] = [node.id for node in await self.list_nodes() if node.incarnation == incarnation] or ["a"]
+        [name] = [node.id for node in await self.queries.list_nodes() if node.incarnation == incarnation] or ["a"]
         behind = {"a": 0, "b": 12, "c": 6}[name]
         return await super().beat(incarnation, ttl=ttl, now=at - behind * SECOND)
 

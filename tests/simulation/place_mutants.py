@@ -22,7 +22,7 @@ class LapsedPlaceIsAnybodys(MemoryStore):
 
     async def reserve(self, ask, *, now=None):
         at = self.clock.now() if now is None else now
-        jobs = {record.id: record.job for record in await self.list_jobs()}
+        jobs = {record.id: record.job for record in await self.queries.list_jobs()}
         await self.database.write(self._take_away, jobs, at - SECOND)
         return await super().reserve(ask, now=now)
 

@@ -36,7 +36,7 @@ def owners_among_the_dead(*args, **kwargs) -> Engine:
     service = engine._leadership
 
     async def everybody(now):
-        return [Candidate(node.incarnation, node.incarnation) for node in await service._store.list_nodes()]
+        return [Candidate(node.incarnation, node.incarnation) for node in await service._store.queries.list_nodes()]
 
     service._candidates = everybody  # type: ignore[method-assign]
     return engine

@@ -26,7 +26,7 @@ def test_a_seed_has_outages_of_all_nodes_and_edits_that_wait(seed):
     added -= Counter(
         (fault.kind, round(fault.length) if fault.op == "" else fault.op) for fault in without.faults or ()
     )
-    assert {"put_job", "pause", "resume", "except_slot"} <= {what for kind, what in added if kind == "held"}
+    assert {"put_job", "pause_job", "resume_job", "move_slot"} <= {what for kind, what in added if kind == "held"}
     outages = [kind for kind, _ in added.elements() if kind != "held"]
     assert len(outages) >= 3
     assert len(outages) % 3 == 0

@@ -9,7 +9,7 @@ import pytest
 from onthedot.errors import DefinitionError
 from onthedot.stores import addresses
 from onthedot.stores.addresses import read_number, refuse_option, refuse_url, shown_url, split_options
-from onthedot.stores.opening import open_store
+from onthedot.stores.connect import open_store
 from onthedot.stores.postgres.url import read_url as read_postgres
 from onthedot.stores.redis.url import read_url as read_redis
 

@@ -12,7 +12,7 @@ import redis
 
 from onthedot.errors import StateError
 from onthedot.stores import per_loop
-from onthedot.stores.opening import open_store
+from onthedot.stores.connect import open_store
 from onthedot.stores.per_loop import Homes
 from onthedot.stores.protocol import Store
 from tests.stores.loops import OtherLoop, look_until
@@ -155,7 +155,7 @@ async def _migrate(url: str) -> None:
 async def opened(url: str) -> Store:
     """Open, and heard by nobody: only connections that calls have made are counted."""
     store = await open_store(url, read_only=True)
-    assert await store.list_jobs() == []
+    assert await store.queries.list_jobs() == []
     return store
 
 
@@ -163,11 +163,11 @@ async def test_a_store_closes_the_connections_of_every_loop(server: tuple[str, C
     url, count = server
     store = await opened(url)
     async with OtherLoop() as other:
-        assert await other.run(store.list_jobs()) == []
+        assert await other.run(store.queries.list_jobs()) == []
         assert count() == 2
         await store.close()
         await look_until(lambda: count() == 0, "the server to have no connection of ours")
-        for asking in (store.list_jobs(), other.run(store.list_jobs())):
+        for asking in (store.queries.list_jobs(), other.run(store.queries.list_jobs())):
             with pytest.raises(StateError, match=CLOSED):
                 await asking
 
@@ -176,7 +176,7 @@ async def test_a_store_is_closed_though_a_loop_no_longer_runs(server: tuple[str,
     url, count = server
     store = await opened(url)
     async with OtherLoop() as other:
-        assert await other.run(store.list_jobs()) == []
+        assert await other.run(store.queries.list_jobs()) == []
         await other.stop()
         await asyncio.wait_for(store.close(), per_loop.CLOSE_PATIENCE / 2)
         await look_until(lambda: count() == 1, "the server to have that loop's connection only")
@@ -192,7 +192,7 @@ async def test_a_store_does_not_wait_for_ever_for_a_loop_that_has_no_time(
     store = await opened(url)
     release = threading.Event()
     async with OtherLoop() as other:
-        assert await other.run(store.list_jobs()) == []
+        assert await other.run(store.queries.list_jobs()) == []
         await other.block(release)
         await store.close()
         release.set()

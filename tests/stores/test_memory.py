@@ -17,7 +17,7 @@ from onthedot.job import Call, Job, Limit, ability_of
 from onthedot.run import Armed, Gate, GateAsk, NewRun, OnBusy, RunState
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.transactions import run_now
-from onthedot.stores.values import Ask, Node
+from onthedot.stores.values import Node, ReserveRequest
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 from onthedot_verify.contract import Workbench
 from tests.behind import Instructions, behind
@@ -32,7 +32,9 @@ async def test_passing_a_gate_on_costs_the_same_however_many_wait(waiting):
     put = await store.put_job(job)
     await store.submit([NewRun(put.record.id, f"submit:{n}", n) for n in range(waiting + 1)])
     await store.register(Node("n", "inc"), ttl=60 * SECOND)
-    ask = Ask("inc", ids.leases(waiting + 1), waiting + 1, lapse=60 * SECOND, tasks=frozenset({ability_of(job)}))
+    ask = ReserveRequest(
+        "inc", ids.leases(waiting + 1), waiting + 1, lapse=60 * SECOND, tasks=frozenset({ability_of(job)})
+    )
     leases = (await store.reserve(ask)).held
     gates = {lease.lease_id: GateAsk((Gate("gate", 1),), OnBusy("wait")) for lease in leases}
     first, *_ = answers = await store.arm(leases, gates=gates)
@@ -90,7 +92,7 @@ async def test_an_error_of_the_database_is_told_in_our_words():
     store = MemoryStore()
     behind(store, "DROP TABLE layouts")
     with pytest.raises(StoreUnusable, match="expected a database that can be read and written"):
-        await store.layout()
+        await store.queries.get_layout()
     with pytest.raises(StoreUnusable, match="no such table: layouts"):
         await store.set_shards(2)
 
@@ -121,7 +123,7 @@ async def test_an_error_of_the_handlers_database_is_raised_as_it_is():
 async def test_two_stores_have_nothing_in_common():
     one, other = MemoryStore(), MemoryStore()
     await Workbench(one).define("mine")
-    assert await other.list_jobs() == []
+    assert await other.queries.list_jobs() == []
 
 
 async def test_a_store_that_nobody_has_is_gone():
@@ -141,7 +143,7 @@ def test_loops_of_several_threads_may_share_a_store():
     def submit_many(name: str) -> list[int]:
         async def submit(number: int) -> int:
             [run_id] = await store.submit([NewRun(record.id, f"submit:{name}{number}", number)])
-            assert len(await store.get_runs([run_id])) == 1
+            assert len(await store.queries.get_runs([run_id])) == 1
             return run_id
 
         async def submit_all() -> list[int]:

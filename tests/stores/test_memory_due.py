@@ -38,21 +38,21 @@ async def test_only_what_is_due_is_touched(until, limit):
 
 async def test_what_is_paused_is_left_aside_and_comes_back():
     store, bench = await many(100)
-    for record in (await store.list_jobs())[:50]:
-        await store.pause(record.id, reason="", now=bench.now)
+    for record in (await store.queries.list_jobs())[:50]:
+        await store.pause_job(record.id, reason="", now=bench.now)
     assert (await bench.due(99))[0] == "job0050/s"
-    [seventh] = [record for record in await store.list_jobs() if record.job.name == "job0007"]
-    await store.resume(seventh.id, now=bench.now)
+    [seventh] = [record for record in await store.queries.list_jobs() if record.job.name == "job0007"]
+    await store.resume_job(seventh.id, now=bench.now)
     assert (await bench.due(99))[0] == "job0007/s"
 
 
 async def by_looking_at_all(store: MemoryStore, until: int, shard: int) -> list[tuple[int, int, str]]:
-    buckets = buckets_of(shard, (await store.layout()).shards)
+    buckets = buckets_of(shard, (await store.queries.get_layout()).shards)
     found = [
         (state.next_at, record.id, state.schedule_id)
-        for record in await store.list_jobs()
+        for record in await store.queries.list_jobs()
         if bucket_of(record.id) in buckets and record.state is not JobState.PAUSED
-        for state in await store.schedules_of(record.id)
+        for state in await store.queries.schedules_of(record.id)
         if state.next_at is not None and state.next_at <= until
     ]
     return sorted(found)
@@ -70,7 +70,7 @@ class Anything:
     async def one_step(self, second: int) -> None:
         self.bench.turn(second)
         chance, store, now = self.chance, self.store, self.bench.now
-        known = await store.get_job(chance.choice(self.names))
+        known = await store.queries.get_job(chance.choice(self.names))
         match chance.choice(("put", "put", "plan", "plan", "pause", "resume", "delete", "layout")):
             case "put":
                 rules = [every(10 + chance.randrange(5), name=name) for name in "st"[: chance.randrange(3)]]
@@ -81,19 +81,19 @@ class Anything:
             case "plan" if known is not None:
                 await self.plan(known.id)
             case "pause" if known is not None:
-                await store.pause(known.id, reason="", now=now)
+                await store.pause_job(known.id, reason="", now=now)
             case "resume" if known is not None:
-                await store.resume(known.id, now=now)
+                await store.resume_job(known.id, now=now)
             case "delete" if known is not None:
                 await store.delete_job(known.id, now=now)
 
     async def plan(self, job_id: int) -> None:
         store, now = self.store, self.bench.now
-        shards = (await store.layout()).shards
+        shards = (await store.queries.get_layout()).shards
         [shard] = [shard for shard in range(shards) if bucket_of(job_id) in buckets_of(shard, shards)]
         term = await store.campaign(await self.bench.node(), ttl=SECOND // 2, shard=shard, now=now)
         assert term is not None
-        for state in await store.schedules_of(job_id):
+        for state in await store.queries.schedules_of(job_id):
             coming = self.chance.choice((None, state.watermark + self.chance.randrange(60 * SECOND)))
             moved = Window(state.schedule_id, state.watermark, state.watermark, coming)
             await store.plan(term, [(state, moved)], now=now)
@@ -114,6 +114,6 @@ async def test_it_finds_what_one_finds_who_looks_at_all(seed):
     anything, found = Anything(seed), 0
     for second in range(120):
         await anything.one_step(second)
-        for shard in range((await anything.store.layout()).shards):
+        for shard in range((await anything.store.queries.get_layout()).shards):
             found += await anything.compare(shard)
     assert found > 50

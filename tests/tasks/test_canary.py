@@ -20,10 +20,10 @@ from onthedot.errors import OnTheDotError
 from onthedot.ids import RandomIds
 from onthedot.job import Job
 from onthedot.run import Lease, RunState
+from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
-from onthedot.stores.opening import open_store
 from onthedot.stores.protocol import Store
-from onthedot.stores.values import Ask, Node, Note
+from onthedot.stores.values import Node, Note, ReserveRequest
 from onthedot.task import Command, Http, Param
 from onthedot.tasks.filling import Filling, secrets_of
 from onthedot.tasks.sealing import KEY, Keys
@@ -151,17 +151,19 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 async def keep(store: Store, environment: dict[str, str]) -> None:
     """The same value in the store, sealed; and one that somebody has put under another name."""
-    stored = StoredSecrets(store, Keys.of(environment))
+    stored = StoredSecrets(store.documents, Keys.of(environment))
     await stored.set("default", "STORED", VALUE)
     await stored.set("default", "BROKEN", BROKEN)
-    found = await store.get_document(KIND, "default/STORED")
+    found = await store.documents.get_document(KIND, "default/STORED")
     assert found is not None
-    await store.put_document(KIND, "default/MOVED", found.body, version=0)
+    await store.documents.put_document(KIND, "default/MOVED", found.body, version=0)
 
 
 async def take(store: Store) -> list[Lease]:
     await store.register(Node(id="node", incarnation="one"), ttl=1_000 * SECOND)
-    return (await store.reserve(Ask("one", RandomIds().leases(9), 9, tasks=frozenset({"command", "http"})))).armed
+    return (
+        await store.reserve(ReserveRequest("one", RandomIds().leases(9), 9, tasks=frozenset({"command", "http"})))
+    ).armed
 
 
 async def attempt(store: Store, lease: Lease, filling: Filling) -> str:
@@ -192,13 +194,15 @@ async def test_a_value_is_nowhere(place: Place, environment: dict[str, str], cap
         shown = repr([await sched.list_jobs(), await sched.list_runs()])
     said = []
     async with place.opened() as store:
-        filling = Filling(secrets_of(store, environment=environment))
+        filling = Filling(secrets_of(store.documents, environment=environment))
         leases = await take(store)
         assert len(leases) == len(JOBS)
         said = [await attempt(store, lease, filling) for lease in leases]
         for lease in leases:
-            shown += repr([await store.get_run(lease.run_id), await store.list_attempts(lease.run_id)])
-            shown += repr([await store.list_logs(lease.run_id), lease, await store.list_documents(KIND)])
+            shown += repr([await store.queries.get_run(lease.run_id), await store.queries.list_attempts(lease.run_id)])
+            shown += repr(
+                [await store.queries.list_logs(lease.run_id), lease, await store.documents.list_documents(KIND)]
+            )
     assert [text.partition(":")[0] for text in said[2:]] == ["ArgumentsError", *["UnknownSecret"] * 3]
     assert events
     for where, text in (("events", repr(events)), ("said", repr(said)), ("shown", shown), ("log", caplog.text)):
@@ -209,6 +213,6 @@ async def test_a_value_is_nowhere(place: Place, environment: dict[str, str], cap
 async def test_the_search_finds_what_is_there(place: Place):
     """The net has no hole where a value would be."""
     async with place.opened() as store:
-        await store.put_document("note", "a", f'"{VALUE}"', version=0)
+        await store.documents.put_document("note", "a", f'"{VALUE}"', version=0)
     with pytest.raises(AssertionError, match="found b'c4nary"):
         check_content(place)

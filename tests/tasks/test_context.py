@@ -128,7 +128,7 @@ async def test_who_has_lost_the_lease_is_told_and_writes_nothing():
         await run.result(timeout="20s")
     assert "has lost its lease" in told[0]
     assert told[1] == 1
-    assert (await store.get_checkpoint(run)) == (1, "1")
+    assert (await store.queries.get_checkpoint(run)) == (1, "1")
 
 
 async def test_a_checkpoint_without_an_answer_is_asked_again():
@@ -157,7 +157,7 @@ async def test_a_checkpoint_without_an_answer_is_asked_again():
     async with sched:
         run = await sched.submit(work.call())
         assert await run.result(timeout="20s") == "b"
-    assert await store.get_checkpoint(run) == (2, '"b"')
+    assert await store.queries.get_checkpoint(run) == (2, '"b"')
 
 
 async def test_a_checkpoint_that_is_too_large_is_refused_and_the_attempt_may_go_on():

@@ -33,7 +33,7 @@ async def lease_of(job: Job, args: str | None = None) -> Lease:
 
 
 async def test_defaults_arguments_and_secrets_are_in_their_places():
-    filling = Filling(secrets_of(MemoryStore(), environment={"OTD_SECRET_TOKEN": "hush"}))
+    filling = Filling(secrets_of(MemoryStore().documents, environment={"OTD_SECRET_TOKEN": "hush"}))
     task, secrets = await filling(await lease_of(JOB))
     assert (task, secrets) == (Command(argv=("backup", "there"), env={"TOKEN": "hush"}), ("hush",))
     task, _ = await filling(await lease_of(JOB, '{"where":"here"}'))
@@ -43,13 +43,17 @@ async def test_defaults_arguments_and_secrets_are_in_their_places():
 @pytest.mark.parametrize("args", ['{"where":3}', '{"other":"x"}', "[1]", '"text"', "null"])
 async def test_a_row_from_outside_is_checked(args: str):
     with pytest.raises(ArgumentsError, match=r"job 'job': .*expected"):
-        await Filling(secrets_of(MemoryStore(), environment={"OTD_SECRET_TOKEN": "hush"}))(await lease_of(JOB, args))
+        await Filling(secrets_of(MemoryStore().documents, environment={"OTD_SECRET_TOKEN": "hush"}))(
+            await lease_of(JOB, args)
+        )
 
 
 async def test_secrets_are_those_of_the_jobs_namespace():
     job = Job(name="job", namespace="team", task=JOB.task, params=JOB.params)
     with pytest.raises(UnknownSecret, match="for namespace 'team', found none"):
-        await Filling(secrets_of(MemoryStore(), environment={"OTD_SECRET_TOKEN": "hush"}))(await lease_of(job))
+        await Filling(secrets_of(MemoryStore().documents, environment={"OTD_SECRET_TOKEN": "hush"}))(
+            await lease_of(job)
+        )
 
 
 async def test_who_needs_no_secret_asks_nobody():
@@ -74,7 +78,7 @@ async def test_the_order_of_providers(tmp_path):
 
     path = tmp_path / "TOKEN"
     environment = {"OTD_SECRETS_DIR": str(tmp_path), "OTD_SECRETS_KEY": KEY}
-    secrets = secrets_of(MemoryStore(), [Shelf()], environment=environment)
+    secrets = secrets_of(MemoryStore().documents, [Shelf()], environment=environment)
     assert await secrets.resolve(["TOKEN"]) == {"TOKEN": "from the shelf"}
     path.write_text("from a file")
     path.chmod(0o600)
@@ -85,4 +89,4 @@ async def test_the_order_of_providers(tmp_path):
 
 def test_a_key_that_is_none_is_told_at_the_start():
     with pytest.raises(UnknownSecret, match="expected keys of 32 bytes as base64"):
-        secrets_of(MemoryStore(), environment={"OTD_SECRETS_KEY": "hush"})
+        secrets_of(MemoryStore().documents, environment={"OTD_SECRETS_KEY": "hush"})

@@ -287,13 +287,13 @@ def test_a_run_from_elsewhere_is_dead_at_once_and_nothing_is_called(args: dict[s
     async def live() -> None:
         harness = Harness("2026-01-01T00:00Z")
         await harness.start(program(called))
-        record = await harness.store.get_job("count")
+        record = await harness.store.queries.get_job("count")
         assert record is not None
         [run_id] = await harness.store.submit(
             [NewRun(record.id, "submit:elsewhere", harness.clock.now(), canonical(args))]
         )
         await harness.advance("1m")
-        run = await harness.store.get_run(run_id)
+        run = await harness.store.queries.get_run(run_id)
         assert run is not None
         assert (run.state, run.attempts, run.reason) == (RunState.DEAD, 1, "not worth a retry")
         assert run.error is not None

@@ -25,13 +25,13 @@ def text(key: bytes) -> str:
 
 async def test_what_is_set_is_found_again_and_is_not_in_the_store():
     store = MemoryStore()
-    secrets = StoredSecrets(store, Keys([NEW]))
+    secrets = StoredSecrets(store.documents, Keys([NEW]))
     assert await secrets.set("default", "DB", VALUE) is False
     assert await secrets.get("default", "DB") == VALUE
     assert await secrets.get("team", "DB") is None
     assert await secrets.set("default", "DB", "another one") is True
     assert await secrets.get("default", "DB") == "another one"
-    [document] = await store.list_documents(KIND)
+    [document] = await store.documents.list_documents(KIND)
     assert document.id == "default/DB"
     assert VALUE not in document.body
     assert set(json.loads(document.body)) == {"key", "sealed"}
@@ -43,7 +43,7 @@ async def test_the_same_value_is_sealed_differently_each_time():
 
 
 async def test_lists_tell_names_and_no_values():
-    secrets = StoredSecrets(MemoryStore(), Keys([NEW]))
+    secrets = StoredSecrets(MemoryStore().documents, Keys([NEW]))
     for number in range(250):  # more than a page
         await secrets.set("default", f"N{number:03}", VALUE)
     await secrets.set("team", "A", VALUE)
@@ -57,7 +57,7 @@ async def test_lists_tell_names_and_no_values():
 
 
 async def test_what_is_removed_is_gone():
-    secrets = StoredSecrets(MemoryStore(), Keys([NEW]))
+    secrets = StoredSecrets(MemoryStore().documents, Keys([NEW]))
     await secrets.set("default", "DB", VALUE)
     with pytest.raises(UnknownSecret, match="there is none, did you mean 'DB'"):
         await secrets.remove("default", "DBB")
@@ -72,41 +72,41 @@ async def test_what_is_removed_is_gone():
 
 async def test_without_its_key_nothing_is_opened():
     store = MemoryStore()
-    await StoredSecrets(store, Keys([OLD])).set("default", "DB", VALUE)
+    await StoredSecrets(store.documents, Keys([OLD])).set("default", "DB", VALUE)
     with pytest.raises(UnknownSecret) as told:
-        await StoredSecrets(store, Keys([])).get("default", "DB")
+        await StoredSecrets(store.documents, Keys([])).get("default", "DB")
     assert str(told.value) == (
         f"secret DB: it is sealed with key {key_id(OLD)}, expected that in OTD_SECRETS_KEY or OTD_SECRETS_KEY_FILE, "
         "got none; add the key, or set the secret again"
     )
     with pytest.raises(UnknownSecret, match=f"got only {key_id(NEW)}; add the key"):
-        await StoredSecrets(store, Keys([NEW])).get("default", "DB")
+        await StoredSecrets(store.documents, Keys([NEW])).get("default", "DB")
     with pytest.raises(
         UnknownSecret, match="expected a key in OTD_SECRETS_KEY or OTD_SECRETS_KEY_FILE, got none; make"
     ):
-        await StoredSecrets(store, Keys([])).set("default", "DB", VALUE)
+        await StoredSecrets(store.documents, Keys([])).set("default", "DB", VALUE)
 
 
 async def test_keys_are_replaced_one_by_one():
     store = MemoryStore()
-    await StoredSecrets(store, Keys([OLD])).set("default", "A", VALUE)
-    await StoredSecrets(store, Keys([OLD])).set("default", "B", "another one")
-    both = StoredSecrets(store, Keys([NEW, OLD]))
+    await StoredSecrets(store.documents, Keys([OLD])).set("default", "A", VALUE)
+    await StoredSecrets(store.documents, Keys([OLD])).set("default", "B", "another one")
+    both = StoredSecrets(store.documents, Keys([NEW, OLD]))
     assert await both.get("default", "A") == VALUE
     await both.set("default", "C", "the third")
     assert [one.key for one in await both.list()] == [key_id(OLD), key_id(OLD), key_id(NEW)]
     assert await both.reseal() == 2
     assert await both.reseal() == 0
-    new = StoredSecrets(store, Keys([NEW]))
+    new = StoredSecrets(store.documents, Keys([NEW]))
     assert [await new.get("default", name) for name in "ABC"] == [VALUE, "another one", "the third"]
     assert {one.key for one in await new.list()} == {key_id(NEW)}
 
 
 async def test_what_was_changed_or_moved_is_not_opened():
     store = MemoryStore()
-    secrets = StoredSecrets(store, Keys([NEW]))
+    secrets = StoredSecrets(store.documents, Keys([NEW]))
     await secrets.set("default", "DB", VALUE)
-    [document] = await store.list_documents(KIND)
+    [document] = await store.documents.list_documents(KIND)
     body = json.loads(document.body)
     sealed = bytearray(base64.b64decode(body["sealed"]))
     sealed[20] ^= 1
@@ -117,13 +117,13 @@ async def test_what_was_changed_or_moved_is_not_opened():
         ("default/CHANGED", changed),
         ("default/SHORT", json.dumps(body | {"sealed": "aGk="})),
     ):
-        await store.put_document(KIND, id, stored, version=0)
+        await store.documents.put_document(KIND, id, stored, version=0)
         namespace, _, name = id.partition("/")
         with pytest.raises(UnknownSecret, match=f"secret {name}: expected what was sealed with key") as told:
             await secrets.get(namespace, name)
         assert VALUE not in str(told.value)
     for number, stored in enumerate(("3", "{}", '{"key": "a", "sealed": "?"}', "[]", "null")):
-        await store.put_document(KIND, f"default/N{number}", stored, version=0)
+        await store.documents.put_document(KIND, f"default/N{number}", stored, version=0)
         with pytest.raises(UnknownSecret, match="expected a sealed text in the store"):
             await secrets.get("default", f"N{number}")
     assert len(await secrets.list()) == 10  # whatever is in it, a list is a list

@@ -53,7 +53,7 @@ from onthedot.policy import gates
 from onthedot.retention import Cut, Mark
 from onthedot.run import Armed, Checkpoint, GateAsk, Progress, RunState
 from onthedot.settings import Settings
-from onthedot.stores import migrating
+from onthedot.stores import migration
 from onthedot.stores.opening import open_store
 from onthedot.stores.values import Ask, Node, Note
 from onthedot.task import Call, Command, Http
@@ -430,7 +430,7 @@ def main(commit: str, folder: Path) -> None:
     with PostgresServer() as postgres:
         url = postgres.create_database()
         asyncio.run(play(url))
-        migrations = [step.sql for step in migrating.load("onthedot.stores.postgres")]
+        migrations = [step.sql for step in migration.load("onthedot.stores.postgres")]
         (folder / f"{commit}.postgres.sql").write_text(dumps.dump_postgres(url, migrations))
     with ValkeyServer() as valkey:
         asyncio.run(play(valkey.url()))

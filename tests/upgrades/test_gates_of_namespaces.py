@@ -17,8 +17,8 @@ from onthedot.job import JobRecord, Limit, Rate
 from onthedot.policy import gates
 from onthedot.rate import RateGate
 from onthedot.run import ArmAnswer, Armed, Blocked, Delayed, Gate, GateAsk, Lease, OnBusy
-from onthedot.stores import migrating
-from onthedot.stores.opening import open_store
+from onthedot.stores import migration
+from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
 from onthedot.tasks.registry import arguments_of
 from onthedot_verify.contract.workbench import Workbench, at
@@ -37,8 +37,8 @@ async def opening(any_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     stores: list[Store] = []
 
     async def earlier() -> Store:
-        steps = migrating.load
-        monkeypatch.setattr(migrating, "load", lambda driver: steps(driver)[:2])
+        steps = migration.load
+        monkeypatch.setattr(migration, "load", lambda driver: steps(driver)[:2])
         stores.append(await open_store(any_url))
         monkeypatch.undo()
         return stores[-1]
@@ -116,7 +116,7 @@ class Scene:
         return await self.ask(lease, GateAsk(limits, WAIT, gates.rate_of(lease.record, arguments=arguments)))
 
     async def waits_at(self, lease: Lease) -> tuple[str, tuple[int, ...]]:
-        stands = await self.bench.store.standing(lease.run_id)
+        stands = await self.bench.store.queries.why_waiting(lease.run_id)
         assert stands is not None
         return stands.gate, stands.holders
 
@@ -145,7 +145,7 @@ async def test_holders_and_waiting_runs_keep_their_limit(opening: tuple[Open, Op
         assert isinstance(await scene.ask_as_now(await scene.reserved(lease.run_id)), Armed)
     assert isinstance(await scene.ask_as_now(third), Blocked)  # two run already
     assert await scene.waits_at(waiting[2]) == ("limit:in:qa:name:db:", (theirs.run_id, waiting[1].run_id))
-    [armed] = [lease for lease in await store.held(scene.node) if lease.run_id == theirs.run_id]
+    [armed] = [lease for lease in await store.recover(scene.node) if lease.run_id == theirs.run_id]
     await scene.bench.finish(armed)
     assert isinstance(await scene.ask_as_now(await scene.reserved(waiting[2].run_id)), Armed)
 
@@ -183,7 +183,7 @@ async def test_instants_that_a_rate_has_handed_out_count(opening: tuple[Open, Op
     await scene.bench.store.close()
 
     store = scene.bench.store = await now()
-    run = await store.get_run(granted["qa/mail"].run_id)
+    run = await store.queries.get_run(granted["qa/mail"].run_id)
     assert run is not None
     assert run.reason == "waits at rate:in:qa:name:mail:, starts at 2026-01-01T00:01:00+00:00"
     for job, key in (("qa/mail", "rate:in:qa:name:mail:"), ("qa/post", 'rate:in:qa:name:post:"t"')):

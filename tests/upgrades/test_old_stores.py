@@ -25,7 +25,7 @@ from onthedot.open_verbs import opened
 from onthedot.run import TERMINAL, Checkpoint, RunRecord, RunState
 from onthedot.schedules import schedule_id
 from onthedot.settings import Settings
-from onthedot.stores.opening import open_store
+from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Layout, LogRecord
 from onthedot.tasks.sealing import Keys
@@ -153,7 +153,9 @@ async def old_store(old_url: str) -> AsyncIterator[Store]:
 
 
 async def all_runs(store: Store) -> dict[int, RunRecord]:
-    found = [run for namespace in ("default", "qa") for run in await store.list_runs(namespace=namespace, limit=1000)]
+    found = [
+        run for namespace in ("default", "qa") for run in await store.queries.list_runs(namespace=namespace, limit=1000)
+    ]
     return {run.id: run for run in found}
 
 
@@ -161,7 +163,7 @@ async def all_runs(store: Store) -> dict[int, RunRecord]:
 
 
 async def test_jobs_keep_their_definitions(old_store: Store):
-    jobs = {record.job.name: record for record in await old_store.list_jobs()}
+    jobs = {record.job.name: record for record in await old_store.queries.list_jobs()}
     program = programmed("memory:", {}, Settings())
     assert set(jobs) == {*program.jobs, "backup", "hook", "nap", "pipeline"}
     assert {name: jobs[name].job for name in program.jobs} == program.jobs
@@ -183,14 +185,14 @@ async def test_jobs_keep_their_states(old_store: Store):
     def told(record: JobRecord) -> tuple[str, str, int | None]:
         return record.state.value, record.pause_reason, record.paused_until
 
-    states = {record.job.name: told(record) for record in await old_store.list_jobs()}
+    states = {record.job.name: told(record) for record in await old_store.queries.list_jobs()}
     assert {name: state for name, state in states.items() if state != ("active", "", None)} == {
         "frozen": ("paused", "stocktaking", None),
         "halted": ("paused", "until later", to_micros(datetime(2099, 1, 1, tzinfo=UTC))),
         "poll": ("exhausted", "", None),
     }
-    assert await old_store.get_job("legacy") is None
-    assert await old_store.layout() == Layout(2, 2)
+    assert await old_store.queries.get_job("legacy") is None
+    assert await old_store.queries.get_layout() == Layout(2, 2)
 
 
 async def test_runs_keep_their_states(old_store: Store):
@@ -203,7 +205,7 @@ async def test_runs_keep_their_states(old_store: Store):
         number: (job, state, trigger, at(slot), at(due), attempts)
         for number, (job, state, trigger, slot, due, attempts) in RUNS.items()
     }
-    assert await old_store.count_runs() == Counter(RunState(state) for _, state, *_ in RUNS.values())
+    assert await old_store.queries.count_runs() == Counter(RunState(state) for _, state, *_ in RUNS.values())
     args = {number: run.args for number, run in runs.items() if run.args is not None and run.job == "mail"}
     assert args == {6: '{"tenant":"a"}', 7: '{"tenant":"a"}', 8: '{"tenant":"b"}'}
     assert {number: run.result for number, run in runs.items() if run.result is not None} == {
@@ -221,7 +223,7 @@ async def test_runs_keep_their_states(old_store: Store):
 
 
 async def test_runs_keep_what_holds_them_up(old_store: Store):
-    standing = {number: await old_store.standing(number) for number in (7, 36, 37, 39, 41)}
+    standing = {number: await old_store.queries.why_waiting(number) for number in (7, 36, 37, 39, 41)}
     assert [(one.gate, one.holders) for number in (37, 39) if (one := standing[number])] == [
         ("overlap:28:", (36,)),
         ("limit:name:db:", (38,)),
@@ -232,22 +234,22 @@ async def test_runs_keep_what_holds_them_up(old_store: Store):
 
 
 async def test_attempts_and_checkpoints_are_kept(old_store: Store):
-    [attempt] = await old_store.list_attempts(9)
+    [attempt] = await old_store.queries.list_attempts(9)
     assert (attempt.outcome, attempt.error, attempt.node, attempt.revision) == (
         "failed", "ConnectionError: page 4", "old-1", 1,
     )  # fmt: skip
     assert (attempt.due_at, attempt.started_at, attempt.ended_at) == (at(20.75), at(20.75), at(21))
-    assert await old_store.get_checkpoint(9) == Checkpoint(1, '{"page":3}')
-    assert await old_store.list_logs(9) == [LogRecord(1, "page 3\n")]
+    assert await old_store.queries.get_checkpoint(9) == Checkpoint(1, '{"page":3}')
+    assert await old_store.queries.list_logs(9) == [LogRecord(1, "page 3\n")]
     assert (await all_runs(old_store))[9].progress == (3, 10)
-    assert [attempt.outcome for attempt in await old_store.list_attempts(35)] == ["lost"]
+    assert [attempt.outcome for attempt in await old_store.queries.list_attempts(35)] == ["lost"]
 
 
 async def test_schedules_keep_their_place_and_exceptions(old_store: Store):
     async def of(name: str) -> tuple[int, int | None, list[tuple[int, str, int | None]]]:
-        record = await old_store.get_job(name)
+        record = await old_store.queries.get_job(name)
         assert record is not None
-        [state] = await old_store.schedules_of(record.id)
+        [state] = await old_store.queries.schedules_of(record.id)
         assert state.schedule_id == schedule_id(record.job.schedules[0])
         return state.watermark, state.next_at, [(one.slot_at, one.reason, one.run_id) for one in state.exceptions]
 
@@ -258,22 +260,24 @@ async def test_schedules_keep_their_place_and_exceptions(old_store: Store):
     assert await of("drip") == (at(0.000001), at(310.25 + 3600), [])
     assert await of("sync") == (at(1220), None, [])
     assert await of("frozen") == (at(30), at(3600), [])
-    [skip] = await old_store.list_skips()
+    [skip] = await old_store.queries.list_skips()
     assert (skip.job, skip.first, skip.last, skip.count, skip.reason) == ("poll", at(60), at(240), 4, "paused")
 
 
 async def test_queues_counts_and_nodes_are_kept(old_store: Store):
-    queues = {queue.name: queue for queue in await old_store.list_queues()}
+    queues = {queue.name: queue for queue in await old_store.queries.list_queues()}
     assert queues["bulk"].weights == {"gold": 3, "free": 1}
     assert (queues["web"].paused_at, queues["web"].reason) == (at(60.5), "maintenance")
     assert {name: queue.waiting for name, queue in queues.items()} == {
         "bulk": 4, "default": 11, "programs": 2, "web": 1,
     }  # fmt: skip
-    counts = {(count.job, count.day, count.state.value): count.count for count in await old_store.list_daily_counts()}
+    counts = {
+        (count.job, count.day, count.state.value): count.count for count in await old_store.queries.list_daily_counts()
+    }
     assert counts == {("tally", 20_454, "succeeded"): 3, ("tally", 20_454, "dead"): 1}
-    nodes = {(node.id, node.lease_until, node.left_at) for node in await old_store.list_nodes()}
+    nodes = {(node.id, node.lease_until, node.left_at) for node in await old_store.queries.list_nodes()}
     assert nodes == {("old-1", at(1809), None), ("old-2", at(360), None), ("old-2", at(400), at(400))}
-    assert {(term.shard, term.number, term.until) for term in await old_store.list_terms()} == {
+    assert {(term.shard, term.number, term.until) for term in await old_store.queries.list_terms()} == {
         (0, 2, at(1804)), (1, 2, at(1804)),
     }  # fmt: skip
 
@@ -307,7 +311,7 @@ async def test_people_and_programs_are_let_in_as_before(old_store: Store):
     assert {name: key.state(now) for name, key in listed.items()} == {
         "ci": "active", "gone": "revoked", "short": "expired",
     }  # fmt: skip
-    assert await StoredSecrets(old_store, Keys([b"k" * 32])).get("default", "DB_PASSWORD") == "only a test"
+    assert await StoredSecrets(old_store.documents, Keys([b"k" * 32])).get("default", "DB_PASSWORD") == "only a test"
 
 
 async def test_the_audit_is_whole(old_store: Store):

@@ -14,8 +14,8 @@ from onthedot.clock import SECOND, Micros
 from onthedot.cluster.leadership import Leadership
 from onthedot.events import Event, Events, KeyExpires
 from onthedot.retention import DAY, HOUR
+from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
-from onthedot.stores.opening import open_store
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Term
 from onthedot.upkeep.forgetting import FORGET_EVERY, KEEP_KEYS, KEEP_SESSIONS, PAGE, Forgetting
@@ -55,7 +55,7 @@ async def names(store: Store) -> list[str]:
 
 
 async def count(store: Store, kind: str) -> int:
-    return len(await store.list_documents(kind))
+    return len(await store.documents.list_documents(kind))
 
 
 async def test_keys_go_a_month_after_their_end(store: Store):
@@ -86,7 +86,7 @@ async def test_sessions_and_tokens_go_an_hour_after_their_end(store: Store):
 async def test_which_id_tokens_were_used_is_known_for_longer_than_one_is_taken(store: Store):
     await users.create(store, "ann@example.org", None, VIEWER)
     await sign_on(store, "a.token.x", Person("1", "ann@example.org"), "https://example.org/")
-    [used] = await store.list_documents(USED)
+    [used] = await store.documents.list_documents(USED)
     end = used.written_at + sessions.LASTS + KEEP_SESSIONS
     assert end > used.written_at + OLDEST + LEEWAY
     await one_round(store, end - 1)
@@ -97,7 +97,7 @@ async def test_which_id_tokens_were_used_is_known_for_longer_than_one_is_taken(s
 
 async def test_what_cannot_be_read_goes_in_time_and_users_stay(store: Store):
     for kind in (sessions.KIND, sessions.TOKEN, users.KIND, keys.KIND):
-        await store.put_document(kind, "x", "{}", version=0, now=START)
+        await store.documents.put_document(kind, "x", "{}", version=0, now=START)
     await one_round(store, START + 365 * DAY)
     assert [await count(store, kind) for kind in (sessions.KIND, sessions.TOKEN, users.KIND, keys.KIND)] == [0, 0, 1, 1]
 

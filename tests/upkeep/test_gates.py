@@ -41,9 +41,9 @@ def test_who_waits_at_an_open_gate_is_freed_within_seconds(kind, tmp_path):
         await break_it(harness.store)
         [run_id] = await harness.store.submit([NewRun(1, "submit:x", harness.clock.now())])
         await harness.advance("1s")
-        before = await harness.store.get_run(run_id)
+        before = await harness.store.queries.get_run(run_id)
         await harness.advance("10s")
-        after = await harness.store.get_run(run_id)
+        after = await harness.store.queries.get_run(run_id)
         await harness.stop()
         await harness.store.close()
         return before, after, harness.events

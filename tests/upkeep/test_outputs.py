@@ -36,6 +36,10 @@ class Known:
     runs: list[Ended] = field(default_factory=list)
     asked: int = 0
 
+    @property
+    def queries(self) -> Known:
+        return self
+
     async def list_attempts(self, run_id: int) -> list[Ended]:
         return [run for run in self.runs if run.id == run_id]
 

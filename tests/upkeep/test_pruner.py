@@ -103,7 +103,7 @@ async def test_what_is_kept_and_what_goes(store, case, batch):
     found = {day: [states[one] for one in ended if one in states] for day, ended in ids.items()}
     assert {day: states for day, states in found.items() if states} == kept
     rolled_up: Counter[RunState] = Counter()
-    for day in await store.list_daily_counts():
+    for day in await store.queries.list_daily_counts():
         rolled_up[day.state] += day.count
     assert Counter(states.values()) + rolled_up == everything
     gone = sum(rolled_up.values())
@@ -133,8 +133,8 @@ async def test_skips_and_nodes_go_after_ninety_days(store):
     await store.register(Node("new", "new"), ttl=SECOND, now=bench.now)
     service, told = pruner(store, 91 * 86_400)
     await one_round(service)
-    assert [node.id for node in await store.list_nodes()] == ["new"]
-    assert await store.list_skips() == []
+    assert [node.id for node in await store.queries.list_nodes()] == ["new"]
+    assert await store.queries.list_skips() == []
     assert told == [HistoryPruned(runs=0, skips=1, nodes=1)]
     assert [run.state for run in await bench.runs()] == [RunState.SCHEDULED]
 
@@ -236,7 +236,7 @@ def test_a_node_keeps_its_history_short(kind, tmp_path):
         runs = await harness.runs("job")
         ended = Counter(run.state for run in runs if run.state in TERMINAL)
         rolled_up: Counter[RunState] = Counter()
-        for one in await harness.store.list_daily_counts(job="job"):
+        for one in await harness.store.queries.list_daily_counts(job="job"):
             rolled_up[one.state] += one.count
         assert ended + rolled_up == {S: 240, F: 48}
         assert 24 <= ended[F] <= 25
@@ -262,13 +262,13 @@ def test_only_the_leader_prunes():
         await store.resign(await store.campaign(harness.engine._membership.incarnation, ttl=1))  # type: ignore[arg-type]
         await store.register(Node("other", "other", tzdata=harness.engine._membership.tzdata), ttl=10 * DAY)
         await store.campaign("other", ttl=DAY)
-        record = await store.get_job("job")
+        record = await store.queries.get_job("job")
         assert record is not None
         [run_id] = await store.submit([NewRun(record.id, submit_trigger("x"), harness.clock.now())])
         await harness.advance("20h")
-        assert await store.get_run(run_id) is not None
+        assert await store.queries.get_run(run_id) is not None
         await harness.advance("8h")  # the other's term has ended
-        assert await store.get_run(run_id) is None
+        assert await store.queries.get_run(run_id) is None
         await harness.stop()
 
     run_virtual(main())

@@ -12,8 +12,8 @@ from onthedot.access.principal import LOCAL
 from onthedot.access.seals import BATCH, SEALS, check
 from onthedot.cluster.leadership import Leadership
 from onthedot.events import AuditSealed, Event, Events
+from onthedot.stores.connect import open_store
 from onthedot.stores.memory import MemoryStore
-from onthedot.stores.opening import open_store
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import Term
 from onthedot.upkeep.sealing import BREATH, SEAL_EVERY, Sealing
@@ -139,10 +139,10 @@ async def test_seals_that_were_removed_stop_nobody_and_are_found():
     for _ in range(5):
         await settle(service)
     assert str((await check(store)).fault).startswith("seal 1 does not follow the beginning")
-    assert len(await store.list_appended(SEALS)) == 1
+    assert len(await store.documents.list_appended(SEALS)) == 1
     await fill(store, 1)
     await settle(service)
-    assert len(await store.list_appended(SEALS)) == 2
+    assert len(await store.documents.list_appended(SEALS)) == 2
 
 
 async def test_a_seal_that_was_removed_and_left_its_key_stops_nobody():
@@ -176,5 +176,5 @@ async def test_a_node_seals_by_itself(tmp_path):
         await asyncio.wait_for(sealed.wait(), 30)
     assert [(event.entries, event.seal) for event in told] == [(2, 1)]
     assert (await check(store))[:2] == (2, 0)
-    assert len(await store.list_appended(KIND)) == 2
+    assert len(await store.documents.list_appended(KIND)) == 2
     await store.close()

@@ -153,7 +153,7 @@ def test_a_batch_that_finds_its_gates_closed_keeps_nobody_waiting():
         harness = Harness(START, store=ArmTakesTime)
         await harness.start(sched)
         await harness.advance(1)
-        jobs = {record.job.name: record.id for record in await harness.store.list_jobs()}
+        jobs = {record.job.name: record.id for record in await harness.store.queries.list_jobs()}
         names, now = ["limited"] * 9 + ["free"], T0 + SECOND
         await harness.store.submit([NewRun(jobs[name], f"submit:{n}", now) for n, name in enumerate(names)])
         await harness.advance(5)

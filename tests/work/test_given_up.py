@@ -33,7 +33,7 @@ async def test_a_function_that_outlives_its_lease_keeps_its_seat():
         await watch.until_count(NodeFenced, 1)
         await watch.until_count(AttemptEnded, 1)
         await asyncio.sleep(1)
-        [run] = await store.list_runs()
+        [run] = await store.queries.list_runs()
         try:
             assert run.state is RunState.SCHEDULED  # not armed for a seat that is not there
         finally:

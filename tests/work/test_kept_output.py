@@ -23,7 +23,7 @@ from onthedot.output.owning import find_owner
 from onthedot.output.places import spool_place
 from onthedot.output.reading import Said, read_said
 from onthedot.output.spool import Spool
-from onthedot.stores.opening import open_store
+from onthedot.stores.connect import open_store
 from onthedot.task import Command, Step, Steps
 from tests.servers.s3 import S3Server
 
@@ -248,7 +248,7 @@ async def test_no_checkpoint_holds_a_secret(tmp_path, monkeypatch):
         run = await sched.submit("it")
         with suppress(otd.RunFailed):
             await run.result(timeout="30s")
-        saved = await sched._on_store(lambda store: store.get_checkpoint(int(run)))
+        saved = await sched._on_store(lambda store: store.queries.get_checkpoint(int(run)))
         text = "".join(log.text for log in await sched.logs(run))
     assert saved is not None
     assert "at 7, ***" in saved.value

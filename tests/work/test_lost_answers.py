@@ -16,42 +16,36 @@ from onthedot.stores.hints import Loss
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
 from onthedot.testing import VirtualClock, VirtualLoop, run_virtual
+from onthedot.testing.store_wrapper import StoreWrapper
 from tests.behind import runs_of
 
 START = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
-class SlowStore:
+class SlowStore(StoreWrapper):
     """A store whose calls take time, and whose answers can be lost: the call is done, the caller is not told."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store)
         self.latency: dict[str, float] = {}
         self.lose: list[str] = []
         self.fail: set[str] = set()
         self.forget: list[str] = []  # acknowledged, and then lost with the server: as if it had never been done
 
-    def __getattr__(self, name: str):
-        found = getattr(self._store, name)
-        if not asyncio.iscoroutinefunction(found):
-            return found
-
-        async def call(*args, **kwargs):
-            wait = self.latency.get(name, 0.0)
-            await asyncio.sleep(wait)
-            if name in self.fail:
-                raise StoreUnavailable(f"{name} was not done")
-            if name in self.forget:
-                self.forget.remove(name)
-                return [True] * len(args[0])
-            answer = await found(*args, **kwargs)
-            if name in self.lose:
-                self.lose.remove(name)
-                raise StoreUnavailable(f"the answer of {name} was lost")
-            await asyncio.sleep(wait)
-            return answer
-
-        return call
+    async def _call(self, name, operation, args, kwargs):
+        wait = self.latency.get(name, 0.0)
+        await asyncio.sleep(wait)
+        if name in self.fail:
+            raise StoreUnavailable(f"{name} was not done")
+        if name in self.forget:
+            self.forget.remove(name)
+            return [True] * len(args[0])
+        answer = await operation(*args, **kwargs)
+        if name in self.lose:
+            self.lose.remove(name)
+            raise StoreUnavailable(f"the answer of {name} was lost")
+        await asyncio.sleep(wait)
+        return answer
 
 
 class Bench:
@@ -87,7 +81,7 @@ class Bench:
         await self.engine.start(list(self.sched.jobs.values()), asyncio.get_running_loop())
 
     async def submit(self, *delays: float) -> list[int]:
-        record = await self.memory.get_job("work")
+        record = await self.memory.queries.get_job("work")
         assert record is not None
         now = self.clock.now()
         runs = [NewRun(record.id, f"submit:{now}-{n}", now + round(d * SECOND)) for n, d in enumerate(delays)]
@@ -106,7 +100,7 @@ def test_what_is_being_armed_is_not_adopted_a_second_time():
         await bench.submit(1.0)
         await asyncio.sleep(0.5)  # held
         bench.store.latency = {"arm": 0.2}
-        bench.store.lose = ["reserve"]  # the one that arming makes room for; `held` is asked while `arm` is under way
+        bench.store.lose = ["reserve"]  # `recover` is asked while `arm` is under way
         await asyncio.sleep(10)
         await bench.engine.stop(asyncio.Event())
         return bench
@@ -301,7 +295,7 @@ def test_nothing_is_taken_on_for_an_incarnation_that_ended_while_it_was_asked():
         bench = Bench(seconds=1)
         await bench.start()
         bench.store.lose = ["reserve"]
-        bench.store.latency = {"held": 5.0}
+        bench.store.latency = {"recover": 5.0}
         await bench.submit(0.0)
         await asyncio.sleep(6)  # armed without our knowing, and the answer of `held` is under way
         before = bench.engine._membership.incarnation

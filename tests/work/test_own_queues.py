@@ -54,7 +54,7 @@ async def served(settings: otd.Settings) -> tuple[tuple[str, ...], dict[str, Run
         await (await sched.submit("other")).result(timeout="10s")
         if settings.queues is None:
             await runs["receipt"].result(timeout="10s")
-        [node] = await store.list_nodes()
+        [node] = await store.queries.list_nodes()
         return node.queues, {name: await run.state() for name, run in runs.items()}
 
 

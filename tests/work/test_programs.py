@@ -189,7 +189,7 @@ async def test_what_it_saves_is_stored_while_it_runs(tmp_path, guard):
         run = await sched.submit("it")
         saved = None
         for _ in range(400):
-            saved = await sched._running().on_store(lambda store: store.get_checkpoint(run.id))
+            saved = await sched._running().on_store(lambda store: store.queries.get_checkpoint(run.id))
             if saved is not None:
                 break
             await asyncio.sleep(0.05)
@@ -222,7 +222,7 @@ async def test_links_lead_nowhere(tmp_path, guard):
         run = await sched.submit("it")
         with pytest.raises(otd.RunFailed):
             await run.result(timeout="20s")
-        saved = await sched._running().on_store(lambda store: store.get_checkpoint(run.id))
+        saved = await sched._running().on_store(lambda store: store.queries.get_checkpoint(run.id))
         assert "hunter2" not in repr(saved)
     assert secret.read_text() == "password=hunter2\n"
 
@@ -306,7 +306,7 @@ async def test_failed_attempts_are_kept_too(tmp_path, keeper):
 async def test_a_worker_offers_what_its_machine_can_and_its_operator_allows(tmp_path, guard, settings, offered):
     guard.levels = frozenset({"none", "sandbox"})
     async with scheduler(tmp_path, sh("true"), settings=settings) as sched:
-        [node] = await sched._running().on_store(lambda store: store.list_nodes())
+        [node] = await sched._running().on_store(lambda store: store.queries.list_nodes())
     assert {task for task in node.tasks if task.startswith(("command", "steps"))} == offered
 
 
@@ -316,13 +316,13 @@ async def test_a_scheduler_that_is_started_again_offers_what_it_can_then(tmp_pat
         assert "command" in sched.registry.task_names()
     sched.settings = replace(sched.settings, programs=False)
     async with sched:
-        [*_, node] = await sched._running().on_store(lambda store: store.list_nodes())
+        [*_, node] = await sched._running().on_store(lambda store: store.queries.list_nodes())
         assert "command" not in node.tasks
 
 
 async def test_who_has_no_such_jobs_has_no_guard(tmp_path, guard):
     async with otd.Scheduler("memory:", settings=otd.Settings(spool=str(tmp_path))) as sched:
-        [node] = await sched._running().on_store(lambda store: store.list_nodes())
+        [node] = await sched._running().on_store(lambda store: store.queries.list_nodes())
         assert "command" not in node.tasks
         await sched.put(Job(name="it", task=sh("echo later")))  # from here on it has one
         await (await sched.submit("it")).result(timeout="20s")
@@ -339,8 +339,10 @@ async def test_a_run_says_that_nobody_can_do_it(tmp_path, guard):
         run = await sched.submit("it")
 
         async def why(store: Any) -> list[str]:
-            record = await store.get_run(run.id)
-            return await why_waiting(store, record, await store.standing(run.id), SystemClock().now() + SECOND)
+            record = await store.queries.get_run(run.id)
+            return await why_waiting(
+                store, record, await store.queries.why_waiting(run.id), SystemClock().now() + SECOND
+            )
 
         found = await sched._running().on_store(why)
     assert any("command@sandbox" in reason for reason in found), found

@@ -39,7 +39,7 @@ def watch(sched: otd.Scheduler, open_store, script):
         harness = Harness(START, store=open_store)
         await harness.start(sched)
         await script(harness)
-        runs = await harness.store.list_runs(limit=100_000)
+        runs = await harness.store.queries.list_runs(limit=100_000)
         await harness.stop()
         await harness.store.close()
         return runs, harness.events
@@ -48,7 +48,7 @@ def watch(sched: otd.Scheduler, open_store, script):
 
 
 async def submit(harness, job: str, count: int, args: str | None = None) -> None:
-    record = await harness.store.get_job(job)
+    record = await harness.store.queries.get_job(job)
     now = harness.clock.now()
     await harness.store.submit([NewRun(record.id, f"submit:{job}{args}{now}{n}", now, args) for n in range(count)])
 

@@ -29,7 +29,7 @@ def program(settings: otd.Settings, seconds: float = 0.0) -> tuple[otd.Scheduler
 
 
 async def submit(harness: Harness, *delays: float) -> list[int]:
-    record = await harness.store.get_job("work")
+    record = await harness.store.queries.get_job("work")
     assert record is not None
     now = harness.clock.now()
     runs = [NewRun(record.id, f"submit:{n}", now + round(delay * SECOND)) for n, delay in enumerate(delays)]
@@ -100,7 +100,7 @@ def test_an_edit_of_the_last_moment_makes_no_run_late():
         await submit(harness, 5.0)
         await harness.advance("4s")
         assert await states(harness) == ["reserved"]
-        record = await harness.store.get_job("work")
+        record = await harness.store.queries.get_job("work")
         assert record is not None
         await harness.store.put_job(replace(record.job, timeout=timedelta(seconds=9)), expected=record.revision)
         await harness.advance("2s")

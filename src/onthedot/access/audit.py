@@ -88,7 +88,7 @@ async def record(store: Store, entry: Entry, *, now: Micros | None = None) -> in
 async def record_all(store: Store, entries: Sequence[Entry], *, now: Micros | None = None) -> list[int]:
     """The same for several, in one write; their numbers."""
     keys = [entry.id for entry in entries]
-    return await store.append_documents(KIND, [_body(entry) for entry in entries], keys=keys, now=now)
+    return await store.documents.append_documents(KIND, [_body(entry) for entry in entries], keys=keys, now=now)
 
 
 def noting(entries: Sequence[Entry], mark: str) -> Noting:
@@ -129,7 +129,7 @@ def _body(entry: Entry) -> str:
 async def read(store: Store, *, by: Principal = LOCAL, after: int = 0, limit: int = 100) -> list[Recorded]:
     """Entries with a number above this one, in order, as far as they are about what `by` sees."""
     found: list[Recorded] = []
-    while len(found) < limit and (page := await store.list_appended(KIND, after=after, limit=limit)):
+    while len(found) < limit and (page := await store.documents.list_appended(KIND, after=after, limit=limit)):
         after = page[-1].number
         found += [entry for entry in map(recorded_of, page) if _is_for(entry, by)]
     return found[:limit]
@@ -142,7 +142,7 @@ async def read_newest(store: Store, *, limit: int = 100) -> list[Recorded]:
     while True:
         after = start = max(0, last - back)
         newest: deque[Recorded] = deque(maxlen=limit)
-        while page := await store.list_appended(KIND, after=after, limit=_PAGE):
+        while page := await store.documents.list_appended(KIND, after=after, limit=_PAGE):
             after = page[-1].number
             newest.extend(map(recorded_of, page))
         if len(newest) == limit or start == 0:
@@ -158,7 +158,7 @@ async def read_between(
     are set back at times."""
     found: deque[Recorded] = deque(maxlen=limit)
     after = 0 if since is None else await _number_before(store, since - _SET_BACK)
-    while page := await store.list_appended(KIND, after=after, limit=_PAGE):
+    while page := await store.documents.list_appended(KIND, after=after, limit=_PAGE):
         after = page[-1].number
         entries = map(recorded_of, page)
         found.extend(one for one in entries if (since is None or one.at >= since) and (until is None or one.at < until))
@@ -172,7 +172,7 @@ async def _number_before(store: Store, instant: Micros) -> int:
     low, high = 0, await last_number(store)
     while low < high:
         middle = (low + high + 1) // 2
-        at = await store.list_appended(KIND, after=middle - 1, limit=1)
+        at = await store.documents.list_appended(KIND, after=middle - 1, limit=1)
         if at and at[0].written_at < instant:
             low = max(middle, at[0].number)
         else:
@@ -183,11 +183,11 @@ async def _number_before(store: Store, instant: Micros) -> int:
 async def last_number(store: Store) -> int:
     """The number of the last entry; 0: there is none."""
     low, high = 0, 1
-    while found := await store.list_appended(KIND, after=high, limit=1):
+    while found := await store.documents.list_appended(KIND, after=high, limit=1):
         low, high = found[0].number, 2 * found[0].number
     while low < high:
         middle = (low + high) // 2
-        found = await store.list_appended(KIND, after=middle, limit=1)
+        found = await store.documents.list_appended(KIND, after=middle, limit=1)
         low, high = (found[0].number, high) if found else (low, middle)
     return high
 

@@ -68,7 +68,7 @@ def signature(key: str, timestamp: int, body: bytes) -> str:
 
 async def read_position(store: Store, destination: str) -> Position | None:
     """How far this destination has come; None: nothing was sent there yet."""
-    found = await store.get_document(SENT, _id(destination))
+    found = await store.documents.get_document(SENT, _id(destination))
     if found is None:
         return None
     said = json.loads(found.body)
@@ -119,7 +119,7 @@ class Sender:
         return 0
 
     async def _next(self, after: int) -> list[Entry]:
-        entries = await self._store.list_appended(KIND, after=after, limit=MOST)
+        entries = await self._store.documents.list_appended(KIND, after=after, limit=MOST)
         size = 0
         for place, entry in enumerate(entries):
             size += len(entry.body)
@@ -130,7 +130,7 @@ class Sender:
     async def _write(self, position: Position) -> Position | None:
         """Store it in place of the version that was read; None if another sender was faster."""
         body = json.dumps({"number": position.number, "by": position.by, "until": position.until})
-        put = await self._store.put_document(SENT, _id(self._destination), body, version=position.version)
+        put = await self._store.documents.put_document(SENT, _id(self._destination), body, version=position.version)
         return position._replace(version=put.version) if put.accepted else None
 
     def _failed(self, error: Exception) -> Micros:

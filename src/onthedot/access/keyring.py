@@ -88,7 +88,7 @@ class Keyring:
         if known is not None and now - known.asked_at < BELIEVED:
             return known.document
         self._believed.pop((kind, id), None)
-        found = await self._store.get_document(kind, id)
+        found = await self._store.documents.get_document(kind, id)
         if found is not None:  # strangers make up ids, and could fill the memory with what is not there
             if len(self._believed) >= _MOST:
                 self._believed.clear()

@@ -111,7 +111,7 @@ async def issue(
         raise DefinitionError("expiry of the key: expected an instant that lies ahead, got one that is past")
     credential = credentials.draw("key", ids or RandomIds())
     key = Key(id=credential.id, name=name, grant=grant, made_at=now, made_by=by.name, expires_at=expires_at)
-    put = await store.put_document(KIND, key.id, _write(key, credential.proof), version=0)
+    put = await store.documents.put_document(KIND, key.id, _write(key, credential.proof), version=0)
     if not put.accepted:  # once in 2⁶⁰
         raise crowded(f"key {key.id}")
     return Issued(key, credential.text)
@@ -120,14 +120,14 @@ async def issue(
 async def get_key(store: Store, id: str, *, by: Principal = LOCAL) -> Key:
     """One key; `UnknownKey` if there is none, or none for `by`, who sees what it could have given."""
     key, _ = await _find(store, id, by)
-    return replace(key, used_at=_instant(await store.get_document(USED, id)))
+    return replace(key, used_at=_instant(await store.documents.get_document(USED, id)))
 
 
 async def list_keys(store: Store, *, by: Principal = LOCAL, after: str = "", limit: int = 100) -> list[Key]:
     """The keys that there are for `by` with an id after this one, in the order of their ids."""
     keys: list[Key] = []
     start = after
-    while len(keys) < limit and (page := await store.list_documents(KIND, after=after, limit=limit)):
+    while len(keys) < limit and (page := await store.documents.list_documents(KIND, after=after, limit=limit)):
         after = page[-1].id
         stored = [read_key(document) for document in page]
         keys += [one.key for one in stored if one is not None and one.key.grant.is_within(by)]
@@ -143,26 +143,26 @@ async def revoke(store: Store, id: str, *, by: Principal = LOCAL, now: Micros | 
         if key.revoked_at is not None:
             return key
         revoked = replace(key, revoked_at=await store.tell_time() if now is None else now)
-        if (await store.put_document(KIND, id, _write(revoked, ""), version=version)).accepted:
+        if (await store.documents.put_document(KIND, id, _write(revoked, ""), version=version)).accepted:
             return revoked
     raise crowded(f"key {id}")
 
 
 async def note_use(store: Store, id: str, now: Micros) -> None:
     """Write down that a key was used, unless that was done less than a minute ago, by whatever server."""
-    found = await store.get_document(USED, id)
+    found = await store.documents.get_document(USED, id)
     last = _instant(found)
     if last is None or last <= now - USED_EVERY:
         body = json.dumps({"used_at": now})
-        await store.put_document(USED, id, body, version=0 if found is None else found.version)
+        await store.documents.put_document(USED, id, body, version=0 if found is None else found.version)
 
 
 async def forget(store: Store, found: Document) -> None:
     """Remove a key, and when it was used."""
-    used = await store.get_document(USED, found.id)
+    used = await store.documents.get_document(USED, found.id)
     if used is not None:
-        await store.delete_document(USED, used.id, version=used.version)
-    await store.delete_document(KIND, found.id, version=found.version)
+        await store.documents.delete_document(USED, used.id, version=used.version)
+    await store.documents.delete_document(KIND, found.id, version=found.version)
 
 
 @lru_cache(maxsize=1000)  # what is asked with every request
@@ -206,7 +206,7 @@ def _write(key: Key, proof: str) -> str:
 
 
 async def _find(store: Store, id: str, by: Principal) -> tuple[Key, int]:
-    found = await store.get_document(KIND, id) if credentials.is_id(id) else None
+    found = await store.documents.get_document(KIND, id) if credentials.is_id(id) else None
     stored = None if found is None else read_key(found)
     if found is None or stored is None or not stored.key.grant.is_within(by):
         raise UnknownKey(
@@ -219,7 +219,7 @@ async def _find(store: Store, id: str, by: Principal) -> tuple[Key, int]:
 async def _uses(store: Store, after: str, last: str) -> dict[str, Micros | None]:
     """When the keys after this id, up to the last one, were used."""
     used: dict[str, Micros | None] = {}
-    while after < last and (page := await store.list_documents(USED, after=after, limit=_PAGE)):
+    while after < last and (page := await store.documents.list_documents(USED, after=after, limit=_PAGE)):
         after = page[-1].id
         used |= {document.id: _instant(document) for document in page}
     return used

@@ -113,7 +113,7 @@ class Recorder:
         if put.change != "unchanged":
             before = None
             if put.change == "changed":
-                older = await self._store.list_revisions(put.record.id, before=put.record.revision, limit=1)
+                older = await self._store.queries.list_revisions(put.record.id, before=put.record.revision, limit=1)
                 before = older[0].job if older else None
             await self._defined("jobs.create" if put.change == "created" else "jobs.edit", before, put.record.job)
         if put.pause:

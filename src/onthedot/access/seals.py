@@ -183,7 +183,7 @@ class _Checking:
 
 async def _all(store: Store, kind: str) -> AsyncIterator[Entry]:
     after = 0
-    while page := await store.list_appended(kind, after=after, limit=_PAGE):
+    while page := await store.documents.list_appended(kind, after=after, limit=_PAGE):
         for entry in page:
             yield entry
         after = page[-1].number
@@ -195,5 +195,5 @@ async def append_seal(
     """Put a seal after `previous`; its number. Of two nodes that do so at once one is kept, and both are told which.
     `again`: how often the seal of which one was told was not there."""
     key = f"{previous}/{again}" if again else str(previous)
-    [number] = await store.append_documents(SEALS, [write_seal(previous, entries)], keys=[key], now=now)
+    [number] = await store.documents.append_documents(SEALS, [write_seal(previous, entries)], keys=[key], now=now)
     return number

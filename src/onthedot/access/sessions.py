@@ -80,7 +80,7 @@ async def open_session(
     csrf = replace(credentials.draw("csrf", ids), id=credential.id) if page else None
     csrf_proof, csrf_text = ("", "") if csrf is None else (csrf.proof, csrf.text)
     stored = Stored(name, user, epoch, grant, now + LASTS, credential.proof, csrf_proof, source)
-    put = await store.put_document(KIND, credential.id, _write(stored), version=0)
+    put = await store.documents.put_document(KIND, credential.id, _write(stored), version=0)
     if not put.accepted:
         raise crowded("session")
     return Session(credential.id, name, stored.expires_at, credential.text, csrf_text)
@@ -88,9 +88,11 @@ async def open_session(
 
 async def end_session(store: Store, id: str) -> None:
     """Log out: no server lets it in 5 seconds from now. One that has ended already is fine."""
-    found = await store.get_document(KIND, id)
+    found = await store.documents.get_document(KIND, id)
     if found is not None:
-        await store.delete_document(KIND, id, version=found.version)  # nobody changes a session: there is one version
+        await store.documents.delete_document(
+            KIND, id, version=found.version
+        )  # nobody changes a session: there is one version
 
 
 async def issue_token(
@@ -109,7 +111,7 @@ async def issue_token(
     now = await store.tell_time() if now is None else now
     credential = credentials.draw("token", ids or RandomIds())
     stored = Stored(name, "", "", grant, now + lasts, credential.proof)
-    if not (await store.put_document(TOKEN, credential.id, _write(stored), version=0)).accepted:
+    if not (await store.documents.put_document(TOKEN, credential.id, _write(stored), version=0)).accepted:
         raise crowded("token")
     return credential.text
 
@@ -123,15 +125,15 @@ async def use_token(store: Store, text: str, *, now: Micros | None = None, ids: 
     if credential is None or credential.kind != "token":
         raise _refused()
     now = await store.tell_time() if now is None else now
-    found = await store.get_document(TOKEN, credential.id)
+    found = await store.documents.get_document(TOKEN, credential.id)
     stored = None if found is None else read_session(found)
     if found is None or stored is None or not is_good(stored, credential, now):
         raise _refused()
     mark = json.dumps({"used_by": (ids or RandomIds()).token(), "expires_at": stored.expires_at})
-    put = await store.put_document(TOKEN, found.id, mark, version=found.version)
+    put = await store.documents.put_document(TOKEN, found.id, mark, version=found.version)
     if not put.accepted:
         raise _refused()
-    await store.delete_document(TOKEN, found.id, version=put.version)
+    await store.documents.delete_document(TOKEN, found.id, version=put.version)
     return stored
 
 

@@ -41,7 +41,7 @@ async def sign_on(
     signed, _, _ = text.rpartition(".")  # without the signature: by elliptic curve it has a second form, as good
     digest = hashlib.sha256(signed.encode()).hexdigest()
     mark = json.dumps({"by": (ids or RandomIds()).token()})  # who writes the same as another is told that it is there
-    if not (await store.put_document(USED, digest, mark, version=0)).accepted:
+    if not (await store.documents.put_document(USED, digest, mark, version=0)).accepted:
         raise LoginRefused("id_token: expected one that was not used yet, got one that was; sign on again")
     user = await _bound(store, person, issuer, write=True)
     return await sessions.open_session(
@@ -52,7 +52,7 @@ async def sign_on(
 async def _bound(store: Store, person: Person, issuer: str, *, write: bool) -> users.User:
     """The user that this is; with `write` it is nobody else's from now on."""
     for _ in range(_TRIES):
-        found = await store.get_document(users.KIND, person.email)
+        found = await store.documents.get_document(users.KIND, person.email)
         user = None if found is None else users.read_user(found)
         if found is None or user is None or user.disabled or not user.signs_on:
             raise _nobody(person)
@@ -63,7 +63,9 @@ async def _bound(store: Store, person: Person, issuer: str, *, write: bool) -> u
         if not write:
             return user
         bound = replace(user, issuer=issuer, subject=person.subject)
-        if (await store.put_document(users.KIND, user.name, users.write_user(bound), version=found.version)).accepted:
+        if (
+            await store.documents.put_document(users.KIND, user.name, users.write_user(bound), version=found.version)
+        ).accepted:
             return bound
     raise crowded(f"user {person.email}")
 

@@ -71,7 +71,7 @@ async def create(
     hashed = "" if password is None else await passwords.hash(password)
     now = await store.tell_time() if now is None else now
     user = User(name=name, grant=grant, made_at=now, epoch=(ids or RandomIds()).token(), password=hashed)
-    if not (await store.put_document(KIND, name, write_user(user), version=0)).accepted:
+    if not (await store.documents.put_document(KIND, name, write_user(user), version=0)).accepted:
         raise DuplicateUser(f"user {name!r} is there already; 'onthedot users password {name}' sets another password")
     return user
 
@@ -84,7 +84,7 @@ async def get_user(store: Store, name: str, *, by: Principal = LOCAL) -> User:
 async def list_users(store: Store, *, by: Principal = LOCAL, after: str = "", limit: int = 100) -> list[User]:
     """The users that there are for `by` with a name after this one, in the order of their names."""
     users: list[User] = []
-    while len(users) < limit and (page := await store.list_documents(KIND, after=after, limit=limit)):
+    while len(users) < limit and (page := await store.documents.list_documents(KIND, after=after, limit=limit)):
         after = page[-1].id
         found = [read_user(document) for document in page]
         users += [user for user in found if user is not None and user.grant.is_within(by)]
@@ -158,7 +158,7 @@ async def remove(store: Store, name: str, *, by: Principal = LOCAL) -> User:
     """Forget a user, and end its sessions: a new one of that name has none of them."""
     for _ in range(_CHANGES):
         user, version = await _find(store, name, by)
-        if await store.delete_document(KIND, name, version=version):
+        if await store.documents.delete_document(KIND, name, version=version):
             return user
     raise crowded(f"user {name}")
 
@@ -200,7 +200,7 @@ async def login(
         if gone is not None and await gone():
             raise _refused()
         logins.nobodys = logins.nobodys or await passwords.nobodys()
-        found = await store.get_document(KIND, name)
+        found = await store.documents.get_document(KIND, name)
         user = None if found is None else read_user(found)
         kept = logins.nobodys if user is None or user.signs_on else user.password
         matches = await passwords.matches(password, kept)
@@ -250,7 +250,9 @@ async def list_sessions(
     now = await store.tell_time() if now is None else now
     seen = _Seen(store, by, now)
     found: list[OpenSession] = []
-    while len(found) < limit and (page := await store.list_documents(sessions.KIND, after=after, limit=limit)):
+    while len(found) < limit and (
+        page := await store.documents.list_documents(sessions.KIND, after=after, limit=limit)
+    ):
         after = page[-1].id
         found += [session for document in page if (session := await seen.read(document)) is not None]
     return found[:limit]
@@ -259,7 +261,7 @@ async def list_sessions(
 async def end_session(store: Store, id: str, *, by: Principal = LOCAL, now: Micros | None = None) -> OpenSession:
     """End one of those: no server lets it in 5 seconds from now. `UnknownSession` for others."""
     now = await store.tell_time() if now is None else now
-    document = await store.get_document(sessions.KIND, id) if is_id(id) else None
+    document = await store.documents.get_document(sessions.KIND, id) if is_id(id) else None
     session = None if document is None else await _Seen(store, by, now).read(document)
     if session is None:
         told = f"session {hidden(id)!r}: expected the id of one that is open, found none"
@@ -301,14 +303,14 @@ class _Seen:
         if self._by.kind != "session":
             return False
         if self._own is None:
-            found = await self._store.get_document(sessions.KIND, self._by.id)
+            found = await self._store.documents.get_document(sessions.KIND, self._by.id)
             stored = None if found is None else sessions.read_session(found)
             self._own = "" if stored is None else stored.user
         return id == self._by.id or (user != "" and user == self._own)
 
     async def _user(self, name: str) -> User | None:
         if name not in self._users:
-            found = await self._store.get_document(KIND, name)
+            found = await self._store.documents.get_document(KIND, name)
             self._users[name] = None if found is None else read_user(found)
         return self._users[name]
 
@@ -350,7 +352,7 @@ def write_user(user: User) -> str:
 
 
 async def _find(store: Store, name: str, by: Principal) -> tuple[User, int]:
-    found = await store.get_document(KIND, name) if NAME.fullmatch(name) else None
+    found = await store.documents.get_document(KIND, name) if NAME.fullmatch(name) else None
     user = None if found is None else read_user(found)
     if found is None or user is None or not user.grant.is_within(by):
         known = [one.name for one in await list_users(store, by=by)]
@@ -362,7 +364,7 @@ async def _change(store: Store, name: str, by: Principal, change: Callable[[User
     for _ in range(_CHANGES):
         user, version = await _find(store, name, by)
         changed = change(user)
-        if (await store.put_document(KIND, name, write_user(changed), version=version)).accepted:
+        if (await store.documents.put_document(KIND, name, write_user(changed), version=version)).accepted:
             return changed
     raise crowded(f"user {name}")
 

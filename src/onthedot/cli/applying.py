@@ -19,7 +19,7 @@ from onthedot.clock import SystemClock
 from onthedot.define.comparing import load_per_hour
 from onthedot.job import Job
 from onthedot.observe.text import count, plain
-from onthedot.stores.opening import sqlite_path
+from onthedot.stores.connect import sqlite_path
 
 
 class Asked(NamedTuple):

@@ -191,7 +191,7 @@ async def _of_store(store: Store, url: str, run_id: int, output: str) -> list[Fi
     from onthedot.output.owning import find_owner
     from onthedot.output.reading import Artifact, list_artifacts, read_artifact
 
-    if await store.get_run(run_id) is None:
+    if await store.queries.get_run(run_id) is None:
         _refuse(run_id)
     outputs = Outputs((await find_owner(store)).place(output, url))
 

@@ -55,7 +55,7 @@ def ask(
 async def check_readable(url: str) -> None:
     """Refuse a store that is not there, or is not to be used by this version."""
     from onthedot.cli.reading import check_exists
-    from onthedot.stores.opening import open_store
+    from onthedot.stores.connect import open_store
 
     check_exists(url)
     await (await open_store(url, read_only=True)).close()
@@ -101,7 +101,7 @@ def finding(verbs: Verbs) -> FindsQueues:
     from onthedot.open_verbs import OpenVerbs
 
     if isinstance(verbs, OpenVerbs):
-        return verbs.there.store
+        return verbs.there.store.queries
     if isinstance(verbs, Client):
         return Finding(verbs.server)
     raise TypeError(f"expected verbs of a store or a server, got {verbs!r}")

@@ -16,7 +16,7 @@ from onthedot.observe.json_lines import optional_iso
 from onthedot.observe.text import count, iso, plain
 from onthedot.plan.coming import look_ahead, next_of_each
 from onthedot.run import RunState
-from onthedot.stores.opening import open_store, sqlite_path
+from onthedot.stores.connect import open_store, sqlite_path
 from onthedot.stores.protocol import Store
 from onthedot.stores.queries import RunFilter, all_runs
 from onthedot.stores.values import Node
@@ -87,9 +87,9 @@ async def look(url: str, now: Micros, jobs: Iterable[Job] = ()) -> Found | None:
 
 
 async def _look(store: Store, now: Micros, wanted: set[tuple[str, str]]) -> Found:
-    counts = await store.count_runs()
+    counts = await store.queries.count_runs()
     overdue = RunFilter(states=frozenset({RunState.SCHEDULED, RunState.RESERVED}), until=now)
-    nodes, jobs = await store.list_nodes(), await store.list_jobs(limit=_MOST_JOBS + 1)
+    nodes, jobs = await store.queries.list_nodes(), await store.queries.list_jobs(limit=_MOST_JOBS + 1)
     mine = [one for one in jobs if (one.job.namespace, one.job.name) in wanted][:_MOST_AHEAD]
     return Found(
         now,
@@ -101,7 +101,7 @@ async def _look(store: Store, now: Micros, wanted: set[tuple[str, str]]) -> Foun
         jobs=jobs[:_MOST_JOBS],
         more_jobs=len(jobs) > _MOST_JOBS,
         waiting=counts.get(RunState.SCHEDULED, 0) + counts.get(RunState.RESERVED, 0),
-        overdue=len(await all_runs(store, overdue, _MOST_RUNS)),
+        overdue=len(await all_runs(store.queries, overdue, _MOST_RUNS)),
         running=counts.get(RunState.RUNNING, 0),
         nodes=nodes[:1] + [node for node in nodes[1:] if _may_live(node, now)],
     )

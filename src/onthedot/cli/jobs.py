@@ -68,7 +68,7 @@ def jobs_shown(url: str, now: Micros, most: int | None, namespace: str | None = 
     wanted = JobFilter(namespaces=None if namespace is None else (namespace,))
 
     async def read(store: Store) -> list[Shown]:
-        return [await shown(store, record, now) for record in await all_jobs(store, wanted, most)]
+        return [await shown(store, record, now) for record in await all_jobs(store.queries, wanted, most)]
 
     async def asked(client: Client) -> list[Shown]:
         from onthedot.client import looking

@@ -123,7 +123,7 @@ async def _tell_asked(client: Client, run_id: int, telling: Telling, follow: boo
 
 
 async def _tell(store: Store, outputs: Outputs, run_id: int, telling: Telling, follow: bool) -> int:
-    run = await store.get_run(run_id) or _refuse(run_id)
+    run = await store.queries.get_run(run_id) or _refuse(run_id)
     _check_attempt(run, telling, follow)
     await _look(store, outputs, run_id, telling)
     return await _follow(store, outputs, run, telling) if follow else _told(run, telling)
@@ -146,7 +146,7 @@ async def _follow(store: Store, outputs: Outputs, run: RunRecord, telling: Telli
     looks = 0
     while not _has_ended(run) or (looks := looks + 1) <= (0 if telling.is_complete(run.attempts) else LAST_LOOKS):
         await asyncio.sleep(LOOK_EVERY)
-        found = await store.get_run(run.id)
+        found = await store.queries.get_run(run.id)
         if found is None:
             break  # it was forgotten: what is known of it is its end
         run = found

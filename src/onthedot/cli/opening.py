@@ -20,7 +20,7 @@ from onthedot.observe.text import count, iso, plain
 from onthedot.scheduler import Scheduler
 from onthedot.schedules import describe, due_of, next_after, schedule_id
 from onthedot.stores.addresses import shown_url
-from onthedot.stores.opening import sqlite_path
+from onthedot.stores.connect import sqlite_path
 
 _MOST_NAMED = 10  # jobs that the program cannot do
 

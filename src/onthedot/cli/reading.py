@@ -10,7 +10,7 @@ import click
 
 from onthedot.addresses import is_server
 from onthedot.stores.addresses import shown_url
-from onthedot.stores.opening import open_store, sqlite_path
+from onthedot.stores.connect import open_store, sqlite_path
 from onthedot.stores.protocol import Store
 
 T = TypeVar("T")

@@ -162,7 +162,7 @@ def _secrets(store: Store) -> StoredSecrets:
     from onthedot.tasks.sealing import Keys
     from onthedot.tasks.stored_secrets import StoredSecrets
 
-    return StoredSecrets(store, Keys.of(os.environ))
+    return StoredSecrets(store.documents, Keys.of(os.environ))
 
 
 def _without_keys(store: Store) -> StoredSecrets:
@@ -170,7 +170,7 @@ def _without_keys(store: Store) -> StoredSecrets:
     from onthedot.tasks.sealing import Keys
     from onthedot.tasks.stored_secrets import StoredSecrets
 
-    return StoredSecrets(store, Keys([]))
+    return StoredSecrets(store.documents, Keys([]))
 
 
 async def _names(store: Store) -> list[StoredSecret]:

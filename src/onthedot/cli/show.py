@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.run import AttemptRecord, RunRecord
     from onthedot.stores.protocol import Store
-    from onthedot.stores.values import LogRecord, Standing
+    from onthedot.stores.values import LogRecord, WaitReason
 
 
 LOG_LINES = 20
@@ -28,7 +28,7 @@ class Shown:
     """A run with all that is known of it."""
 
     run: RunRecord
-    standing: Standing | None  # of one that has not ended
+    standing: WaitReason | None  # of one that has not ended
     waits_for: list[str]
     attempts: list[AttemptRecord]
     logs: list[LogRecord]
@@ -69,12 +69,14 @@ async def _find(store: Store, run_id: int, now: Micros) -> Shown:
     from onthedot.output.reading import read_logs
     from onthedot.plan.waiting import why_waiting
 
-    run = await store.get_run(run_id)
+    run = await store.queries.get_run(run_id)
     if run is None:
         raise BadInput(f"RUN: expected a stored run, got {run_id}; 'onthedot runs' lists them")
-    standing = await store.standing(run_id)
+    standing = await store.queries.why_waiting(run_id)
     waits_for = await why_waiting(store, run, standing, now)
-    return Shown(run, standing, waits_for, await store.list_attempts(run_id), await read_logs(store, None, run_id))
+    return Shown(
+        run, standing, waits_for, await store.queries.list_attempts(run_id), await read_logs(store, None, run_id)
+    )
 
 
 async def _ask(client: Client, run_id: int) -> Shown:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onthedot.clock import Micros
     from onthedot.job import JobRecord
     from onthedot.run import RunRecord
-    from onthedot.stores.values import Excepted
+    from onthedot.stores.values import MovedSlot
     from onthedot.verbs import Verbs
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -73,12 +73,12 @@ class Changed:
     """What became of a start, the run that takes its place, and what comes after it."""
 
     job: JobRecord | None
-    done: Excepted
+    done: MovedSlot
     run: RunRecord | None
     coming: list[Mapping[str, Any]]
 
 
-def change(url: str, job: str, namespace: str, as_json: bool, deed: Callable[[Verbs], Awaitable[Excepted]]) -> None:
+def change(url: str, job: str, namespace: str, as_json: bool, deed: Callable[[Verbs], Awaitable[MovedSlot]]) -> None:
     """Change one start, and tell what happens now."""
     from onthedot.cli.asking import ask
     from onthedot.clock import SystemClock

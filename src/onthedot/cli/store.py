@@ -61,7 +61,7 @@ def migrate(store: str | None, db: str | None, as_json: bool) -> None:
 
 async def _migrate(url: str) -> str:
     from onthedot.errors import StoreUnusable
-    from onthedot.stores.opening import open_store, sqlite_path
+    from onthedot.stores.connect import open_store, sqlite_path
 
     path = sqlite_path(url)
     is_new = path is not None and not (path.exists() and path.stat().st_size)
@@ -133,12 +133,12 @@ async def _check(store: Store) -> Checked:
     from onthedot.stores.queries import RunFilter, all_runs
 
     now = SystemClock().now()
-    jobs = await store.list_jobs()
-    runs = await store.count_runs()
+    jobs = await store.queries.list_jobs()
+    runs = await store.queries.count_runs()
     waiting = RunFilter(states=frozenset({RunState.SCHEDULED, RunState.RESERVED}), until=now - _LATE)
-    overdue = len(await all_runs(store, waiting, _MOST))  # of all namespaces
-    living = await store.list_nodes(living=True, now=now)
-    terms = [term for term in await store.list_terms() if term.until > now]
+    overdue = len(await all_runs(store.queries, waiting, _MOST))  # of all namespaces
+    living = await store.queries.list_nodes(living=True, now=now)
+    terms = [term for term in await store.queries.list_terms() if term.until > now]
     planners = [node for node in living if "planner" in node.roles]
     workers = [node for node in living if "worker" in node.roles]
     problems = []

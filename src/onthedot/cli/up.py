@@ -263,7 +263,7 @@ def _printer(scheduler: Scheduler, shape: Shape, view: View | None) -> Printer:
 def _view(scheduler: Scheduler, url: str) -> View:
     from onthedot.cli.view import View
     from onthedot.clock import SystemClock
-    from onthedot.stores.opening import sqlite_path
+    from onthedot.stores.connect import sqlite_path
 
     settings, jobs = scheduler.settings, tuple(scheduler.jobs.values())
     store = str(sqlite_path(url) or shown_url(url))

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from onthedot.cli.reading import check_exists
-from onthedot.stores.opening import open_store
+from onthedot.stores.connect import open_store
 from onthedot.stores.protocol import Store
 
 T = TypeVar("T")

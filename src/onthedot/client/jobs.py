@@ -20,7 +20,7 @@ from onthedot.job import Job, JobRecord
 from onthedot.plan.backfill import Backfill
 from onthedot.plan.moving import To
 from onthedot.plan.windows import Missed
-from onthedot.stores.values import Excepted, Paused, PutJob, Resumed
+from onthedot.stores.values import MovedSlot, Paused, PutJob, Resumed
 
 
 class JobsAsked(Asking):
@@ -66,13 +66,13 @@ class JobsAsked(Asking):
     async def list_jobs(self, *, limit: int | None = None) -> list[JobRecord]:
         return [job async for job in self._pages(values.job_record, "/api/v1/jobs", {}, limit)]
 
-    async def skip_next(self, job: str, *, slot: datetime | None = None, schedule: str | None = None) -> Excepted:
+    async def skip_next(self, job: str, *, slot: datetime | None = None, schedule: str | None = None) -> MovedSlot:
         body = {"slot": said_instant(slot, "slot"), "schedule": schedule}
         return read(values.excepted, await self._do(job, "skip-next", body, repeat=slot is not None))
 
     async def move_next(
         self, job: str, *, to: To, slot: datetime | None = None, schedule: str | None = None
-    ) -> Excepted:
+    ) -> MovedSlot:
         where = said_distance(to) if isinstance(to, timedelta) else said_local(to, "to")
         body = {"to": where, "slot": said_instant(slot, "slot"), "schedule": schedule}
         return read(values.excepted, await self._do(job, "move-next", body))

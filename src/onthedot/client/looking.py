@@ -19,7 +19,7 @@ from onthedot.output.records import Record
 from onthedot.plan.shown import Next, Shown
 from onthedot.schedules import schedule_id
 from onthedot.stores.queries import FIRST_JOB, JobCursor, JobFilter, JobPage, decode_cursor, encode_cursor
-from onthedot.stores.values import Held, Node, Queue, Standing
+from onthedot.stores.values import Held, Node, Queue, WaitReason
 
 _RECORDS = 1_000
 _MISSES = 5
@@ -80,17 +80,17 @@ def _node(told: Told) -> NodeShown:
     return NodeShown(values.node(told), told["state"], list(told["shards"]), Held(told["reserved"], told["running"]))
 
 
-async def standing(server: Server, run_id: int) -> tuple[Standing | None, list[str]]:
+async def standing(server: Server, run_id: int) -> tuple[WaitReason | None, list[str]]:
     """How a run stands, and what it waits for in words."""
     told = await server.ask("GET", f"/api/v1/runs/{run_id}/standing")
     return read(_standing, told["standing"]), list(told["waits_for"])
 
 
-def _standing(told: Told | None) -> Standing | None:
+def _standing(told: Told | None) -> WaitReason | None:
     if told is None:
         return None
     instants = {name: values.optional(told[name]) for name in ("expires_at", "reserved_at", "granted_at")}
-    return Standing(**{**told, **instants, "holders": tuple(told["holders"])})
+    return WaitReason(**{**told, **instants, "holders": tuple(told["holders"])})
 
 
 class Upcoming(NamedTuple):

@@ -20,7 +20,7 @@ from onthedot.observe.text import iso
 from onthedot.plan.coming import Coming, Start
 from onthedot.run import AttemptRecord, Progress, RunRecord, RunState, SkipRecord
 from onthedot.schedules import describe, schedule_id
-from onthedot.stores.values import Excepted, Layout, Node, Paused, PutJob, Queue, Resumed, Term
+from onthedot.stores.values import Layout, MovedSlot, Node, Paused, PutJob, Queue, Resumed, Term
 from onthedot.window import SkipRange
 
 T = TypeVar("T")
@@ -94,9 +94,9 @@ def resumed(told: Told) -> Resumed:
     return Resumed(job_record(told["job"]), tuple(map(instant, told["slots"])), tuple(skips), told["released"])
 
 
-def excepted(told: Told) -> Excepted:
+def excepted(told: Told) -> MovedSlot:
     """What became of a slot."""
-    return Excepted(told["schedule"], instant(told["slot_at"]), told["reason"], told["run_id"])
+    return MovedSlot(told["schedule"], instant(told["slot_at"]), told["reason"], told["run_id"])
 
 
 def difference(told: Told) -> Difference:

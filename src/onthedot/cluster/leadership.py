@@ -70,7 +70,7 @@ class Leadership:
         return self._settings.renew_every
 
     async def _learn_layout(self) -> None:
-        layout = await self._store.layout()
+        layout = await self._store.queries.get_layout()
         if layout == self._layout:
             return
         self._layout = layout
@@ -96,7 +96,7 @@ class Leadership:
         await self._learn_layout()
         patience, me = self._settings.renew_every, self._membership.incarnation
         owned_by = owners(self._layout.shards, await self._candidates(now))
-        terms = {term.shard: Held(term.incarnation, term.until) for term in await self._store.list_terms()}
+        terms = {term.shard: Held(term.incarnation, term.until) for term in await self._store.queries.list_terms()}
         for shard in open_to(me, owned_by, terms, now=now, patience=patience):
             if shard not in self.terms:
                 await self._campaign(shard)
@@ -106,7 +106,7 @@ class Leadership:
         """The living planners that go on, newest incarnations first."""
         return [
             Candidate(node.id, node.incarnation, node.tzdata)
-            for node in await self._store.list_nodes(living=True, now=now)
+            for node in await self._store.queries.list_nodes(living=True, now=now)
             if "planner" in node.roles and not node.draining
         ]
 

@@ -32,7 +32,7 @@ class Probing:
         if self._leadership.term is None:
             self._late.clear()
             return settings.renew_every
-        living = {node.incarnation: node for node in await self._store.list_nodes(living=True, now=now)}
+        living = {node.incarnation: node for node in await self._store.queries.list_nodes(living=True, now=now)}
         late = {incarnation: node for incarnation, node in living.items() if is_late(node, now)}
         for incarnation in [known for known in self._late if known not in late]:
             node_id = self._late.pop(incarnation)

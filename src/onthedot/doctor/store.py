@@ -10,7 +10,7 @@ from onthedot.doctor.findings import Finding
 from onthedot.errors import DefinitionError, OnTheDotError
 from onthedot.settings import Settings
 from onthedot.stores.addresses import exposed, hosts_of, is_local, shown_url
-from onthedot.stores.opening import open_store, sqlite_path
+from onthedot.stores.connect import open_store, sqlite_path
 from onthedot.stores.protocol import Store
 from onthedot.stores.values import About
 

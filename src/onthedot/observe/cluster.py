@@ -24,8 +24,8 @@ class NodeShown(NamedTuple):
 
 async def nodes_shown(store: Store, now: Micros, *, living: bool = False) -> list[NodeShown]:
     """Every node that is registered, or that lives, the latest first."""
-    nodes = await store.list_nodes(living=living, now=now)
-    terms, held = await store.list_terms(), await store.count_held()
+    nodes = await store.queries.list_nodes(living=living, now=now)
+    terms, held = await store.queries.list_terms(), await store.queries.count_held()
     return [
         NodeShown(
             node,

@@ -54,7 +54,7 @@ class Ends:
         waited_for = list(self._waiting)
         for first in range(0, len(waited_for), self._settings.batch):
             some = waited_for[first : first + self._settings.batch]
-            found = {run.id: run for run in await self._store.get_runs(some)}
+            found = {run.id: run for run in await self._store.queries.get_runs(some)}
             for run_id in some:
                 run = found.get(run_id)
                 if run is None or run.state in TERMINAL:

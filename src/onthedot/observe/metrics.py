@@ -87,7 +87,7 @@ def _histogram(name: str, what: str, spread: Spread) -> Metric:
 # ── the cluster ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Standing(NamedTuple):
+class Snapshot(NamedTuple):
     """How a cluster stands at one instant, by its store."""
 
     now: Micros
@@ -96,10 +96,12 @@ class Standing(NamedTuple):
     queues: Sequence[Queue]
 
     @classmethod
-    async def read(cls, store: Store, now: Micros) -> Standing:
+    async def read(cls, store: Store, now: Micros) -> Snapshot:
         """Ask the store."""
-        layout = await store.layout()
-        return cls(now, await nodes_shown(store, now, living=True), layout.shards, await store.list_queues(now=now))
+        layout = await store.queries.get_layout()
+        return cls(
+            now, await nodes_shown(store, now, living=True), layout.shards, await store.queries.list_queues(now=now)
+        )
 
     def collect(self) -> Iterator[Metric]:
         """As metrics."""

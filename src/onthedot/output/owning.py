@@ -39,7 +39,7 @@ class Owner(NamedTuple):
 
 async def find_owner(store: Store) -> Owner:
     """What the store says; nothing is written. One that no node has said anything of has no folder yet."""
-    return _owner(await store.get_document(KIND, ID))
+    return _owner(await store.documents.get_document(KIND, ID))
 
 
 async def claim_output(store: Store, setting: str, ids: Ids) -> Owner:
@@ -47,13 +47,13 @@ async def claim_output(store: Store, setting: str, ids: Ids) -> Owner:
     say different things, the one that has started last is believed."""
     wanted = str(output_place(setting, None)) if setting and "://" not in setting else setting
     while True:
-        document = await store.get_document(KIND, ID)
+        document = await store.documents.get_document(KIND, ID)
         found = _owner(document)
         if found.output == wanted and (found.folder or not wanted):
             return found
         owner = Owner(found.folder or ids.token(), wanted)
         body = json.dumps({"folder": owner.folder, "output": owner.output})
-        if (await store.put_document(KIND, ID, body, version=document.version if document else 0)).accepted:
+        if (await store.documents.put_document(KIND, ID, body, version=document.version if document else 0)).accepted:
             return owner
 
 

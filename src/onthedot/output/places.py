@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from onthedot.errors import DefinitionError, did_you_mean
 from onthedot.stores.addresses import shown_url
-from onthedot.stores.opening import sqlite_path
+from onthedot.stores.connect import sqlite_path
 
 _OPTIONS = ("endpoint", "region")
 _STORES_APART = ("schema", "prefix")  # options of stores' URLs: several stores may be in one database

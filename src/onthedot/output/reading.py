@@ -36,13 +36,13 @@ async def read_said(store: Store, outputs: Outputs | None, run_id: int, *, only:
     """
     told = {
         noted.attempt: Said(noted.attempt, *note_records(read_note(noted.text)))
-        for noted in await store.list_logs(run_id)
+        for noted in await store.queries.list_logs(run_id)
     }
     if only is not None:
         told = {attempt: said for attempt, said in told.items() if attempt == only}
     if outputs is None:
         return [said for _, said in sorted(told.items())]
-    for attempt in await store.list_attempts(run_id):
+    for attempt in await store.queries.list_attempts(run_id):
         if only not in (None, attempt.attempt):
             continue
         try:
@@ -82,7 +82,7 @@ async def list_artifacts(
 ) -> list[Artifact]:
     """The files that the attempts of a run have left, or only this one, and that are kept."""
     found: list[Artifact] = []
-    for one in await store.list_attempts(run_id) if outputs is not None else ():
+    for one in await store.queries.list_attempts(run_id) if outputs is not None else ():
         if outputs is not None and attempt in (None, one.attempt):
             of = Name(run_id, one.attempt, one.lease_id)
             index = await outputs.index(of)

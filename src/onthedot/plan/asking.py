@@ -31,7 +31,7 @@ def sees_all(*_place: str) -> bool:
 async def jobs_of(store: Store, runs: Iterable[RunRecord], *, sees: Sees = sees_all) -> dict[int, JobRecord]:
     """The jobs of these runs by id, without those that were deleted or that the caller does not see. Never by name: a
     name is free once its job is deleted, and the next job may be another owner's."""
-    found = await store.get_jobs_by_id(sorted({run.job_id for run in runs}))
+    found = await store.queries.get_jobs_by_id(sorted({run.job_id for run in runs}))
     return {
         record.id: record
         for record in found
@@ -43,7 +43,7 @@ async def job_of(store: Store, run: RunRecord, *, sees: Sees = sees_all) -> JobR
     """The job of this run, in order to run it again; `UnknownJob` if it was deleted, or the caller does not see it."""
     record = (await jobs_of(store, [run], sees=sees)).get(run.job_id)
     if record is None:
-        named = await store.get_job(run.job, namespace=run.namespace)
+        named = await store.queries.get_job(run.job, namespace=run.namespace)
         other = (
             "; another job has that name now: submit that one" if named and sees(run.namespace, named.job.owner) else ""
         )
@@ -53,9 +53,9 @@ async def job_of(store: Store, run: RunRecord, *, sees: Sees = sees_all) -> JobR
 
 async def find_job(store: Store, name: str, *, namespace: str = "default", known: Iterable[str] = ()) -> JobRecord:
     """The stored job of that name; `UnknownJob`, with the nearest of the stored and the otherwise `known` names."""
-    record = await store.get_job(name, namespace=namespace)
+    record = await store.queries.get_job(name, namespace=namespace)
     if record is None:
-        stored = await near_names(store, name, JobFilter(namespaces=(namespace,)))
+        stored = await near_names(store.queries, name, JobFilter(namespaces=(namespace,)))
         raise UnknownJob(f"no job {name!r} is stored{did_you_mean(name, {*stored, *known})}")
     return record
 
@@ -127,5 +127,5 @@ async def insert_runs(store: Store, runs: Sequence[NewRun], *, noting: Noting | 
         return [(run_id, True) for run_id in ids]
     keyed = [run_id for run_id, run in zip(ids, runs, strict=True) if run.key]
     # A trigger is drawn for each asking: under a key, the run that has ours is the one that this call created.
-    triggers = {run.id: run.trigger for run in await store.get_runs(keyed)}
+    triggers = {run.id: run.trigger for run in await store.queries.get_runs(keyed)}
     return [(run_id, triggers.get(run_id, run.trigger) == run.trigger) for run_id, run in zip(ids, runs, strict=True)]

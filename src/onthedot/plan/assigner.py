@@ -39,17 +39,17 @@ class Assigner:
         if term is None:
             return self._settings.renew_every
         settings = self._settings
-        waiting = await self._store.unplaced(until=now + settings.horizon, limit=settings.batch)
+        waiting = await self._store.queries.list_unassigned(until=now + settings.horizon, limit=settings.batch)
         if not waiting:
             self._idle += 1
             return EVERY if self._idle < 20 else settings.poll_every
         self._idle = 0
-        places = await living_places(self._store, now, await self._store.loads())
+        places = await living_places(self._store, now, await self._store.queries.count_loads())
         runs = [(run.run_id, run.record.job, run.place) for run in waiting]
         chosen = [Placement(*one) for one in assign(runs, places, most=settings.assign_most)]
         if chosen:
             try:
-                placed = await self._store.place(term, chosen)
+                placed = await self._store.assign(term, chosen)
             except TermLost:
                 self._leadership.lost(term)
                 return settings.renew_every

@@ -95,7 +95,7 @@ async def backfill(
     if asked.limit < 1:
         raise DefinitionError(f"limit: expected a whole number above zero, got {asked.limit!r}")
     now = clock.now()
-    chosen = _chosen(await store.schedules_of(record.id), asked.schedule, record.job.name)
+    chosen = _chosen(await store.queries.schedules_of(record.id), asked.schedule, record.job.name)
     passing = _slots(chosen, asked, now)
     found = await (_in_turns(passing) if compute is None else compute(list, passing))
     if not found:
@@ -161,8 +161,8 @@ async def _known(store: Store, job_id: int, found: Sequence[tuple[Micros, Schedu
     for schedule_id in {state.schedule_id for _, state in found}:
         mine = {slot for slot, state in found if state.schedule_id == schedule_id}
         first, last = min(mine), max(mine)
-        before = await store.runs_of_slots(job_id, backfill_trigger(schedule_id), first=first, last=last)
-        own = await store.runs_of_slots(job_id, slot_trigger(schedule_id), first=first, last=last)
+        before = await store.queries.runs_of_slots(job_id, backfill_trigger(schedule_id), first=first, last=last)
+        own = await store.queries.runs_of_slots(job_id, slot_trigger(schedule_id), first=first, last=last)
         existing += len(mine & {slot for slot, _ in before})
         succeeded += len(mine & {slot for slot, state in own if state is RunState.SUCCEEDED})
     return existing, succeeded

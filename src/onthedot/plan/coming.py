@@ -46,14 +46,14 @@ class Ahead(NamedTuple):
 
 async def look_ahead(store: Store, job_id: int, now: Micros, *, limit: int = 1) -> Ahead:
     """Read what `coming` needs for so many starts of a job."""
-    states = await store.schedules_of(job_id)
+    states = await store.queries.schedules_of(job_id)
     known = {(job_id, state.schedule_id): state for state in states}
     asked = RunFilter(job_id=job_id, states=_WAITING, since=now + 1)
     place: RunCursor | None = FIRST_LIVE
     waiting: list[RunRecord] = []
     singles = 0
     while place is not None and singles < limit and len(waiting) < MOST_RUNS:
-        page, place = await store.find_runs(asked, after=place, limit=_AT_ONCE)
+        page, place = await store.queries.find_runs(asked, after=place, limit=_AT_ONCE)
         waiting += page
         singles += sum(not _is_ahead(run, known, now) for run in page)
     return Ahead(states, waiting)
@@ -158,10 +158,10 @@ async def gather(
     wanted = wanted or JobFilter()
     runs, read_until = await _waiting(store, now, limit, until, wanted)
     ids = sorted({run.job_id for run in runs})
-    jobs = {one.id: one for one in await store.get_jobs_by_id(ids) if one.state is not JobState.PAUSED}
+    jobs = {one.id: one for one in await store.queries.get_jobs_by_id(ids) if one.state is not JobState.PAUSED}
     states: dict[Key, ScheduleState] = {}
     for job_id in {run.job_id for run in runs if is_slot(run.trigger) or is_manual(run.trigger)} & jobs.keys():
-        for state in await store.schedules_of(job_id):
+        for state in await store.queries.schedules_of(job_id):
             states[job_id, state.schedule_id] = state
     planned, planned_until = await _planned_next(store, now, limit, until, wanted)
     for state in planned:
@@ -183,7 +183,7 @@ async def _waiting(
     place: RunCursor | None = FIRST_LIVE
     read = 0
     while place is not None and len(found) <= limit:
-        page, place = await store.find_runs(asked, after=place, limit=_AT_ONCE)
+        page, place = await store.queries.find_runs(asked, after=place, limit=_AT_ONCE)
         for run in page:
             planned = is_slot(run.trigger) and not run.attempts
             found.setdefault((run.job_id, run.trigger) if planned else run.id, run)
@@ -202,7 +202,7 @@ async def _planned_next(
     end, certain = now + HORIZON if until is None else until, 0
     place: ScheduleCursor | None = None
     for _ in range(MOST_SCHEDULES // _AT_ONCE):
-        some, place = await store.next_schedules(
+        some, place = await store.queries.next_schedules(
             until=end, limit=_AT_ONCE, namespaces=wanted.namespaces, owner=wanted.owner, after=place
         )
         found += some
@@ -231,7 +231,7 @@ async def _count_paused(store: Store, wanted: JobFilter) -> int:
     place: JobCursor | None = FIRST_JOB
     paused = 0
     while place is not None and paused < _MOST_COUNTED:
-        page, place = await store.find_jobs(asked, after=place, limit=_MOST_COUNTED)
+        page, place = await store.queries.find_jobs(asked, after=place, limit=_MOST_COUNTED)
         paused += len(page)
     return paused
 

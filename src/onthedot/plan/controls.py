@@ -33,7 +33,7 @@ async def put_job(store: Store, job: Job, *, clock: Clock, settings: Settings, r
         return await _put(store, job, clock=clock, settings=settings, revision=revision)
     stored = None
     with suppress(StoreUnusable):  # it is replaced
-        stored = await store.get_job(job.name, namespace=job.namespace)
+        stored = await store.queries.get_job(job.name, namespace=job.namespace)
     change = pause_change(job.paused, pause_of(stored), clock.now())
     if change == "pause":
         return await _put_paused(store, job, job.paused, stored, clock=clock, settings=settings, revision=revision)
@@ -64,7 +64,7 @@ async def _put_paused(
     elif encode(stored.job) != encode(job):
         check_read(job, stored, revision)
     until = None if pause.until is None else to_micros(pause.until)
-    paused = await store.pause(stored.id, reason=pause.reason, until=until)
+    paused = await store.pause_job(stored.id, reason=pause.reason, until=until)
     put = await _put(store, job, clock=clock, settings=settings, revision=revision)
     record = paused.record if put.record.revision == paused.record.revision else put.record
     return replace(put, record=record, change="created" if created else put.change, pause="pause")
@@ -79,14 +79,14 @@ async def _put(store: Store, job: Job, *, clock: Clock, settings: Settings, revi
         now = clock.now() if told is None else told
         stored, expected = None, None
         with suppress(StoreUnusable):  # a definition that this version cannot read is replaced
-            stored = await store.get_job(job.name, namespace=job.namespace)
+            stored = await store.queries.get_job(job.name, namespace=job.namespace)
             expected = 0 if stored is None else stored.revision
         if stored is not None and encode(stored.job) == encode(job):
             return PutJob(stored, "unchanged")
         if expected is not None:
             check_read(job, stored, revision)
         places = await living_places(store, now) if job.on == "all" else []
-        known = {} if stored is None else {s.schedule_id: s for s in await store.schedules_of(stored.id)}
+        known = {} if stored is None else {s.schedule_id: s for s in await store.queries.schedules_of(stored.id)}
         windows = edit_windows(
             job, known, now=now, lookahead=settings.lookahead, late_after=settings.late_after, slack=slack
         )
@@ -125,7 +125,7 @@ async def resume_job(
     """Let a paused job go on (`overdue`: if its pause is over); what became of the slots that came meanwhile."""
     told: Micros | None = None
     while True:
-        states, now = await store.schedules_of(job_id), clock.now() if told is None else told
+        states, now = await store.queries.schedules_of(job_id), clock.now() if told is None else told
         windows = await compute(
             resume_windows,
             states,
@@ -139,7 +139,7 @@ async def resume_job(
             aims = targets(states[0].record.job, await living_places(store, now))
             windows = [aimed(window, aims, now) for window in windows]
         try:
-            return await store.resume(job_id, windows, expected=seen, overdue=overdue, dry_run=dry_run)
+            return await store.resume_job(job_id, windows, expected=seen, overdue=overdue, dry_run=dry_run)
         except RevisionConflict:
             continue  # it was edited meanwhile
         except WindowStale as stale:

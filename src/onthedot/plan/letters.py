@@ -157,7 +157,9 @@ async def _letters(store: Store, box: Box) -> AsyncIterator[RunRecord]:
         raise DefinitionError(f"limit: expected a whole number above zero, got {box.limit!r}")
     since = 0 if box.since is None else _instant(box.since, "since")
     mark = box.before if box.until is None else min(box.before, Mark(_instant(box.until, "until"), 0))
-    while page := await store.list_dead(job=box.job, namespace=box.namespace, since=since, before=mark, limit=BATCH):
+    while page := await store.queries.list_dead(
+        job=box.job, namespace=box.namespace, since=since, before=mark, limit=BATCH
+    ):
         own = page if box.owner is None else [run for run in page if run.owner == box.owner]
         if box.fingerprint is None:
             for run in own:
@@ -189,7 +191,7 @@ def _instant(given: datetime | str, what: str) -> Micros:
 async def replay(store: Store, run_id: int, *, clock: Clock, sees: Sees = sees_all) -> tuple[RunRecord, int, bool]:
     """Ask for a dead run again: the letter, the new run's id, and whether this call has made it. Asked again: the same
     run. `StateError` if it is not dead, or was discarded; `UnknownRun`, `UnknownJob` if it or its job is gone."""
-    letter = await store.get_run(run_id)
+    letter = await store.queries.get_run(run_id)
     if letter is None:
         raise UnknownRun(f"there is no run {run_id}: expected one that is dead and not forgotten since")
     if letter.state is not RunState.DEAD:

@@ -15,7 +15,7 @@ from onthedot.run import NewRun
 from onthedot.schedules import last_before, next_after, slots
 from onthedot.schedules.instants import read_instant
 from onthedot.stores.protocol import Store
-from onthedot.stores.values import Excepted
+from onthedot.stores.values import MovedSlot
 from onthedot.window import ScheduleState
 
 To = datetime | timedelta | str
@@ -32,12 +32,12 @@ async def except_next(
     clock: Clock,
     schedule: str | None = None,
     compute: Compute = at_once,
-) -> Excepted:
+) -> MovedSlot:
     """Give the job's next slot, or the one that is named, its fate: moved, or without `to` cancelled. With `schedule`
     it is one of the schedule with this id."""
     while True:
         now = clock.now()
-        states = await store.schedules_of(job_id)
+        states = await store.queries.schedules_of(job_id)
         if schedule is not None:
             name = states[0].record.job.name if states else ""
             states = [state for state, _ in of_schedule(states, schedule, name)]
@@ -47,7 +47,7 @@ async def except_next(
         if to is not None:
             run = NewRun(job_id, trigger, new_instant(to, slot_at, now=now, tz=_zone(_rule(state))))
         try:
-            return await store.except_slot(
+            return await store.move_slot(
                 job_id,
                 state.schedule_id,
                 slot_at,

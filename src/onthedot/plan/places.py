@@ -14,6 +14,6 @@ async def living_places(store: Store, now: Micros, loads: dict[str, int] | None 
             node.id, node.incarnation, frozenset(node.queues), frozenset(node.labels), frozenset(node.tasks),
             (loads or {}).get(node.incarnation, 0),
         )
-        for node in await store.list_nodes(living=True, now=now)
+        for node in await store.queries.list_nodes(living=True, now=now)
         if "worker" in node.roles and not node.draining
     ]  # fmt: skip

@@ -29,7 +29,7 @@ class Replanner:
         if term.zones == term.tzdata or self._done.get(term.shard) == term.number:
             return True
         here, most = (term.shard, term.number), self._settings.batch
-        seen = await self._store.zoned_schedules(term, after=self._passed.get(here, (0, "")), limit=most)
+        seen = await self._store.queries.zoned_schedules(term, after=self._passed.get(here, (0, "")), limit=most)
         rows = [row for state in seen if (row := _anew(state)) is not None]
         done = len(seen) < most
         await self._store.replan(term, rows, done=done)

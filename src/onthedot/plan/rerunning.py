@@ -27,7 +27,7 @@ async def rerun(
     """Submit it; the new run's id, and its job's name. Under the same key it is the same run, however often. A dead
     letter is settled by it, as by a replay: first the new run, then the settling, so that what is lost in between is
     seen in the box, and not forgotten. `UnknownJob` if its job was deleted, or the caller does not see it."""
-    run = await store.get_run(run_id)
+    run = await store.queries.get_run(run_id)
     if run is None:
         raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
     if run.state not in TERMINAL:
@@ -36,7 +36,7 @@ async def rerun(
     task = record.job.task
     if not isinstance(task, Command | Steps):
         raise DefinitionError(f"run {run_id}: expected one of a command or of steps; submit {run.job!r} instead")
-    saved = await store.get_checkpoint(run_id)
+    saved = await store.queries.get_checkpoint(run_id)
     progress = before_failure(progress_of(None if saved is None else json.loads(saved.value), steps_of(task)))
     at = _step(task, run, progress, from_step)
     args = run.args  # None: the job's own

@@ -24,7 +24,7 @@ class Resumer:
     async def tick(self, now: Micros) -> Micros:
         """One look."""
         del now
-        for record in await self._store.due_resumes():
+        for record in await self._store.queries.due_resumes():
             try:
                 resumed = await resume_job(
                     self._store, record.id, missed="none", clock=self._clock, settings=self._settings, overdue=True

@@ -56,7 +56,9 @@ async def looked(store: Store, record: JobRecord, now: Micros) -> Looked:
     """What its next instants and its last run are told by."""
     job = record.job
     ahead = await look_ahead(store, record.id, now)
-    newest = await store.list_runs(job=job.name, namespace=job.namespace, states=[RunState.RUNNING, *TERMINAL], limit=1)
+    newest = await store.queries.list_runs(
+        job=job.name, namespace=job.namespace, states=[RunState.RUNNING, *TERMINAL], limit=1
+    )
     return Looked(record, ahead, newest)
 
 

@@ -11,22 +11,22 @@ from onthedot.plan.places import living_places
 from onthedot.policy.placement import Place, can_run
 from onthedot.run import TERMINAL, RunRecord, RunState
 from onthedot.stores.protocol import Store
-from onthedot.stores.values import Node, Queue, Standing
+from onthedot.stores.values import Node, Queue, WaitReason
 
 
 async def why_waiting(
-    store: Store, run: RunRecord, standing: Standing | None, now: Micros, *, unnamed: int = 0
+    store: Store, run: RunRecord, standing: WaitReason | None, now: Micros, *, unnamed: int = 0
 ) -> list[str]:
     """What a run waits for; nothing if it has ended, or runs and nobody wants it to stop. So many runs hold its gate
-    beside those that `standing` names: whoever asks may not know which."""
+    beside those that `why_waiting` names: whoever asks may not know which."""
     if run.state in TERMINAL or standing is None:
         return []
     if run.state is RunState.RUNNING:
         return [f"its attempt is asked to stop: {standing.cancel_wanted}"] if standing.cancel_wanted else []
     record = (await jobs_of(store, [run])).get(run.job_id)
-    queues = {queue.name: queue for queue in await store.list_queues(now=now)}
+    queues = {queue.name: queue for queue in await store.queries.list_queues(now=now)}
     found = [*_stopped(record, queues.get(run.queue)), *_kept(run, standing, now, unnamed)]
-    nodes = await store.list_nodes()
+    nodes = await store.queries.list_nodes()
     if record is not None:
         places = await living_places(store, now)
         able = [place for place in places if _serves(place, record.job, run.target)]
@@ -47,7 +47,7 @@ def _stopped(record: JobRecord | None, queue: Queue | None) -> Iterator[str]:
         yield f"its queue {queue.name!r}, which is paused{_because(queue.reason)}"
 
 
-def _kept(run: RunRecord, standing: Standing, now: Micros, unnamed: int) -> Iterator[str]:
+def _kept(run: RunRecord, standing: WaitReason, now: Micros, unnamed: int) -> Iterator[str]:
     """What the run itself has to wait for."""
     if standing.gate:
         yield f"the gate {standing.gate}, which is held by {_holders(standing.holders, unnamed)}"
@@ -67,7 +67,7 @@ def _holders(named: Sequence[int], unnamed: int) -> str:
     return " and ".join(told) or "nobody"
 
 
-def _placed(run: RunRecord, standing: Standing, nodes: Sequence[Node], able: list[Place]) -> Iterator[str]:
+def _placed(run: RunRecord, standing: WaitReason, nodes: Sequence[Node], able: list[Place]) -> Iterator[str]:
     """Whether there is anybody who may run it."""
     if standing.node and run.state is RunState.RESERVED:
         yield f"node {standing.node}, which has reserved it"

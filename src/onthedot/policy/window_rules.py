@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from onthedot.clock import SECOND, Micros, to_datetime
 from onthedot.errors import RevisionConflict, SlotSettled, WindowStale
 from onthedot.run import RunState, slot_trigger
-from onthedot.window import NO_NODE, FateAhead, ScheduleState, SkipRange, Window
+from onthedot.window import NO_NODE, ScheduleState, SkipRange, SlotException, Window
 
 KEPT: Micros = 3600 * SECOND
 """How long an exception outlives its slot: no edit or pause comes back to it, nor does a clock that steps a little."""
@@ -25,7 +25,7 @@ _AGAIN = "read the store's clock and compute it again"
 # ── exceptions ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def settle(window: Window, exceptions: Sequence[FateAhead]) -> Window:
+def settle(window: Window, exceptions: Sequence[SlotException]) -> Window:
     """The window with every exception in it as the skip that it is, or without it if the ledger has that already.
 
     Twice is the same as once. A fixed delay has its slots one at a time, and none of them comes again."""
@@ -42,18 +42,18 @@ def settle(window: Window, exceptions: Sequence[FateAhead]) -> Window:
     return replace(window, slots=slots, skips=sorted(skips, key=lambda skip: skip.first))
 
 
-def _is_one_of(skip: SkipRange, given: dict[Micros, FateAhead]) -> bool:
+def _is_one_of(skip: SkipRange, given: dict[Micros, SlotException]) -> bool:
     return skip.first == skip.last and skip.first in given
 
 
-def runs_over(window: Window, exceptions: Sequence[FateAhead]) -> bool:
+def runs_over(window: Window, exceptions: Sequence[SlotException]) -> bool:
     """Whether a range of skips takes an exception in, and so would give that slot a second fate."""
     return any(
         skip.first <= one.slot_at <= skip.last and skip.first < skip.last for skip in window.skips for one in exceptions
     )
 
 
-def recorded_in(window: Window, exceptions: Sequence[FateAhead]) -> list[Micros]:
+def recorded_in(window: Window, exceptions: Sequence[SlotException]) -> list[Micros]:
     """The exceptions that get their entry in the ledger with this window, which has been settled."""
     given = {one.slot_at: one for one in exceptions if not one.recorded}
     return [skip.first for skip in window.skips if _is_one_of(skip, given)]
@@ -64,7 +64,7 @@ def forget_before(watermark: Micros, now: Micros) -> Micros:
     return min(watermark, now) - KEPT
 
 
-def check_same(given: FateAhead, reason: str, run_id: int | None) -> None:
+def check_same(given: SlotException, reason: str, run_id: int | None) -> None:
     """`SlotSettled` unless this very exception is asked for again; `run_id` is the run that the asker means, if any."""
     if (given.reason, given.run_id) != (reason, run_id):
         instead = "" if given.run_id is None else f"; run {given.run_id} takes its place: cancel that, or let it run"
@@ -104,11 +104,11 @@ SlotTarget = tuple[Micros, str]
 class Fates(Protocol):
     """The exceptions of schedules, as they are in a transaction."""
 
-    def of(self, job_id: int, schedule_id: str) -> tuple[FateAhead, ...]:
+    def of(self, job_id: int, schedule_id: str) -> tuple[SlotException, ...]:
         """Those of one schedule, in order."""
 
 
-class Stand(NamedTuple):
+class SchedulePosition(NamedTuple):
     """Where a schedule stands whose job is active and as the planner saw it."""
 
     watermark: Micros
@@ -121,7 +121,7 @@ class Planned(NamedTuple):
     job_id: int
     window: Window
     delayed: bool  # of a fixed delay
-    exceptions: tuple[FateAhead, ...] = ()
+    exceptions: tuple[SlotException, ...] = ()
     ended: Collection[SlotTarget] = ()
 
     @classmethod
@@ -147,7 +147,7 @@ class Insert(NamedTuple):
 
 
 def choose_windows(
-    windows: Sequence[tuple[ScheduleState, Window]], stands: Iterable[Stand | None], fates: Fates
+    windows: Sequence[tuple[ScheduleState, Window]], stands: Iterable[SchedulePosition | None], fates: Fates
 ) -> tuple[list[bool], list[Planned]]:
     """Of each window whether it continues its schedule's watermark; and those that do, settled.
 
@@ -194,7 +194,7 @@ def begun(window: Window, now: Micros) -> Window:
 def without(window: Window, armed: Collection[Micros]) -> Window:
     """The window of an added schedule without instants at which runs of dropped schedules were armed: they start then,
     and the slots are skipped(edited). The slots of a fixed delay are no fixed instants."""
-    return settle(window, [FateAhead(slot.slot_at, "edited") for slot in window.slots if slot.slot_at in armed])
+    return settle(window, [SlotException(slot.slot_at, "edited") for slot in window.slots if slot.slot_at in armed])
 
 
 def skipped_ahead(window: Window, now: Micros) -> Micros | None:
@@ -202,7 +202,7 @@ def skipped_ahead(window: Window, now: Micros) -> Micros | None:
     return max((skip.last for skip in window.skips if skip.reason == NO_NODE and skip.last > now), default=None)
 
 
-def slots_with_fates(window: Window, exceptions: Iterable[FateAhead]) -> list[Micros]:
+def slots_with_fates(window: Window, exceptions: Iterable[SlotException]) -> list[Micros]:
     """Slots in or near a window that are no part of its ranges of skips."""
     return [*(slot.slot_at for slot in window.slots), *(one.slot_at for one in exceptions)]
 
@@ -267,7 +267,7 @@ def check_added(window: Window, now: Micros, *, grid: bool) -> None:
         raise _stale(window.schedule_id, why, window.start, now)
 
 
-def check_exceptions(window: Window, exceptions: Sequence[FateAhead], now: Micros) -> None:
+def check_exceptions(window: Window, exceptions: Sequence[SlotException], now: Micros) -> None:
     """`WindowStale` if the window was computed without an exception that its schedule has."""
     if runs_over(window, exceptions):
         raise _stale(window.schedule_id, "a range of skips runs over an exception; read it again", window.start, now)

@@ -39,7 +39,7 @@ async def audited_refusal(request: Request, what: str, way: str, error: Exceptio
         return
     if name:
         store = door_of(request).there.store
-        known = NAME.fullmatch(name) and await store.get_document(users.KIND, name) is not None
+        known = NAME.fullmatch(name) and await store.documents.get_document(users.KIND, name) is not None
         what = f"user/{name if known else '?'}"
     request.state.who = ANONYMOUS
     told = {"by": way, "why": "too many tries" if isinstance(error, LoginLimited) else "refused"}

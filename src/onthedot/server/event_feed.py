@@ -212,7 +212,7 @@ class EventFeed:
         found: list[RunRecord] = []
         after: RunCursor | None = None
         while len(found) < MOST:
-            page = await self._there.store.find_runs(wanted, after=after, limit=PAGE)
+            page = await self._there.store.queries.find_runs(wanted, after=after, limit=PAGE)
             found += [run for run in page.items if (run.ended_at or 0, run.id) > since]
             after = page.next
             if after is None:
@@ -220,7 +220,7 @@ class EventFeed:
         return found[::-1], after is not None
 
     async def _running_now(self) -> list[RunRecord]:
-        page = await self._there.store.find_runs(RunFilter(states=frozenset({RunState.RUNNING})), limit=MOST)
+        page = await self._there.store.queries.find_runs(RunFilter(states=frozenset({RunState.RUNNING})), limit=MOST)
         return page.items
 
 

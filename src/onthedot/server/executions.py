@@ -42,7 +42,7 @@ async def last_execution(there: OpenStore, record: JobRecord) -> RunRecord | Non
     if running is not None:
         return running
     for states in (LIVE - _RUNNING, _TRIED):
-        found = await all_runs(there.store, RunFilter(job_id=record.id, states=states), 100)
+        found = await all_runs(there.store.queries, RunFilter(job_id=record.id, states=states), 100)
         tried = [run for run in found if run.attempts]
         if tried:
             return tried[0]
@@ -50,4 +50,4 @@ async def last_execution(there: OpenStore, record: JobRecord) -> RunRecord | Non
 
 
 async def _first(there: OpenStore, record: JobRecord, states: frozenset[RunState]) -> RunRecord | None:
-    return next(iter(await all_runs(there.store, RunFilter(job_id=record.id, states=states), 1)), None)
+    return next(iter(await all_runs(there.store.queries, RunFilter(job_id=record.id, states=states), 1)), None)

@@ -25,7 +25,7 @@ from onthedot.stores.queries import (
     decode_cursor,
     encode_cursor,
 )
-from onthedot.stores.values import Standing
+from onthedot.stores.values import WaitReason
 
 HIGHEST = HIGHEST_RUN
 
@@ -52,7 +52,7 @@ async def find_jobs(
     there: OpenStore, who: Principal, wanted: JobFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[JobRecord], str | None]:
     """One page, by namespace and name, and the cursor of the next one. A page may be short although there is a next."""
-    page = await there.store.find_jobs(seen_by(who, wanted), after=read_cursor(after, JobCursor), limit=limit)
+    page = await there.store.queries.find_jobs(seen_by(who, wanted), after=read_cursor(after, JobCursor), limit=limit)
     return page.items, None if page.next is None else encode_cursor(page.next)
 
 
@@ -60,7 +60,7 @@ async def find_runs(
     there: OpenStore, who: Principal, wanted: RunFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[RunRecord], str | None]:
     """The same for runs: live ones by due instant, then finished ones, the newest first."""
-    page = await there.store.find_runs(seen_by(who, wanted), after=read_cursor(after, RunCursor), limit=limit)
+    page = await there.store.queries.find_runs(seen_by(who, wanted), after=read_cursor(after, RunCursor), limit=limit)
     return page.items, None if page.next is None else encode_cursor(page.next)
 
 
@@ -68,7 +68,9 @@ async def find_attempts(
     there: OpenStore, who: Principal, wanted: AttemptFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[AttemptRecord], str | None]:
     """The same for attempts, newest end first."""
-    page = await there.store.find_attempts(seen_by(who, wanted), after=read_cursor(after, AttemptCursor), limit=limit)
+    page = await there.store.queries.find_attempts(
+        seen_by(who, wanted), after=read_cursor(after, AttemptCursor), limit=limit
+    )
     return page.items, None if page.next is None else encode_cursor(page.next)
 
 
@@ -76,13 +78,13 @@ async def find_skips(
     there: OpenStore, who: Principal, wanted: SkipFilter, *, after: str | None = None, limit: int = 100
 ) -> tuple[list[SkipRecord], str | None]:
     """The same for ranges of skipped slots, the newest record first."""
-    page = await there.store.find_skips(seen_by(who, wanted), after=read_cursor(after, SkipCursor), limit=limit)
+    page = await there.store.queries.find_skips(seen_by(who, wanted), after=read_cursor(after, SkipCursor), limit=limit)
     return page.items, None if page.next is None else encode_cursor(page.next)
 
 
 async def job_by_id(there: OpenStore, who: Principal, job_id: int) -> JobRecord | None:
     """The job with this number, if it is there for whoever asks."""
-    for record in await there.store.get_jobs_by_id([job_id]):
+    for record in await there.store.queries.get_jobs_by_id([job_id]):
         if record.state is not JobState.DELETED and who.sees(record.job.namespace, record.job.owner):
             return record
     return None
@@ -103,7 +105,7 @@ def read_cursor(after: str | None, kind: type[Place]) -> Place | None:
 
 async def seen_run(store: Store, who: Principal, run_id: int) -> RunRecord:
     """A run, if it is there for whoever asks; else `UnknownRun`, in the same words as for one that never was."""
-    run = await store.get_run(run_id)
+    run = await store.queries.get_run(run_id)
     if run is None or not who.sees(run.namespace, run.owner):
         raise UnknownRun(f"there is no run {run_id}: expected one that was submitted and not forgotten since")
     return run
@@ -112,7 +114,7 @@ async def seen_run(store: Store, who: Principal, run_id: int) -> RunRecord:
 async def seen_runs(store: Store, who: Principal, run_ids: Iterable[int]) -> list[RunRecord]:
     """The same of several, by id: all of them, or `UnknownRun` that names the first that is not there."""
     wanted = sorted(set(run_ids))
-    found = {run.id: run for run in await store.get_runs(wanted)}
+    found = {run.id: run for run in await store.queries.get_runs(wanted)}
     for run_id in wanted:
         run = found.get(run_id)
         if run is None or not who.sees(run.namespace, run.owner):
@@ -120,11 +122,11 @@ async def seen_runs(store: Store, who: Principal, run_ids: Iterable[int]) -> lis
     return list(found.values())
 
 
-async def seen_standing(store: Store, who: Principal, run_id: int) -> tuple[Standing | None, int]:
+async def seen_standing(store: Store, who: Principal, run_id: int) -> tuple[WaitReason | None, int]:
     """How a run stands, and how many runs hold its gate that are not there for whoever asks: those are not named."""
-    stands = await store.standing(run_id)
+    stands = await store.queries.why_waiting(run_id)
     if stands is None or not stands.holders:
         return stands, 0
-    seen = {run.id for run in await store.get_runs(stands.holders) if who.sees(run.namespace, run.owner)}
+    seen = {run.id for run in await store.queries.get_runs(stands.holders) if who.sees(run.namespace, run.owner)}
     named = tuple(holder for holder in stands.holders if holder in seen)
     return replace(stands, holders=named), len(stands.holders) - len(named)

@@ -44,7 +44,7 @@ class Gathered:
 
     async def read(self, name: str, namespace: str) -> JobRecord | None:
         """A job as it is now; from here on it is known."""
-        record = await self._store.get_job(name, namespace=namespace)
+        record = await self._store.queries.get_job(name, namespace=namespace)
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
         self._known.pop((namespace, name), None)

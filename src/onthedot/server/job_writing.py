@@ -98,7 +98,7 @@ async def write_job(
     if somebody else is faster, everything is looked at again. With a `revision`, as `Verbs.put` says."""
     verbs = verbs_for(there, who, place.namespace)
     for _ in range(_TRIES):
-        before = await there.store.get_job(place.name, namespace=place.namespace)
+        before = await there.store.queries.get_job(place.name, namespace=place.namespace)
         job = await computed(checked, who, before, look, make)
         if before is None or before.job != job:
             check_read(job, before, revision)
@@ -154,7 +154,7 @@ async def remove_job(
     `job_id` only the job that has this number."""
     verbs_for(there, who, place.namespace)
     for _ in range(_TRIES):
-        record = await there.store.get_job(place.name, namespace=place.namespace)
+        record = await there.store.queries.get_job(place.name, namespace=place.namespace)
         if record is None or (job_id is not None and record.id != job_id):
             raise unknown(place.name)
         check_seen(who, place.name, record)

@@ -146,17 +146,17 @@ class RunFeed:
 
     async def _look(self, last: Look | None) -> Look:
         store = self._there.store
-        run = await store.get_run(self.run_id)
+        run = await store.queries.get_run(self.run_id)
         look = Look(1 if last is None else last.number + 1, self._there.clock.now(), run)
         same = last is not None and run is not None and last.run is not None and _moved(run) == _moved(last.run)
         if run is None or (same and last is not None and run.armed_at is None):
             return look if last is None else Look(look.number, look.at, run, last.ended, last.notes)
         # Notes first: an attempt that ends between the two is over in the next look, with all that it has noted.
-        look.notes = {log.attempt: read_note(log.text) for log in await store.list_logs(self.run_id)}
+        look.notes = {log.attempt: read_note(log.text) for log in await store.queries.list_logs(self.run_id)}
         look.ended = (
             last.ended
             if same and last is not None
-            else {one.attempt: one for one in await store.list_attempts(self.run_id)}
+            else {one.attempt: one for one in await store.queries.list_attempts(self.run_id)}
         )
         return look
 

@@ -190,7 +190,7 @@ class Quotas:
                 if age <= _PACE * runs.took or (age <= KEPT and runs.total + count <= most):
                     return
             flying, booked = runs.flying, runs.booked
-            owned = await self._store.count_owned(owner.owner, namespace=owner.namespace)
+            owned = await self._store.queries.count_owned(owner.owner, namespace=owner.namespace)
             runs.counted_at = self._clock.steady()
             runs.took = runs.counted_at - began
             # What was under way may be counted twice, until the next look; never not at all.
@@ -233,7 +233,7 @@ class Quotas:
     async def _check_jobs(self, owner: Whose, count: int) -> None:
         if self._jobs is None or count <= 0:
             return
-        has = (await self._store.count_owned(owner.owner, namespace=owner.namespace)).jobs
+        has = (await self._store.queries.count_owned(owner.owner, namespace=owner.namespace)).jobs
         if has + count > self._jobs:
             raise _refusal(
                 "quota_jobs",

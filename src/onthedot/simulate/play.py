@@ -14,7 +14,7 @@ from onthedot.events import Events
 from onthedot.job import Call, Job
 from onthedot.simulate.question import Question
 from onthedot.simulate.tally import Tally
-from onthedot.stores.opening import open_store
+from onthedot.stores.connect import open_store
 from onthedot.tasks.registry import Registry
 from onthedot.virtual.loop import VirtualClock, VirtualLoop, run_virtual
 from onthedot.virtual.node import VirtualEngine, VirtualIds, alone, quiet

@@ -1,4 +1,4 @@
-"""The part of the store protocol about documents: the cold records, such as secrets, keys and what was done by whom.
+"""`store.documents`: users, keys, secrets, the audit trail, and other records that are about no run.
 
 A document is a JSON text under a kind and an id, with a version. Beside them are lists that only grow. Nothing here is
 about runs, and nothing of it is on the way of one.
@@ -67,7 +67,7 @@ class Noting(NamedTuple):
         return [body.replace(self.mark, str(run_id)) for body, run_id in zip(self.bodies, ids, strict=True)]
 
 
-class DocumentsSlice(Protocol):
+class Documents(Protocol):
     """Documents, and lists that only grow. `DefinitionError` for a kind, an id or a text that cannot be kept."""
 
     async def get_document(self, kind: str, id: str) -> Document | None:

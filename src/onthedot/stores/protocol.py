@@ -24,23 +24,31 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from onthedot.clock import Clock, Micros
-from onthedot.job import Job, JobRecord
-from onthedot.retention import Crowded, Cut, DailyCount, Mark, Pruned, PrunedNodes
-from onthedot.run import ArmAnswer, AttemptRecord, Checkpoint, GateAsk, Lease, NewRun, RunRecord, RunState
+from onthedot.job import Job
+from onthedot.retention import Cut, Mark, Pruned, PrunedNodes
+from onthedot.run import ArmAnswer, Checkpoint, GateAsk, Lease, NewRun, RunRecord
 from onthedot.stores import values
-from onthedot.stores.documents import DocumentsSlice, Noting
+from onthedot.stores.documents import Documents, Noting
 from onthedot.stores.hints import Hints
-from onthedot.stores.queries import FindingSlice
+from onthedot.stores.queries import Queries
 from onthedot.stores.transactions import Transactions
-from onthedot.stores.values import LAST_MARK, Term
+from onthedot.stores.values import Term
 from onthedot.verdict import Finish, Verdict
 from onthedot.window import ExceptReason, ScheduleState, Window
 
 
-class Store(FindingSlice, DocumentsSlice, Protocol):
-    """The whole protocol; `stores/queries.py` has lists and pages, and `stores/documents.py` documents."""
+class Store(Protocol):
+    """The moves: everything that writes, and the few reads that a service decides by."""
 
     hints: Hints
+
+    @property
+    def queries(self) -> Queries:
+        """What people and services read (`stores/queries.py`)."""
+
+    @property
+    def documents(self) -> Documents:
+        """Users, keys, secrets and the audit trail (`stores/documents.py`)."""
 
     @property
     def clock(self) -> Clock | None:
@@ -76,23 +84,9 @@ class Store(FindingSlice, DocumentsSlice, Protocol):
         another revision; `WindowStale`, with the store's clock, for a window that does not fit what is stored;
         `DependencyCycle` for a job that would run after itself, also if two edits close the cycle together."""
 
-    async def get_job(self, name: str, *, namespace: str = "default") -> JobRecord | None:
-        """The current revision, or None."""
-
-    async def schedules_of(self, job_id: int) -> list[ScheduleState]:
-        """The state of every schedule of a job, by id."""
-
-    async def parents_of(self, job_id: int) -> list[values.Parent]:
-        """The parents of a job by name, and what it has of each: what it still waits for is what has no run. Empty for
-        a job that runs after nobody, or was deleted.
-
-        No call triggers a job that runs after others (`onthedot.after`): **every write that moves a run to a terminal
-        state** inserts the runs that follow it (docs/design.md, "After"). Those of a paused job are held; a deleted job
-        gets none. Parents go by name: runs of a deleted job count like those of the one that has its name now."""
-
     # ── what people do to jobs and runs that exist ────────────────────────────────────────────────────────────
 
-    async def pause(
+    async def pause_job(
         self, job_id: int, *, reason: str, until: Micros | None = None, now: Micros | None = None
     ) -> values.Paused:
         """Stop a job, in one transaction, and return how many runs were withdrawn, skipped and held.
@@ -101,7 +95,7 @@ class Store(FindingSlice, DocumentsSlice, Protocol):
         docs/design.md has the cases: "What a pause does to runs". A job that is paused already only changes its reason
         and `until`. Raises `UnknownJob`."""
 
-    async def resume(
+    async def resume_job(
         self, job_id: int, windows: Sequence[Window] = (), *, expected: int | None = None, overdue: bool = False,
         dry_run: bool = False, now: Micros | None = None,
     ) -> values.Resumed:  # fmt: skip
@@ -114,10 +108,10 @@ class Store(FindingSlice, DocumentsSlice, Protocol):
         `expected` is the revision that the windows were computed for (None: any). Raises `RevisionConflict` for another
         revision, `WindowStale` for a window that does not fit, `UnknownJob`."""
 
-    async def except_slot(
+    async def move_slot(
         self, job_id: int, schedule_id: str, slot_at: Micros, *, reason: ExceptReason, run: NewRun | None = None,
         expected: int | None = None, now: Micros | None = None,
-    ) -> values.Excepted:  # fmt: skip
+    ) -> values.MovedSlot:  # fmt: skip
         """Give one slot its fate ahead, in one transaction: it is skipped for this reason, and `run` takes its place;
         without `run` nothing does. docs/design.md has the cases: "What an exception does". The same again (slot,
         reason, and the run's trigger and instant) returns the same answer. The run's `key` is not looked at.
@@ -136,9 +130,6 @@ class Store(FindingSlice, DocumentsSlice, Protocol):
         exception, so that no edit plans it anew. A running one is asked to stop, with its node's next beat (asked
         again, the first reason stays); the verdict of its attempt is final: scheduled becomes cancelled."""
 
-    async def due_resumes(self, *, now: Micros | None = None) -> list[JobRecord]:
-        """Paused jobs whose `until` has come."""
-
     # ── from schedules to runs ────────────────────────────────────────────────────────────────────────────────
 
     async def due_schedules(
@@ -147,13 +138,6 @@ class Store(FindingSlice, DocumentsSlice, Protocol):
         """Schedules of active jobs in the shard's buckets with `next_at <= until`, earliest first, at most `limit`.
 
         `layout` is the version that the caller goes by (None: whichever is current); another one raises `TermLost`."""
-
-    async def next_schedules(
-        self, *, until: Micros, limit: int, namespaces: Sequence[str] | None = None, owner: str | None = None,
-        after: values.ScheduleCursor | None = None,
-    ) -> values.NextSchedules:  # fmt: skip
-        """The same of all shards, for people, of jobs of these namespaces and this owner (None: of all). A page may be
-        short and have a next one, as in `stores/queries.py`. It delays no planner."""
 
     async def plan(
         self, term: Term, windows: Sequence[tuple[ScheduleState, Window]], *, now: Micros | None = None
@@ -164,22 +148,11 @@ class Store(FindingSlice, DocumentsSlice, Protocol):
         another watermark, or a range of skips runs over an exception. Somebody else was first (docs/design.md, "How a
         window is written"). `TermLost` if the term is not the current one, has ended, or is of an earlier layout."""
 
-    async def layout(self) -> values.Layout:
-        """How the buckets are divided: version 1, with one shard, until somebody changes it."""
-
     async def set_shards(self, shards: int, *, expected: int | None = None, now: Micros | None = None) -> values.Layout:
         """Change the number of shards, in one transaction: the version grows, and every term ends.
 
         From the answer on no write of an earlier layout is accepted. A layout that has so many shards already stays as
         it is. `expected` is the version that the caller read (None: any); another one raises `LayoutConflict`."""
-
-    async def list_terms(self) -> list[Term]:
-        """The newest term of each shard of the layout that ever had one, over or not, by shard. After a change of the
-        layout: one that nobody holds, which ended with the change."""
-
-    async def zoned_schedules(self, term: Term, *, after: tuple[int, str] = (0, ""), limit: int) -> list[ScheduleState]:
-        """Schedules of the term's shard that depend on zone data and have a next slot, of active and paused jobs, by
-        (job id, schedule id), those behind `after`. `TermLost` for another layout than the current one."""
 
     async def replan(
         self, term: Term, rows: Sequence[values.Replanned], *, done: bool = False, now: Micros | None = None
@@ -204,18 +177,7 @@ class Store(FindingSlice, DocumentsSlice, Protocol):
     ) -> values.Queue:
         """Share a queue fairly, with these weights; None: first come, first served again."""
 
-    async def list_queues(self, *, now: Micros | None = None) -> list[values.Queue]:
-        """Every queue that has a live run or was ever changed, by name, with who is in it."""
-
-    async def unplaced(self, *, until: Micros, limit: int, now: Micros | None = None) -> list[values.Unplaced]:
-        """Runs due by `until` that have no place; and those whose place is an incarnation that has ended, or that did
-        not arm them within a second of the later of their due instant and their placing. Earliest first, and none of a
-        paused queue."""
-
-    async def loads(self) -> dict[str, int]:
-        """By incarnation: how many runs it holds, reserved or running, and how many wait with it as their place."""
-
-    async def place(
+    async def assign(
         self, term: Term, placements: Sequence[values.Placement], *, now: Micros | None = None
     ) -> list[bool]:
         """Give runs their places, row by row: True if the run was still waiting, reserved by nobody in time. Fenced by
@@ -234,7 +196,7 @@ class Store(FindingSlice, DocumentsSlice, Protocol):
         `noting` is appended to its list in the same write: neither is there without the other. More than 100 runs may
         take several writes, after all are checked: an error on the way leaves those before it. Call again then."""
 
-    async def reserve(self, ask: values.Ask, *, now: Micros | None = None) -> values.Reserved:
+    async def reserve(self, ask: values.ReserveRequest, *, now: Micros | None = None) -> values.Reserved:
         """Take work for a worker: due work reserved and armed in one write, future work reserved ahead.
 
         Due is what is scheduled, and what others reserved but did not arm within `lapse` of the later of its due
@@ -245,9 +207,9 @@ class Store(FindingSlice, DocumentsSlice, Protocol):
 
         `look_again_at` is now if due work was left for want of seats; else the earliest of: another's reservation
         lapses; the next run enters the horizon (with no room ahead: is due). Raises `NodeExpired` if the incarnation's
-        lease has ended. If the answer is lost, `held` tells what it was."""
+        lease has ended. If the answer is lost, `recover` tells what it was."""
 
-    async def held(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
+    async def recover(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
         """Every run that this incarnation holds, reserved or running.
 
         With `void_below` each of its asks with a smaller number is void from now on, in the same write: one that
@@ -287,17 +249,11 @@ class Store(FindingSlice, DocumentsSlice, Protocol):
         with the highest revision stays: the same again, or an older one, is accepted and writes nothing. Otherwise
         False: the lease is lost, and nothing is written. Every later lease of the run has the newest one."""
 
-    async def get_checkpoint(self, run_id: int) -> Checkpoint | None:
-        """The newest checkpoint of a run, live or finished."""
-
     async def note(self, notes: Sequence[values.Note], *, now: Micros | None = None) -> list[bool]:
         """Record what attempts tell, row by row; True: accepted.
 
         Accepted if the run is running under this lease; of several notes of an attempt the one with the highest number
         stays. `None` leaves what is there. Otherwise False, and nothing is written."""
-
-    async def list_logs(self, run_id: int) -> list[values.LogRecord]:
-        """What the attempts of a run have logged, in order; those that logged nothing are left out."""
 
     # ── who lives, and who leads ──────────────────────────────────────────────────────────────────────────────
 
@@ -321,12 +277,6 @@ class Store(FindingSlice, DocumentsSlice, Protocol):
 
     async def probe(self, *, now: Micros | None = None) -> None:
         """Ask every node to beat now, by a hint."""
-
-    async def list_nodes(
-        self, *, limit: int | None = None, living: bool = False, now: Micros | None = None
-    ) -> list[values.Node]:
-        """Incarnations, newest first; with `living` those whose lease goes on. Ended ones stay for weeks: whoever asks
-        often asks for the living."""
 
     async def campaign(
         self, incarnation: str, *, ttl: Micros, shard: int = 0, layout: int | None = None, patience: Micros = 0,
@@ -379,10 +329,6 @@ class Store(FindingSlice, DocumentsSlice, Protocol):
         A key that goes gives a new run when it is submitted again, and a `finish` of such a run is refused. W of
         `put_job` stays what it was."""
 
-    async def find_crowded(self, keep: int, *, after: int = 0, limit: int = 100_000) -> Crowded:
-        """Jobs with more than `keep` finished runs, by id from `after` on, with the newest run beyond those. Looks no
-        further when it has counted `limit` runs."""
-
     async def prune_skips(self, until: Micros, *, limit: int = 500) -> int:
         """Remove ranges of skipped slots that were recorded by then, oldest first, unless they reach beyond their
         schedule's watermark. In the same write their slots are counted as skipped, on the day of the record."""
@@ -391,50 +337,8 @@ class Store(FindingSlice, DocumentsSlice, Protocol):
         """Remove incarnations whose lease had ended by then and who hold no live run; `beat` then says `NodeExpired`.
         And what is kept of terms that began by then, except each shard's newest: their numbers go on growing."""
 
-    async def list_daily_counts(
-        self, *, job: str | None = None, namespace: str = "default", limit: int = 1000
-    ) -> list[DailyCount]:
-        """What was pruned, newest day first, then by job and state: with what is still there, all that ever was."""
-
-    # ── what people ask for: no store decides anything by these answers ───────────────────────────────────────
-
-    async def get_run(self, run_id: int) -> RunRecord | None:
-        """One run, live or finished."""
-
-    async def get_runs(self, run_ids: Sequence[int]) -> list[RunRecord]:
-        """Those of these runs that are there, live or finished, by id."""
-
-    async def runs_of_slots(
-        self, job_id: int, trigger: str, *, first: Micros, last: Micros
-    ) -> list[tuple[Micros, RunState]]:
-        """Every run with this trigger whose instant lies from `first` to `last`, live or kept in history: its instant
-        and its state, in the order of the instants."""
-
-    async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
-        """The ended attempts of a run, in order."""
-
-    async def count_runs(self) -> dict[RunState, int]:
-        """How many runs are in each state."""
-
-    async def list_dead(
-        self, *, job: str | None = None, namespace: str = "default", since: Micros = 0, before: Mark = LAST_MARK,
-        limit: int | None = None,
-    ) -> list[RunRecord]:  # fmt: skip
-        """Dead letters: runs from the write that makes them dead until they are settled or forgotten. Newest end first:
-        those that ended at `since` or later, and come before this mark. The last one's mark reads on. Only dead
-        letters are read, however long history is."""
-
     async def settle_dead(self, settled: Sequence[tuple[int, str]]) -> list[bool]:
         """Settle dead runs, row by row, each with a word on what was done about it; True: settled by this call.
 
         False, and nothing is written, for what is no dead run, or was settled before. The run stays dead in history,
         and `RunRecord.settled` has the word."""
-
-    async def count_held(self) -> dict[str, values.Held]:
-        """What each incarnation holds, if it is anything."""
-
-    async def count_owned(self, owner: str, *, namespace: str | None = None) -> values.Owned:
-        """What an owner has now, in one namespace or in all; deleted jobs and their runs do not count."""
-
-    async def standing(self, run_id: int) -> values.Standing | None:
-        """How a live run stands; None if it has ended, or there is none."""

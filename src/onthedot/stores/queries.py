@@ -1,12 +1,14 @@
-"""The part of the store protocol about finding things: by filters, page by page.
+"""`store.queries`: what people and services read of a store. Nothing here writes.
+
+Lists that can be long have filters and come page by page.
 
 A page is what was found, and the place where the next one begins (None: that was all). **A page may be short, or empty,
 and still have a next one**: no call reads more than some `SCANNED` rows, and what it has not found by then is for the
 next. So a caller goes on until there is no next place, however little it has got.
 
-**What who pages sees**: every job, finished run and attempt that is there throughout, exactly once. A live run, too,
-unless its due instant is moved (a retry, a rate, an edit), or it ends: then it is among the finished ones, and may be
-seen twice. What is added meanwhile may be seen or not.
+**What a reader of pages sees**: every job, finished run and attempt that is there throughout, exactly once. A live run,
+too, unless its due instant is moved (a retry, a rate, an edit), or it ends: then it is among the finished ones, and may
+be seen twice. What is added meanwhile may be seen or not.
 
 Namespaces and owners are also how permissions are kept: they are compared exactly, in the query itself, and no
 namespace at all (an empty tuple) finds nothing.
@@ -24,8 +26,11 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, get_type_hints
 from onthedot.clock import Micros
 from onthedot.errors import DefinitionError
 from onthedot.job import Job, JobRecord, JobState
-from onthedot.run import LIVE, TERMINAL, AttemptRecord, RunRecord, RunState, SkipRecord
-from onthedot.stores.values import most
+from onthedot.retention import Crowded, DailyCount, Mark
+from onthedot.run import LIVE, TERMINAL, AttemptRecord, Checkpoint, RunRecord, RunState, SkipRecord
+from onthedot.stores import values
+from onthedot.stores.values import LAST_MARK, Term, most
+from onthedot.window import ScheduleState
 
 SCANNED = 10_000
 """How many rows that do not match one call reads at the most, or about so many: some hundredths of a second."""
@@ -274,13 +279,13 @@ async def all_jobs(store: FindsJobs, wanted: JobFilter, limit: int | None = None
     return await _all(store.find_jobs, wanted, limit, lambda record: record.id)
 
 
-async def all_runs(store: FindingSlice, wanted: RunFilter, limit: int | None = None) -> list[RunRecord]:
+async def all_runs(store: Queries, wanted: RunFilter, limit: int | None = None) -> list[RunRecord]:
     """Page after page, at most so many; None: all. What moves meanwhile is listed once, as it was seen last."""
     return await _all(store.find_runs, wanted, limit, lambda run: run.id)
 
 
-class FindingSlice(FindsJobs, Protocol):
-    """Jobs, runs, attempts and skips by what they are like. How pages go on: see above.
+class Queries(FindsJobs, Protocol):
+    """What can be read of a store.
 
     A driver scans: from a place on, in order, up to so many that match. Its answer says how far it has come if it gave
     up before the end. Here that becomes pages, and pages become lists."""
@@ -365,3 +370,115 @@ class FindingSlice(FindsJobs, Protocol):
         """The skips of a namespace, as `find_skips` has them."""
         wanted = SkipFilter(namespaces=(namespace,), job=job, since=since, until=until)
         return await _all(self.find_skips, wanted, limit, id)
+
+    # ── jobs and their schedules ──────────────────────────────────────────────────────────────────────────────────
+
+    async def get_job(self, name: str, *, namespace: str = "default") -> JobRecord | None:
+        """The current revision, or None."""
+
+    async def schedules_of(self, job_id: int) -> list[ScheduleState]:
+        """The state of every schedule of a job, by id."""
+
+    async def parents_of(self, job_id: int) -> list[values.Parent]:
+        """The parents of a job by name, and what it has of each: what it still waits for is what has no run. Empty for
+        a job that runs after nobody, or was deleted.
+
+        No call triggers a job that runs after others (`onthedot.after`): **every write that moves a run to a terminal
+        state** inserts the runs that follow it (docs/design.md, "After"). Those of a paused job are held; a deleted job
+        gets none. Parents go by name: runs of a deleted job count like those of the one that has its name now."""
+
+    async def due_resumes(self, *, now: Micros | None = None) -> list[JobRecord]:
+        """Paused jobs whose `until` has come."""
+
+    async def next_schedules(
+        self, *, until: Micros, limit: int, namespaces: Sequence[str] | None = None, owner: str | None = None,
+        after: values.ScheduleCursor | None = None,
+    ) -> values.NextSchedules:  # fmt: skip
+        """Schedules of active jobs with `next_at <= until`, of all shards, earliest first; of jobs of these namespaces
+        and this owner (None: of all). A page may be short and have a next one. It delays no planner."""
+
+    async def zoned_schedules(self, term: Term, *, after: tuple[int, str] = (0, ""), limit: int) -> list[ScheduleState]:
+        """Schedules of the term's shard that depend on zone data and have a next slot, of active and paused jobs, by
+        (job id, schedule id), those behind `after`. `TermLost` for another layout than the current one."""
+
+    # ── runs and what is known of them ────────────────────────────────────────────────────────────────────────────
+
+    async def get_run(self, run_id: int) -> RunRecord | None:
+        """One run, live or finished."""
+
+    async def get_runs(self, run_ids: Sequence[int]) -> list[RunRecord]:
+        """Those of these runs that are there, live or finished, by id."""
+
+    async def runs_of_slots(
+        self, job_id: int, trigger: str, *, first: Micros, last: Micros
+    ) -> list[tuple[Micros, RunState]]:
+        """Every run with this trigger whose instant lies from `first` to `last`, live or kept in history: its instant
+        and its state, in the order of the instants."""
+
+    async def list_attempts(self, run_id: int) -> list[AttemptRecord]:
+        """The ended attempts of a run, in order."""
+
+    async def get_checkpoint(self, run_id: int) -> Checkpoint | None:
+        """The newest checkpoint of a run, live or finished."""
+
+    async def list_logs(self, run_id: int) -> list[values.LogRecord]:
+        """What the attempts of a run have logged, in order; those that logged nothing are left out."""
+
+    async def count_runs(self) -> dict[RunState, int]:
+        """How many runs are in each state."""
+
+    async def count_owned(self, owner: str, *, namespace: str | None = None) -> values.Owned:
+        """What an owner has now, in one namespace or in all; deleted jobs and their runs do not count."""
+
+    async def list_dead(
+        self, *, job: str | None = None, namespace: str = "default", since: Micros = 0, before: Mark = LAST_MARK,
+        limit: int | None = None,
+    ) -> list[RunRecord]:  # fmt: skip
+        """Dead letters: runs from the write that makes them dead until they are settled or forgotten. Newest end first:
+        those that ended at `since` or later, and come before this mark. The last one's mark reads on. Only dead
+        letters are read, however long history is."""
+
+    async def why_waiting(self, run_id: int) -> values.WaitReason | None:
+        """How a live run stands; None if it has ended, or there is none."""
+
+    # ── queues and placement ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def list_queues(self, *, now: Micros | None = None) -> list[values.Queue]:
+        """Every queue that has a live run or was ever changed, by name, with who is in it."""
+
+    async def list_unassigned(self, *, until: Micros, limit: int, now: Micros | None = None) -> list[values.Unplaced]:
+        """Runs due by `until` that have no place; and those whose place is an incarnation that has ended, or that did
+        not arm them within a second of the later of their due instant and their placing. Earliest first, and none of a
+        paused queue."""
+
+    async def count_loads(self) -> dict[str, int]:
+        """By incarnation: how many runs it holds, reserved or running, and how many wait with it as their place."""
+
+    async def count_held(self) -> dict[str, values.Held]:
+        """What each incarnation holds, if it is anything."""
+
+    # ── nodes, terms and shards ───────────────────────────────────────────────────────────────────────────────────
+
+    async def list_nodes(
+        self, *, limit: int | None = None, living: bool = False, now: Micros | None = None
+    ) -> list[values.Node]:
+        """Incarnations, newest first; with `living` those whose lease goes on. Ended ones stay for weeks: whoever asks
+        often asks for the living."""
+
+    async def get_layout(self) -> values.Layout:
+        """How the buckets are divided: version 1, with one shard, until somebody changes it."""
+
+    async def list_terms(self) -> list[Term]:
+        """The newest term of each shard of the layout that ever had one, over or not, by shard. After a change of the
+        layout: one that nobody holds, which ended with the change."""
+
+    # ── retention ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def find_crowded(self, keep: int, *, after: int = 0, limit: int = 100_000) -> Crowded:
+        """Jobs with more than `keep` finished runs, by id from `after` on, with the newest run beyond those. Looks no
+        further when it has counted `limit` runs."""
+
+    async def list_daily_counts(
+        self, *, job: str | None = None, namespace: str = "default", limit: int = 1000
+    ) -> list[DailyCount]:
+        """What was pruned, newest day first, then by job and state: with what is still there, all that ever was."""

@@ -29,8 +29,8 @@ def most(limit: int | None) -> int:
     return EVERY if limit is None else limit
 
 
-class Excepted(NamedTuple):
-    """What `except_slot` did: the slot will not run, and which run takes its place, if any."""
+class MovedSlot(NamedTuple):
+    """What `move_slot` did: the slot will not run, and which run takes its place, if any."""
 
     schedule_id: str
     slot_at: Micros
@@ -103,7 +103,7 @@ class PutJob:
 
 
 @dataclass(slots=True)
-class Ask:
+class ReserveRequest:
     """What a worker asks of `reserve`.
 
     Work already due is reserved and armed at once: one run for each of the free `seats`, and up to `extra` more
@@ -121,7 +121,7 @@ class Ask:
     queues: Sequence[str] = ("default",)
     labels: frozenset[str] = frozenset()  # what this worker offers
     tasks: frozenset[str] = frozenset()  # the names of what this worker can do, as `ability_of` gives them
-    number: int = 0  # of this ask, growing with each one of its incarnation; see `held`
+    number: int = 0  # of this ask, growing with each one of its incarnation; see `recover`
 
 
 @dataclass(slots=True)
@@ -282,7 +282,7 @@ class Owned(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WaitReason:
     """What keeps a live run where it is, beside what its `RunRecord` tells. What does not apply is empty."""
 
     run_id: int

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from onthedot.run import Lease
-from onthedot.stores.documents import DocumentsSlice
+from onthedot.stores.documents import Documents
 from onthedot.task import Task
 from onthedot.tasks.params import Filled, fill, require_params, secret_names, with_defaults
 from onthedot.tasks.places import has_marks
@@ -60,7 +60,7 @@ class Filling:
 
 
 def secrets_of(
-    store: DocumentsSlice, others: Sequence[Provider] = (), *, environment: Mapping[str, str] | None = None
+    store: Documents, others: Sequence[Provider] = (), *, environment: Mapping[str, str] | None = None
 ) -> Secrets:
     """Where a worker finds secrets: its environment, the directory that `OTD_SECRETS_DIR` names, its store, others.
 

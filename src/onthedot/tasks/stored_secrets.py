@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from onthedot.clock import Micros
 from onthedot.errors import OnTheDotError, UnknownSecret, did_you_mean
-from onthedot.stores.documents import Document, DocumentsSlice
+from onthedot.stores.documents import Document, Documents
 from onthedot.tasks.sealing import Keys, key_of
 from onthedot.tasks.secrets import check_name, check_value
 
@@ -30,7 +30,7 @@ class StoredSecrets:
 
     name = "the store"
 
-    def __init__(self, store: DocumentsSlice, keys: Keys) -> None:
+    def __init__(self, store: Documents, keys: Keys) -> None:
         self._store = store
         self._keys = keys
 

@@ -26,7 +26,7 @@ from onthedot.stores.protocol import Store
 from onthedot.testing.asking import JobLike, name_of, no_such_job, read_states
 from onthedot.testing.binding import BoundEngine
 from onthedot.testing.clock import VirtualClock, VirtualLoop
-from onthedot.testing.losing import LosingStore
+from onthedot.testing.store_wrapper import LosingStore
 from onthedot.testing.witness import Witness
 from onthedot.virtual.node import VirtualEngine, VirtualIds, alone, quiet
 
@@ -134,7 +134,7 @@ class Harness:
         >>> async def main() -> None:
         ...     harness = Harness(new_year)
         ...     await harness.start(sched)
-        ...     print([stored.job.name for stored in await harness.store.list_jobs()])
+        ...     print([stored.job.name for stored in await harness.store.queries.list_jobs()])
         >>> run_virtual(main())
         ['report']
         """
@@ -304,7 +304,7 @@ class Harness:
 
     async def _wake_after_pauses(self, until: Micros) -> None:
         """A job whose pause ends until then goes on at that instant, and not when a slow pulse looks for it."""
-        for record in await self.store.list_jobs(limit=_MOST):
+        for record in await self.store.queries.list_jobs(limit=_MOST):
             if record.paused_until is not None and record.paused_until <= until:
                 wait = max(0, record.paused_until - self.clock.now())
                 self._loop.call_later(wait / SECOND, self._wake, "resumer")
@@ -328,7 +328,7 @@ class Harness:
         []
         """
         await self.engine.plan()
-        waiting = await self.store.list_runs(states=[RunState.SCHEDULED, RunState.RESERVED], limit=_MOST)
+        waiting = await self.store.queries.list_runs(states=[RunState.SCHEDULED, RunState.RESERVED], limit=_MOST)
         return sorted((run for run in waiting if is_slot(run.trigger)), key=lambda run: (run.due_at, run.id))
 
     async def work_once(self) -> list[RunRecord]:
@@ -350,7 +350,7 @@ class Harness:
             await self._unless_broken(asyncio.create_task(self._news.wait()))
             await self._settle()
         ended = [event.finish.lease.run_id for event in self.events[first:] if isinstance(event, AttemptEnded)]
-        found = {run.id: run for run in await self.store.get_runs(list(dict.fromkeys(ended)))}
+        found = {run.id: run for run in await self.store.queries.get_runs(list(dict.fromkeys(ended)))}
         return [found[run_id] for run_id in dict.fromkeys(ended) if run_id in found]
 
     # ── what happened ────────────────────────────────────────────────────────────────────────────────────────
@@ -368,7 +368,7 @@ class Harness:
         [1, 2]
         """
         wanted = read_states(state)
-        found = await self.store.list_runs(job=await self._known(job), states=wanted, limit=_MOST)
+        found = await self.store.queries.list_runs(job=await self._known(job), states=wanted, limit=_MOST)
         now = self.clock.now()
         to_come = (RunState.SCHEDULED, RunState.RESERVED)
         if wanted is None:
@@ -389,7 +389,7 @@ class Harness:
         >>> run_virtual(main())
         [(59, 'missed')]
         """
-        skips = await self.store.list_skips(job=await self._known(job), limit=_MOST)
+        skips = await self.store.queries.list_skips(job=await self._known(job), limit=_MOST)
         return sorted(skips, key=lambda skip: skip.first)
 
     def starts(self, job: JobLike | None = None, *, tz: str = "UTC") -> list[datetime]:
@@ -430,7 +430,7 @@ class Harness:
         if job is None:
             return None
         name = name_of(job)
-        known = {record.job.name for record in await self.store.list_jobs(limit=_MOST)}
+        known = {record.job.name for record in await self.store.queries.list_jobs(limit=_MOST)}
         known.update(self._scheduler.jobs if self._scheduler is not None else ())
         if name not in known:
             raise no_such_job(name, known)

@@ -48,7 +48,7 @@ class Forgetting:
         if not self._left:
             self._left = [(kind, "") for kind in (keys.KIND, sessions.KIND, sessions.TOKEN, signing_on.USED)]
         kind, after = self._left.pop()
-        page = await self._store.list_documents(kind, after=after, limit=PAGE)
+        page = await self._store.documents.list_documents(kind, after=after, limit=PAGE)
         seen = term.until - self._settings.term_ttl  # the store's clock, as last renewed
         for document in page:
             if _is_over(document, seen):
@@ -71,7 +71,7 @@ class Forgetting:
         if document.kind == keys.KIND:
             await keys.forget(self._store, document)
         else:
-            await self._store.delete_document(document.kind, document.id, version=document.version)
+            await self._store.documents.delete_document(document.kind, document.id, version=document.version)
 
 
 def _is_over(document: Document, now: Micros) -> bool:

@@ -137,9 +137,9 @@ class OutputKeeper:
         that the store does not know may be another store's whose spool is the same: it must be silent for a day."""
         now = self._wall()
         for name, written_at in await asyncio.to_thread(self._spool.left, 10 * BATCH, before=now - ADOPT_EVERY):
-            ended = await self._store.list_attempts(name.run_id)
+            ended = await self._store.queries.list_attempts(name.run_id)
             known = any((attempt.attempt, attempt.lease_id) == (name.attempt, name.lease_id) for attempt in ended)
-            if known or (written_at < now - DAY and await self._store.get_run(name.run_id) is None):
+            if known or (written_at < now - DAY and await self._store.queries.get_run(name.run_id) is None):
                 await asyncio.to_thread(self._spool.hand_in, name)
 
 
@@ -198,7 +198,7 @@ class OutputPruner:
         found = await self._patience.wait(self._outputs.of_group(group))
         old = [each for each in found if each.since <= self._wall() - SETTLED]
         ids = sorted({each.run_id for each in old})
-        known = {run.id for run in await self._store.get_runs(ids)} if ids else set()
+        known = {run.id for run in await self._store.queries.get_runs(ids)} if ids else set()
         going = [each for each in old if each.run_id not in known]
         await self._patience.wait(self._outputs.forget([each.path for each in going]))
         self._untouched = 0 if going else self._untouched + 1

@@ -89,7 +89,7 @@ class Pruner:
 
     async def _find_crowded(self, quota: Quota, now: Micros) -> bool:
         """One look per round; crowded jobs are pruned at its end."""
-        crowded = await self._store.find_crowded(quota.keep, after=self._next_job.get(quota, 0), limit=LOOK_AT)
+        crowded = await self._store.queries.find_crowded(quota.keep, after=self._next_job.get(quota, 0), limit=LOOK_AT)
         self._next_job[quota] = crowded.passed or 0
         for job_id, newest in crowded.marks:
             cut = retention.cut_by_count(quota, job_id, newest, now=now)

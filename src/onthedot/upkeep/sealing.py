@@ -44,7 +44,7 @@ class Sealing:
             return self._settings.renew_every  # it may be ours any moment
         if await self._learn():
             return BREATH
-        entries = await self._store.list_appended(KIND, after=self._last, limit=BATCH)
+        entries = await self._store.documents.list_appended(KIND, after=self._last, limit=BATCH)
         if not entries:
             return SEAL_EVERY
         if self._own > self._head.number:  # its key is known, and it was not there to be read: somebody removed it
@@ -57,7 +57,7 @@ class Sealing:
 
     async def _learn(self) -> bool:
         """Read seals on; whether there were any. One that cannot be read is passed over, and found by a check."""
-        page = await self._store.list_appended(SEALS, after=self._head.number, limit=PAGE)
+        page = await self._store.documents.list_appended(SEALS, after=self._head.number, limit=PAGE)
         for entry in page:
             seal = read_seal(entry)
             self._head = head_of(entry)

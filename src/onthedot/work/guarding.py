@@ -52,7 +52,7 @@ class Neighbours:
     async def earlier_run(self, run_id: int, job_id: int) -> tuple[Json, Micros] | None:
         """How far an earlier run of the same job has come, and when it was created; None: there is no such run. What a
         run of another job has left belongs to somebody else."""
-        run, saved = await self._store.get_run(run_id), await self._store.get_checkpoint(run_id)
+        run, saved = await self._store.queries.get_run(run_id), await self._store.queries.get_checkpoint(run_id)
         if run is None or run.job_id != job_id:
             return None
         return None if saved is None else json.loads(saved.value), run.created_at

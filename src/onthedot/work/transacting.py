@@ -175,7 +175,7 @@ class Block:
         attempts: list[AttemptRecord] | None = None
         while attempts is None:
             try:
-                attempts = await self._home(self._counter.store.list_attempts(lease.run_id))
+                attempts = await self._home(self._counter.store.queries.list_attempts(lease.run_id))
             except StoreUnavailable:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)

@@ -34,7 +34,7 @@ from onthedot.run import EDITED, Armed, Blocked, Busy, Delayed, GateAsk, Gone, L
 from onthedot.settings import Settings
 from onthedot.stores.hints import Hint
 from onthedot.stores.protocol import Store
-from onthedot.stores.values import Ask
+from onthedot.stores.values import ReserveRequest
 from onthedot.task import Command, Container, Http, Steps, task_name
 from onthedot.tasks.context import Desk
 from onthedot.tasks.registry import Registry, arguments_of
@@ -347,7 +347,7 @@ class Reserving:
         # More is free already. If we got something, ask on; if not, we have no room, and are woken when we do.
         return 0 if reserved.armed or reserved.held else settings.poll_every
 
-    def _ask(self, now: Micros) -> Ask | None:
+    def _ask(self, now: Micros) -> ReserveRequest | None:
         worker, settings = self._worker, self._worker.settings
         seats = worker.free_seats
         if worker.membership.draining or not settings.works:
@@ -357,7 +357,7 @@ class Reserving:
         ahead = max(0, worker.ahead.most - len(worker.held))
         extra = worker.pace.beyond_seats(worker.running + seats) if seats else 0  # together no more than a batch
         self._asked += 1
-        return Ask(
+        return ReserveRequest(
             worker.membership.incarnation,
             worker.ids.leases(seats + extra + ahead),
             seats,
@@ -392,7 +392,7 @@ class Reserving:
         incarnation = worker.membership.incarnation
         self._unanswered = None
         try:
-            held = await worker.store.held(incarnation, void_below=self._asked + 1)
+            held = await worker.store.recover(incarnation, void_below=self._asked + 1)
         except StoreUnavailable:
             self._unanswered = unanswered
             raise

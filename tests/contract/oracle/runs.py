@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from onthedot.clock import MILLISECOND
 from onthedot.errors import KeyConflict
 from onthedot.run import Checkpoint, Lease, NewRun, Progress, RunState
-from onthedot.stores.values import Ask, Note, Reserved
+from onthedot.stores.values import Note, Reserved, ReserveRequest
 from tests.contract.oracle.queues import pass_time
 from tests.contract.oracle.world import Hold, Incarnation, Run, World
 
@@ -45,7 +45,7 @@ def submit(world: World, asked: Sequence[NewRun], now: int) -> list[Run]:
 # ── reserve ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def is_served(run: Run, ask: Ask, node_id: str) -> bool:
+def is_served(run: Run, ask: ReserveRequest, node_id: str) -> bool:
     """Whether a worker may look where the run waits."""
     if run.target:
         return run.target == node_id
@@ -54,13 +54,13 @@ def is_served(run: Run, ask: Ask, node_id: str) -> bool:
     return not run.for_leader and run.queue in ask.queues and run.labels <= ask.labels
 
 
-def may_take(world: World, run: Run, ask: Ask, now: int) -> bool:
+def may_take(world: World, run: Run, ask: ReserveRequest, now: int) -> bool:
     """Whether a worker may get the run once it is ready."""
     is_expired = run.expires_at is not None and run.expires_at <= now
     return not is_expired and run.job.task in ask.tasks and not world.is_paused(run.queue)
 
 
-def reserve(world: World, ask: Ask, got: Reserved, now: int) -> None:
+def reserve(world: World, ask: ReserveRequest, got: Reserved, now: int) -> None:
     """Check what a worker got, and take it over."""
     node = world.living(ask.incarnation, now)
     world.past_fence = world.last_fence
@@ -109,7 +109,7 @@ def reserve(world: World, ask: Ask, got: Reserved, now: int) -> None:
         check_lease(run, lease)
 
 
-def _rank_due(world: World, queue: str, ask: Ask, now: int) -> None:
+def _rank_due(world: World, queue: str, ask: ReserveRequest, now: int) -> None:
     """What is due in a queue that is shared fairly gets its turn when somebody asks."""
     if world.is_paused(queue):
         return
@@ -124,7 +124,7 @@ def _ready(run: Run) -> int:
     return run.ready_at
 
 
-def _check_due(due: list[Run], taken: list[Run], ask: Ask, now: int) -> None:
+def _check_due(due: list[Run], taken: list[Run], ask: ReserveRequest, now: int) -> None:
     """One for each seat, by age; then quick ones without gates."""
     seated = min(ask.seats, len(due))
     assert seated <= len(taken) <= ask.seats + ask.extra
@@ -146,7 +146,7 @@ def _check_order(taken: list[int], left: list[int]) -> None:
 
 
 def _check_look_again(
-    world: World, ask: Ask, got: Reserved, waiting: list[Run], left: list[Run], ahead: int, now: int
+    world: World, ask: ReserveRequest, got: Reserved, waiting: list[Run], left: list[Run], ahead: int, now: int
 ) -> None:
     """Now, if something is due; else when the next one may be had. Not later than that; and not earlier, but for runs
     that this worker cannot do. What had its turn in a queue that is shared fairly is never had ahead."""
@@ -167,7 +167,7 @@ def _check_look_again(
     assert got.look_again_at >= from_then
 
 
-def _free_at(run: Run, ask: Ask, lead: int, now: int) -> int | None:
+def _free_at(run: Run, ask: ReserveRequest, lead: int, now: int) -> int | None:
     """When a run that this worker did not get may be had; None: it is its own."""
     if run.state is RunState.SCHEDULED:
         return max(now, _ready(run) - lead)
@@ -175,7 +175,7 @@ def _free_at(run: Run, ask: Ask, lead: int, now: int) -> int | None:
     return None if run.hold.incarnation == ask.incarnation else max(now, _ready(run))
 
 
-def _hold(run: Run, lease: Lease, ask: Ask, node: Incarnation, now: int) -> None:
+def _hold(run: Run, lease: Lease, ask: ReserveRequest, node: Incarnation, now: int) -> None:
     run.hold = Hold(lease.lease_id, ask.incarnation, node.node.id, run.job.revision, now)
     run.delayed_under = ""
 

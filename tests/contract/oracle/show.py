@@ -6,8 +6,8 @@ from collections import Counter
 
 from onthedot.job import JobState
 from onthedot.run import AttemptRecord, RunRecord, RunState, SkipRecord
-from onthedot.stores.values import Held, LogRecord, Owned, Parent, Standing
-from onthedot.window import FateAhead, ScheduleState
+from onthedot.stores.values import Held, LogRecord, Owned, Parent, WaitReason
+from onthedot.window import ScheduleState, SlotException
 from tests.contract.oracle.lines import holders
 from tests.contract.oracle.runs import progress_of
 from tests.contract.oracle.world import PRIORITIES, Job, Run, World
@@ -39,11 +39,11 @@ def logs(one: Run) -> list[LogRecord]:
     return [LogRecord(attempt, note.log) for attempt, note in sorted(one.notes.items()) if note.log is not None]
 
 
-def standing(world: World, one: Run) -> Standing | None:
+def standing(world: World, one: Run) -> WaitReason | None:
     if not one.is_live:
         return None
     hold, gate = one.hold, one.waits_at
-    return Standing(
+    return WaitReason(
         one.id,
         expires_at=one.expires_at,
         node=hold.node if hold else "",
@@ -89,7 +89,7 @@ def schedules(one: Job) -> list[tuple[object, ...]]:
             one.id, one.revision, schedule.id, schedule.origin, schedule.watermark, schedule.next_at,
             schedule.last_end,
             tuple(
-                FateAhead(slot, given.reason, given.recorded, given.run.id if given.run else None)
+                SlotException(slot, given.reason, given.recorded, given.run.id if given.run else None)
                 for slot, given in sorted(schedule.exceptions.items())
             ),
         )

@@ -91,7 +91,7 @@ async def test_what_is_of_others_is_not_told(
 async def test_many_followers_cost_one_look(
     server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
 ):
-    looks, find_runs = 0, server.there.store.find_runs
+    looks, find_runs = 0, server.there.store.queries.find_runs
 
     async def counted(*args: Any, **options: Any) -> Any:
         nonlocal looks
@@ -100,7 +100,7 @@ async def test_many_followers_cost_one_look(
 
     monkeypatch.setattr(event_feed, "LOOK_EVERY", 0.5)
     monkeypatch.setattr(event_feed, "SHORTEST", 0.2)
-    monkeypatch.setattr(server.there.store, "find_runs", counted)
+    monkeypatch.setattr(server.there.store.queries, "find_runs", counted)
     told, began = 0, time.monotonic()
     async with asyncio.TaskGroup() as group:
         ready = asyncio.Semaphore(0)
@@ -161,7 +161,7 @@ async def test_a_full_mailbox_counts_and_keeps_the_order():
 async def test_a_store_that_is_away_for_a_while_costs_nothing(
     server: Served, viewer: dict[str, str], worker: Worker, monkeypatch: pytest.MonkeyPatch
 ):
-    find_runs, failed = server.there.store.find_runs, 0
+    find_runs, failed = server.there.store.queries.find_runs, 0
 
     async def away(*args: Any, **options: Any) -> Any:
         nonlocal failed
@@ -172,7 +172,7 @@ async def test_a_store_that_is_away_for_a_while_costs_nothing(
 
     async with reading(server.app, EVENTS, viewer) as reader:
         await reader.ping()
-        monkeypatch.setattr(server.there.store, "find_runs", away)
+        monkeypatch.setattr(server.there.store.queries, "find_runs", away)
         run_id = await ended(server, worker)
         assert (await reader.next("ended")).data["run_id"] == run_id
     assert failed == 3

@@ -270,7 +270,7 @@ async def test_a_program_that_comes_between_is_not_overwritten(there: Served, mo
     plain = there.keys.add(Role.EDITOR)
     await there.there.verbs().put(NAP)
     store, verbs = there.there.store, there.there.verbs()
-    real = store.get_job
+    real = store.queries.get_job
     came: list[str] = []
 
     async def get_job(name: str, *, namespace: str = "default") -> Any:
@@ -283,13 +283,13 @@ async def test_a_program_that_comes_between_is_not_overwritten(there: Served, mo
     for change in ("put", "delete"):
         came.clear()
         await verbs.put(NAP)
-        monkeypatch.setattr(store, "get_job", get_job)
+        monkeypatch.setattr(store.queries, "get_job", get_job)
         where = "/api/v1/jobs/nap"
         if change == "put":
             answer = await there.client.put(where, json=body(EDITED), headers=plain)
         else:
             answer = await there.client.delete(where, headers=plain)
-        monkeypatch.setattr(store, "get_job", real)
+        monkeypatch.setattr(store.queries, "get_job", real)
         assert answer.status_code == 403, answer.text
         record = await stored(there)
         assert record is not None

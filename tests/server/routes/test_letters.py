@@ -106,7 +106,7 @@ async def test_letters_are_replayed_by_their_numbers_once(server: Served, operat
     assert len(await listed(server, operator)) == 3
     done = await replayed(server, operator, run_ids=ids[:2])
     assert done == await replayed(server, operator, run_ids=ids[:2])
-    new = await server.there.store.get_runs(done.run_ids)
+    new = await server.there.store.queries.get_runs(done.run_ids)
     assert [(run.origin, run.args) for run in new] == [(ids[0], '{"of":"a"}'), (ids[1], '{"of":"b"}')]
     assert await listed(server, operator) == [ids[2]]
 
@@ -118,7 +118,7 @@ async def test_letters_that_match_are_replayed_with_a_rate(server: Served, opera
     dry = await replayed(server, operator, **said, dry_run=True)
     assert (dry.letters, dry.run_ids, dry.dry_run) == (2, [], True)
     done = await replayed(server, operator, **said)
-    one, two = await server.there.store.get_runs(done.run_ids)
+    one, two = await server.there.store.queries.get_runs(done.run_ids)
     assert (one.origin, two.origin, two.due_at - one.due_at) == (ids[0], ids[1], 10_000_000)
     assert await listed(server, operator) == [ids[2]]
 

@@ -128,7 +128,7 @@ async def test_a_sign_in_by_link_is_on_record_and_so_is_a_refused_one(there: Ser
     assert (await there.client.get("/", params={"token": token})).status_code == 303
     assert (await there.client.get("/", params={"token": token})).status_code == 401
     assert (await there.client.get("/", params={"token": "x"})).status_code == 401
-    [document] = await there.there.store.list_documents(sessions.KIND)
+    [document] = await there.there.store.documents.list_documents(sessions.KIND)
     good, used, wrong = await entries(there)
     assert (good["verb"], good["object"], good["who"]) == (
         "login", f"session/{document.id}", {"kind": "session", "id": document.id, "name": "up"},

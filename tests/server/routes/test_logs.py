@@ -227,7 +227,7 @@ async def test_many_followers_cost_one_look(
     run_id = await submitted(server)
     lease = await worker.take_one()
     await worker.say(lease, "one\n")
-    looks, list_logs, looked = 0, server.there.store.list_logs, asyncio.Event()
+    looks, list_logs, looked = 0, server.there.store.queries.list_logs, asyncio.Event()
 
     async def counted(run: int) -> Any:
         nonlocal looks
@@ -236,7 +236,7 @@ async def test_many_followers_cost_one_look(
         return await list_logs(run)
 
     monkeypatch.setattr(log_feed, "LOOK_EVERY", 0.2)
-    monkeypatch.setattr(server.there.store, "list_logs", counted)
+    monkeypatch.setattr(server.there.store.queries, "list_logs", counted)
     async with asyncio.TaskGroup() as group:
 
         async def one() -> None:

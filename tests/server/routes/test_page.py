@@ -111,7 +111,7 @@ async def test_the_page_reads_and_writes_with_its_second_text(there: Served):
     assert (await there.client.get("/api/v1/whoami", headers=csrf)).json()["role"] == "admin"
     assert (await there.client.post(PAUSE, json={}, headers={**csrf, **OWN})).status_code == 200
     assert (await there.client.post("/api/v1/logout", headers={**csrf, **OWN})).status_code == 204
-    assert await there.there.store.list_documents("session") == []
+    assert await there.there.store.documents.list_documents("session") == []
 
 
 async def test_a_write_of_the_page_says_where_it_comes_from(there: Served):

@@ -82,14 +82,14 @@ async def test_a_page_is_one_question_to_the_store(server: Served, monkeypatch: 
     await skipped(server, "poll", owner="bob")
     bob = server.keys.add(Role.ADMIN, owner="bob", only_own=True)
     asked: list[int] = []
-    find_skips = server.there.store.find_skips
+    find_skips = server.there.store.queries.find_skips
 
     async def counted(wanted: SkipFilter, *, after: SkipCursor | None = None, limit: int = 100) -> SkipPage:
         asked.append(limit)
         return await find_skips(wanted, after=after, limit=limit)
 
-    monkeypatch.setattr(server.there.store, "find_skips", counted)
-    monkeypatch.setattr(server.there.store, "get_job", None)
+    monkeypatch.setattr(server.there.store.queries, "find_skips", counted)
+    monkeypatch.setattr(server.there.store.queries, "get_job", None)
     assert await told(server, bob, limit=5) == ["default/poll"]
     assert asked == [5]
 

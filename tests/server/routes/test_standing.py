@@ -8,7 +8,7 @@ import onthedot as otd
 from onthedot.access.permissions import Role
 from onthedot.clock import SECOND
 from onthedot.run import Gate, GateAsk, OnBusy
-from onthedot.stores.values import Ask, Node
+from onthedot.stores.values import Node, ReserveRequest
 from onthedot.task import Call
 from tests.server.kit import Served
 
@@ -26,7 +26,7 @@ async def waiting_at(server: Served, *holders: str) -> tuple[int, list[int]]:
         job = otd.Job(name=name, namespace=namespace, owner=owner, task=Call(handler="print"), concurrency=limit)
         await server.there.verbs(namespace).put(job)
         runs.append(int(await server.there.verbs(namespace).submit(name)))
-        ask = Ask("i", [f"l{number}"], 1, tasks=frozenset({"call:print"}), number=number)
+        ask = ReserveRequest("i", [f"l{number}"], 1, tasks=frozenset({"call:print"}), number=number)
         [lease] = (await store.reserve(ask)).held
         gates = GateAsk((Gate("limit:printer", len(holders)),), OnBusy("wait"))
         await store.arm([lease], gates={lease.lease_id: gates})

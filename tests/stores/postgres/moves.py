@@ -15,7 +15,7 @@ from onthedot.retention import Cut, Mark
 from onthedot.run import TERMINAL, Checkpoint, NewRun, OnBusy, Progress, RunState, submit_trigger
 from onthedot.stores.documents import Noting
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.values import Ask, Node, Note, Placement, Replanned
+from onthedot.stores.values import Node, Note, Placement, Replanned, ReserveRequest
 from onthedot.verdict import Finish
 from onthedot.window import ScheduleState, Slot, Window
 from onthedot_verify.contract.workbench import SUCCESS, at, every, fixed_delay, recover, retry, window
@@ -84,7 +84,7 @@ async def put_edit_child(scene: Scene, store: PostgresStore) -> object:
 
 
 async def _pause(scene: Scene, store: PostgresStore, name: str) -> object:
-    return await store.pause(scene.jobs[name].id, reason="race", now=NOW)
+    return await store.pause_job(scene.jobs[name].id, reason="race", now=NOW)
 
 
 @_move
@@ -109,7 +109,7 @@ async def pause_delay(scene: Scene, store: PostgresStore) -> object:
 
 @_move
 async def resume(scene: Scene, store: PostgresStore) -> object:
-    return await store.resume(scene.jobs["still"].id, now=NOW)
+    return await store.resume_job(scene.jobs["still"].id, now=NOW)
 
 
 async def _delete(scene: Scene, store: PostgresStore, name: str) -> object:
@@ -162,7 +162,7 @@ async def cancel_first(scene: Scene, store: PostgresStore) -> object:
 async def except_slot(scene: Scene, store: PostgresStore) -> object:
     grid = scene.jobs["grid"].id
     run = NewRun(grid, submit_trigger("moved"), at(155))
-    return await store.except_slot(grid, "s", at(150), reason="moved", run=run, now=NOW)
+    return await store.move_slot(grid, "s", at(150), reason="moved", run=run, now=NOW)
 
 
 def _windows(scene: Scene, *names: str) -> list[tuple[ScheduleState, Window]]:
@@ -227,7 +227,7 @@ async def _reserve(scene: Scene, store: PostgresStore, names: Iterable[str], que
     tasks = frozenset(ability_of(scene.jobs[name].job) for name in names)
     ids = [token() for _ in range(4 + ahead)]
     return await store.reserve(
-        Ask(scene.two, ids, 4, ahead, horizon=TTL, tasks=tasks, queues=("default", queue)), now=NOW
+        ReserveRequest(scene.two, ids, 4, ahead, horizon=TTL, tasks=tasks, queues=("default", queue)), now=NOW
     )
 
 
@@ -243,7 +243,7 @@ async def reserve_fair(scene: Scene, store: PostgresStore) -> object:
 
 @_move
 async def held_void(scene: Scene, store: PostgresStore) -> object:
-    return await store.held(scene.one, void_below=7)
+    return await store.recover(scene.one, void_below=7)
 
 
 async def _arm(scene: Scene, store: PostgresStore, *names: str, on_busy: OnBusy | None = SOON) -> object:
@@ -438,7 +438,7 @@ async def share_queue(scene: Scene, store: PostgresStore) -> object:
 @_move
 async def place(scene: Scene, store: PostgresStore) -> object:
     placements = [Placement(run_id, scene.two) for run_id in reversed(scene.waiting["placed"])]
-    return await store.place(scene.terms[0], placements, now=NOW)
+    return await store.assign(scene.terms[0], placements, now=NOW)
 
 
 @_move
@@ -475,22 +475,22 @@ async def prune_nodes(scene: Scene, store: PostgresStore) -> object:
 
 @_move
 async def put_document(scene: Scene, store: PostgresStore) -> object:
-    return await store.put_document("kind", "a", '{"a": 1}', version=scene.version, now=NOW)
+    return await store.documents.put_document("kind", "a", '{"a": 1}', version=scene.version, now=NOW)
 
 
 @_move
 async def put_new_document(scene: Scene, store: PostgresStore) -> object:
-    return await store.put_document("kind", "b", "{}", version=0, now=NOW)
+    return await store.documents.put_document("kind", "b", "{}", version=0, now=NOW)
 
 
 @_move
 async def delete_document(scene: Scene, store: PostgresStore) -> object:
-    return await store.delete_document("kind", "a", version=scene.version)
+    return await store.documents.delete_document("kind", "a", version=scene.version)
 
 
 @_move
 async def append_documents(scene: Scene, store: PostgresStore) -> object:
-    return await store.append_documents("list", ["{}", "{}"], keys=["noted", "x"], now=NOW)
+    return await store.documents.append_documents("list", ["{}", "{}"], keys=["noted", "x"], now=NOW)
 
 
 @_move

@@ -17,7 +17,7 @@ from onthedot.job import Call, Guarantee, Job, JobRecord, Limit, Overlap, Rate, 
 from onthedot.policy.gates import gates_of, rate_of
 from onthedot.run import Armed, Blocked, GateAsk, Lease, NewRun, OnBusy, submit_trigger
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.values import Ask, Node, Term
+from onthedot.stores.values import Node, ReserveRequest, Term
 from onthedot.verdict import Finish, Verdict
 from onthedot.window import ScheduleState, Window
 from onthedot_verify.contract.workbench import DEAD, SUCCESS, at, every, fixed_delay, retry, window
@@ -86,7 +86,7 @@ class _Builder:
     async def take(self, name: str, seats: int, *, who: str = "", ahead: int = 0, **ask: Any) -> None:
         """Reserve runs of one job; those that are due and need no gate run."""
         record = self.scene.jobs[name]
-        wanted = Ask(
+        wanted = ReserveRequest(
             who or self.scene.one, [token() for _ in range(seats + ahead)], seats, ahead, horizon=TTL, lapse=TTL,
             tasks=frozenset({ability_of(record.job)}), queues=(record.job.queue,), **ask,
         )  # fmt: skip
@@ -130,9 +130,9 @@ async def build(store: PostgresStore, url: str) -> Scene:
         assert term is not None
         scene.terms.insert(0, term)
     for name, record in scene.jobs.items():
-        scene.schedules[name] = await store.schedules_of(record.id)
-    scene.version = (await store.put_document("kind", "a", "{}", version=0, now=BEFORE)).version
-    await store.append_documents("list", ["{}"], keys=["first"], now=BEFORE)
+        scene.schedules[name] = await store.queries.schedules_of(record.id)
+    scene.version = (await store.documents.put_document("kind", "a", "{}", version=0, now=BEFORE)).version
+    await store.documents.append_documents("list", ["{}"], keys=["first"], now=BEFORE)
     return scene
 
 
@@ -161,7 +161,7 @@ async def _add_plain(to: _Builder) -> None:
     await to.take("fair", 1)
     await to.put("still")
     await to.submit("still", 60, 50)
-    await to.store.pause(to.scene.jobs["still"].id, reason="test", now=BEFORE)
+    await to.store.pause_job(to.scene.jobs["still"].id, reason="test", now=BEFORE)
 
 
 async def _add_schedules(to: _Builder) -> None:

@@ -93,7 +93,7 @@ async def test_a_verdict_and_a_commit_at_once_are_one(shop: str):
         assert sorted(answers) == [False, True]
         assert orders(shop)[number] == int(answers[0])
         committed += answers[0]
-    assert (await store.count_runs()).get(RunState.SUCCEEDED, 0) == committed
+    assert (await store.queries.count_runs()).get(RunState.SUCCEEDED, 0) == committed
     await store.close()
 
 

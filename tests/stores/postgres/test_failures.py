@@ -129,7 +129,7 @@ async def test_a_call_that_is_cancelled_leaves_its_connection_to_nobody(store: P
     with pytest.raises(asyncio.CancelledError):
         await task
     assert await asyncio.gather(*(echo(n) for n in range(5))) == [*range(5)]
-    assert await store.list_queues() == []
+    assert await store.queries.list_queues() == []
 
 
 async def test_a_transaction_that_others_keep_from_passing_is_made_again(store: PostgresStore):
@@ -153,7 +153,7 @@ async def test_a_transaction_that_others_keep_from_passing_is_made_again(store: 
 
     await asyncio.gather(lock("ab"), lock("ba"))
     assert tries == 3
-    assert sorted(queue.reason for queue in await store.list_queues())[0] in ("ab", "ba")
+    assert sorted(queue.reason for queue in await store.queries.list_queues())[0] in ("ab", "ba")
 
 
 async def test_when_all_connections_are_in_use_it_says_so(empty_url: str):
@@ -166,19 +166,19 @@ async def test_when_all_connections_are_in_use_it_says_so(empty_url: str):
     busy = [asyncio.create_task(store.database.write(stay)) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(StoreUnavailable, match="expected one of 2 connections to be free"):
-        await store.list_jobs()
+        await store.queries.list_jobs()
     leave.set()
     await asyncio.gather(*busy)
-    assert await store.list_jobs() == []
+    assert await store.queries.list_jobs() == []
     await store.close()
 
 
 async def test_a_closed_store_says_so_and_leaves_nothing_behind(store: PostgresStore, empty_url: str):
-    await store.list_jobs()
+    await store.queries.list_jobs()
     await store.close()
     await store.close()
     with pytest.raises(StateError, match="it was closed; open it again"):
-        await store.list_jobs()
+        await store.queries.list_jobs()
     assert await no_sessions(empty_url)
 
 

@@ -119,8 +119,8 @@ async def test_no_page_reads_more_than_it_may(full: PostgresStore, monkeypatch: 
     for name, method in (("rows", rows), ("row", row), ("value", value)):
         monkeypatch.setattr(Transaction, name, noting(method))
     finds: dict[type, Any] = {
-        RunFilter: full.find_runs, AttemptFilter: full.find_attempts, JobFilter: full.find_jobs,
-        SkipFilter: full.find_skips,
+        RunFilter: full.queries.find_runs, AttemptFilter: full.queries.find_attempts, JobFilter: full.queries.find_jobs,
+        SkipFilter: full.queries.find_skips,
     }  # fmt: skip
     db = await asyncpg.connect(full.database.address.dsn, server_settings={"search_path": full.database.address.schema})
     too_many = {}

@@ -20,7 +20,7 @@ from onthedot.stores.postgres.prepared import _in_pieces
 from onthedot.stores.postgres.transaction import LOCK_KEYS, Transaction
 from onthedot.stores.sql.port import sql
 from onthedot.stores.sql.queues import QUEUES
-from onthedot.stores.values import Ask, Node
+from onthedot.stores.values import Node, ReserveRequest
 from onthedot_verify import contract
 from onthedot_verify.contract.workbench import recover
 from tests.chaos.proxy import Proxy
@@ -77,7 +77,9 @@ async def submit(store: PostgresStore, job: JobRecord, name: str) -> None:
 async def reserve(store: PostgresStore, who: str, seats: int = 1) -> list[Lease]:
     """Runs of gated jobs, which are armed in a second write."""
     ids = [f"{who}/{place}" for place in range(seats)]
-    return (await store.reserve(Ask(who, ids, seats, tasks=frozenset({"call:work"}), lapse=60 * SECOND))).held
+    return (
+        await store.reserve(ReserveRequest(who, ids, seats, tasks=frozenset({"call:work"}), lapse=60 * SECOND))
+    ).held
 
 
 async def arm(store: PostgresStore, leases: list[Lease]) -> list[ArmAnswer]:
@@ -158,7 +160,7 @@ async def test_what_is_decided_about_a_node_is_seen_by_who_asks_at_that_moment(
         if change == "drain":
             assert await store.drain("node") == 1
         elif change == "void":
-            await store.held(who, void_below=100)
+            await store.recover(who, void_below=100)
         elif change == "leave":
             await store.leave(who)
         else:
@@ -225,10 +227,10 @@ async def test_a_transaction_beyond_its_limit_is_undone_and_told_and_the_next_ge
     with pytest.raises(StoreUnavailable, match="ask again"):
         await store.database.write(work)
     assert 1.5 < slept < 2.9
-    assert await store.list_queues() == []
+    assert await store.queries.list_queues() == []
     await store.database.write(work)
     assert slept > 2.9
-    assert [queue.name for queue in await store.list_queues()] == ["slow"]
+    assert [queue.name for queue in await store.queries.list_queues()] == ["slow"]
 
 
 async def test_a_single_statement_beyond_its_limit_gets_longer_the_next_time(store: PostgresStore):
@@ -236,9 +238,9 @@ async def test_a_single_statement_beyond_its_limit_gets_longer_the_next_time(sto
     slow = sql("INSERT INTO queues (name) SELECT 'slow' FROM pg_sleep(3) RETURNING name")
     with pytest.raises(StoreUnavailable, match="ask again"):
         await store.database.at_once(slow, hint=Hint("runs", 0))
-    assert await store.list_queues() == []
+    assert await store.queries.list_queues() == []
     assert len(await store.database.at_once(slow, hint=Hint("runs", 0))) == 1
-    assert [queue.name for queue in await store.list_queues()] == ["slow"]
+    assert [queue.name for queue in await store.queries.list_queues()] == ["slow"]
 
 
 async def test_an_idle_transaction_beyond_its_limit_is_undone_too(store: PostgresStore):
@@ -248,7 +250,7 @@ async def test_an_idle_transaction_beyond_its_limit_is_undone_too(store: Postgre
 
     with pytest.raises(StoreUnavailable, match="ask again"):
         await store.database.write(work)
-    assert await store.list_queues() == []
+    assert await store.queries.list_queues() == []
 
 
 # ── servers that do not end a transaction in time ────────────────────────────────────────────────────────────────

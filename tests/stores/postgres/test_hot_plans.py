@@ -16,7 +16,7 @@ from onthedot.stores.postgres.fast_finish import FINISH
 from onthedot.stores.postgres.transaction import Transaction
 from onthedot.stores.sql.port import sql
 from onthedot.stores.sql.reserve import ARM_NOW, LIST_DUE
-from onthedot.stores.values import Ask, Node
+from onthedot.stores.values import Node, ReserveRequest
 from tests.stores.postgres.plans import plan_of
 
 PLANNED = {"due": LIST_DUE.postgres, "arm": ARM_NOW.postgres, "finish": FINISH.postgres}
@@ -63,9 +63,9 @@ async def test_a_reserve_looks_at_no_more_runs_than_it_has_room_for(full: Postgr
     monkeypatch.setattr(Transaction, "scan", count)
     await full.register(Node("a", "a"), ttl=60 * SECOND)
     ids, tasks = SeededIds(1), frozenset({"call:noop"})
-    first = await full.reserve(Ask("a", ids.leases(64), 64, tasks=tasks))
+    first = await full.reserve(ReserveRequest("a", ids.leases(64), 64, tasks=tasks))
     quick = frozenset({first.armed[0].record.id})
-    second = await full.reserve(Ask("a", ids.leases(500), 64, extra=436, quick=quick, tasks=tasks))
+    second = await full.reserve(ReserveRequest("a", ids.leases(500), 64, extra=436, quick=quick, tasks=tasks))
     assert (len(first.armed), len(second.armed)) == (64, 500)
     assert looked == [65, 501]
 
@@ -76,6 +76,8 @@ async def test_quick_runs_behind_a_backlog_are_found_by_a_second_look(store: Pos
     await store.submit([NewRun(slow.id, f"submit:{n}", now - 1_000 + n) for n in range(20)])
     await store.submit([NewRun(quick.id, f"submit:{n}", now - 500 + n) for n in range(5)])
     await store.register(Node("a", "a"), ttl=60 * SECOND)
-    ask = Ask("a", SeededIds(1).leases(20), 2, extra=18, quick=frozenset({quick.id}), tasks=frozenset({"call:noop"}))
+    ask = ReserveRequest(
+        "a", SeededIds(1).leases(20), 2, extra=18, quick=frozenset({quick.id}), tasks=frozenset({"call:noop"})
+    )
     armed = [lease.record.id for lease in (await store.reserve(ask)).armed]
     assert armed == [slow.id] * 2 + [quick.id] * 5

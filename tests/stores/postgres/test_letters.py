@@ -39,7 +39,7 @@ async def test_only_the_box_is_read(postgres_url: str):
             db.execute(f"PREPARE list_dead (bigint, bigint, bigint, text, text, int) AS {LIST_DEAD.postgres}".encode())
             values = f"(0, {1 << 53}, 0, 'default', NULL, 100)"
             plan = [line for (line,) in db.execute(f"EXPLAIN (ANALYZE, BUFFERS) EXECUTE list_dead {values}".encode())]
-        assert [run.id for run in await store.list_dead()] == dead[::-1]
+        assert [run.id for run in await store.queries.list_dead()] == dead[::-1]
         assert not [line for line in plan if "Seq Scan on history_2026_01" in line], plan  # the month that has rows
         assert not [line for line in plan if "Rows Removed" in line], plan
     finally:

@@ -61,7 +61,7 @@ async def test_a_slot_that_is_armed_while_it_is_cancelled_is_no_exception(
     await other.execute(ARM, run.id)
     [answer] = await after_commit(other, store.cancel([run.id], why="late", now=bench.now))
     assert answer.kind == "asked"
-    [schedule] = await store.schedules_of(record.id)
+    [schedule] = await store.queries.schedules_of(record.id)
     assert schedule.exceptions == ()
 
 
@@ -85,7 +85,7 @@ async def test_skips_that_are_pruned_while_they_are_lengthened_are_counted_once(
     node = await bench.node()
     plan = window(0, 60, skips=[SkipRange(at(10), at(60), 6, "missed")], next_at=70)
     record = (await bench.put(bench.job(every()), plan)).record
-    [schedule] = await store.schedules_of(record.id)
+    [schedule] = await store.queries.schedules_of(record.id)
     later = window(60, 80, skips=[SkipRange(at(70), at(80), 2, "missed")], next_at=90)
     term = await bench.term(node)
     await other.execute("BEGIN")

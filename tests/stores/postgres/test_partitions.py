@@ -76,7 +76,7 @@ async def test_what_retention_has_emptied_is_dropped(bench: Workbench, postgres_
     assert [run.id for run in await bench.runs()] == [kept]
     bench.now = START + 10 * SECOND  # somebody has set the clock back: the month is made again
     await end_one(bench, who)
-    assert await bench.store.count_runs() == {RunState.SUCCEEDED: 2}
+    assert await bench.store.queries.count_runs() == {RunState.SUCCEEDED: 2}
     await bench.store.close()
 
 

@@ -42,7 +42,7 @@ async def test_the_tables_may_be_in_any_schema(pgbouncer: PgBouncer, postgres_ur
     """No session has a search path: each transaction brings its own, also the one that prepares statements."""
     store = await PostgresStore.open(f"{pgbouncer.url(name_of(postgres_url))}?pooler=transaction&schema=elsewhere")
     await store.pause_queue("mail", reason="test")
-    assert [queue.name for queue in await store.list_queues()] == ["mail"]
+    assert [queue.name for queue in await store.queries.list_queues()] == ["mail"]
     await store.close()
 
 
@@ -51,7 +51,7 @@ async def test_several_nodes_share_few_sessions(pooled_url: str):
     stores = [await PostgresStore.open(pooled_url) for _ in range(2)]
     names = [f"queue{number}" for number in range(20)]
     await asyncio.gather(*(stores[n % 2].pause_queue(name, reason=name) for n, name in enumerate(names)))
-    assert [queue.reason for queue in await stores[0].list_queues()] == sorted(names)
+    assert [queue.reason for queue in await stores[0].queries.list_queues()] == sorted(names)
     for store in stores:
         await store.close()
 

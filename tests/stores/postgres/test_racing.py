@@ -15,7 +15,7 @@ from onthedot.job import Call, Job, JobRecord, Limit, Overlap
 from onthedot.policy.gates import gates_of
 from onthedot.run import Armed, Blocked, GateAsk, Lease, NewRun, OnBusy, RunState, submit_trigger
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.values import Ask, Node
+from onthedot.stores.values import Node, ReserveRequest
 from onthedot.verdict import Finish
 from onthedot.window import Slot, Window
 from onthedot_verify.contract.workbench import SUCCESS, every, recover
@@ -51,9 +51,9 @@ async def submit(store: PostgresStore, record: JobRecord, count: int) -> list[in
     return await store.submit([NewRun(record.id, submit_trigger(str(n)), now + n % 7) for n in range(count)])
 
 
-def ask(incarnation: str, number: int, seats: int) -> Ask:
+def ask(incarnation: str, number: int, seats: int) -> ReserveRequest:
     ids = [f"{incarnation}/{number}/{place}" for place in range(seats)]
-    return Ask(incarnation, ids, seats, tasks=TASKS)
+    return ReserveRequest(incarnation, ids, seats, tasks=TASKS)
 
 
 def gates(leases: list[Lease]) -> dict[str, GateAsk]:
@@ -113,8 +113,8 @@ async def test_every_run_is_taken_once(stores: Stores):
     done += await drain(stores[0], "node0-1", 50)  # what somebody had locked when others looked
     assert sorted(lease.run_id for lease in done) == sorted(ids)
     assert len({lease.fence for lease in done}) == len(ids)
-    assert await stores[0].count_runs() == {RunState.SUCCEEDED: 300}
-    assert all([len(await stores[0].list_attempts(run_id)) == 1 for run_id in ids[::30]])
+    assert await stores[0].queries.count_runs() == {RunState.SUCCEEDED: 300}
+    assert all([len(await stores[0].queries.list_attempts(run_id)) == 1 for run_id in ids[::30]])
 
 
 async def test_runs_of_several_levels_and_shares_are_taken_once(stores: Stores):
@@ -139,12 +139,12 @@ async def test_a_slot_is_planned_once(stores: Stores):
     term = await stores[0].campaign(await join(stores[0], "planner"), ttl=TTL)
     assert term is not None
     for number in range(10):
-        [state] = await stores[0].schedules_of(record.id)
+        [state] = await stores[0].queries.schedules_of(record.id)
         at = now + (number + 1) * SECOND
         window = Window("s", state.watermark, at, at + SECOND, [Slot(at, None)])
         answers = await all_at_once(store.plan(term, [(state, window)]) for store in stores)
         assert sum(one for [one] in answers) == 1
-    assert len(await stores[0].list_runs(job="job")) == 10
+    assert len(await stores[0].queries.list_runs(job="job")) == 10
 
 
 async def test_one_leads(stores: Stores):
@@ -163,7 +163,7 @@ async def test_one_key_is_one_run(stores: Stores):
     plain = [NewRun(record.id, submit_trigger(f"p{n}"), now) for n in range(20)]
     answers = await all_at_once(stores[n % 4].submit(plain if n % 2 else plain[::-1]) for n in range(8))
     assert {tuple(sorted(ids)) for ids in answers} == {tuple(sorted(answers[0]))}
-    assert len(await stores[0].list_runs(job="job")) == 25
+    assert len(await stores[0].queries.list_runs(job="job")) == 25
 
 
 async def test_what_ends_while_it_is_submitted_again_is_the_same_run(stores: Stores):
@@ -178,7 +178,7 @@ async def test_what_ends_while_it_is_submitted_again_is_the_same_run(stores: Sto
         again = [store.submit([new]) for store in stores[1:]]
         results = await asyncio.gather(again[0], stores[0].finish([finished(lease)]), *again[1:])
         assert results == [[first], [True], [first], [first]]
-    assert await stores[0].count_runs() == {RunState.SUCCEEDED: 25}
+    assert await stores[0].queries.count_runs() == {RunState.SUCCEEDED: 25}
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -225,8 +225,8 @@ async def test_a_pause_ends_all_starts(stores: Stores):
                 taken += (await stores[1].reserve(ask(who, number, 3))).armed
 
         async def pause(record: JobRecord = record) -> tuple[int, int]:
-            paused = await stores[0].pause(record.id, reason="test")
-            return paused.held, sum(run.attempts for run in await stores[0].list_runs(job=record.job.name))
+            paused = await stores[0].pause_job(record.id, reason="test")
+            return paused.held, sum(run.attempts for run in await stores[0].queries.list_runs(job=record.job.name))
 
         (held, armed_then), _ = await asyncio.gather(pause(), take())
         assert armed_then == len(taken), "a run was armed after the pause had been acknowledged"
@@ -247,7 +247,7 @@ async def test_two_parents_that_end_at_once_are_followed_once(stores: Stores):
         assert answers == [[True], [True]]
         rest = [lease for lease in leases if lease.record.job.name == "child"]
         assert all(await stores[0].finish([finished(lease) for lease in rest]))
-    assert len(await stores[0].list_runs(job="child")) == 20
+    assert len(await stores[0].queries.list_runs(job="child")) == 20
 
 
 async def test_a_cancel_and_a_start_agree(stores: Stores):
@@ -259,7 +259,7 @@ async def test_a_cancel_and_a_start_agree(stores: Stores):
         [answer], got = await asyncio.gather(
             stores[1].cancel([run_id], why="no"), stores[0].reserve(ask(who, number, 1))
         )
-        run = await stores[0].get_run(run_id)
+        run = await stores[0].queries.get_run(run_id)
         assert run is not None
         kinds[answer.kind] += 1
         assert (answer.kind, bool(got.armed), run.state) in (
@@ -285,7 +285,7 @@ async def test_orphans_are_taken_once(stores: Stores):
 
     assert sum(await all_at_once(reap(store) for store in stores)) == 40
     assert not any(await stores[0].finish([finished(lease) for lease in taken]))
-    assert (await stores[0].count_runs()) == {RunState.SCHEDULED: 40}
+    assert (await stores[0].queries.count_runs()) == {RunState.SCHEDULED: 40}
     assert await stores[0].orphans(limit=10, now=later) == []
 
 

@@ -79,5 +79,5 @@ async def test_a_store_that_was_opened_on_another_loop_serves_this_one(empty_url
     async with sched:
         run = await sched.submit("count", {"number": 4})
         assert await run.result(timeout="20s") == 8
-    assert (await store.count_runs()) == {RunState.SUCCEEDED: 1}
+    assert (await store.queries.count_runs()) == {RunState.SUCCEEDED: 1}
     await store.close()

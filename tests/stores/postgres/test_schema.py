@@ -9,15 +9,15 @@ import psycopg
 import pytest
 
 from onthedot.errors import StoreUnusable
-from onthedot.stores import migrating
-from onthedot.stores.migrating import Migration
+from onthedot.stores import migration
+from onthedot.stores.migration import Migration
 from onthedot.stores.postgres import PostgresStore, schema
 from onthedot.stores.sql.port import sql
 from tests.stores.postgres.conftest import deadlocks
 from tests.stores.postgres.snapshot import snapshot
 
 REGENERATE = "the way to write the snapshot anew is in tests/stores/postgres/snapshot.py"
-STEPS = migrating.load(schema.DRIVER)
+STEPS = migration.load(schema.DRIVER)
 
 
 def do(url: str, statement: str) -> list[tuple[object, ...]]:
@@ -50,8 +50,8 @@ async def test_two_schemas_of_a_database_are_two_stores(postgres_url: str):
     one = await PostgresStore.open(postgres_url)
     other = await PostgresStore.open(f"{postgres_url}?schema=other")
     await one.pause_queue("mail", reason="here only")
-    assert [queue.name for queue in await one.list_queues()] == ["mail"]
-    assert await other.list_queues() == []
+    assert [queue.name for queue in await one.queries.list_queues()] == ["mail"]
+    assert await other.queries.list_queues() == []
     await one.close()
     await other.close()
 
@@ -60,7 +60,7 @@ async def test_the_next_step_is_applied_once_and_kept_whole(postgres_url: str, m
     await (await PostgresStore.open(postgres_url)).close()
     more = Migration(len(STEPS) + 1, "more", "CREATE TABLE more (a integer); INSERT INTO more VALUES (1);")
     broken = Migration(len(STEPS) + 2, "broken", "CREATE TABLE most (a integer); INSERT INTO nowhere VALUES (1);")
-    monkeypatch.setattr(migrating, "load", lambda driver: [*STEPS, more, broken])
+    monkeypatch.setattr(migration, "load", lambda driver: [*STEPS, more, broken])
     for _ in range(2):
         with pytest.raises(StoreUnusable, match="nowhere"):
             await PostgresStore.open(postgres_url)
@@ -78,7 +78,7 @@ WAITING = "SELECT count(*) FROM pg_locks WHERE relation = 'onthedot.gate_holders
 
 async def test_a_step_that_meets_a_deadlock_is_made_again(postgres_url: str, monkeypatch: pytest.MonkeyPatch):
     """Step 4 locks `runs` and then `gate_holders`. A node that works has them the other way round."""
-    monkeypatch.setattr(migrating, "load", lambda driver: STEPS[:3])
+    monkeypatch.setattr(migration, "load", lambda driver: STEPS[:3])
     await (await PostgresStore.open(postgres_url)).close()
     monkeypatch.undo()
     before = deadlocks(postgres_url)
@@ -108,7 +108,7 @@ async def test_for_reading_only_it_must_be_there(postgres_url: str):
     assert do(postgres_url, "SELECT to_regnamespace('onthedot')") == [(None,)]
     await (await PostgresStore.open(postgres_url)).close()
     store = await PostgresStore.open(postgres_url, read_only=True)
-    assert await store.list_jobs() == []
+    assert await store.queries.list_jobs() == []
     with pytest.raises(StoreUnusable, match="opened for reading only"):
         await store.pause_queue("mail", reason="")
     await store.close()

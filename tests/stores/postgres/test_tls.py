@@ -100,7 +100,7 @@ async def test_it_is_used_and_the_certificate_checked(
     through, port = door
     url = f"postgresql://onthedot:{postgres.password}@localhost:{port}/{name_of(empty_url)}"
     store = await PostgresStore.open(f"{url}?sslmode=verify-full&sslrootcert={certificate}")
-    assert await store.list_jobs() == []
+    assert await store.queries.list_jobs() == []
     await store.close()
     assert through.handshakes >= 2  # every connection
     before = through.handshakes

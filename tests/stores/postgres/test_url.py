@@ -8,7 +8,7 @@ import pytest
 
 from onthedot.errors import DefinitionError
 from onthedot.stores.addresses import exposed
-from onthedot.stores.opening import open_store
+from onthedot.stores.connect import open_store
 from onthedot.stores.postgres.url import read_url
 
 

@@ -23,9 +23,9 @@ from onthedot.job import Call, Every, Job, JobRecord, JobState
 from onthedot.retention import Cut, Mark
 from onthedot.run import TERMINAL, Gate, GateAsk, Gone, NewRun, OnBusy, RunState, submit_trigger
 from onthedot.stores.redis import RedisStore
-from onthedot.stores.redis.runs import AT_ONCE, TOGETHER
-from onthedot.stores.redis.sweeps import STEP
-from onthedot.stores.values import Ask, Node
+from onthedot.stores.redis.server import STEP
+from onthedot.stores.redis.store import AT_ONCE, TOGETHER
+from onthedot.stores.values import Node, ReserveRequest
 from onthedot.verdict import OutcomeKind, Verdict
 from onthedot.window import Window
 from tests.servers.valkey import ValkeyServer
@@ -64,7 +64,7 @@ def busy(valkey: ValkeyServer) -> Micros:
 
 async def watch(store: RedisStore, valkey: ValkeyServer, work: Callable[[], Awaitable[Any]]) -> Watched:
     scripts: list[Micros] = []
-    evaluate, before = store._evaluate, store.calls
+    evaluate, before = store.redis._evaluate, store.redis.calls
 
     async def measured(*asked: Any) -> Any:
         began = busy(valkey)
@@ -76,7 +76,7 @@ async def watch(store: RedisStore, valkey: ValkeyServer, work: Callable[[], Awai
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store, "_evaluate", measured)
         answer = await work()
-    return Watched(answer, store.calls - before, sorted(scripts))
+    return Watched(answer, store.redis.calls - before, sorted(scripts))
 
 
 def a_job(**options: Any) -> Job:
@@ -95,25 +95,25 @@ async def test_a_job_with_many_waiting_runs(store: RedisStore, valkey: ValkeySer
     """Paused, edited while paused, resumed, edited, deleted, forgotten: each in steps, and with the right answer."""
     record = (await store.put_job(a_job())).record
     await fill(store, record, count)
-    paused = await watch(store, valkey, lambda: store.pause(record.id, reason="test"))
+    paused = await watch(store, valkey, lambda: store.pause_job(record.id, reason="test"))
     paused.check(count)
     assert (paused.answer.skipped, paused.answer.held) == (0, count)
-    assert (await store.resume(record.id, dry_run=True)).released == count
-    resumed = await watch(store, valkey, lambda: store.resume(record.id))
+    assert (await store.resume_job(record.id, dry_run=True)).released == count
+    resumed = await watch(store, valkey, lambda: store.resume_job(record.id))
     resumed.check(count)
     assert resumed.answer.released == count
     edited = await watch(store, valkey, lambda: store.put_job(a_job(queue="other")))
     edited.check(count)
-    [queue] = [one for one in await store.list_queues() if one.waiting]
+    [queue] = [one for one in await store.queries.list_queues() if one.waiting]
     assert (queue.name, queue.waiting) == ("other", count)
     deleted = await watch(store, valkey, lambda: store.delete_job(record.id))
     deleted.check(count)
     assert deleted.answer == count
-    assert await store.count_runs() == {RunState.CANCELLED: count}
+    assert await store.queries.count_runs() == {RunState.CANCELLED: count}
     pruned = await watch(store, valkey, lambda: prune_all(store))
     pruned.check(count)
     assert pruned.answer == count
-    assert await store.count_runs() == {}
+    assert await store.queries.count_runs() == {}
     longest = {name: one.scripts[-1] for name, one in locals().items() if isinstance(one, Watched)}
     print(f"the longest script of each, in µs: {longest}")
 
@@ -146,7 +146,7 @@ async def test_a_dead_node_with_many_runs_is_reaped_in_steps(store: RedisStore, 
     await fill(store, record, FEW)
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
     for number in range(FEW // 100):
-        await store.reserve(Ask("one", SeededIds(number).leases(100), 100, tasks=TASKS))
+        await store.reserve(ReserveRequest("one", SeededIds(number).leases(100), 100, tasks=TASKS))
     await store.leave("one")
     found = await watch(store, valkey, lambda: store.orphans(limit=FEW))
     found.check(FEW)
@@ -167,7 +167,7 @@ async def test_a_queue_with_many_runs_at_gates_is_paused_in_steps(store: RedisSt
     asked = GateAsk((Gate("limit", 1),), OnBusy("wait"))
     for number in range(FEW // 100):
         ids = SeededIds(number).leases(100)
-        held = (await store.reserve(Ask("one", ids, 0, ahead=100, tasks=TASKS, horizon=TTL))).held
+        held = (await store.reserve(ReserveRequest("one", ids, 0, ahead=100, tasks=TASKS, horizon=TTL))).held
         await store.arm(held, gates={lease.lease_id: asked for lease in held})
     with valkey.client() as db:
         assert db.scard("{onthedot}:at_gates") == FEW
@@ -181,13 +181,15 @@ async def test_a_queue_with_many_turns_is_shared_anew_in_steps(store: RedisStore
     await store.share_queue("default", {})
     await fill(store, record, FEW)
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
-    first = await store.reserve(Ask("one", SeededIds(0).leases(1), 1, tasks=TASKS))  # the others have turns, too
+    first = await store.reserve(
+        ReserveRequest("one", SeededIds(0).leases(1), 1, tasks=TASKS)
+    )  # the others have turns, too
     assert len(first.armed) == 1
     shared = await watch(store, valkey, lambda: store.share_queue("default", {"a": 2}))
     shared.check(FEW - 1)
     ended = await watch(store, valkey, lambda: store.share_queue("default", None))
     assert ended.calls == 1  # nobody has a turn by now
-    got = await store.reserve(Ask("one", SeededIds(1).leases(FEW), FEW, tasks=TASKS))
+    got = await store.reserve(ReserveRequest("one", SeededIds(1).leases(FEW), FEW, tasks=TASKS))
     assert len(got.armed) == FEW - 1
 
 
@@ -212,7 +214,7 @@ async def decide_and_die(store: RedisStore, monkeypatch: pytest.MonkeyPatch, wor
 
 async def reserve(store: RedisStore, count: int, *, queues: tuple[str, ...] = ("default",)) -> list[Any]:
     ids = SeededIds(f"{queues} {count}").leases(count)
-    got = await store.reserve(Ask("one", ids, count, tasks=TASKS, queues=queues))
+    got = await store.reserve(ReserveRequest("one", ids, count, tasks=TASKS, queues=queues))
     return got.armed + got.held
 
 
@@ -222,16 +224,16 @@ async def test_what_is_paused_is_given_to_nobody_from_the_first_step_on(
     record = (await store.put_job(a_job())).record
     await fill(store, record, 3 * STEP)
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
-    ahead = Ask("one", SeededIds(2).leases(1), 0, ahead=1, tasks=TASKS, horizon=SECOND)
+    ahead = ReserveRequest("one", SeededIds(2).leases(1), 0, ahead=1, tasks=TASKS, horizon=SECOND)
     [held] = (await store.reserve(ahead, now=-1)).held
-    await decide_and_die(store, monkeypatch, store.pause(record.id, reason="test"))
+    await decide_and_die(store, monkeypatch, store.pause_job(record.id, reason="test"))
     assert await reserve(store, 10) == []
     [answer] = await store.arm([held])
     assert isinstance(answer, Gone)
     assert await store.expire(limit=100) == []
-    [again] = await asyncio.gather(store.pause(record.id, reason="again"))  # the rest is done before
+    [again] = await asyncio.gather(store.pause_job(record.id, reason="again"))  # the rest is done before
     assert (again.record.pause_reason, again.held) == ("again", 0)
-    assert (await store.resume(record.id)).released == 3 * STEP
+    assert (await store.resume_job(record.id)).released == 3 * STEP
 
 
 async def test_an_edited_job_is_not_served_where_it_does_not_belong_any_more(
@@ -251,19 +253,19 @@ async def test_upkeep_goes_on_with_the_sweep_of_who_has_died(store: RedisStore, 
     record = (await store.put_job(a_job())).record
     await fill(store, record, 3 * STEP)
     await decide_and_die(store, monkeypatch, store.delete_job(record.id))
-    assert (await store.count_runs())[RunState.SCHEDULED] == 2 * STEP
+    assert (await store.queries.count_runs())[RunState.SCHEDULED] == 2 * STEP
     now = await store.tell_time()
     await store.recount_gates(now=now)  # so soon it may still be alive
-    assert (await store.count_runs())[RunState.SCHEDULED] == 2 * STEP
+    assert (await store.queries.count_runs())[RunState.SCHEDULED] == 2 * STEP
     await store.recount_gates(now=now + 3 * SECOND)
-    assert await store.count_runs() == {RunState.CANCELLED: 3 * STEP}
+    assert await store.queries.count_runs() == {RunState.CANCELLED: 3 * STEP}
 
 
 async def test_two_who_go_on_with_one_sweep_count_every_run_once(stores: list[RedisStore]):
     record = (await stores[0].put_job(a_job())).record
     await fill(stores[0], record, 10 * STEP)
-    paused = asyncio.create_task(stores[0].pause(record.id, reason="test"))
-    others = [store.pause(record.id, reason="test") for store in stores[1:]]
+    paused = asyncio.create_task(stores[0].pause_job(record.id, reason="test"))
+    others = [store.pause_job(record.id, reason="test") for store in stores[1:]]
     first, *rest = [await paused, *await asyncio.gather(*others)]
     counts = sorted(one.held for one in (first, *rest))
     assert counts == [0, 0, 0, 10 * STEP]
@@ -278,7 +280,7 @@ async def test_a_slot_of_a_job_with_many_runs_keeps_its_fate_through_an_edit(sto
     await fill(store, record, 3 * STEP)
     edited = await store.put_job(a_job(schedules=(every,), queue="other"), [window], expected=1)
     assert (edited.change, edited.record.state) == ("changed", JobState.ACTIVE)
-    [state] = await store.schedules_of(record.id)
+    [state] = await store.queries.schedules_of(record.id)
     assert state.next_at == now + SECOND
 
 
@@ -287,7 +289,7 @@ async def test_a_worker_gets_no_more_quick_runs_at_once_than_a_script_may_take(s
     record = (await store.put_job(a_job())).record
     await fill(store, record, 1_000)
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
-    ask = Ask("one", SeededIds(1).leases(564), 64, extra=500, quick=frozenset({record.id}), tasks=TASKS)
+    ask = ReserveRequest("one", SeededIds(1).leases(564), 64, extra=500, quick=frozenset({record.id}), tasks=TASKS)
     got = await store.reserve(ask)
     assert len(got.armed) == TOGETHER
     assert got.look_again_at == got.now
@@ -307,7 +309,7 @@ async def test_turns_are_given_in_steps(store: RedisStore, valkey: ValkeyServer)
     wanted = await store.submit(late, now=now - 1)
     await store.share_queue("default", {}, now=1)
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
-    got = await watch(store, valkey, lambda: store.reserve(Ask("one", ids.leases(20), 20, tasks=TASKS)))
+    got = await watch(store, valkey, lambda: store.reserve(ReserveRequest("one", ids.leases(20), 20, tasks=TASKS)))
     assert got.calls == FEW // TOGETHER + 1
     assert {lease.run_id for lease in got.answer.armed} >= set(wanted)
 
@@ -320,7 +322,7 @@ async def test_a_worker_looks_past_many_runs_that_it_cannot_take_in_steps(store:
     wanted = await store.submit([NewRun(record.id, submit_trigger(str(n)), n // 5) for n in range(10)])
     await fill(store, other, FEW, due=1)
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
-    ask = Ask("one", SeededIds(1).leases(20), 20, tasks=TASKS)
+    ask = ReserveRequest("one", SeededIds(1).leases(20), 20, tasks=TASKS)
     got = await watch(store, valkey, lambda: store.reserve(ask))
     assert sorted(lease.run_id for lease in got.answer.armed) == wanted
     assert len({lease.lease_id for lease in got.answer.armed}) == 10
@@ -341,13 +343,13 @@ async def test_a_reserve_in_steps_gives_out_no_more_than_was_asked_for(store: Re
     await fill(store, other, TOGETHER, due=now + SECOND)
     later = await store.submit([NewRun(record.id, submit_trigger(ids.token()), now + 2 * SECOND) for _ in range(5)])
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
-    ask = Ask("one", ids.leases(9), 6, ahead=3, tasks=TASKS, horizon=100 * SECOND)
+    ask = ReserveRequest("one", ids.leases(9), 6, ahead=3, tasks=TASKS, horizon=100 * SECOND)
     got = (await watch(store, valkey, lambda: store.reserve(ask, now=now))).answer
     assert [lease.run_id for lease in got.armed] == due[:6]
     assert got.look_again_at == now  # two more are due
     assert [lease.run_id for lease in got.held] == []  # so there is no looking for what comes later
     await store.release(got.held)
-    roomy = Ask("one", ids.leases(13), 10, ahead=3, tasks=TASKS, horizon=100 * SECOND)
+    roomy = ReserveRequest("one", ids.leases(13), 10, ahead=3, tasks=TASKS, horizon=100 * SECOND)
     more = await store.reserve(roomy, now=now)
     assert [lease.run_id for lease in more.armed] == due[6:]
     assert [lease.run_id for lease in more.held] == later[:3]
@@ -363,7 +365,7 @@ async def test_many_runs_are_submitted_in_steps(store: RedisStore, valkey: Valke
     checks = FEW // AT_ONCE if with_keys else 1
     assert submitted.calls == checks + FEW // AT_ONCE
     assert len(set(submitted.answer)) == FEW
-    assert await store.count_runs() == {RunState.SCHEDULED: FEW}
+    assert await store.queries.count_runs() == {RunState.SCHEDULED: FEW}
 
 
 async def test_the_runs_of_one_dead_node_are_found_behind_many_that_hold_nothing(
@@ -375,7 +377,7 @@ async def test_the_runs_of_one_dead_node_are_found_behind_many_that_hold_nothing
         await store.register(Node(id=f"node-{number}", incarnation=f"{number}"), ttl=TTL)
         if number != 230:
             await store.leave(f"{number}")
-    taken = await store.reserve(Ask("230", SeededIds(1).leases(3), 3, tasks=TASKS))
+    taken = await store.reserve(ReserveRequest("230", SeededIds(1).leases(3), 3, tasks=TASKS))
     assert await store.orphans(limit=500) == []
     await store.leave("230")
     found = await watch(store, valkey, lambda: store.orphans(limit=500))

@@ -12,9 +12,9 @@ from onthedot.ids import SeededIds
 from onthedot.job import Call, Every, Job, JobRecord
 from onthedot.run import Lease, NewRun, RunState, submit_trigger
 from onthedot.stores.redis import RedisStore
-from onthedot.stores.redis.capping import MOST_FINISHED, take_history
-from onthedot.stores.redis.sweeps import STEP
-from onthedot.stores.values import Ask, Node
+from onthedot.stores.redis.server import STEP
+from onthedot.stores.redis.url import MOST_FINISHED, read_url
+from onthedot.stores.values import Node, ReserveRequest
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 from onthedot.window import Slot, Window
 from tests.servers.valkey import ValkeyServer
@@ -32,7 +32,7 @@ async def take(store: RedisStore, record: JobRecord, count: int, seed: str) -> l
     ids = SeededIds(seed)
     runs = [NewRun(record.id, submit_trigger(ids.token()), 0, key=f"{seed} {number}") for number in range(count)]
     await store.submit(runs)
-    return (await store.reserve(Ask("one", ids.leases(count), count, tasks=frozenset({"call:work"})))).armed
+    return (await store.reserve(ReserveRequest("one", ids.leases(count), count, tasks=frozenset({"call:work"})))).armed
 
 
 async def test_the_newest_stay_and_the_others_are_counted(store: RedisStore, valkey: ValkeyServer):
@@ -41,10 +41,10 @@ async def test_the_newest_stay_and_the_others_are_counted(store: RedisStore, val
     leases = await take(store, record, 120, "a")
     for place, lease in enumerate(leases):
         assert await store.finish([Finish(lease, SUCCESS, 1, 10 + place)]) == [True]
-    assert await store.count_runs() == {RunState.SUCCEEDED: 50}
-    kept = await store.list_runs(limit=1_000)
+    assert await store.queries.count_runs() == {RunState.SUCCEEDED: 50}
+    kept = await store.queries.list_runs(limit=1_000)
     assert {run.id for run in kept} == {lease.run_id for lease in leases[70:]}
-    [counted] = await store.list_daily_counts()
+    [counted] = await store.queries.list_daily_counts()
     assert (counted.state, counted.count) == (RunState.SUCCEEDED, 70)
     with valkey.client() as db:  # with a run goes all that is known of it
         sizes = {name: db.hlen(f"{{onthedot}}:{name}") for name in ("history", "keys", "submit_keys")}
@@ -61,11 +61,11 @@ async def test_a_verdict_takes_no_more_than_two_of_the_oldest_along(store: Redis
     await store.finish([Finish(lease, SUCCESS, 1, 2) for lease in leases[:-1]])
     store.most_finished = 5
     await store.finish([Finish(leases[-1], SUCCESS, 1, 2)])
-    assert await store.count_runs() == {RunState.SUCCEEDED: 3 * STEP - 2}
-    calls = store.calls
+    assert await store.queries.count_runs() == {RunState.SUCCEEDED: 3 * STEP - 2}
+    calls = store.redis.calls
     await store.recount_gates()
-    assert store.calls - calls >= 3
-    assert await store.count_runs() == {RunState.SUCCEEDED: 5}
+    assert store.redis.calls - calls >= 3
+    assert await store.queries.count_runs() == {RunState.SUCCEEDED: 5}
 
 
 async def test_what_a_planner_may_come_upon_again_stays(store: RedisStore):
@@ -76,17 +76,17 @@ async def test_what_a_planner_may_come_upon_again_stays(store: RedisStore):
     slot = now + 100 * SECOND
     window = Window("s", now, slot, slot + 10 * SECOND, slots=[Slot(slot, None)])
     await store.put_job(job, [window])
-    [run] = await store.list_runs()
+    [run] = await store.queries.list_runs()
     await store.cancel([run.id], why="test")
     await store.recount_gates()
-    assert await store.count_runs() == {RunState.CANCELLED: 1}
+    assert await store.queries.count_runs() == {RunState.CANCELLED: 1}
     assert await store.trim_history(now=slot + SECOND) == 1
 
 
 async def test_how_many_is_an_option_of_the_url(valkey_url: str):
     store = await RedisStore.open(f"{valkey_url}?prefix=shop&history=7")
-    assert (store.most_finished, store.address.prefix) == (7, "shop")
+    assert (store.most_finished, store.redis.address.prefix) == (7, "shop")
     await store.close()
-    assert take_history(valkey_url) == (valkey_url, MOST_FINISHED)
+    assert read_url(valkey_url).history == MOST_FINISHED
     with pytest.raises(DefinitionError, match="option history: expected a whole number from 0 on, got 'all'"):
         await RedisStore.open(f"{valkey_url}?history=all")

@@ -15,7 +15,7 @@ from onthedot.job import Call, Job
 from onthedot.run import Lease, NewRun, RunState, submit_trigger
 from onthedot.stores.hints import Loss
 from onthedot.stores.redis import RedisStore
-from onthedot.stores.values import Ask, Node
+from onthedot.stores.values import Node, ReserveRequest
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 from tests.servers import running
 from tests.servers.valkey import ValkeyServer
@@ -35,7 +35,7 @@ async def take(store: RedisStore, ids: SeededIds) -> Lease:
     """One run; asked for until the server is there."""
     for _ in range(200):
         try:
-            got = await store.reserve(Ask("one", ids.leases(1), 1, tasks=frozenset({"call:work"})))
+            got = await store.reserve(ReserveRequest("one", ids.leases(1), 1, tasks=frozenset({"call:work"})))
         except StoreUnavailable:
             continue
         [lease] = got.armed
@@ -49,10 +49,10 @@ async def test_a_kill_loses_nothing_and_numbers_go_on(caplog: pytest.LogCaptureF
         store, ids = await RedisStore.open(server.url()), SeededIds(1)
         await begin(store, ids)
         before = await take(store, ids)
-        epoch = store.epoch
+        epoch = store.redis.epoch
         server.restart_immediately()
         after = await take(store, ids)
-        assert (store.epoch, after.fence > before.fence) == (epoch + 1, True)
+        assert (store.redis.epoch, after.fence > before.fence) == (epoch + 1, True)
         assert LOST not in caplog.text
         assert await store.finish([Finish(before, SUCCESS, 1, 2)]) == [True]
         await store.close()
@@ -104,7 +104,7 @@ async def test_what_is_lost_is_told_to_who_comes_late_when_others_have_written_s
     [loss] = losses
     assert (loss.acknowledged - loss.kept, loss.epoch) == (1, 2)
     for _ in range(2):
-        await late.list_runs()
+        await late.queries.list_runs()
     valkey_server.restart_immediately()
     await take(late, ids)
     assert len(losses) == 1  # told once; and this time nothing is missing
@@ -124,7 +124,7 @@ async def test_a_server_that_has_lost_everything_is_told_and_gives_no_number_out
         server.restart_immediately()
         for _ in range(200):
             try:
-                assert await store.list_runs() == []
+                assert await store.queries.list_runs() == []
                 break
             except StoreUnavailable:
                 continue
@@ -227,22 +227,22 @@ async def test_a_replica_that_is_promoted_with_a_stale_tail_is_noticed(
 async def test_a_tail_that_is_lost_gives_no_version_of_a_document_twice(valkey_server: ValkeyServer):
     """Who has read a version that is lost cannot write over the one that came after."""
     store = await RedisStore.open(valkey_server.url())
-    kept = await store.put_document("note", "a", "1", version=0)
-    [first] = await store.append_documents("audit", ["1"])
+    kept = await store.documents.put_document("note", "a", "1", version=0)
+    [first] = await store.documents.append_documents("audit", ["1"])
     with valkey_server.client() as db:
         size = int(db.info("persistence")["aof_current_size"])
-    lost = await store.put_document("note", "a", "2", version=kept.version)
-    [lost_entry] = await store.append_documents("audit", ["2"])
+    lost = await store.documents.put_document("note", "a", "2", version=kept.version)
+    [lost_entry] = await store.documents.append_documents("audit", ["2"])
     valkey_server.kill()
     with valkey_server.aof.open("r+b") as file:
         file.truncate(size)
     valkey_server.start()
     await store.close()
     store = await RedisStore.open(valkey_server.url())
-    new = await store.put_document("note", "a", "3", version=kept.version)
+    new = await store.documents.put_document("note", "a", "3", version=kept.version)
     assert new.accepted
     assert new.version > lost.version
-    assert not (await store.put_document("note", "a", "4", version=lost.version)).accepted
-    assert (await store.append_documents("audit", ["3"]))[0] > lost_entry
-    assert [entry.body for entry in await store.list_appended("audit", after=first)] == ["3"]
+    assert not (await store.documents.put_document("note", "a", "4", version=lost.version)).accepted
+    assert (await store.documents.append_documents("audit", ["3"]))[0] > lost_entry
+    assert [entry.body for entry in await store.documents.list_appended("audit", after=first)] == ["3"]
     await store.close()

@@ -12,7 +12,7 @@ from onthedot.clock import SECOND
 from onthedot.errors import DefinitionError, StateError, StoreUnavailable, StoreUnusable
 from onthedot.job import Call, Job
 from onthedot.run import NewRun, submit_trigger
-from onthedot.stores.opening import open_store
+from onthedot.stores.connect import open_store
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.persistence import check_server, read_persistence
 from onthedot.stores.values import Node
@@ -96,10 +96,10 @@ async def test_a_full_server_takes_no_more_and_forgets_nothing(valkey_server: Va
         db.config_set("maxmemory", 1)
         with pytest.raises(StoreUnavailable, match="its memory is full"):
             await store.submit([NewRun(record.id, submit_trigger("two"), 0)])
-        assert (await store.get_run(run_id)) is not None
+        assert (await store.queries.get_run(run_id)) is not None
         db.config_set("maxmemory", 0)
     await store.submit([NewRun(record.id, submit_trigger("two"), 0)])
-    assert len(await store.list_runs()) == 2
+    assert len(await store.queries.list_runs()) == 2
     await store.close()
 
 
@@ -130,11 +130,11 @@ async def test_a_cancelled_call_leaves_no_answer_for_the_next(store: RedisStore)
     records = {name: (await store.put_job(Job(name=name, task=Call(handler="work")))).record for name in names}
     for turn in range(200):
         name = names[turn % 4]
-        task = asyncio.ensure_future(store.get_job(names[(turn + 1) % 4]))
+        task = asyncio.ensure_future(store.queries.get_job(names[(turn + 1) % 4]))
         for _ in range(turn % 9):
             await asyncio.sleep(0)
         task.cancel()
-        found = await store.get_job(name)
+        found = await store.queries.get_job(name)
         assert found == records[name]
         await asyncio.gather(task, return_exceptions=True)
 
@@ -142,7 +142,7 @@ async def test_a_cancelled_call_leaves_no_answer_for_the_next(store: RedisStore)
 async def test_many_at_once_each_get_their_own_answer(store: RedisStore):
     names = [f"job{number}" for number in range(40)]
     await asyncio.gather(*(store.put_job(Job(name=name, task=Call(handler="work"))) for name in names))
-    found = await asyncio.gather(*(store.get_job(name) for name in names))
+    found = await asyncio.gather(*(store.queries.get_job(name) for name in names))
     assert [record.job.name for record in found if record is not None] == names
     assert len({record.id for record in found if record is not None}) == 40
 
@@ -152,13 +152,13 @@ async def test_a_store_that_was_closed_says_so(valkey_url: str):
     await store.close()
     await store.close()
     with pytest.raises(StateError, match="expected an open store, but it was closed"):
-        await store.list_jobs()
+        await store.queries.list_jobs()
 
 
 async def test_one_that_only_reads_writes_nothing(store: RedisStore, valkey: ValkeyServer, valkey_url: str):
     await store.put_job(Job(name="job", task=Call(handler="work")))
     reader = await RedisStore.open(valkey_url, read_only=True)
-    assert [record.job.name for record in await reader.list_jobs()] == ["job"]
+    assert [record.job.name for record in await reader.queries.list_jobs()] == ["job"]
     with pytest.raises(StoreUnusable, match="opened for reading only"):
         await reader.put_job(Job(name="other", task=Call(handler="work")))
     await reader.close()

@@ -12,7 +12,7 @@ from onthedot.job import Call, Every, Job, JobRecord
 from onthedot.policies import Limit
 from onthedot.run import Armed, Gate, GateAsk, Lease, NewRun, OnBusy, RunState, submit_trigger
 from onthedot.stores.redis import RedisStore
-from onthedot.stores.values import Ask, Node
+from onthedot.stores.values import Node, ReserveRequest
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 from onthedot.window import Slot, Window
 from tests.servers.valkey import ValkeyServer
@@ -30,7 +30,7 @@ async def work(store: RedisStore, number: int, took: Counter[int]) -> None:
     ids, name = SeededIds(number), f"node{number}"
     await store.register(Node(id=name, incarnation=name), ttl=TTL)
     while True:
-        got = await store.reserve(Ask(name, ids.leases(7), 7, tasks=frozenset({"call:work"})))
+        got = await store.reserve(ReserveRequest(name, ids.leases(7), 7, tasks=frozenset({"call:work"})))
         if not got.armed:
             return
         took.update(lease.run_id for lease in got.armed)
@@ -72,16 +72,18 @@ async def test_a_slot_is_planned_once_whoever_plans_it(stores: list[RedisStore])
     await stores[0].register(Node(id="node", incarnation="one"), ttl=TTL)
     term = await stores[0].campaign("one", ttl=TTL)
     assert term is not None
-    [seen] = await stores[0].schedules_of(record.id)
+    [seen] = await stores[0].queries.schedules_of(record.id)
     window = Window("s", now, now + SECOND, now + 11 * SECOND, slots=[Slot(now + SECOND, None)])
     said = await asyncio.gather(*(store.plan(term, [(seen, window)]) for store in stores for _ in range(3)))
     assert Counter(one for [one] in said) == {True: 1, False: 11}
-    assert len(await stores[0].list_runs()) == 1
+    assert len(await stores[0].queries.list_runs()) == 1
 
 
 async def hold_all(store: RedisStore, count: int) -> list[Lease]:
     await store.register(Node(id="node", incarnation="one"), ttl=TTL)
-    return (await store.reserve(Ask("one", SeededIds(9).leases(count), count, tasks=frozenset({"call:work"})))).held
+    return (
+        await store.reserve(ReserveRequest("one", SeededIds(9).leases(count), count, tasks=frozenset({"call:work"})))
+    ).held
 
 
 async def test_a_limit_lets_no_more_in_than_it_says(stores: list[RedisStore]):
@@ -95,7 +97,7 @@ async def test_a_limit_lets_no_more_in_than_it_says(stores: list[RedisStore]):
     assert Counter(type(one).__name__ for [one] in answers) == {"Armed": 3, "Blocked": 37}
     running = [lease for lease, [one] in zip(leases, answers, strict=True) if isinstance(one, Armed)]
     assert await stores[1].finish([Finish(running[0], SUCCESS, 1, 2)]) == [True]
-    ready = await stores[2].reserve(Ask("one", SeededIds(8).leases(40), 40, tasks=frozenset({"call:work"})))
+    ready = await stores[2].reserve(ReserveRequest("one", SeededIds(8).leases(40), 40, tasks=frozenset({"call:work"})))
     assert len(ready.held) == 1  # the gate has passed to one of those who waited
 
 

@@ -13,7 +13,7 @@ from onthedot.job import Call, Job
 from onthedot.run import NewRun, submit_trigger
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.scripts import names, script
-from onthedot.stores.values import Ask, Node
+from onthedot.stores.values import Node, ReserveRequest
 from tests.servers.valkey import ValkeyServer
 
 LIB = (
@@ -104,7 +104,7 @@ async def test_a_reserve_among_many_runs_takes_milliseconds(store: RedisStore, v
     with valkey.client() as db:
         db.config_resetstat()
         for _ in range(5):
-            got = await store.reserve(Ask("one", ids.leases(200), 200, tasks=frozenset({"call:work"})))
+            got = await store.reserve(ReserveRequest("one", ids.leases(200), 200, tasks=frozenset({"call:work"})))
             assert len(got.armed) == 200
         commands = db.info("commandstats")
     looked = sum(commands[name]["calls"] for name in commands if name.startswith("cmdstat_z"))

@@ -52,7 +52,7 @@ async def test_nothing_is_left_open_when_a_store_was_closed(server: DebianRedis)
     """One that speaks TLS would wait for the server's goodbye, and for that this loop has no time."""
     before = _open_sockets()
     store = await RedisStore.open(server.tls_url())
-    await asyncio.gather(*(store.get_job(f"job{number}") for number in range(5)))
+    await asyncio.gather(*(store.queries.get_job(f"job{number}") for number in range(5)))
     assert store.listener is not None
     await asyncio.wait_for(store.listener.listening.wait(), 10)
     assert _open_sockets() > before
@@ -71,7 +71,7 @@ def _open_sockets() -> int:
 
 async def test_the_user_of_the_documentation_is_let_in(server: DebianRedis):
     store = await RedisStore.open(server.tls_url())
-    home = await store._homes.here()
+    home = await store.redis._homes.here()
     await home.call("ACL", "SETUSER", "shop", "reset", *RULES)
     await store.close()
     shop = await RedisStore.open(server.tls_url(user="shop", password="pass") + "&prefix=shop")

@@ -6,7 +6,7 @@ import pytest
 
 from onthedot.errors import DefinitionError
 from onthedot.stores.addresses import exposed
-from onthedot.stores.opening import has_transactions, open_store
+from onthedot.stores.connect import has_transactions, open_store
 from onthedot.stores.redis.connections import maker
 from onthedot.stores.redis.url import read_url
 

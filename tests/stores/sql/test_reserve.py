@@ -5,13 +5,13 @@ from __future__ import annotations
 from onthedot.job import Call, Job, JobRecord, JobState
 from onthedot.run import Checkpoint
 from onthedot.stores.sql.reserve import Candidate, choose_due, is_served, lease_of
-from onthedot.stores.values import Ask
+from onthedot.stores.values import ReserveRequest
 
 QUICK, SLOW = 1, 2
 
 
-def ask(seats: int, extra: int = 0, ids: str = "abcdefgh") -> Ask:
-    return Ask("one", ids, seats, extra=extra, quick=frozenset({QUICK}), labels=frozenset({"gpu"}))
+def ask(seats: int, extra: int = 0, ids: str = "abcdefgh") -> ReserveRequest:
+    return ReserveRequest("one", ids, seats, extra=extra, quick=frozenset({QUICK}), labels=frozenset({"gpu"}))
 
 
 def row(run_id: int, job_id: int = SLOW, *, gated: bool = False) -> Candidate:
@@ -20,7 +20,7 @@ def row(run_id: int, job_id: int = SLOW, *, gated: bool = False) -> Candidate:
     )  # fmt: skip
 
 
-def taken(wanted: Ask, *rows: Candidate) -> tuple[list[int], bool]:
+def taken(wanted: ReserveRequest, *rows: Candidate) -> tuple[list[int], bool]:
     chosen, more = choose_due(iter(rows), wanted)
     return [one.run_id for one in chosen], more
 

@@ -40,7 +40,7 @@ async def test_what_fails_after_the_insert_leaves_nothing(bench, monkeypatch):
             with pytest.raises(StateError, match="dies here"):
                 await bench.finish(lease)
     assert reached == ["finish.followed"]
-    assert await bench.store.parents_of(child.id) == [Parent("a", noted, at(0)), Parent("b")]
+    assert await bench.store.queries.parents_of(child.id) == [Parent("a", noted, at(0)), Parent("b")]
     assert await bench.finish(lease)
     assert len(await followers(bench)) == 1
 
@@ -67,4 +67,4 @@ async def test_where_nobody_waits_one_look_is_all(bench):
     await bench.store.database.writer.run(lambda tx: tx.db.set_trace_callback(None))
     [look] = [one for one in asked if "dependencies" in one]
     assert "SELECT EXISTS (SELECT 1 FROM dependencies)" in look
-    assert (await bench.store.count_runs())[RunState.SUCCEEDED] == 20
+    assert (await bench.store.queries.count_runs())[RunState.SUCCEEDED] == 20

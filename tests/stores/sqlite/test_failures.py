@@ -135,7 +135,7 @@ async def test_locked_for_too_long(store, path, monkeypatch):
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match="another process has been writing for too long"):
         await define(store)
-    assert await store.list_jobs() == []  # reading goes on
+    assert await store.queries.list_jobs() == []  # reading goes on
     other.execute("ROLLBACK")
     other.close()
     assert (await define(store)).id == 1
@@ -177,7 +177,7 @@ async def test_a_full_disk_is_survived(store):
     await limit_pages(store, 2)
     with pytest.raises(StoreUnavailable, match=r"the disk is full.*may be repeated"):
         await submit(store, record, 5_000)
-    assert await store.count_runs() == {RunState.SCHEDULED: 50}
+    assert await store.queries.count_runs() == {RunState.SCHEDULED: 50}
     assert len((await reserve(store, node, 10)).armed) == 10  # what needs no room goes on
     await limit_pages(store, None)
     assert len(await submit(store, record, 5_000)) == 5_000
@@ -219,7 +219,7 @@ async def test_a_file_that_is_gone_is_not_made_anew(store, path):
     for file in path.parent.iterdir():
         file.unlink()
     with pytest.raises(StoreError):
-        await store.list_jobs()  # the reader connects now
+        await store.queries.list_jobs()  # the reader connects now
     assert not path.exists()
 
 
@@ -229,7 +229,7 @@ async def test_the_file_is_found_after_a_change_of_folder(tmp_path, monkeypatch)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     await define(store)
-    assert len(await store.list_jobs()) == 1
+    assert len(await store.queries.list_jobs()) == 1
     await store.close()
 
 
@@ -237,7 +237,7 @@ async def test_a_path_with_strange_characters(tmp_path):
     path = tmp_path / "a b?mode=ro#%41ü.db"
     store = await SqliteStore.open(path)
     await define(store)
-    assert len(await store.list_jobs()) == 1
+    assert len(await store.queries.list_jobs()) == 1
     await store.close()
     assert path.is_file()
 
@@ -256,11 +256,11 @@ async def test_an_unreadable_definition_stops_only_its_own_job(store):
     [fine] = await submit(store, good)
     await damage_definition(store, bad.id)
     assert [lease.run_id for lease in (await reserve(store, node, 5)).armed] == [fine]
-    run = await store.get_run(doomed)
+    run = await store.queries.get_run(doomed)
     assert run is not None
     assert (run.state, run.reason) == (RunState.DEAD, "unreadable")
-    assert [record.job.name for record in await store.list_jobs()] == ["good"]
+    assert [record.job.name for record in await store.queries.list_jobs()] == ["good"]
     with pytest.raises(StoreUnusable, match=r"job 1, revision 1: expected a job definition.*put the job again"):
-        await store.get_job("bad")
+        await store.queries.get_job("bad")
     assert (await define(store, "bad")).revision == 2  # and that heals it
-    assert await store.get_job("bad") is not None
+    assert await store.queries.get_job("bad") is not None

@@ -89,7 +89,7 @@ async def steps_of(rows: int, folder: Path) -> dict[str, int]:
     db.execute("COMMIT")
     db.close()
     store = await SqliteStore.open(path, inline=True)
-    await store.count_runs()
+    await store.queries.count_runs()
     reader = store.database.reader._db
     assert reader is not None
     steps = {name: await _steps_of(store, reader, wanted) for name, wanted in FILTERS.items()}
@@ -99,8 +99,8 @@ async def steps_of(rows: int, folder: Path) -> dict[str, int]:
 
 async def _steps_of(store: SqliteStore, reader: sqlite3.Connection, wanted: Any) -> int:
     finds: dict[type, Any] = {
-        RunFilter: store.find_runs, AttemptFilter: store.find_attempts, JobFilter: store.find_jobs,
-        SkipFilter: store.find_skips,
+        RunFilter: store.queries.find_runs, AttemptFilter: store.queries.find_attempts,
+        JobFilter: store.queries.find_jobs, SkipFilter: store.queries.find_skips,
     }  # fmt: skip
     find = finds[type(wanted)]
     steps, longest, after = 0, 0, None

@@ -11,7 +11,7 @@ from onthedot.job import Call, Job
 from onthedot.route import PRIORITIES
 from onthedot.run import NewRun, submit_trigger
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.stores.values import Ask, Node
+from onthedot.stores.values import Node, ReserveRequest
 
 NOW = 1_780_000_000 * SECOND
 MILLION = 1_000_000
@@ -68,7 +68,7 @@ async def costs(path, count: int) -> dict[str, int]:
         ids = iter(range(10_000))
 
         async def reserve() -> None:
-            ask = Ask(
+            ask = ReserveRequest(
                 "i", [f"l{next(ids)}" for _ in range(20)], 10, 10, horizon=2 * SECOND, tasks=frozenset({"call:work"})
             )
             got = await store.reserve(ask, now=NOW)
@@ -78,10 +78,10 @@ async def costs(path, count: int) -> dict[str, int]:
             assert (await store.due_schedules(until=NOW + 30 * SECOND, limit=500)).schedules == []
 
         found = {"reserve": await steps(store, reserve), "due schedules": await steps(store, due)}
-        critical = await store.get_job("critical")
+        critical = await store.queries.get_job("critical")
         assert critical is not None
         [urgent] = await store.submit([NewRun(critical.id, submit_trigger("urgent"), NOW)], now=NOW)
-        ask = Ask("i", ["urgent"], 1, tasks=frozenset({"call:work"}))
+        ask = ReserveRequest("i", ["urgent"], 1, tasks=frozenset({"call:work"}))
         [lease] = (await store.reserve(ask, now=NOW)).armed
         assert lease.run_id == urgent, "before every low one"
         return found

@@ -48,7 +48,7 @@ async def test_a_process_killed_inside_a_write_leaves_nothing_half_written(verb,
     assert code == -signal.SIGKILL, err
     assert out.split() == ["ready"]
     store = await SqliteStore.open(path)
-    assert await store.count_runs() == VERBS[verb][1]
+    assert await store.queries.count_runs() == VERBS[verb][1]
     await store.close()
     found = content(path)
     assert (found["history"], found["attempts"]) == ([], [])
@@ -68,7 +68,7 @@ async def test_the_same_process_left_alone_writes_it_all(verb, path):
     code, out, err = await ended(start(WRITER, path, "one", verb))
     assert (code, out.split()[:2]) == (0, ["ready", "done"]), err
     store = await SqliteStore.open(path)
-    assert await store.count_runs() == VERBS[verb][2]
+    assert await store.queries.count_runs() == VERBS[verb][2]
     await store.close()
     assert content(path)[VERBS[verb][0]]
 
@@ -80,7 +80,7 @@ async def test_two_processes_share_the_work_and_double_none(path):
     children = [start(WRITER, path, "drain", f"node {number}") for number in range(2)]
     beats = 0
     while any(child.poll() is None for child in children):
-        await store.get_job("job")
+        await store.queries.get_job("job")
         await submit(store, record, 1, delay=10**12)  # a third writer, in between
         beats += 1
         await asyncio.sleep(0.01)
@@ -90,7 +90,7 @@ async def test_two_processes_share_the_work_and_double_none(path):
         assert code == 0, err
         taken.update(int(line) for line in out.splitlines() if line.isdigit())
     assert taken == Counter(ids)
-    assert await store.count_runs() == {RunState.SCHEDULED: beats, RunState.SUCCEEDED: 2_000}
+    assert await store.queries.count_runs() == {RunState.SCHEDULED: beats, RunState.SUCCEEDED: 2_000}
     await store.close()
     found = content(path)
     assert len(found["attempts"]) == len({row[3] for row in found["attempts"]}) == 2_000  # every fence its own

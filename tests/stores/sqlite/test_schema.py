@@ -8,8 +8,8 @@ from importlib.resources import files
 import pytest
 
 from onthedot.errors import StoreUnusable
-from onthedot.stores import migrating
-from onthedot.stores.migrating import Migration
+from onthedot.stores import migration
+from onthedot.stores.migration import Migration
 from onthedot.stores.sql.port import sql
 from onthedot.stores.sqlite import SqliteStore, schema
 from tests.stores.sqlite.snapshot import dump, snapshot
@@ -56,15 +56,15 @@ async def test_an_empty_file_is_taken_as_it_is(path):
     assert path.stat().st_mode & 0o777 == 0o640
 
 
-NEXT = len(migrating.load(schema.DRIVER)) + 1
+NEXT = len(migration.load(schema.DRIVER)) + 1
 NEXT_STEP = Migration(NEXT, "more", "CREATE TABLE more (a INTEGER) STRICT;\nINSERT INTO more VALUES (1);\n")
 BROKEN_STEP = Migration(NEXT + 1, "broken", "CREATE TABLE most (a INTEGER) STRICT;\nINSERT INTO nowhere VALUES (1);\n")
 
 
 async def test_migrations_are_applied_in_order_and_once(path, monkeypatch):
     await (await SqliteStore.open(path)).close()
-    steps = [*migrating.load(schema.DRIVER), NEXT_STEP]
-    monkeypatch.setattr(migrating, "load", lambda driver: steps)
+    steps = [*migration.load(schema.DRIVER), NEXT_STEP]
+    monkeypatch.setattr(migration, "load", lambda driver: steps)
     for _ in range(2):
         await (await SqliteStore.open(path)).close()
     db = sqlite3.connect(path)
@@ -74,8 +74,8 @@ async def test_migrations_are_applied_in_order_and_once(path, monkeypatch):
 
 
 async def test_a_migration_that_fails_leaves_nothing_behind(path, monkeypatch):
-    steps = [*migrating.load(schema.DRIVER), NEXT_STEP, BROKEN_STEP]
-    monkeypatch.setattr(migrating, "load", lambda driver: steps)
+    steps = [*migration.load(schema.DRIVER), NEXT_STEP, BROKEN_STEP]
+    monkeypatch.setattr(migration, "load", lambda driver: steps)
     with pytest.raises(StoreUnusable, match="no such table: nowhere"):
         await SqliteStore.open(path)
     db = sqlite3.connect(path)
@@ -89,9 +89,9 @@ def test_a_gap_in_the_numbers_is_an_error(tmp_path, monkeypatch):
     folder.mkdir()
     for name in ("0001_one.sql", "0003_three.sql", "notes.txt"):
         (folder / name).write_text("SELECT 1;")
-    monkeypatch.setattr(migrating, "files", lambda driver: tmp_path)
+    monkeypatch.setattr(migration, "files", lambda driver: tmp_path)
     with pytest.raises(ValueError, match=r"without a gap, got \[1, 3\]"):
-        migrating.load("some.driver")
+        migration.load("some.driver")
 
 
 async def test_a_store_for_reading_makes_nothing_and_writes_nothing(path):
@@ -100,8 +100,8 @@ async def test_a_store_for_reading_makes_nothing_and_writes_nothing(path):
     assert not path.exists()
     writing = await SqliteStore.open(path)
     reading = await SqliteStore.open(path, read_only=True)
-    assert await reading.list_jobs() == []
+    assert await reading.queries.list_jobs() == []
     with pytest.raises(StoreUnusable, match="opened for reading only"):
-        await reading.pause(1, reason="")
+        await reading.pause_job(1, reason="")
     await reading.close()
     await writing.close()

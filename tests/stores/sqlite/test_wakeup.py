@@ -182,7 +182,7 @@ async def test_a_loop_that_is_closed_stops_nobody(store, path):
     await call(lost, "runs")
     assert await here.until("runs") == {"terms": 1, "runs": 1}
     await asyncio.sleep(2 * wakeup.LOOK_EVERY / SECOND)  # it has looked by now, or soon will: it must not break
-    assert (await lost.list_jobs()) == []
+    assert (await lost.queries.list_jobs()) == []
     await lost.close()
 
 

@@ -112,7 +112,7 @@ async def test_a_call_that_fails_undoes_only_itself(store):
         await wrong
     assert await one == [1]
     assert await two == [2]
-    assert [run.id for run in await store.list_runs()] == [1, 2]
+    assert [run.id for run in await store.queries.list_runs()] == [1, 2]
     assert len(hints) == 2  # of the two that were committed
 
 
@@ -140,7 +140,7 @@ async def test_a_commit_that_fails_fails_for_all_of_them(store, monkeypatch):
     answers = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(answer) for answer in answers] == [StoreUnavailable] * 3
     monkeypatch.undo()
-    assert await store.list_runs() == []
+    assert await store.queries.list_runs() == []
     assert len(await submit(store, record)) == 1
 
 
@@ -157,7 +157,7 @@ async def test_a_revision_that_was_never_committed_is_forgotten(store, monkeypat
             await call
     monkeypatch.undo()
     await store.put_job(replace(job(), owner="second"))
-    found = await store.get_job("job")
+    found = await store.queries.get_job("job")
     assert found is not None
     assert (found.revision, found.job.owner) == (2, "second")
 
@@ -173,7 +173,7 @@ async def test_a_cancelled_call_completes_and_its_answer_is_dropped(store):
         with pytest.raises(asyncio.CancelledError):
             await call
     assert await submit(store, record) == [2]  # in line behind it
-    assert [run.id for run in await store.list_runs()] == [1, 2]
+    assert [run.id for run in await store.queries.list_runs()] == [1, 2]
     assert [hint.kind for hint in hints] == ["runs", "runs"]
 
 
@@ -187,7 +187,7 @@ async def test_closing_finishes_what_is_queued(path):
     await closing
     assert len(await asyncio.gather(*calls)) == 40
     again = await SqliteStore.open(path)
-    assert await again.count_runs() == {RunState.SCHEDULED: 40}
+    assert await again.queries.count_runs() == {RunState.SCHEDULED: 40}
     await again.close()
 
 
@@ -196,7 +196,7 @@ async def test_a_closed_store_says_so(path, inline):
     store = await SqliteStore.open(path, inline=inline)
     await store.close()
     await store.close()
-    for call in (store.list_jobs(), store.beat("x", ttl=1), store.due_schedules(until=0, limit=1)):
+    for call in (store.queries.list_jobs(), store.beat("x", ttl=1), store.due_schedules(until=0, limit=1)):
         with pytest.raises(StateError, match="open it again"):
             await call
 
@@ -204,7 +204,7 @@ async def test_a_closed_store_says_so(path, inline):
 async def test_closing_leaves_no_thread_and_no_log_behind(path):
     before = set(threading.enumerate())
     store = await SqliteStore.open(path)
-    await store.list_jobs()
+    await store.queries.list_jobs()
     assert len(set(threading.enumerate()) - before) == 2
     await store.close()
     assert not set(threading.enumerate()) - before  # those of other tests may have ended since
@@ -234,7 +234,7 @@ async def test_a_slow_listing_delays_no_write(store):
     await submit(store, record)
     go_on.set()
     assert await listing == [(0,), (0,)]  # a snapshot: what it began with
-    assert len(await store.list_runs()) == 1
+    assert len(await store.queries.list_runs()) == 1
 
 
 async def test_a_read_cannot_write(store):
@@ -268,7 +268,7 @@ async def test_inline_runs_on_the_calling_thread(path):
     assert await store.finish([finished(store, lease)]) == [True]
     with pytest.raises(UnknownJob):
         await store.submit([NewRun(99, "submit:a", 0)])
-    assert await store.count_runs() == {RunState.SUCCEEDED: 1}
+    assert await store.queries.count_runs() == {RunState.SUCCEEDED: 1}
     assert not set(threading.enumerate()) - before  # those of other tests may have ended since
     await store.close()
 
@@ -292,7 +292,7 @@ async def test_several_loops_share_a_store(store):
     for _ in range(20):
         await submit(store, record)
     await other
-    assert len(await store.list_runs()) == 20
+    assert len(await store.queries.list_runs()) == 20
 
 
 async def test_a_loop_that_is_gone_stops_nobody(store):
@@ -313,4 +313,4 @@ async def test_registering_from_many_tasks(store):
     nodes = [Node(f"n{number}", f"i{number}") for number in range(50)]
     beats = await asyncio.gather(*(store.register(node, ttl=1000) for node in nodes))
     assert len(beats) == 50
-    assert len(await store.list_nodes()) == 50
+    assert len(await store.queries.list_nodes()) == 50

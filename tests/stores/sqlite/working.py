@@ -14,7 +14,7 @@ from onthedot.ids import RandomIds
 from onthedot.job import Call, Every, Job, JobRecord
 from onthedot.run import Lease, NewRun, RunState
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.stores.values import Ask, Node, Reserved
+from onthedot.stores.values import Node, Reserved, ReserveRequest
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 
 IDS = RandomIds()
@@ -40,8 +40,8 @@ async def register(store: SqliteStore, name: str = "node", *, ttl: int = 3600 * 
     return incarnation
 
 
-def ask(incarnation: str, seats: int = 1, *, ahead: int = 0) -> Ask:
-    return Ask(
+def ask(incarnation: str, seats: int = 1, *, ahead: int = 0) -> ReserveRequest:
+    return ReserveRequest(
         incarnation,
         IDS.leases(seats + ahead),
         seats,

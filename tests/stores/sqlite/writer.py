@@ -46,7 +46,7 @@ async def plan(store: SqliteStore) -> None:
     term = await store.campaign(await register(store), ttl=60 * SECOND)
     assert term is not None
     print("ready", flush=True)
-    [state] = await store.schedules_of(put.record.id)
+    [state] = await store.queries.schedules_of(put.record.id)
     await store.plan(term, [(state, window(0, 100, 10, 20, 30))])
 
 

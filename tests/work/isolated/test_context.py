@@ -134,7 +134,7 @@ async def test_a_child_that_has_lost_its_lease_is_told():
     async with Node(handlers.saves_twice, store=store) as node:
         run = await node.run("saves_twice")
     assert result_of(run).startswith("LeaseLost: run 1: attempt 1 has lost its lease")
-    assert await store.get_checkpoint(run.id) == Checkpoint(1, "1")
+    assert await store.queries.get_checkpoint(run.id) == Checkpoint(1, "1")
 
 
 async def test_a_question_that_nobody_waits_for_is_answered_before_the_next_run():

@@ -32,7 +32,7 @@ async def check_armed_under_the_lease(bench: Workbench) -> None:
     assert answer.fence > 0
     run = await bench.run(lease.run_id)
     assert (run.state, run.attempts, run.armed_at) == (RunState.RUNNING, 1, at(4))
-    [held] = await bench.store.held(lease.incarnation)
+    [held] = await bench.store.recover(lease.incarnation)
     assert held == replace(lease, fence=answer.fence, armed_at=at(4))
 
 
@@ -63,7 +63,7 @@ async def check_fences_only_grow(bench: Workbench) -> None:
     node = await bench.node()
     fences = [(await bench.armed(lease)).fence for lease in await held_runs(bench, node, 3)]
     bench.turn(10)
-    for lease in await bench.store.held(node):
+    for lease in await bench.store.recover(node):
         await bench.finish(lease, retry(10))
     fences += [lease.fence for lease in await bench.take(node, seats=3)]
     bench.turn(0)
@@ -165,7 +165,7 @@ async def check_released_is_free_at_once(bench: Workbench) -> None:
     assert await bench.release(lease) == [True]
     run = await bench.run(lease.run_id)
     assert (run.state, run.due_at, run.attempts) == (RunState.SCHEDULED, at(5), 0)
-    assert await bench.store.held(one) == []
+    assert await bench.store.recover(one) == []
     [again] = await bench.hold(two)
     assert (again.run_id, again.attempt, again.due_at) == (lease.run_id, 1, at(5))
 

@@ -29,7 +29,7 @@ async def note(bench: Workbench, lease: Lease, number: int, **told: object) -> b
 
 
 async def saved(bench: Workbench, lease: Lease) -> Checkpoint | None:
-    return await bench.store.get_checkpoint(lease.run_id)
+    return await bench.store.queries.get_checkpoint(lease.run_id)
 
 
 @check
@@ -44,7 +44,7 @@ async def check_the_first_attempt_has_none(bench: Workbench) -> None:
     bench.turn(5)
     [lease] = await bench.take(incarnation)
     assert (lease.checkpoint, await saved(bench, lease)) == (None, None)
-    assert await bench.store.get_checkpoint(4711) is None
+    assert await bench.store.queries.get_checkpoint(4711) is None
 
 
 @check
@@ -72,7 +72,7 @@ async def check_a_lease_is_good_for_its_own_run_only(bench: Workbench) -> None:
     assert await saved(bench, other) is None
     notes = [Note(replace(mine), 1, log="mine"), Note(wrong, 1, log="wrong")]
     assert await bench.store.note(notes, now=bench.now) == [True, False]
-    assert await bench.store.list_logs(other.run_id) == []
+    assert await bench.store.queries.list_logs(other.run_id) == []
 
 
 @check
@@ -133,7 +133,7 @@ async def check_a_node_whose_lease_has_ended_may_save_until_its_run_is_taken(ben
 async def check_only_who_runs_it_may_save(bench: Workbench) -> None:
     """A lease that was made up, is not armed, or of an ended attempt changes nothing."""
     lease = await running(bench)
-    await bench.submit((await bench.store.list_jobs())[0], due=5)
+    await bench.submit((await bench.store.queries.list_jobs())[0], due=5)
     [held] = await bench.hold(lease.incarnation)
     await bench.finish(lease, retry(0))
     [second] = await bench.take(lease.incarnation)
@@ -143,7 +143,7 @@ async def check_only_who_runs_it_may_save(bench: Workbench) -> None:
             assert await save(bench, wrong, 9, "90") is False
             assert await note(bench, wrong, 9, progress=Progress(9), log="wrong") is False
     assert await saved(bench, second) == Checkpoint(1, "10")
-    assert await bench.store.list_logs(second.run_id) == []
+    assert await bench.store.queries.list_logs(second.run_id) == []
 
 
 @check
@@ -183,7 +183,7 @@ async def check_the_last_one_stays_with_an_ended_run(bench: Workbench) -> None:
         run = await bench.run(lease.run_id)
         assert (run.state in TERMINAL, run.progress) == (True, Progress(1, 2))
         assert await saved(bench, lease) == Checkpoint(1, "10")
-        assert await bench.store.list_logs(lease.run_id) == [LogRecord(1, "half")]
+        assert await bench.store.queries.list_logs(lease.run_id) == [LogRecord(1, "half")]
 
 
 @check
@@ -196,7 +196,7 @@ async def check_it_goes_when_the_run_is_forgotten(bench: Workbench) -> None:
     cut = Cut(frozenset({RunState.SUCCEEDED}), Mark(at(10), 0))
     assert (await bench.store.prune_runs(cut, now=at(20))).runs == 1
     assert await saved(bench, lease) is None
-    assert await bench.store.list_logs(lease.run_id) == []
+    assert await bench.store.queries.list_logs(lease.run_id) == []
 
 
 @check
@@ -206,7 +206,7 @@ async def check_who_adopts_a_lost_answer_is_given_it_too(bench: Workbench) -> No
     assert await save(bench, lease, 1, "10")
     assert await bench.finish(lease, retry(0))
     [second] = await bench.take(lease.incarnation)
-    [held] = await bench.store.held(second.incarnation)
+    [held] = await bench.store.recover(second.incarnation)
     assert held == second
     bench.turn(100)
     [orphan] = await bench.store.orphans(limit=10, now=bench.now)
@@ -241,7 +241,7 @@ async def check_logs_are_kept_by_attempt(bench: Workbench) -> None:
     await bench.finish(lease, retry(0))
     [second] = await bench.take(lease.incarnation)
     assert await note(bench, second, 1, log="again: ☃")
-    logs = await bench.store.list_logs(lease.run_id)
+    logs = await bench.store.queries.list_logs(lease.run_id)
     assert logs == [LogRecord(1, "one\ntwo"), LogRecord(2, "again: ☃")]
 
 
@@ -251,10 +251,10 @@ async def check_a_log_comes_back_as_it_was_sent(bench: Workbench) -> None:
     lease = await running(bench)
     marked = "\x1b_otd;1000000;err;build\x1b\\\x1b[31mred\x07\t\r\x7f\x85\ufffd \U0001f600 'quoted' \\n\n"
     assert await note(bench, lease, 1, log=marked)
-    assert await bench.store.list_logs(lease.run_id) == [LogRecord(1, marked)]
+    assert await bench.store.queries.list_logs(lease.run_id) == [LogRecord(1, marked)]
     largest = marked * (64 * 1024 // len(marked))
     assert await note(bench, lease, 2, log=largest)
-    assert await bench.store.list_logs(lease.run_id) == [LogRecord(1, largest)]
+    assert await bench.store.queries.list_logs(lease.run_id) == [LogRecord(1, largest)]
 
 
 @check
@@ -287,6 +287,6 @@ async def check_many_runs_are_read_at_once(bench: Workbench) -> None:
     ids = [await bench.submit(record) for _ in range(3)]
     [lease] = await bench.take(await bench.node())
     await bench.finish(lease)
-    runs = await bench.store.get_runs([*reversed(ids), 4711, ids[0]])
+    runs = await bench.store.queries.get_runs([*reversed(ids), 4711, ids[0]])
     assert runs == [await bench.run(run_id) for run_id in ids]
-    assert await bench.store.get_runs([]) == []
+    assert await bench.store.queries.get_runs([]) == []

@@ -14,7 +14,7 @@ from onthedot_verify.contract.workbench import SUCCESS, Workbench, at, every, fi
 
 
 async def pause(bench: Workbench, record: JobRecord, until: float | None = None) -> tuple[int, int, int]:
-    paused = await bench.store.pause(
+    paused = await bench.store.pause_job(
         record.id, reason="a test", until=None if until is None else at(until), now=bench.now
     )
     assert (paused.record.state, paused.record.pause_reason) == (JobState.PAUSED, "a test")
@@ -32,7 +32,7 @@ async def check_a_paused_job_is_neither_planned_nor_armed(bench: Workbench) -> N
     assert isinstance((await bench.arm(lease))[0], Gone)
     assert await bench.due(until=1000) == []
     assert await bench.plan(term, record, window(0, 30, [10], next_at=40)) == [False]
-    stored = await bench.store.get_job("job")
+    stored = await bench.store.queries.get_job("job")
     assert stored is not None
     assert (stored.state, stored.pause_reason, stored.paused_until) == (JobState.PAUSED, "a test", None)
 
@@ -70,7 +70,7 @@ async def check_what_comes_while_paused_is_held_too(bench: Workbench) -> None:
     assert await bench.finish(lease, retry(1))
     bench.turn(10)
     assert await bench.take(node, 9) == []
-    resumed = await bench.store.resume(record.id, now=bench.now)
+    resumed = await bench.store.resume_job(record.id, now=bench.now)
     assert resumed.released == 2
     assert sorted(one.run_id for one in await bench.take(node, 9)) == sorted([lease.run_id, later])
 
@@ -135,14 +135,14 @@ async def check_resume_plans_exactly_what_its_answer_says(bench: Workbench) -> N
     bench.turn(45)
     plan = window(15, 75, [40, 50, 60], next_at=80, skips=[skip(20, 30, 2, "paused")])
     async with bench.nothing_written():
-        preview = await bench.store.resume(record.id, [plan], dry_run=True, now=bench.now)
-    resumed = await bench.store.resume(record.id, [plan], now=bench.now)
+        preview = await bench.store.resume_job(record.id, [plan], dry_run=True, now=bench.now)
+    resumed = await bench.store.resume_job(record.id, [plan], now=bench.now)
     assert resumed == preview
     assert resumed.slots == (at(40), at(50), at(60))
     assert resumed.record.state is JobState.ACTIVE
     assert await bench.slots(record) == [10, 40, 50, 60]
     assert (await bench.schedule(record)).watermark == at(75)
-    [entry] = await bench.store.list_skips(job="job")
+    [entry] = await bench.store.queries.list_skips(job="job")
     assert (entry.count, entry.reason) == (2, "paused")
     assert [lease.slot_at for lease in await bench.take(node, 9)] == [at(40)]
     assert await bench.due(until=80) == ["job/s"]
@@ -156,7 +156,7 @@ async def check_a_stale_window_resumes_nothing(bench: Workbench) -> None:
     await pause(bench, record)
     async with bench.nothing_written():
         with raises(WindowStale):
-            await bench.store.resume(record.id, [window(3, 30, [10])], now=bench.now)
+            await bench.store.resume_job(record.id, [window(3, 30, [10])], now=bench.now)
 
 
 @check
@@ -165,11 +165,11 @@ async def check_pausing_twice_and_resuming_twice_are_harmless(bench: Workbench) 
     record = await bench.define(slots=(10,))
     await pause(bench, record)
     assert await pause(bench, record, until=50) == (0, 0, 0)
-    assert await bench.store.due_resumes(now=at(49)) == []
-    assert [job.id for job in await bench.store.due_resumes(now=at(50))] == [record.id]
-    await bench.store.resume(record.id, [window(0, 30, [10], next_at=40)], now=bench.now)
-    assert (await bench.store.resume(record.id, now=bench.now)).slots == ()
-    assert await bench.store.due_resumes(now=at(99)) == []
+    assert await bench.store.queries.due_resumes(now=at(49)) == []
+    assert [job.id for job in await bench.store.queries.due_resumes(now=at(50))] == [record.id]
+    await bench.store.resume_job(record.id, [window(0, 30, [10], next_at=40)], now=bench.now)
+    assert (await bench.store.resume_job(record.id, now=bench.now)).slots == ()
+    assert await bench.store.queries.due_resumes(now=at(99)) == []
     assert await bench.slots(record) == [10]
 
 
@@ -196,10 +196,10 @@ async def check_a_resume_that_is_overdue_waits_for_the_end_of_the_pause(bench: W
         await pause(bench, record, until=until)
         bench.turn(49)
         async with bench.nothing_written():
-            answer = await bench.store.resume(record.id, overdue=True, now=bench.now)
+            answer = await bench.store.resume_job(record.id, overdue=True, now=bench.now)
         assert answer.record.state is JobState.PAUSED
     bench.turn(50)
-    resumed = await bench.store.resume(record.id, overdue=True, now=bench.now)
+    resumed = await bench.store.resume_job(record.id, overdue=True, now=bench.now)
     assert (resumed.record.state, resumed.released) == (JobState.ACTIVE, 0)
 
 
@@ -208,12 +208,12 @@ async def check_a_resume_changes_only_the_paused_revision_that_was_read(bench: W
     """An active job is left alone, whatever windows come; another revision is a conflict."""
     record = await bench.define(slots=(10,))
     async with bench.nothing_written():
-        answer = await bench.store.resume(record.id, [window(60, 90, [70], next_at=80)], now=bench.now)
+        answer = await bench.store.resume_job(record.id, [window(60, 90, [70], next_at=80)], now=bench.now)
     assert (answer.record.state, answer.slots) == (JobState.ACTIVE, ())
     await pause(bench, record)
     async with bench.nothing_written():
         with raises(RevisionConflict):
-            await bench.store.resume(record.id, expected=record.revision + 1, now=bench.now)
+            await bench.store.resume_job(record.id, expected=record.revision + 1, now=bench.now)
 
 
 @check
@@ -224,10 +224,10 @@ async def check_a_deleted_job_is_not_resumed_and_has_no_schedules(bench: Workben
     [lease] = await bench.hold(node)
     assert await bench.store.delete_job(record.id, now=bench.now) == 1
     assert await bench.state(lease.run_id) is RunState.CANCELLED
-    assert await bench.store.schedules_of(record.id) == []
+    assert await bench.store.queries.schedules_of(record.id) == []
     await pause(bench, other, until=5)
     await bench.store.delete_job(other.id, now=bench.now)
-    assert await bench.store.due_resumes(now=at(50)) == []
+    assert await bench.store.queries.due_resumes(now=at(50)) == []
 
 
 @check
@@ -238,7 +238,7 @@ async def check_a_fixed_delay_goes_on_after_a_pause(bench: Workbench) -> None:
     await pause(bench, record)
     bench.turn(20)
     assert await bench.due(until=1000) == []
-    await bench.store.resume(record.id, now=bench.now)
+    await bench.store.resume_job(record.id, now=bench.now)
     assert await bench.due(until=1000) == ["job/s"]
 
 
@@ -255,7 +255,7 @@ async def check_deleting_cancels_what_waits_and_lets_running_end(bench: Workbenc
     assert await bench.finish(one, SUCCESS)
     assert await bench.finish(two, retry(5))
     assert [await bench.state(run_id) for run_id in (first, second)] == ["succeeded", "cancelled"]
-    assert await bench.store.get_job("job") is None
+    assert await bench.store.queries.get_job("job") is None
     assert await bench.due(until=1000) == []
 
 
@@ -267,7 +267,7 @@ async def check_a_deleted_name_is_free_for_a_new_job(bench: Workbench) -> None:
     with raises(UnknownJob):
         await bench.store.delete_job(record.id, now=bench.now)
     with raises(UnknownJob):
-        await bench.store.pause(record.id, reason="", now=bench.now)
+        await bench.store.pause_job(record.id, reason="", now=bench.now)
     with raises(UnknownJob):
         await bench.submit(record)
     again = await bench.define()
@@ -285,7 +285,7 @@ async def check_a_job_that_was_edited_meanwhile_is_not_deleted(bench: Workbench)
         await bench.store.delete_job(record.id, expected=record.revision, now=bench.now)
     assert await bench.state(waiting) == "scheduled"
     assert await bench.store.delete_job(record.id, expected=edited.revision, now=bench.now) == 1
-    assert await bench.store.get_job("job") is None
+    assert await bench.store.queries.get_job("job") is None
 
 
 @check

@@ -85,7 +85,7 @@ async def check_the_set_begins_anew(bench: Workbench) -> None:
     a, b, child = await define(bench, "a"), await define(bench, "b"), await define(bench, "child", "a", "b")
     await end(bench, a)
     first = await end(bench, b)
-    assert await bench.store.parents_of(child.id) == [Parent("a"), Parent("b")]
+    assert await bench.store.queries.parents_of(child.id) == [Parent("a"), Parent("b")]
     await bench.take(await bench.node())  # out of the way
     await end(bench, b)
     assert await triggers(bench) == [after_trigger(first)]
@@ -102,9 +102,9 @@ async def check_the_newest_run_counts(bench: Workbench) -> None:
         bench.turn(second)
         ended.append(await end(bench, a))
     newest = ended[-1]
-    assert await bench.store.parents_of(child.id) == [Parent("a", newest, at(3)), Parent("b")]
+    assert await bench.store.queries.parents_of(child.id) == [Parent("a", newest, at(3)), Parent("b")]
     await end(bench, a, DEAD)
-    assert await bench.store.parents_of(child.id) == [Parent("a", newest, at(3)), Parent("b")]
+    assert await bench.store.queries.parents_of(child.id) == [Parent("a", newest, at(3)), Parent("b")]
     last = await end(bench, b)
     assert await triggers(bench) == [after_trigger(last)]
 
@@ -119,7 +119,7 @@ async def check_any_runs_after_each(bench: Workbench) -> None:
         await bench.take(await bench.node())
     await end(bench, b, DEAD)
     assert await triggers(bench) == [after_trigger(run_id) for run_id in ended]
-    assert await bench.store.parents_of(child.id) == [Parent("a"), Parent("b")]
+    assert await bench.store.queries.parents_of(child.id) == [Parent("a"), Parent("b")]
 
 
 @check
@@ -164,7 +164,7 @@ async def check_what_is_skipped_never_counts(bench: Workbench) -> None:
     bench.turn(16)
     assert len(await bench.expire()) == 1
     bench.turn(21)
-    assert (await bench.store.pause(parent.id, reason="", now=bench.now)).skipped == 1
+    assert (await bench.store.pause_job(parent.id, reason="", now=bench.now)).skipped == 1
     assert await followers(bench) == []
 
 
@@ -301,11 +301,11 @@ async def check_one_after_the_other(bench: Workbench) -> None:
 async def check_a_paused_child_is_held(bench: Workbench) -> None:
     """Its run is inserted and held, like one that was submitted, and goes on when the job is resumed."""
     parent, child = await define(bench, "parent"), await define(bench, "child", "parent")
-    await bench.store.pause(child.id, reason="", now=bench.now)
+    await bench.store.pause_job(child.id, reason="", now=bench.now)
     ended, worker = await end(bench, parent), await bench.node()
     assert await triggers(bench) == [after_trigger(ended)]
     assert await bench.take(worker, seats=9) == []
-    assert (await bench.store.resume(child.id, now=bench.now)).released == 1
+    assert (await bench.store.resume_job(child.id, now=bench.now)).released == 1
     assert [lease.trigger for lease in await bench.take(worker, seats=9)] == [after_trigger(ended)]
 
 
@@ -316,11 +316,11 @@ async def check_a_deleted_child_gets_nothing(bench: Workbench) -> None:
     child = await define(bench, "child", "a", "b")
     await end(bench, a)
     await bench.store.delete_job(child.id, now=bench.now)
-    assert await bench.store.parents_of(child.id) == []
+    assert await bench.store.queries.parents_of(child.id) == []
     await end(bench, b)
     assert await followers(bench) == []
     anew = await define(bench, "child", "a", "b")
-    assert await bench.store.parents_of(anew.id) == [Parent("a"), Parent("b")]
+    assert await bench.store.queries.parents_of(anew.id) == [Parent("a"), Parent("b")]
     await end(bench, b)
     assert await followers(bench) == []
     last = await end(bench, a)
@@ -336,7 +336,7 @@ async def check_a_parent_may_come_later(bench: Workbench) -> None:
     running = await begin(bench, b)
     for record in (a, b):
         await bench.store.delete_job(record.id, now=bench.now)
-    assert await bench.store.parents_of(child.id) == [Parent("a", noted, at(0)), Parent("b")]
+    assert await bench.store.queries.parents_of(child.id) == [Parent("a", noted, at(0)), Parent("b")]
     assert await bench.finish(running)  # its job was deleted since, and its name was b all the same
     assert await triggers(bench) == [after_trigger(running.run_id)]
     await bench.take(running.incarnation)
@@ -355,7 +355,7 @@ async def check_names_are_within_a_namespace(bench: Workbench) -> None:
     await bench.define("child", namespace="other", after=After("parent"))
     await end(bench, there)
     assert await followers(bench) == []
-    assert len(await bench.store.list_runs(job="child", namespace="other")) == 1
+    assert len(await bench.store.queries.list_runs(job="child", namespace="other")) == 1
     await bench.take(await bench.node())  # out of the way
     ended = await end(bench, here)
     assert await triggers(bench) == [after_trigger(ended)]
@@ -368,18 +368,18 @@ async def check_an_edit_keeps_what_stays(bench: Workbench) -> None:
     child = await define(bench, "child", "a", "b")
     noted = await end(bench, a)
     await define(bench, "child", "a", "c")
-    assert await bench.store.parents_of(child.id) == [Parent("a", noted, at(0)), Parent("c")]
+    assert await bench.store.queries.parents_of(child.id) == [Parent("a", noted, at(0)), Parent("c")]
     await end(bench, b)
     await define(bench, "child", "b", "c")
-    assert await bench.store.parents_of(child.id) == [Parent("b"), Parent("c")]
+    assert await bench.store.queries.parents_of(child.id) == [Parent("b"), Parent("c")]
     noted = await end(bench, b)
     await define(bench, "child", "b")
-    assert await bench.store.parents_of(child.id) == [Parent("b", noted, at(0))]
+    assert await bench.store.queries.parents_of(child.id) == [Parent("b", noted, at(0))]
     assert await followers(bench) == []
     last = await end(bench, b)
     assert await triggers(bench) == [after_trigger(last)]
     await define(bench, "child")
-    assert await bench.store.parents_of(child.id) == []
+    assert await bench.store.queries.parents_of(child.id) == []
 
 
 @check
@@ -388,13 +388,13 @@ async def check_an_edit_of_what_counts_begins_anew(bench: Workbench) -> None:
     a, child = await define(bench, "a"), await define(bench, "child", "a", "b")
     await end(bench, a)
     await define(bench, "child", "a", "b", on="either")
-    assert await bench.store.parents_of(child.id) == [Parent("a"), Parent("b")]
+    assert await bench.store.queries.parents_of(child.id) == [Parent("a"), Parent("b")]
     noted = await end(bench, a)
     await bench.define("child", after=After("a", "b", on="either"), owner="another")
-    assert await bench.store.parents_of(child.id) == [Parent("a", noted, at(0)), Parent("b")]
+    assert await bench.store.queries.parents_of(child.id) == [Parent("a", noted, at(0)), Parent("b")]
     await define(bench, "child", "a", "b", any=True, on="either")
     await define(bench, "child", "a", "b", on="either")
-    assert await bench.store.parents_of(child.id) == [Parent("a"), Parent("b")]
+    assert await bench.store.queries.parents_of(child.id) == [Parent("a"), Parent("b")]
 
 
 # ── cycles ───────────────────────────────────────────────────────────────────────────────────────────────────────

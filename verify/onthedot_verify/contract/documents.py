@@ -14,11 +14,11 @@ from onthedot_verify.contract.workbench import Workbench, at, raises
 
 
 async def put(bench: Workbench, id: str, body: str, version: int = 0, kind: str = "note") -> PutDocument:
-    return await bench.store.put_document(kind, id, body, version=version, now=bench.now)
+    return await bench.store.documents.put_document(kind, id, body, version=version, now=bench.now)
 
 
 async def ids(bench: Workbench, kind: str = "note", after: str = "", limit: int = 100) -> list[str]:
-    return [document.id for document in await bench.store.list_documents(kind, after=after, limit=limit)]
+    return [document.id for document in await bench.store.documents.list_documents(kind, after=after, limit=limit)]
 
 
 @check
@@ -29,11 +29,11 @@ async def check_a_document_is_read_as_it_was_put(bench: Workbench) -> None:
     assert made.accepted
     assert made.version > 0
     expected = Document("note", "team/a b", made.version, body, at(0))
-    assert await bench.store.get_document("note", "team/a b") == expected
-    assert await bench.store.list_documents("note") == [expected]
-    assert await bench.store.get_document("note", "team") is None
-    assert await bench.store.get_document("other", "team/a b") is None
-    assert await bench.store.list_documents("other") == []
+    assert await bench.store.documents.get_document("note", "team/a b") == expected
+    assert await bench.store.documents.list_documents("note") == [expected]
+    assert await bench.store.documents.get_document("note", "team") is None
+    assert await bench.store.documents.get_document("other", "team/a b") is None
+    assert await bench.store.documents.list_documents("other") == []
 
 
 @check
@@ -43,7 +43,7 @@ async def check_zero_creates_and_only_that(bench: Workbench) -> None:
     bench.turn(5)
     assert await put(bench, "a", "2") == PutDocument(False, first.version)
     assert await put(bench, "b", "2", version=first.version) == PutDocument(False, 0)
-    assert await bench.store.get_document("note", "a") == Document("note", "a", first.version, "1", at(0))
+    assert await bench.store.documents.get_document("note", "a") == Document("note", "a", first.version, "1", at(0))
     assert await ids(bench) == ["a"]
 
 
@@ -57,7 +57,7 @@ async def check_exactly_the_version_that_was_read_is_replaced(bench: Workbench) 
     assert second.version > first.version
     assert await put(bench, "a", "3", version=first.version) == PutDocument(False, second.version)
     assert await put(bench, "a", "3", version=second.version + 1) == PutDocument(False, second.version)
-    assert await bench.store.get_document("note", "a") == Document("note", "a", second.version, "2", at(5))
+    assert await bench.store.documents.get_document("note", "a") == Document("note", "a", second.version, "2", at(5))
 
 
 @check
@@ -70,7 +70,7 @@ async def check_a_put_whose_answer_was_lost_is_made_again(bench: Workbench) -> N
     bench.turn(9)
     assert await put(bench, "a", "2", version=first.version) == second
     assert await put(bench, "a", "2", version=second.version) == second
-    assert await bench.store.get_document("note", "a") == Document("note", "a", second.version, "2", at(5))
+    assert await bench.store.documents.get_document("note", "a") == Document("note", "a", second.version, "2", at(5))
 
 
 @check
@@ -78,23 +78,23 @@ async def check_only_the_version_that_was_read_is_deleted(bench: Workbench) -> N
     """Another one stays; what is gone is gone, however often it is asked for."""
     first = await put(bench, "a", "1")
     second = await put(bench, "a", "2", version=first.version)
-    assert await bench.store.delete_document("note", "a", version=first.version) is False
+    assert await bench.store.documents.delete_document("note", "a", version=first.version) is False
     assert await ids(bench) == ["a"]
-    assert await bench.store.delete_document("note", "a", version=second.version) is True
-    assert await bench.store.get_document("note", "a") is None
+    assert await bench.store.documents.delete_document("note", "a", version=second.version) is True
+    assert await bench.store.documents.get_document("note", "a") is None
     assert await ids(bench) == []
-    assert await bench.store.delete_document("note", "a", version=second.version) is True
+    assert await bench.store.documents.delete_document("note", "a", version=second.version) is True
 
 
 @check
 async def check_a_version_is_never_given_out_twice(bench: Workbench) -> None:
     """Who read a document before it was deleted and made anew cannot change the new one."""
     old = await put(bench, "a", "1")
-    await bench.store.delete_document("note", "a", version=old.version)
+    await bench.store.documents.delete_document("note", "a", version=old.version)
     new = await put(bench, "a", "2")
     assert new.version > old.version
     assert await put(bench, "a", "3", version=old.version) == PutDocument(False, new.version)
-    assert await bench.store.delete_document("note", "a", version=old.version) is False
+    assert await bench.store.documents.delete_document("note", "a", version=old.version) is False
 
 
 @check
@@ -102,7 +102,7 @@ async def check_of_those_who_write_at_once_one_wins(bench: Workbench) -> None:
     """Creating and replacing alike: one is accepted, and its text is the one that is there."""
     made = await asyncio.gather(*(put(bench, "a", str(number)) for number in range(8)))
     [winner] = [number for number, answer in enumerate(made) if answer.accepted]
-    found = await bench.store.get_document("note", "a")
+    found = await bench.store.documents.get_document("note", "a")
     assert found is not None
     assert (found.body, found.version) == (str(winner), made[winner].version)
     assert {answer.version for answer in made} == {found.version}
@@ -115,11 +115,11 @@ async def check_a_write_leaves_others_of_its_kind_alone(bench: Workbench) -> Non
     """Neither a replaced nor a deleted document takes another one with it."""
     versions = {}
     for name in ("a", "b", "c"):
-        put = await bench.store.put_document("kind", name, '"first"', version=0, now=bench.now)
+        put = await bench.store.documents.put_document("kind", name, '"first"', version=0, now=bench.now)
         versions[name] = put.version
-    await bench.store.put_document("kind", "a", '"second"', version=versions["a"], now=bench.now)
-    assert await bench.store.delete_document("kind", "c", version=versions["c"])
-    kept = [(one.id, one.body) for one in await bench.store.list_documents("kind")]
+    await bench.store.documents.put_document("kind", "a", '"second"', version=versions["a"], now=bench.now)
+    assert await bench.store.documents.delete_document("kind", "c", version=versions["c"])
+    kept = [(one.id, one.body) for one in await bench.store.documents.list_documents("kind")]
     assert kept == [("a", '"second"'), ("b", '"first"')]
 
 
@@ -142,14 +142,14 @@ async def check_what_cannot_be_kept_is_refused(bench: Workbench) -> None:
     """A text that is no JSON, or too long; a kind or an id that is no name. The error does not quote the text."""
     long = json.dumps("x" * (LIMIT - 2))
     assert (await put(bench, "long", long)).accepted
-    found = await bench.store.get_document("note", "long")
+    found = await bench.store.documents.get_document("note", "long")
     assert found is not None
     assert found.body == long
     for body in (json.dumps("hush" * LIMIT), "hush", "", '"hush', '"\ud800 hush"', '"hush \0"'):
         with raises(DefinitionError) as told:
             await put(bench, "a", body)
         with raises(DefinitionError) as told_again:
-            await bench.store.append_documents("note", [body], now=bench.now)
+            await bench.store.documents.append_documents("note", [body], now=bench.now)
         for error in (*told, *told_again):
             assert "body: expected" in str(error)
             assert "hush" not in str(error)
@@ -162,47 +162,49 @@ async def check_what_cannot_be_kept_is_refused(bench: Workbench) -> None:
 @check
 async def check_what_is_appended_stays_in_order(bench: Workbench) -> None:
     """Numbers grow within a kind, and are read page by page; kinds do not meet, nor do they meet documents."""
-    numbers = [n for body in range(5) for n in await bench.store.append_documents("audit", [str(body)], now=at(body))]
-    await bench.store.append_documents("audits", ['"another list"'], now=bench.now)
+    numbers = [
+        n for body in range(5) for n in await bench.store.documents.append_documents("audit", [str(body)], now=at(body))
+    ]
+    await bench.store.documents.append_documents("audits", ['"another list"'], now=bench.now)
     assert numbers == sorted(set(numbers))
     assert numbers[0] > 0
-    entries = await bench.store.list_appended("audit")
+    entries = await bench.store.documents.list_appended("audit")
     assert [(entry.kind, entry.number, entry.body, entry.written_at) for entry in entries] == [
         ("audit", number, str(body), at(body)) for body, number in enumerate(numbers)
     ]
-    assert await bench.store.list_appended("audit", after=numbers[1], limit=2) == entries[2:4]
-    assert await bench.store.list_appended("audit", after=numbers[4]) == []
-    assert await bench.store.list_appended("none") == []
-    assert await bench.store.list_documents("audit") == []
+    assert await bench.store.documents.list_appended("audit", after=numbers[1], limit=2) == entries[2:4]
+    assert await bench.store.documents.list_appended("audit", after=numbers[4]) == []
+    assert await bench.store.documents.list_appended("none") == []
+    assert await bench.store.documents.list_documents("audit") == []
 
 
 @check
 async def check_with_a_key_a_text_is_appended_once(bench: Workbench) -> None:
     """Asked again, the answer is its number. Without a key, or in another kind, it is another one."""
-    [first] = await bench.store.append_documents("audit", ["1"], keys=["k"], now=bench.now)
-    assert await bench.store.append_documents("audit", ["1"], keys=["k"], now=bench.now) == [first]
-    [other] = await bench.store.append_documents("audits", ["1"], keys=["k"], now=bench.now)
-    unnamed = await bench.store.append_documents("audit", ["1", "1"], now=bench.now)
-    assert [entry.number for entry in await bench.store.list_appended("audit")] == [first, *unnamed]
-    assert [entry.number for entry in await bench.store.list_appended("audits")] == [other]
+    [first] = await bench.store.documents.append_documents("audit", ["1"], keys=["k"], now=bench.now)
+    assert await bench.store.documents.append_documents("audit", ["1"], keys=["k"], now=bench.now) == [first]
+    [other] = await bench.store.documents.append_documents("audits", ["1"], keys=["k"], now=bench.now)
+    unnamed = await bench.store.documents.append_documents("audit", ["1", "1"], now=bench.now)
+    assert [entry.number for entry in await bench.store.documents.list_appended("audit")] == [first, *unnamed]
+    assert [entry.number for entry in await bench.store.documents.list_appended("audits")] == [other]
 
 
 @check
 async def check_several_are_appended_in_one_write(bench: Workbench) -> None:
     """In their order, each key once, whether it was there or is given twice; if one is refused, none is there."""
-    [first] = await bench.store.append_documents("audit", ["1"], keys=["k"], now=bench.now)
-    numbers = await bench.store.append_documents(
+    [first] = await bench.store.documents.append_documents("audit", ["1"], keys=["k"], now=bench.now)
+    numbers = await bench.store.documents.append_documents(
         "audit", ["2", "1", "3", "4", "3", "5"], keys=["a", "k", "b", "", "b", ""], now=bench.now
     )
-    entries = await bench.store.list_appended("audit")
+    entries = await bench.store.documents.list_appended("audit")
     assert [entry.body for entry in entries] == ["1", "2", "3", "4", "5"]
     _, second, third, fourth, fifth = (entry.number for entry in entries)
     assert numbers == [second, first, third, fourth, third, fifth]
-    assert await bench.store.append_documents("audit", [], now=bench.now) == []
+    assert await bench.store.documents.append_documents("audit", [], now=bench.now) == []
     for bodies, keys in ((["6", "{"], []), (["6", "7"], ["one"])):
         with raises(DefinitionError):
-            await bench.store.append_documents("audit", bodies, keys=keys, now=bench.now)
-    assert await bench.store.list_appended("audit") == entries
+            await bench.store.documents.append_documents("audit", bodies, keys=keys, now=bench.now)
+    assert await bench.store.documents.list_appended("audit") == entries
 
 
 @check
@@ -219,15 +221,15 @@ async def check_what_is_noted_of_runs_is_written_with_them(bench: Workbench) -> 
     for noting in (Noting("audit", texts[:2], [], '"mark"'), Noting("audit", ["{", "1", "2"], [], '"mark"')):
         with raises(DefinitionError):
             await bench.store.submit(runs, noting=noting, now=bench.now)
-    assert await bench.store.list_appended("audit") == []
+    assert await bench.store.documents.list_appended("audit") == []
     made = await bench.store.submit(runs, noting=Noting("audit", texts, ["a", "b", ""], '"mark"'), now=bench.now)
     assert made[0] == known
     assert len(set(made)) == 3
-    entries = await bench.store.list_appended("audit")
+    entries = await bench.store.documents.list_appended("audit")
     assert [json.loads(entry.body) for entry in entries] == [{"n": n, "run": run_id} for n, run_id in enumerate(made)]
     again = await bench.store.submit(runs, noting=Noting("audit", texts, ["a", "b", ""], '"mark"'), now=bench.now)
     assert again == made
-    assert len(await bench.store.list_appended("audit")) == 4, "without a key it is another entry"
+    assert len(await bench.store.documents.list_appended("audit")) == 4, "without a key it is another entry"
 
 
 @check
@@ -239,10 +241,10 @@ async def check_what_is_noted_of_many_runs_together_is_written_once(bench: Workb
     noting = Noting("audit", ['{"runs": 250}', '{"so": "many"}'], ["a", ""], "")
     with raises(UnknownJob):
         await bench.store.submit([*runs, NewRun(10**6, submit_trigger("x"), at(0))], noting=noting, now=bench.now)
-    assert await bench.store.list_appended("audit") == []
+    assert await bench.store.documents.list_appended("audit") == []
     await bench.store.submit(runs, noting=noting, now=bench.now)
     await bench.store.submit(runs, noting=noting._replace(bodies=['{"runs": 250}'], keys=["a"]), now=bench.now)
-    entries = await bench.store.list_appended("audit")
+    entries = await bench.store.documents.list_appended("audit")
     assert [json.loads(entry.body) for entry in entries] == [{"runs": 250}, {"so": "many"}]
 
 
@@ -253,20 +255,20 @@ async def check_many_runs_are_noted_in_their_order(bench: Workbench) -> None:
     runs = [NewRun(job.id, submit_trigger(str(n)), at(0)) for n in range(250)]
     texts = [f'{{"n": {n}, "run": "mark"}}' for n in range(250)]
     made = await bench.store.submit(runs, noting=Noting("audit", texts, [], '"mark"'), now=bench.now)
-    entries = await bench.store.list_appended("audit", limit=1000)
+    entries = await bench.store.documents.list_appended("audit", limit=1000)
     assert [json.loads(entry.body) for entry in entries] == [{"n": n, "run": run_id} for n, run_id in enumerate(made)]
 
 
 @check
 async def check_who_reads_on_misses_nothing(bench: Workbench) -> None:
     """However many append at once, what a reader has not seen yet has a higher number than all that it has."""
-    writers = [bench.store.append_documents("audit", [str(number)], now=bench.now) for number in range(20)]
+    writers = [bench.store.documents.append_documents("audit", [str(number)], now=bench.now) for number in range(20)]
     writing = asyncio.gather(*writers)
     read: list[str] = []
     last = 0
     while True:
         is_over = writing.done()
-        page = await bench.store.list_appended("audit", after=last, limit=3)
+        page = await bench.store.documents.list_appended("audit", after=last, limit=3)
         read += [entry.body for entry in page]
         last = page[-1].number if page else last
         if is_over and not page:

@@ -86,7 +86,7 @@ async def check_a_finished_slot_holds_the_edge(bench: Workbench) -> None:
     job, record = await planned_job(bench)
     node = await bench.node()
     await arm_slot(bench, node, record, 30)
-    [lease] = await bench.store.held(node)
+    [lease] = await bench.store.recover(node)
     assert await bench.finish(lease, SUCCESS)
     bench.turn(5)
     put = await bench.put(replace(job, owner="ops"), window(5, 65, [15, 30, 35], next_at=75))
@@ -130,7 +130,7 @@ async def check_a_schedule_that_comes_back_does_not_run_a_slot_again(bench: Work
     job, record = await planned_job(bench)
     node = await bench.node()
     await arm_slot(bench, node, record, 30)
-    [lease] = await bench.store.held(node)
+    [lease] = await bench.store.recover(node)
     assert await bench.finish(lease, SUCCESS)
     bench.turn(5)
     await bench.put(replace(job, schedules=()))
@@ -149,9 +149,9 @@ async def check_a_node_whose_share_of_a_slot_was_cancelled_does_not_get_it_again
     await bench.store.cancel([share.id], why="by hand", now=bench.now)
     put = await bench.put(replace(job, owner="ops"), replace(window(0, 30, [20], next_at=40), targets=targets))
     assert (put.withdrawn, put.planned) == (1, 1)
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     again = replace(window(0, 30, [20], next_at=40), targets=targets)
-    assert (await bench.store.resume(record.id, [again], now=bench.now)).slots == (at(20),)
+    assert (await bench.store.resume_job(record.id, [again], now=bench.now)).slots == (at(20),)
     assert sorted((run.target, run.state) for run in await bench.runs()) == [("one", "cancelled"), ("two", "scheduled")]
 
 
@@ -175,7 +175,7 @@ async def check_the_edge_is_the_schedules_own(bench: Workbench) -> None:
     _, other = await planned_job(bench, "other")
     node = await bench.node()
     await arm_slot(bench, node, other, 50)
-    [lease] = await bench.store.held(node)
+    [lease] = await bench.store.recover(node)
     await arm_slot(bench, node, other, 40)
     await bench.finish(lease)
     bench.turn(5)
@@ -191,7 +191,7 @@ async def check_a_retrying_slot_is_not_withdrawn(bench: Workbench) -> None:
     job, record = await planned_job(bench)
     node = await bench.node()
     await arm_slot(bench, node, record, 30)
-    [lease] = await bench.store.held(node)
+    [lease] = await bench.store.recover(node)
     assert await bench.finish(lease, retry(45))
     put = await bench.put(replace(job, owner="ops"), window(0, 60, [35], next_at=70))
     assert put.withdrawn == 3
@@ -210,7 +210,7 @@ async def check_a_reserved_slot_is_withdrawn(bench: Workbench) -> None:
     assert all(isinstance(answer, Gone) for answer in await bench.arm(*leases))
     assert await bench.release(*leases) == [False] * 6
     assert not any([await bench.finish(lease) for lease in leases])
-    assert await bench.store.held(node) == []
+    assert await bench.store.recover(node) == []
 
 
 @check
@@ -274,7 +274,7 @@ async def check_a_fate_is_not_recorded_twice(bench: Workbench) -> None:
     bench.turn(25)
     late = window(0, 85, [80], next_at=90, skips=[skip(10, 20, 2)])
     await bench.put(replace(job, owner="ops"), late)
-    assert await bench.store.list_skips() == []
+    assert await bench.store.queries.list_skips() == []
 
 
 @check
@@ -354,7 +354,7 @@ async def check_an_instant_that_was_armed_is_not_planned_again(bench: Workbench)
     assert await bench.slots(record, "two") == [2, 4, 6]
     assert await bench.slots(record, "three") == [9, 12]
     assert await bench.slots(record, "once") == []
-    skips = [(one.schedule_id, one.first, one.count, one.reason) for one in await bench.store.list_skips()]
+    skips = [(one.schedule_id, one.first, one.count, one.reason) for one in await bench.store.queries.list_skips()]
     assert sorted(skips) == [("once", at(6), 1, "edited"), ("three", at(6), 1, "edited")]
 
 
@@ -375,7 +375,7 @@ async def check_a_new_window_may_end_before_the_edit(bench: Workbench) -> None:
 async def check_a_new_schedule_of_a_paused_job_begins_with_the_edit(bench: Workbench) -> None:
     """What came before the edit is no slot of the new schedule, whenever the job is resumed."""
     job, record = await planned_job(bench)
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     bench.turn(25)
     added = replace(job, schedules=(every(), every(name="new")))
     await bench.put(added, window(25, 85, [30], next_at=90), window(5, 65, [15, 55], name="new", next_at=75))
@@ -419,7 +419,7 @@ async def check_a_schedule_with_few_slots_is_computed_again(bench: Workbench) ->
     added = replace(job, schedules=(every(), once_at(15, name="new")))
     await bench.put(added, window(25, 85, [30], next_at=90), passed)
     assert await bench.slots(record, "new") == []
-    assert [(one.schedule_id, one.first, one.reason) for one in await bench.store.list_skips()] == [
+    assert [(one.schedule_id, one.first, one.reason) for one in await bench.store.queries.list_skips()] == [
         ("new", at(15), "missed")
     ]
 
@@ -450,11 +450,11 @@ async def check_a_dropped_schedule_is_closed(bench: Workbench) -> None:
     bench.turn(45)
     closing = window(20, 45, name="old", skips=[skip(30, 40, 2, "edited")])
     put = await bench.put(replace(job, schedules=(every(),)), window(45, 60, [50], next_at=70), closing)
-    assert [state.schedule_id for state in await bench.store.schedules_of(record.id)] == ["s"]
+    assert [state.schedule_id for state in await bench.store.queries.schedules_of(record.id)] == ["s"]
     assert await bench.due(until=10_000) == ["job/s"]
     assert await bench.slots(record, "old") == [10, 20]
     assert put.planned == 1
-    [shown] = await bench.store.list_skips()
+    [shown] = await bench.store.queries.list_skips()
     assert (shown.schedule_id, shown.first, shown.last, shown.count) == ("old", at(30), at(40), 2)
 
 
@@ -465,8 +465,8 @@ async def check_skips_of_a_dropped_schedule_need_its_watermark(bench: Workbench)
     record = (await bench.put(job, window(0, 20, [10, 20], next_at=30))).record
     bench.turn(45)
     await bench.put(replace(job, schedules=()), window(10, 45, skips=[skip(20, 40, 3)]))
-    assert await bench.store.list_skips() == []
-    assert await bench.store.schedules_of(record.id) == []
+    assert await bench.store.queries.list_skips() == []
+    assert await bench.store.queries.schedules_of(record.id) == []
 
 
 @check
@@ -509,7 +509,7 @@ async def check_a_running_attempt_keeps_its_revision(bench: Workbench) -> None:
     [again] = await bench.arm(lease)
     assert not isinstance(again, Gone)
     assert await bench.finish(lease)
-    assert [attempt.revision for attempt in await bench.store.list_attempts(run_id)] == [1]
+    assert [attempt.revision for attempt in await bench.store.queries.list_attempts(run_id)] == [1]
 
 
 @check
@@ -536,7 +536,7 @@ async def check_a_schedule_is_not_dropped_by_an_edit_from_before_a_pause(bench: 
     planned = window(0, 40, [10, 20, 30, 40], name="old", next_at=50)
     record = (await bench.put(job, window(0, 40, next_at=50), planned)).record
     bench.turn(15)
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     bench.turn(25)
     edited = replace(job, schedules=(every(),))
     for early in (window(40, 40, [], name="old", next_at=50), window(5, 15, [], name="old", next_at=20)):
@@ -556,11 +556,11 @@ async def check_what_lies_ahead_is_not_over(bench: Workbench) -> None:
         await bench.put(job, ahead)
     assert stale[0].now == at(5)
     record = (await bench.put(job, window(5, 30, [10, 20, 30], next_at=40))).record
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     paused_over = window(5, 60, [], next_at=70, skips=[skip(10, 60, 6, "paused")])
     async with bench.nothing_written():
         with raises(WindowStale):
-            await bench.store.resume(record.id, [paused_over], now=bench.now)
+            await bench.store.resume_job(record.id, [paused_over], now=bench.now)
 
 
 @check

@@ -151,12 +151,12 @@ async def check_every_filter_finds_what_a_naive_one_does(bench: Workbench) -> No
     world = await make_world(bench)
     everything = await world.runs()
     assert {run.state for run in everything} >= {*TERMINAL - {RunState.SKIPPED}, *LIVE}
-    assert await found(bench.store.find_runs, RunFilter()) == everything
+    assert await found(bench.store.queries.find_runs, RunFilter()) == everything
     for number in range(60):
         wanted = world.filters()
         expected = [run for run in everything if world.is_wanted(wanted, run)]
         limit = world.chance((1, 2, 3, 7, 100))
-        assert await found(bench.store.find_runs, wanted, limit) == expected, f"filter {number}: {wanted}"
+        assert await found(bench.store.queries.find_runs, wanted, limit) == expected, f"filter {number}: {wanted}"
 
 
 @check
@@ -169,7 +169,7 @@ async def check_who_pages_sees_what_is_there_throughout_once(bench: Workbench) -
     waiting = [await bench.submit(record, due=30) for _ in range(7)]
     bench.turn(1)
     seen: list[int] = []
-    async for page in pages(bench.store.find_runs, RunFilter(job="job"), limit=2):
+    async for page in pages(bench.store.queries.find_runs, RunFilter(job="job"), limit=2):
         seen += [run.id for run in page]
         await bench.submit(record, due=20)
         await bench.submit(record, due=1)
@@ -194,16 +194,16 @@ async def check_what_may_not_be_seen_is_not_found(bench: Workbench) -> None:
         (("team2",), "ann", set()), (("team",), "ann", {"team"}), (("te%",), None, set()), (("",), None, set()),
     )  # fmt: skip
     for namespaces, owner, expected in asked:
-        runs = await found(bench.store.find_runs, RunFilter(namespaces=namespaces, owner=owner))
+        runs = await found(bench.store.queries.find_runs, RunFilter(namespaces=namespaces, owner=owner))
         assert {run.namespace for run in runs} == expected
-        jobs = await found(bench.store.find_jobs, JobFilter(namespaces=namespaces, owner=owner))
+        jobs = await found(bench.store.queries.find_jobs, JobFilter(namespaces=namespaces, owner=owner))
         assert {record.job.namespace for record in jobs} == expected
         if bench.capabilities.finds_attempts:
-            attempts = await found(bench.store.find_attempts, AttemptFilter(namespaces=namespaces, owner=owner))
+            attempts = await found(bench.store.queries.find_attempts, AttemptFilter(namespaces=namespaces, owner=owner))
             assert len(attempts) == len(expected)
-        for run in await bench.store.get_runs(range(1, 5)):
+        for run in await bench.store.queries.get_runs(range(1, 5)):
             mine = AttemptFilter(namespaces=namespaces, owner=owner, run_id=run.id)
-            assert len(await found(bench.store.find_attempts, mine)) == (run.namespace in expected)
+            assert len(await found(bench.store.queries.find_attempts, mine)) == (run.namespace in expected)
 
 
 @check
@@ -215,7 +215,7 @@ async def check_a_run_tells_who_has_it(bench: Workbench) -> None:
 
     async def told() -> tuple[str, str, int]:
         run = await bench.run(run_id)
-        assert await found(bench.store.find_runs, RunFilter(node=run.node)) == [run]
+        assert await found(bench.store.queries.find_runs, RunFilter(node=run.node)) == [run]
         return run.owner, run.node, run.revision
 
     assert await told() == ("ann", "", 0)
@@ -248,13 +248,13 @@ async def check_jobs_are_found_by_what_they_are_like(bench: Workbench) -> None:
     gone = await bench.define("gone")
     await bench.store.delete_job(gone.id, now=bench.now)
     paused = await bench.define("paused", owner="eve")
-    await bench.store.pause(paused.id, reason="", now=bench.now)
+    await bench.store.pause_job(paused.id, reason="", now=bench.now)
     await bench.put(bench.job(once_at(5), name="over", owner="eve"), window(0, 10))
     await bench.put(bench.job(every(), name="on", owner="eve"), window(0, 0, next_at=10))
     names = ["mail", "on", "over", "paused", "report", "ops/gpu", "team/clean", "team/mail"]
 
     async def names_of(limit: int = 100, **fields: Any) -> list[str]:
-        jobs = await found(bench.store.find_jobs, JobFilter(**fields), limit)
+        jobs = await found(bench.store.queries.find_jobs, JobFilter(**fields), limit)
         return [f"{one.job.namespace}/{one.job.name}".removeprefix("default/") for one in jobs]
 
     for limit in (1, 2, 3, 100):
@@ -271,7 +271,7 @@ async def check_jobs_are_found_by_what_they_are_like(bench: Workbench) -> None:
     assert await names_of(label="gpu,region=eu") == []
     assert await names_of(name_contains="ai") == ["mail", "team/mail"]
     assert await names_of(name_contains="%") == await names_of(name_contains="M") == []
-    listed = [record.job.name for record in await bench.store.list_jobs(limit=3)]
+    listed = [record.job.name for record in await bench.store.queries.list_jobs(limit=3)]
     assert listed == ["mail", "on", "over"]
 
 
@@ -290,7 +290,7 @@ async def check_attempts_are_found_newest_end_first(bench: Workbench) -> None:
             ended.append((second, name, lease.run_id))
 
     async def tried(limit: int = 100, **fields: Any) -> list[tuple[int, str, int]]:
-        attempts = await found(bench.store.find_attempts, AttemptFilter(**fields), limit)
+        attempts = await found(bench.store.queries.find_attempts, AttemptFilter(**fields), limit)
         return [((one.ended_at - at(0)) // SECOND, one.node, one.run_id) for one in attempts]
 
     newest = sorted(ended, key=lambda one: (one[0], one[2]), reverse=True)
@@ -319,29 +319,29 @@ async def check_revisions_are_listed_newest_first(bench: Workbench) -> None:
         bench.turn(second)
         for _ in range(2):  # the same once more: nothing is written
             await bench.define(owner=f"owner {second}")
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     await bench.store.delete_job(record.id, now=bench.now)
-    revisions = await bench.store.list_revisions(record.id)
+    revisions = await bench.store.queries.list_revisions(record.id)
     assert [(one.revision, one.job.owner, one.written_at) for one in revisions] == [
         (second + 1, f"owner {second}", at(second)) for second in (3, 2, 1, 0)
     ]
-    assert await bench.store.list_revisions(record.id, limit=2) == revisions[:2]
-    assert await bench.store.list_revisions(record.id, before=3, limit=1) == revisions[2:3]
-    assert await bench.store.list_revisions(record.id, before=1) == []
-    assert await bench.store.list_revisions(record.id + 99) == []
+    assert await bench.store.queries.list_revisions(record.id, limit=2) == revisions[:2]
+    assert await bench.store.queries.list_revisions(record.id, before=3, limit=1) == revisions[2:3]
+    assert await bench.store.queries.list_revisions(record.id, before=1) == []
+    assert await bench.store.queries.list_revisions(record.id + 99) == []
 
 
 @check
 async def check_jobs_are_got_by_id(bench: Workbench) -> None:
     """Those that are there, in the order of their ids, as `get_job` shows them; and deleted ones."""
     first, second = await bench.define("b"), await bench.define("a")
-    await bench.store.pause(first.id, reason="lunch", now=bench.now)
-    found = await bench.store.get_jobs_by_id([second.id, first.id, 99, first.id])
-    assert found == [await bench.store.get_job("b"), await bench.store.get_job("a")]
+    await bench.store.pause_job(first.id, reason="lunch", now=bench.now)
+    found = await bench.store.queries.get_jobs_by_id([second.id, first.id, 99, first.id])
+    assert found == [await bench.store.queries.get_job("b"), await bench.store.queries.get_job("a")]
     await bench.store.delete_job(second.id, now=bench.now)
-    [deleted] = await bench.store.get_jobs_by_id([second.id])
+    [deleted] = await bench.store.queries.get_jobs_by_id([second.id])
     assert (deleted.id, deleted.state, deleted.job.name) == (second.id, JobState.DELETED, "a")
-    assert await bench.store.get_jobs_by_id([]) == []
+    assert await bench.store.queries.get_jobs_by_id([]) == []
 
 
 @check
@@ -358,7 +358,7 @@ async def check_skips_come_in_pages(bench: Workbench) -> None:
     async def pages(wanted: SkipFilter, limit: int = 2, after: SkipCursor | None = None) -> list[str]:
         found: list[str] = []
         while True:
-            some, after = await bench.store.find_skips(wanted, after=after, limit=limit)
+            some, after = await bench.store.queries.find_skips(wanted, after=after, limit=limit)
             assert len(some) <= limit
             found += [one.job for one in some]
             if after is None:
@@ -372,7 +372,7 @@ async def check_skips_come_in_pages(bench: Workbench) -> None:
     assert await pages(SkipFilter(owner="ann")) == await pages(SkipFilter(owner="ann"), 1) == ["far", "job3", "job1"]
     assert await pages(SkipFilter(namespaces=("team",), owner="bob")) == await pages(SkipFilter(namespaces=())) == []
     assert await pages(SkipFilter(namespaces=("default", "team"), job="far")) == ["far"]
-    first = await bench.store.find_skips(SkipFilter(), limit=2)
+    first = await bench.store.queries.find_skips(SkipFilter(), limit=2)
     await skipped("late", "ann")
     rest = await pages(SkipFilter(), after=first.next)
     assert [*(one.job for one in first.items), *rest] == ["far", "job4", "job3", "job2", "job1", "job0"]
@@ -387,15 +387,15 @@ async def check_next_schedules_are_those_of_all_shards_in_order(bench: Workbench
         owner, namespace = "bob" if number > 4 else "ann", "team" if number == 2 else "default"
         job = bench.job(every(), name=f"job{number}", owner=owner, namespace=namespace)
         await bench.put(job, window(0, 0, next_at=next_at))
-    paused = await bench.store.get_job("job3")
+    paused = await bench.store.queries.get_job("job3")
     assert paused is not None
-    await bench.store.pause(paused.id, reason="", now=bench.now)
+    await bench.store.pause_job(paused.id, reason="", now=bench.now)
 
     async def names(until: int, limit: int = 10, **whose: Any) -> list[str]:
         found: list[str] = []
         after: ScheduleCursor | None = None
         while True:
-            some, after = await bench.store.next_schedules(until=at(until), limit=limit, after=after, **whose)
+            some, after = await bench.store.queries.next_schedules(until=at(until), limit=limit, after=after, **whose)
             assert len(some) <= limit
             found += [state.record.job.name for state in some]
             if after is None:

@@ -31,8 +31,8 @@ async def check_accepted_under_the_lease(bench: Workbench) -> None:
     assert (run.state, run.reason, run.result, run.error) == (RunState.SUCCEEDED, "done", '{"n":1}', None)
     assert (run.armed_at, run.started_at, run.ended_at) == (at(0), at(2), at(7))
     assert (run.attempts, run.failures, run.recoveries) == (1, 0, 0)
-    assert len(await bench.store.list_attempts(lease.run_id)) == 1
-    assert await bench.store.held(lease.incarnation) == []
+    assert len(await bench.store.queries.list_attempts(lease.run_id)) == 1
+    assert await bench.store.recover(lease.incarnation) == []
 
 
 @check
@@ -114,7 +114,7 @@ async def check_a_retry_is_scheduled_again(bench: Workbench) -> None:
     run = await bench.run(lease.run_id)
     assert (run.state, run.due_at, run.slot_at, run.reason) == (RunState.SCHEDULED, at(20), at(0), "retry")
     assert (run.attempts, run.failures, run.recoveries, run.ended_at) == (1, 1, 0, None)
-    assert await bench.store.held(lease.incarnation) == []
+    assert await bench.store.recover(lease.incarnation) == []
 
 
 @check
@@ -149,7 +149,12 @@ async def check_verdicts_are_judged_one_by_one(bench: Workbench) -> None:
     assert answers == [True, False, True, False, True, True, False]
     states = [await bench.state(lease.run_id) for lease in (one, two, three, four)]
     assert states == [RunState.SUCCEEDED, RunState.DEAD, RunState.RUNNING, RunState.SCHEDULED]
-    assert [len(await bench.store.list_attempts(lease.run_id)) for lease in (one, two, three, four)] == [1, 1, 0, 1]
+    assert [len(await bench.store.queries.list_attempts(lease.run_id)) for lease in (one, two, three, four)] == [
+        1,
+        1,
+        0,
+        1,
+    ]
     assert await bench.store.finish([], now=bench.now) == []
 
 
@@ -173,7 +178,7 @@ async def check_code_that_never_began_has_no_start(bench: Workbench) -> None:
     done = bench.finished(lease, DEAD)._replace(started_at=0)
     assert await bench.store.finish([done], now=bench.now) == [True]
     assert (await bench.run(lease.run_id)).started_at is None
-    [attempt] = await bench.store.list_attempts(lease.run_id)
+    [attempt] = await bench.store.queries.list_attempts(lease.run_id)
     assert attempt.started_at is None
 
 
@@ -185,4 +190,4 @@ async def check_many_at_once(bench: Workbench) -> None:
     bench.now += SECOND
     batch = [bench.finished(lease) for lease in leases]
     assert all(await bench.store.finish(batch, now=bench.now))
-    assert await bench.store.count_runs() == {RunState.SUCCEEDED: 500}
+    assert await bench.store.queries.count_runs() == {RunState.SUCCEEDED: 500}

@@ -58,7 +58,7 @@ async def pass_gate(bench: Workbench, lease: Lease, *gates: Gate) -> Lease:
 async def check_due_runs_with_gates_are_reserved_and_not_armed(bench: Workbench) -> None:
     """Gates are taken in `arm`, and only there."""
     await gated_job(bench)
-    record = await bench.store.get_job("job")
+    record = await bench.store.queries.get_job("job")
     assert record is not None
     run_id = await bench.submit(record)
     [lease] = await reserved(bench, await bench.node())

@@ -37,9 +37,9 @@ async def check_definitions_are_hinted(bench: Workbench) -> None:
     bare = await bench.define("bare")
     with hinted(bench, "runs"):  # its waiting runs may go to others now
         await bench.put(replace(bare.job, owner="ops"))
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     with hinted(bench, "schedules", "runs"):
-        await bench.store.resume(record.id, now=bench.now)
+        await bench.store.resume_job(record.id, now=bench.now)
 
 
 @check
@@ -123,7 +123,7 @@ async def check_queues_and_places_are_hinted(bench: Workbench) -> None:
     term = await bench.term(node)
     run_id = await bench.submit(record)
     with hinted(bench, "runs"):
-        assert await bench.store.place(term, [Placement(run_id, node)], now=bench.now) == [True]
+        assert await bench.store.assign(term, [Placement(run_id, node)], now=bench.now) == [True]
 
 
 @check
@@ -156,7 +156,7 @@ async def check_the_next_slot_of_a_fixed_delay_is_hinted(bench: Workbench) -> No
     job = bench.job(fixed_delay(30))
     record = (await bench.put(job, window(0, 10, [10], delay=30))).record
     with hinted(bench, "schedules"):
-        await bench.store.except_slot(record.id, "s", at(10), reason="cancelled", now=bench.now)
+        await bench.store.move_slot(record.id, "s", at(10), reason="cancelled", now=bench.now)
     other = (await bench.put(bench.job(fixed_delay(30), name="other"), window(0, 5, [5], delay=30))).record
     bench.turn(5)
     [lease] = await bench.take(await bench.node())

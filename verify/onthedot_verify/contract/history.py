@@ -36,7 +36,7 @@ async def check_runs_can_be_filtered(bench: Workbench) -> None:
     await bench.finish(lease, DEAD)
 
     async def found(**filters: object) -> list[int]:
-        return [run.id for run in await bench.store.list_runs(**filters)]  # type: ignore[arg-type]
+        return [run.id for run in await bench.store.queries.list_runs(**filters)]  # type: ignore[arg-type]
 
     assert await found() == [second, third, first]
     assert await found(job="one") == [second, first]
@@ -57,14 +57,14 @@ async def check_lists_without_a_limit_are_whole(bench: Workbench) -> None:
     many = 101
     await bench.store.submit([NewRun(record.id, f"api:{number}", at(number)) for number in range(many)], now=bench.now)
     for number in range(many):
-        await bench.store.put_document("note", f"{number:03}", "{}", version=0, now=bench.now)
-    await bench.store.append_documents("audit", ["{}"] * many, now=bench.now)
-    assert len(await bench.store.list_runs()) == many
-    assert len(await bench.store.list_documents("note")) == many
-    assert len(await bench.store.list_appended("audit")) == many
-    assert [node.id for node in await bench.store.list_nodes()] == []
-    assert (await bench.store.list_skips(), await bench.store.list_dead()) == ([], [])
-    assert [one.revision for one in await bench.store.list_revisions(record.id)] == [1]
+        await bench.store.documents.put_document("note", f"{number:03}", "{}", version=0, now=bench.now)
+    await bench.store.documents.append_documents("audit", ["{}"] * many, now=bench.now)
+    assert len(await bench.store.queries.list_runs()) == many
+    assert len(await bench.store.documents.list_documents("note")) == many
+    assert len(await bench.store.documents.list_appended("audit")) == many
+    assert [node.id for node in await bench.store.queries.list_nodes()] == []
+    assert (await bench.store.queries.list_skips(), await bench.store.queries.list_dead()) == ([], [])
+    assert [one.revision for one in await bench.store.queries.list_revisions(record.id)] == [1]
 
 
 @check
@@ -74,10 +74,10 @@ async def check_one_run(bench: Workbench) -> None:
     live, done = await bench.submit(record, due=5), await bench.submit(record)
     [lease] = await bench.take(await bench.node())
     await bench.finish(lease)
-    listed = await bench.store.list_runs(namespace="team")
+    listed = await bench.store.queries.list_runs(namespace="team")
     assert listed == [await bench.run(live), await bench.run(done)]
     assert {run.namespace for run in listed} == {"team"}
-    assert await bench.store.get_run(max(live, done) + 99) is None
+    assert await bench.store.queries.get_run(max(live, done) + 99) is None
 
 
 @check
@@ -135,7 +135,7 @@ async def check_a_run_without_arguments_of_its_own_has_none(bench: Workbench) ->
     [lease] = await bench.take(await bench.node())
     assert await bench.finish(lease)
     bench.turn(3)
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     assert [(run.state, run.args) for run in await bench.runs()] == [
         (RunState.SKIPPED, None), (RunState.SUCCEEDED, None),
     ]  # fmt: skip
@@ -156,10 +156,10 @@ async def check_attempts_with_all_their_instants(bench: Workbench) -> None:
     assert await bench.store.finish([failed], now=bench.now) == [True]
     bench.turn(21)
     [second] = await bench.take(node)
-    assert len(await bench.store.list_attempts(run_id)) == 1
+    assert len(await bench.store.queries.list_attempts(run_id)) == 1
     bench.turn(23)
     assert await bench.finish(second, SUCCESS)
-    assert await bench.store.list_attempts(run_id) == [
+    assert await bench.store.queries.list_attempts(run_id) == [
         AttemptRecord(
             run_id, 1, first.lease_id, first.fence, "worker", 1, "failed", "no route",
             due_at=at(5), reserved_at=at(0), armed_at=at(4), started_at=at(5), ended_at=at(7),
@@ -169,7 +169,7 @@ async def check_attempts_with_all_their_instants(bench: Workbench) -> None:
             due_at=at(20), reserved_at=at(21), armed_at=at(21), started_at=at(23), ended_at=at(23),
         ),
     ]  # fmt: skip
-    assert await bench.store.list_attempts(run_id + 99) == []
+    assert await bench.store.queries.list_attempts(run_id + 99) == []
 
 
 @check
@@ -182,15 +182,15 @@ async def check_skips_are_listed_newest_first(bench: Workbench) -> None:
         record = (await bench.put(job, window(0, 0, next_at=10))).record
         await bench.plan(term, record, window(0, 10, next_at=20, skips=[skip(10, 10, 1)]))
         bench.now += 1
-    one = await bench.store.get_job("one")
+    one = await bench.store.queries.get_job("one")
     assert one is not None
     await bench.plan(term, one, window(10, 30, next_at=40, skips=[skip(20, 30, 2)]))
-    shown = await bench.store.list_skips()
+    shown = await bench.store.queries.list_skips()
     assert [(one.job, one.last, one.count) for one in shown] == [("one", at(30), 3), ("two", at(10), 1)]
-    assert [one.job for one in await bench.store.list_skips(limit=1)] == ["one"]
-    assert [one.count for one in await bench.store.list_skips(job="two")] == [1]
-    assert [one.count for one in await bench.store.list_skips(job="one", namespace="team")] == [1]
-    assert await bench.store.list_skips(job="none") == []
+    assert [one.job for one in await bench.store.queries.list_skips(limit=1)] == ["one"]
+    assert [one.count for one in await bench.store.queries.list_skips(job="two")] == [1]
+    assert [one.count for one in await bench.store.queries.list_skips(job="one", namespace="team")] == [1]
+    assert await bench.store.queries.list_skips(job="none") == []
 
 
 @check
@@ -204,7 +204,7 @@ async def check_skips_of_a_range_of_time(bench: Workbench) -> None:
 
     async def counts(since: int | None, until: int | None, limit: int = 100) -> list[int]:
         first, end = (None if one is None else at(one) for one in (since, until))
-        return [one.count for one in await bench.store.list_skips(since=first, until=end, limit=limit)]
+        return [one.count for one in await bench.store.queries.list_skips(since=first, until=end, limit=limit)]
 
     assert await counts(None, None) == [3, 2]
     assert await counts(20, None) == await counts(None, 41) == await counts(15, 50) == [3, 2]
@@ -217,7 +217,7 @@ async def check_skips_of_a_range_of_time(bench: Workbench) -> None:
 @check
 async def check_counts(bench: Workbench) -> None:
     """How many runs are in each state, of all namespaces; a state without runs is left out or 0."""
-    assert sum((await bench.store.count_runs()).values()) == 0
+    assert sum((await bench.store.queries.count_runs()).values()) == 0
     record, other = await bench.define(), await bench.define("other", namespace="team")
     for due in (0, 0, 0, 5, 9):
         await bench.submit(record, due=due)
@@ -227,7 +227,7 @@ async def check_counts(bench: Workbench) -> None:
     await bench.finish(first, SUCCESS)
     await bench.finish(second, DEAD)
     await bench.hold(node)
-    counts = {state: count for state, count in (await bench.store.count_runs()).items() if count}
+    counts = {state: count for state, count in (await bench.store.queries.count_runs()).items() if count}
     assert counts == {
         RunState.SCHEDULED: 2,
         RunState.RESERVED: 1,

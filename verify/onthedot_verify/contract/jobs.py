@@ -25,7 +25,7 @@ async def check_created_with_its_window(bench: Workbench) -> None:
     assert (state.origin, state.watermark, state.next_at) == (at(0), at(60), at(70))
     assert state.last_end is None
     assert await bench.slots(put.record) == [20, 30]
-    assert [shown.count for shown in await bench.store.list_skips()] == [1]
+    assert [shown.count for shown in await bench.store.queries.list_skips()] == [1]
 
 
 @check
@@ -59,7 +59,7 @@ async def check_an_edit_is_the_next_revision(bench: Workbench) -> None:
     assert put.change == "changed"
     assert (put.record.id, put.record.revision, put.record.job.owner) == (first.id, 2, "ops")
     assert (put.record.created_at, put.record.updated_at) == (at(0), at(5))
-    assert await bench.store.get_job("job") == put.record
+    assert await bench.store.queries.get_job("job") == put.record
 
 
 @check
@@ -80,7 +80,7 @@ async def check_expecting_a_job_that_is_missing_conflicts(bench: Workbench) -> N
     async with bench.nothing_written():
         with raises(RevisionConflict):
             await bench.put(bench.job(), expected=1)
-    assert await bench.store.get_job("job") is None
+    assert await bench.store.queries.get_job("job") is None
 
 
 @check
@@ -106,9 +106,9 @@ async def check_namespaces_keep_names_apart(bench: Workbench) -> None:
     one = (await bench.put(bench.job())).record
     two = (await bench.put(bench.job(namespace="team"))).record
     assert one.id != two.id
-    assert await bench.store.get_job("job") == one
-    assert await bench.store.get_job("job", namespace="team") == two
-    assert await bench.store.get_job("other") is None
+    assert await bench.store.queries.get_job("job") == one
+    assert await bench.store.queries.get_job("job", namespace="team") == two
+    assert await bench.store.queries.get_job("other") is None
 
 
 @check
@@ -116,9 +116,9 @@ async def check_jobs_are_listed_by_namespace_and_name(bench: Workbench) -> None:
     """`list_jobs` sorts by namespace, then name, and stops at the limit."""
     for namespace, name in (("b", "x"), ("a", "z"), ("b", "a"), ("a", "y")):
         await bench.put(bench.job(name=name, namespace=namespace))
-    listed = [(record.job.namespace, record.job.name) for record in await bench.store.list_jobs()]
+    listed = [(record.job.namespace, record.job.name) for record in await bench.store.queries.list_jobs()]
     assert listed == [("a", "y"), ("a", "z"), ("b", "a"), ("b", "x")]
-    assert len(await bench.store.list_jobs(limit=3)) == 3
+    assert len(await bench.store.queries.list_jobs(limit=3)) == 3
 
 
 @check
@@ -127,10 +127,10 @@ async def check_schedules_are_listed_by_id(bench: Workbench) -> None:
     job = bench.job(every(name="b"), every(name="a"))
     await bench.define("other", slots=[10])
     record = (await bench.put(job, window(0, 20, name="b"), window(0, 30, name="a"))).record
-    states = await bench.store.schedules_of(record.id)
+    states = await bench.store.queries.schedules_of(record.id)
     assert [(state.schedule_id, state.watermark) for state in states] == [("a", at(30)), ("b", at(20))]
     assert all(state.record == record for state in states)
-    assert await bench.store.schedules_of(record.id + 99) == []
+    assert await bench.store.queries.schedules_of(record.id + 99) == []
 
 
 @check
@@ -139,7 +139,7 @@ async def check_the_definition_comes_back_whole(bench: Workbench) -> None:
     args = {"text": "ä\n\"'", "list": [1, 2.5, None, True], "deep": {"a": {"b": []}}}
     job = bench.job(every(), once_at(99.000001, name="once"), args=args, owner="ops", max_recoveries=1)
     await bench.put(job, window(0, 0, next_at=10), window(0, 0, name="once", next_at=99.000001))
-    found = await bench.store.get_job("job")
+    found = await bench.store.queries.get_job("job")
     assert found is not None
     assert found.job == job
 
@@ -154,9 +154,9 @@ async def check_a_job_is_exhausted_when_nothing_can_follow(bench: Workbench) -> 
     bench.turn(10)
     [lease] = await bench.take(node)
     await bench.finish(lease)
-    states = {record.job.name: record.state for record in await bench.store.list_jobs()}
+    states = {record.job.name: record.state for record in await bench.store.queries.list_jobs()}
     assert states == {"bare": JobState.ACTIVE, "job": JobState.EXHAUSTED}
-    exhausted = await bench.store.get_job("job")
+    exhausted = await bench.store.queries.get_job("job")
     assert exhausted is not None
     assert exhausted.state is JobState.EXHAUSTED
 

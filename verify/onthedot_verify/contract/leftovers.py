@@ -21,11 +21,11 @@ async def check_jobs_with_too_many_runs_are_found(bench: Workbench) -> None:
     await bench.submit(two, due=100)
     bench.turn(1)
     threes = await end(bench, three, RunState.SUCCEEDED, RunState.SUCCEEDED, RunState.LOST)
-    found = await bench.store.find_crowded(2)
+    found = await bench.store.queries.find_crowded(2)
     assert found.marks == [(one.id, Mark(START, ones[1])), (three.id, Mark(at(1), threes[0]))]
     assert found.passed is None
-    assert (await bench.store.find_crowded(2, after=one.id)).marks == found.marks[1:]
-    assert (await bench.store.find_crowded(4)).marks == []
+    assert (await bench.store.queries.find_crowded(2, after=one.id)).marks == found.marks[1:]
+    assert (await bench.store.queries.find_crowded(4)).marks == []
 
 
 @check
@@ -39,7 +39,7 @@ async def check_the_search_for_too_many_goes_on_where_it_stopped(bench: Workbenc
     for _ in range(10):
         if after is None:
             break
-        crowded = await bench.store.find_crowded(1, after=after, limit=1)
+        crowded = await bench.store.queries.find_crowded(1, after=after, limit=1)
         found += [job_id for job_id, _ in crowded.marks]
         after = crowded.passed
     assert after is None
@@ -64,11 +64,11 @@ async def check_counts_are_told_by_job_and_namespace(bench: Workbench) -> None:
         await end(bench, await bench.define(name, namespace=namespace), RunState.DEAD)
     await prune(bench, cut(0))
     store = bench.store
-    assert [one.job for one in await store.list_daily_counts()] == ["one", "two"]
-    assert await store.list_daily_counts(job="two") == [DailyCount("two", TODAY, RunState.DEAD, 1)]
-    assert len(await store.list_daily_counts(namespace="team")) == 1
-    assert await store.list_daily_counts(job="none") == []
-    assert len(await store.list_daily_counts(limit=1)) == 1
+    assert [one.job for one in await store.queries.list_daily_counts()] == ["one", "two"]
+    assert await store.queries.list_daily_counts(job="two") == [DailyCount("two", TODAY, RunState.DEAD, 1)]
+    assert len(await store.queries.list_daily_counts(namespace="team")) == 1
+    assert await store.queries.list_daily_counts(job="none") == []
+    assert len(await store.queries.list_daily_counts(limit=1)) == 1
 
 
 # ── the rest of the ledger ───────────────────────────────────────────────────────────────────────────────────────
@@ -94,9 +94,9 @@ async def check_old_skips_go_and_are_counted(bench: Workbench) -> None:
     assert await bench.store.prune_skips(at(180), limit=1) == 1
     assert await bench.store.prune_skips(at(180)) == 1
     assert await bench.store.prune_skips(at(180)) == 0
-    [kept] = await bench.store.list_skips()
+    [kept] = await bench.store.queries.list_skips()
     assert kept.recorded_at == at(240)
-    assert await bench.store.list_daily_counts() == [DailyCount("job", TODAY, RunState.SKIPPED, 12)]
+    assert await bench.store.queries.list_daily_counts() == [DailyCount("job", TODAY, RunState.SKIPPED, 12)]
 
 
 @check
@@ -107,7 +107,7 @@ async def check_skips_beyond_the_watermark_stay(bench: Workbench) -> None:
     bench.turn(5)  # somebody sets the clock back
     await bench.put(bench.job(every(5)), window(5, 8, next_at=10))
     assert await bench.store.prune_skips(at(WEEK)) == 0
-    assert len(await bench.store.list_skips()) == 1
+    assert len(await bench.store.queries.list_skips()) == 1
 
 
 @check
@@ -123,7 +123,7 @@ async def check_ended_nodes_go_unless_they_hold_a_run(bench: Workbench) -> None:
     assert await bench.store.prune_nodes(at(10), limit=1) == PrunedNodes(1, 0)
     assert await bench.store.prune_nodes(at(10)) == PrunedNodes(1, 0)
     assert await bench.store.prune_nodes(at(10)) == PrunedNodes(0, 0)
-    assert [node.incarnation for node in await bench.store.list_nodes()] == [later, alive, holder]
+    assert [node.incarnation for node in await bench.store.queries.list_nodes()] == [later, alive, holder]
     with raises(NodeExpired):
         await bench.store.beat(silent, ttl=SECOND, now=bench.now)
     assert [lease.incarnation for lease in await bench.store.orphans(limit=9, now=bench.now)] == [holder]

@@ -26,19 +26,19 @@ async def check_only_dead_runs_are_in_the_box(bench: Workbench) -> None:
     """From the write that makes them dead, whoever makes it; not what lives or has ended in another way."""
     record = await bench.define()
     node, mortal = await bench.node(), await bench.node("mortal", ttl=15)
-    assert await bench.store.list_dead() == []
+    assert await bench.store.queries.list_dead() == []
     runs = {state: await _ended(bench, record, node, when=1, verdict=end) for state, end in VERDICTS.items()}
     again = await bench.submit(record)
     [lease] = await bench.take(node)
     assert await bench.finish(lease, retry(99))
-    assert await bench.store.list_dead() == [await bench.run(runs[RunState.DEAD])]
+    assert await bench.store.queries.list_dead() == [await bench.run(runs[RunState.DEAD])]
     reaped = [await bench.submit(record) for _ in range(2)]
     leases = await bench.take(mortal, seats=2)
     bench.turn(50)
     assert await bench.reap(leases[0], DEAD)
     assert await bench.reap(leases[1], LOST)
-    assert [run.id for run in await bench.store.list_dead()] == [reaped[0], runs[RunState.DEAD]]
-    assert again not in {run.id for run in await bench.store.list_dead()}
+    assert [run.id for run in await bench.store.queries.list_dead()] == [reaped[0], runs[RunState.DEAD]]
+    assert again not in {run.id for run in await bench.store.queries.list_dead()}
 
 
 @check
@@ -52,7 +52,7 @@ async def check_the_box_is_read_from_the_newest_end(bench: Workbench) -> None:
     dead = [await _ended(bench, record, node, when=when) for record, when in ends]
 
     async def found(**filters: object) -> list[int]:
-        return [dead.index(run.id) for run in await bench.store.list_dead(**filters)]  # type: ignore[arg-type]
+        return [dead.index(run.id) for run in await bench.store.queries.list_dead(**filters)]  # type: ignore[arg-type]
 
     assert await found() == [5, 4, 3, 2, 1, 0]
     assert await found(job="one") == [4, 3, 2, 0]
@@ -64,7 +64,7 @@ async def check_the_box_is_read_from_the_newest_end(bench: Workbench) -> None:
     assert await found(limit=2) == [5, 4]
     pages: list[int] = []
     mark = LAST_MARK
-    while page := await bench.store.list_dead(limit=2, before=mark):
+    while page := await bench.store.queries.list_dead(limit=2, before=mark):
         pages += [dead.index(run.id) for run in page]
         mark = Mark(page[-1].ended_at or 0, page[-1].id)
     assert pages == [5, 4, 3, 2, 1, 0]
@@ -78,10 +78,10 @@ async def check_a_settled_run_leaves_the_box_and_stays_in_history(bench: Workben
     before = await bench.run(first)
     assert before.settled == ""
     assert await bench.store.settle_dead([(first, "discarded:old"), (first, "twice")]) == [True, False]
-    assert [run.id for run in await bench.store.list_dead()] == [second]
+    assert [run.id for run in await bench.store.queries.list_dead()] == [second]
     after = await bench.run(first)
     assert (after.settled, after.state, after.error) == ("discarded:old", RunState.DEAD, before.error)
-    assert await bench.store.list_runs(states=[RunState.DEAD]) == [await bench.run(second), after]
+    assert await bench.store.queries.list_runs(states=[RunState.DEAD]) == [await bench.run(second), after]
     async with bench.nothing_written():
         assert await bench.store.settle_dead([(first, "replayed:9")]) == [False]
     assert await bench.store.settle_dead([]) == []
@@ -107,5 +107,5 @@ async def check_what_is_forgotten_leaves_the_box(bench: Workbench) -> None:
     cut = Cut(frozenset({RunState.DEAD}), Mark(at(100), 0))
     pruned = await bench.store.prune_runs(cut, now=at(1000) + SECOND)
     assert pruned.runs == 1
-    assert [run.id for run in await bench.store.list_dead()] == [young]
+    assert [run.id for run in await bench.store.queries.list_dead()] == [young]
     assert await bench.store.settle_dead([(old, "discarded")]) == [False]

@@ -8,27 +8,27 @@ from onthedot.clock import SECOND
 from onthedot.errors import RevisionConflict, SlotSettled, UnknownJob, UnknownSlot, WindowStale
 from onthedot.job import JobRecord
 from onthedot.run import Armed, Blocked, Gate, GateAsk, Gone, NewRun, OnBusy, RunState, manual_trigger
-from onthedot.stores.values import Excepted
+from onthedot.stores.values import MovedSlot
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import START, Workbench, at, every, fixed_delay, raises, retry, skip, window
 
 
 async def move(
     bench: Workbench, record: JobRecord, slot: float, to: float, *, name: str = "t", expected: int | None = None
-) -> Excepted:
+) -> MovedSlot:
     run = NewRun(record.id, manual_trigger(name), at(to))
-    return await bench.store.except_slot(
+    return await bench.store.move_slot(
         record.id, "s", at(slot), reason="moved", run=run, expected=expected, now=bench.now
     )
 
 
-async def cancel(bench: Workbench, record: JobRecord, slot: float) -> Excepted:
-    return await bench.store.except_slot(record.id, "s", at(slot), reason="cancelled", now=bench.now)
+async def cancel(bench: Workbench, record: JobRecord, slot: float) -> MovedSlot:
+    return await bench.store.move_slot(record.id, "s", at(slot), reason="cancelled", now=bench.now)
 
 
 async def skips(bench: Workbench) -> list[tuple[float, float, int, str]]:
     """Every recorded range, by its first slot."""
-    found = await bench.store.list_skips(job="job", limit=1000)
+    found = await bench.store.queries.list_skips(job="job", limit=1000)
     rows = [((one.first - START) / SECOND, (one.last - START) / SECOND, one.count, one.reason) for one in found]
     return sorted(rows)
 
@@ -39,7 +39,7 @@ async def exceptions(bench: Workbench, record: JobRecord) -> list[float]:
 
 async def waiting(bench: Workbench) -> list[float]:
     """The due instants of what waits, in order."""
-    runs = await bench.store.list_runs(job="job", states=[RunState.SCHEDULED], limit=1000)
+    runs = await bench.store.queries.list_runs(job="job", states=[RunState.SCHEDULED], limit=1000)
     return sorted((run.due_at - START) / SECOND for run in runs)
 
 
@@ -54,7 +54,7 @@ async def check_a_planned_slot_is_skipped_and_its_run_comes_later(bench: Workben
     skipped = await bench.slot_run(record, 20)
     assert (skipped.state, skipped.reason, skipped.attempts) == (RunState.SKIPPED, "moved", 0)
     assert moved.run_id is not None
-    assert moved == Excepted("s", at(20), "moved", moved.run_id)
+    assert moved == MovedSlot("s", at(20), "moved", moved.run_id)
     run = await bench.run(moved.run_id)
     assert (run.trigger, run.due_at, run.state) == ("manual:t", at(25), RunState.SCHEDULED)
     bench.turn(100)
@@ -64,7 +64,7 @@ async def check_a_planned_slot_is_skipped_and_its_run_comes_later(bench: Workben
 @check
 async def check_a_cancelled_slot_has_no_run_in_its_place(bench: Workbench) -> None:
     record = await bench.define(slots=(10, 20, 30))
-    assert await cancel(bench, record, 10) == Excepted("s", at(10), "cancelled", None)
+    assert await cancel(bench, record, 10) == MovedSlot("s", at(10), "cancelled", None)
     run = await bench.slot_run(record, 10)
     assert (run.state, run.reason) == (RunState.SKIPPED, "cancelled")
     assert await waiting(bench) == [20, 30]
@@ -120,9 +120,9 @@ async def check_ranges_on_both_sides_of_one_stay_apart(bench: Workbench) -> None
     record, node = await bench.define(slots=(10, 20, 30)), await bench.node()
     term = await bench.term(node)
     await cancel(bench, record, 20)
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     bench.turn(200)
-    await bench.store.resume(record.id, [window(0, 10, next_at=30, skips=[skip(10, 10, 1)])], now=bench.now)
+    await bench.store.resume_job(record.id, [window(0, 10, next_at=30, skips=[skip(10, 10, 1)])], now=bench.now)
     assert await bench.plan(term, record, window(10, 40, next_at=50, skips=[skip(30, 40, 2)])) == [True]
     assert await skips(bench) == [(10, 10, 1, "missed"), (30, 40, 2, "missed")]
 
@@ -163,12 +163,12 @@ async def check_a_resume_does_not_bring_it_back(bench: Workbench) -> None:
     await move(bench, record, 20, to=75)
     await cancel(bench, record, 70)
     bench.turn(5)
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     bench.turn(50)
     plan = window(5, 80, [10, 20, 30, 40, 50, 60, 70, 80], next_at=90)
     async with bench.nothing_written():
-        preview = await bench.store.resume(record.id, [plan], dry_run=True, now=bench.now)
-    resumed = await bench.store.resume(record.id, [plan], now=bench.now)
+        preview = await bench.store.resume_job(record.id, [plan], dry_run=True, now=bench.now)
+    resumed = await bench.store.resume_job(record.id, [plan], now=bench.now)
     assert resumed == preview
     assert resumed.slots == tuple(at(slot) for slot in (10, 30, 40, 50, 60, 80))
     assert resumed.skips == (skip(70, 70, 1, "cancelled"),)
@@ -181,22 +181,22 @@ async def check_a_resume_does_not_bring_it_back(bench: Workbench) -> None:
 async def check_a_stale_range_does_not_resume(bench: Workbench) -> None:
     record = await bench.define(slots=(10, 20, 30))
     await cancel(bench, record, 20)
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     bench.turn(50)
     async with bench.nothing_written():
         with raises(WindowStale):
             over = window(0, 50, next_at=60, skips=[skip(10, 50, 5, "paused")])
-            await bench.store.resume(record.id, [over], now=bench.now)
+            await bench.store.resume_job(record.id, [over], now=bench.now)
 
 
 @check
 async def check_in_a_paused_job_the_run_in_its_place_is_held(bench: Workbench) -> None:
     record, node = await bench.define(slots=(10, 20)), await bench.node()
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     moved = await move(bench, record, 20, to=25)
     bench.turn(30)
     assert await bench.take(node, 9) == []
-    resumed = await bench.store.resume(record.id, [window(0, 30, [10, 20, 30], next_at=40)], now=bench.now)
+    resumed = await bench.store.resume_job(record.id, [window(0, 30, [10, 20, 30], next_at=40)], now=bench.now)
     assert (resumed.slots, resumed.released) == ((at(10), at(30)), 1)
     assert sorted(lease.due_at for lease in await bench.take(node, 9)) == [at(10), at(25), at(30)]
     assert moved.run_id is not None
@@ -222,7 +222,7 @@ async def check_what_a_dropped_schedule_owed_has_one_entry(bench: Workbench) -> 
     record = await bench.define(slots=(10, 20, 30))
     await cancel(bench, record, 20)
     await move(bench, record, 70, to=200)
-    await bench.store.pause(record.id, reason="", now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
     bench.turn(75)
     owed = [
         skip(10, 10, 1, "edited"),
@@ -341,9 +341,9 @@ async def check_it_is_fenced_by_the_revision(bench: Workbench) -> None:
         with raises(RevisionConflict):
             await move(bench, record, 20, to=25, expected=1)
         with raises(UnknownSlot):
-            await bench.store.except_slot(record.id, "other", at(20), reason="cancelled", now=bench.now)
+            await bench.store.move_slot(record.id, "other", at(20), reason="cancelled", now=bench.now)
         with raises(UnknownJob):
-            await bench.store.except_slot(99, "s", at(20), reason="cancelled", now=bench.now)
+            await bench.store.move_slot(99, "s", at(20), reason="cancelled", now=bench.now)
 
 
 @check
@@ -354,8 +354,8 @@ async def check_a_slot_that_is_cancelled_ahead_stays_so(bench: Workbench) -> Non
     await bench.store.cancel([run.id], why="by hand", now=bench.now)
     await bench.put(bench.job(*record.job.schedules, owner="ops"), window(0, 60, [10, 20, 30], next_at=70))
     assert await waiting(bench) == [10, 30]
-    await bench.store.pause(record.id, reason="", now=bench.now)
-    await bench.store.resume(record.id, [window(0, 60, [10, 20, 30], next_at=70)], now=bench.now)
+    await bench.store.pause_job(record.id, reason="", now=bench.now)
+    await bench.store.resume_job(record.id, [window(0, 60, [10, 20, 30], next_at=70)], now=bench.now)
     assert await waiting(bench) == [10, 30]
     assert await bench.slots(record) == [10, 20, 30]
     assert (await bench.slot_run(record, 20)).state is RunState.CANCELLED
@@ -379,7 +379,7 @@ async def check_a_schedule_that_is_gone_has_no_slots(bench: Workbench) -> None:
     await bench.store.cancel([(await bench.slot_run(record, 20)).id], why="by hand", now=bench.now)
     await bench.put(bench.job(), window(0, 0))
     with raises(UnknownSlot):
-        await bench.store.except_slot(record.id, "s", at(20), reason="cancelled", now=bench.now)
+        await bench.store.move_slot(record.id, "s", at(20), reason="cancelled", now=bench.now)
 
 
 @check

@@ -19,7 +19,7 @@ async def check_registered_with_a_lease(bench: Workbench) -> None:
     node = Node(id="n", incarnation="n-1", host="h", pid=7, roles=("worker",))
     beat = await bench.store.register(node, ttl=15 * SECOND, now=bench.now)
     assert beat == Beat(now=at(3), lease_until=at(18))
-    [shown] = await bench.store.list_nodes()
+    [shown] = await bench.store.queries.list_nodes()
     assert (shown.id, shown.incarnation, shown.host, shown.pid, shown.roles) == ("n", "n-1", "h", 7, ("worker",))
     assert (shown.registered_at, shown.lease_until, shown.left_at) == (at(3), at(18), None)
 
@@ -31,8 +31,8 @@ async def check_nodes_are_listed_newest_first(bench: Workbench) -> None:
         bench.turn(instant)
         await bench.node(f"node{instant}", ttl=1)
     bench.turn(60)
-    assert [node.id for node in await bench.store.list_nodes()] == ["node3", "node2", "node1"]
-    assert [node.id for node in await bench.store.list_nodes(limit=1)] == ["node3"]
+    assert [node.id for node in await bench.store.queries.list_nodes()] == ["node3", "node2", "node1"]
+    assert [node.id for node in await bench.store.queries.list_nodes(limit=1)] == ["node3"]
 
 
 @check
@@ -41,13 +41,15 @@ async def check_the_living_are_listed_alone(bench: Workbench) -> None:
     names = ("first", "gone", "left", "ended", "last")
     nodes = {name: await bench.node(name, ttl=5 if name in ("gone", "ended") else 30) for name in names}
     bench.turn(4)
-    assert [node.id for node in await bench.store.list_nodes(living=True, now=bench.now)] == list(reversed(names))
+    assert [node.id for node in await bench.store.queries.list_nodes(living=True, now=bench.now)] == list(
+        reversed(names)
+    )
     await bench.store.leave(nodes["left"], now=bench.now)
     bench.turn(5)
-    living = await bench.store.list_nodes(living=True, now=bench.now)
+    living = await bench.store.queries.list_nodes(living=True, now=bench.now)
     assert [(node.id, node.incarnation) for node in living] == [(name, nodes[name]) for name in ("last", "first")]
-    assert [node.id for node in await bench.store.list_nodes(living=True, limit=1, now=bench.now)] == ["last"]
-    assert len(await bench.store.list_nodes()) == 5
+    assert [node.id for node in await bench.store.queries.list_nodes(living=True, limit=1, now=bench.now)] == ["last"]
+    assert len(await bench.store.queries.list_nodes()) == 5
 
 
 @check
@@ -57,7 +59,7 @@ async def check_a_beat_renews(bench: Workbench) -> None:
     bench.turn(4)
     beat = await bench.store.beat(node, ttl=15 * SECOND, now=bench.now)
     assert beat == Beat(now=at(4), lease_until=at(19))
-    [shown] = await bench.store.list_nodes()
+    [shown] = await bench.store.queries.list_nodes()
     assert shown.lease_until == at(19)
 
 
@@ -110,7 +112,7 @@ async def check_registering_again_is_harmless(bench: Workbench) -> None:
     bench.turn(2)
     again = await bench.store.register(Node(id="node", incarnation=node), ttl=15 * SECOND, now=bench.now)
     assert again.lease_until == at(17)
-    assert len(await bench.store.list_nodes()) == 1
+    assert len(await bench.store.queries.list_nodes()) == 1
     assert await bench.finish(lease)
 
 
@@ -122,9 +124,9 @@ async def check_a_reused_name_inherits_nothing(bench: Workbench) -> None:
     old = await bench.node("same", ttl=15)
     await bench.take(old)
     new = await bench.node("same", ttl=15)
-    assert len(await bench.store.held(old)) == 1
-    assert await bench.store.held(new) == []
-    assert [node.id for node in await bench.store.list_nodes()] == ["same", "same"]
+    assert len(await bench.store.recover(old)) == 1
+    assert await bench.store.recover(new) == []
+    assert [node.id for node in await bench.store.queries.list_nodes()] == ["same", "same"]
 
 
 @check
@@ -151,7 +153,7 @@ async def check_who_has_left_is_gone(bench: Workbench) -> None:
     node = await bench.node(ttl=100)
     bench.turn(7)
     await bench.store.leave(node, now=bench.now)
-    [shown] = await bench.store.list_nodes()
+    [shown] = await bench.store.queries.list_nodes()
     assert shown.left_at == at(7)
     assert shown.lease_until <= at(7)
     with raises(NodeExpired):
@@ -203,7 +205,10 @@ async def check_leases_from_before_the_clock_was_set_back(bench: Workbench) -> N
     bench.turn(0)
     beat = await bench.store.beat(alive, ttl=15 * SECOND, now=bench.now)
     assert beat.lease_until == at(15)
-    assert {node.id: node.lease_until for node in await bench.store.list_nodes()} == {"dead": at(20), "alive": at(15)}
+    assert {node.id: node.lease_until for node in await bench.store.queries.list_nodes()} == {
+        "dead": at(20),
+        "alive": at(15),
+    }
     bench.turn(19)
     assert await bench.orphans() == []
     bench.turn(20)

@@ -65,7 +65,7 @@ async def work(bench: Workbench, node: str) -> list[list[float]]:
 
 async def skipped(bench: Workbench, record: JobRecord) -> dict[float, tuple[str, str | None]]:
     """The slots that were skipped: why, and the run that was in the way."""
-    page = await bench.store.list_runs(job=record.job.name, states=[RunState.SKIPPED])
+    page = await bench.store.queries.list_runs(job=record.job.name, states=[RunState.SKIPPED])
     return {(run.slot_at - START) / SECOND: (run.reason, run.error) for run in page}
 
 
@@ -136,7 +136,7 @@ async def check_older_slots_that_have_not_asked_come_first_when_the_gate_opens(b
     bench.turn(32.4)
     assert await bench.hold(awake, ahead=1, lapse=100)  # the newest, which is due at 40
     bench.turn(42)
-    [newest] = [lease for lease in await bench.store.held(awake) if not lease.fence]
+    [newest] = [lease for lease in await bench.store.recover(awake) if not lease.fence]
     assert [type(one) for one in await ask(bench, newest)] == [Blocked]
     assert await bench.finish(held(before, answer))
     assert await work(bench, awake) == [[20], [30], [40]]
@@ -172,7 +172,7 @@ async def check_skip_runs_the_newest_only(bench: Workbench) -> None:
         node = await bench.node(catch_up.mode)
         bench.turn(42)
         assert await work(bench, node) == [[40]]
-        [newest] = await bench.store.list_runs(job=record.job.name, states=[RunState.SUCCEEDED])
+        [newest] = await bench.store.queries.list_runs(job=record.job.name, states=[RunState.SUCCEEDED])
         why = ("missed", f"run {newest.id} is for a newer slot")
         assert await skipped(bench, record) == {10: why, 20: why, 30: why}
 
@@ -182,7 +182,7 @@ async def check_replace_runs_the_newest_only(bench: Workbench) -> None:
     """The older ones are skipped(replaced), and say which run replaced them."""
     record, node = await overdue(bench, Overlap("replace"), LAST), await bench.node()
     assert await work(bench, node) == [[40]]
-    [newest] = await bench.store.list_runs(job="job", states=[RunState.SUCCEEDED])
+    [newest] = await bench.store.queries.list_runs(job="job", states=[RunState.SUCCEEDED])
     why = ("replaced", f"run {newest.id} replaced it")
     assert await skipped(bench, record) == {10: why, 20: why, 30: why}
 
@@ -338,7 +338,7 @@ async def check_a_newer_slot_that_somebody_has_skipped_is_in_nobodys_way(bench: 
     """The older one is the newest that is to run."""
     record, node = await bench.define(slots=SLOTS, overlap=Overlap("skip")), await bench.node()
     bench.turn(5)
-    assert await bench.store.except_slot(record.id, "s", START + 40 * SECOND, reason="cancelled", now=bench.now)
+    assert await bench.store.move_slot(record.id, "s", START + 40 * SECOND, reason="cancelled", now=bench.now)
     bench.turn(42)
     assert await work(bench, node) == [[30]]
 

@@ -110,7 +110,7 @@ async def check_two_limits_in_two_lines_let_somebody_start(bench: Workbench) -> 
             assert Armed in answers or not asks
             for (lease, _), answer in zip(asks, answers, strict=True):
                 if answer is Armed:
-                    [running] = [one for one in await bench.store.held(node) if one.lease_id == lease.lease_id]
+                    [running] = [one for one in await bench.store.recover(node) if one.lease_id == lease.lease_id]
                     assert await bench.finish(running)
                     started += 1
         assert started == 4
@@ -283,7 +283,7 @@ async def check_a_place_is_kept_for_a_run_that_some_worker_can_start(bench: Work
         running = await pass_gate(bench, lease, X)
         if job.job.assignment == "leader":
             term = await bench.term(far)
-            await bench.store.place(term, [Placement(second, far)], now=bench.now)
+            await bench.store.assign(term, [Placement(second, far)], now=bench.now)
         [waits] = (await bench.reserve(far, seats=1, lapse=1000, tasks=tasks, queues=queues)).held
         assert isinstance(await ask(bench, waits, [X], WAIT), Blocked)
         assert await bench.finish(running)

@@ -22,7 +22,7 @@ async def empty_job(bench: Workbench, name: str = "job", *schedules: str) -> Job
 
 async def ledger(bench: Workbench, name: str = "s") -> list[tuple[int, int, int, str]]:
     """The ranges of skips of one schedule, oldest slots first."""
-    shown = [one for one in await bench.store.list_skips() if one.schedule_id == name]
+    shown = [one for one in await bench.store.queries.list_skips() if one.schedule_id == name]
     return sorted((one.first, one.last, one.count, one.reason) for one in shown)
 
 
@@ -35,9 +35,9 @@ async def check_due_schedules_come_earliest_first(bench: Workbench) -> None:
     assert await bench.due(until=30) == ["a/s", "b/s"]
     assert await bench.due(until=10_000) == ["a/s", "b/s", "c/s"]
     found = await bench.store.due_schedules(until=at(20), limit=5)
-    record = await bench.store.get_job("a")
+    record = await bench.store.queries.get_job("a")
     assert record is not None
-    assert found.schedules == await bench.store.schedules_of(record.id)
+    assert found.schedules == await bench.store.queries.schedules_of(record.id)
 
 
 @check
@@ -65,7 +65,7 @@ async def check_a_window_is_planned(bench: Workbench) -> None:
     assert await ledger(bench) == [(at(10), at(10), 1, "missed")]
     state = await bench.schedule(record)
     assert (state.origin, state.watermark, state.next_at) == (at(0), at(35), at(40))
-    [shown] = await bench.store.list_skips()
+    [shown] = await bench.store.queries.list_skips()
     assert (shown.job, shown.schedule_id, shown.recorded_at) == ("job", "s", at(1))
 
 

@@ -113,7 +113,7 @@ async def check_queues_are_listed_with_who_is_in_them(bench: Workbench) -> None:
     await bench.submit(record, due=50)
     await bench.store.pause_queue("empty", reason="", now=bench.now)
     bench.turn(10)
-    default, empty = await bench.store.list_queues(now=bench.now)
+    default, empty = await bench.store.queries.list_queues(now=bench.now)
     assert (default.name, default.waiting, default.due, default.running) == ("default", 2, 1, 1)
     assert (default.oldest_due, default.paused_at) == (at(3), None)
     assert (empty.name, empty.waiting, empty.running, empty.paused_at) == ("empty", 0, 0, at(0))
@@ -125,10 +125,10 @@ async def check_a_queue_is_shown_as_it_is_set_now(bench: Workbench) -> None:
     await bench.submit(await bench.define(), due=3)
     await bench.store.pause_queue("default", reason="by hand", now=bench.now)
     bench.turn(3)
-    [queue] = await bench.store.list_queues(now=bench.now)
+    [queue] = await bench.store.queries.list_queues(now=bench.now)
     assert (queue.due, queue.oldest_due, queue.paused_at, queue.reason) == (1, at(3), at(0), "by hand")
     await bench.store.resume_queue("default", now=bench.now)
-    [queue] = await bench.store.list_queues(now=bench.now)
+    [queue] = await bench.store.queries.list_queues(now=bench.now)
     assert (queue.paused_at, queue.reason) == (None, "")
 
 
@@ -138,7 +138,7 @@ async def check_a_queue_is_shown_as_it_is_set_now(bench: Workbench) -> None:
 async def submit_levels(bench: Workbench, *wanted: tuple[Priority, float]) -> dict[int, tuple[Priority, float]]:
     runs = {}
     for priority, due in wanted:
-        record = await bench.store.get_job(priority) or await bench.define(priority, priority=priority)
+        record = await bench.store.queries.get_job(priority) or await bench.define(priority, priority=priority)
         runs[await bench.submit(record, due=due)] = (priority, due)
     return runs
 
@@ -263,7 +263,7 @@ async def check_a_node_that_drains_gets_nothing(bench: Workbench) -> None:
     assert await bench.take(one) == []
     assert (await bench.store.beat(one, ttl=SECOND, now=bench.now)).draining is True
     assert (await bench.store.beat(two, ttl=SECOND, now=bench.now)).draining is False
-    assert {node.id: node.draining for node in await bench.store.list_nodes()} == {"one": True, "two": False}
+    assert {node.id: node.draining for node in await bench.store.queries.list_nodes()} == {"one": True, "two": False}
     assert await bench.finish(lease)
     await bench.store.drain("one", draining=False, now=bench.now)
     assert len(await bench.take(one)) == 1
@@ -274,7 +274,7 @@ async def check_nodes_say_what_they_serve(bench: Workbench) -> None:
     """Queues, labels, tasks and seats are kept as they were registered."""
     node = Node("n", "n-1", queues=("a", "b"), labels=("gpu",), tasks=("call:x",), seats=7)
     await bench.store.register(node, ttl=SECOND, now=bench.now)
-    [shown] = await bench.store.list_nodes()
+    [shown] = await bench.store.queries.list_nodes()
     assert (shown.queues, shown.labels, shown.tasks, shown.seats) == (("a", "b"), ("gpu",), ("call:x",), 7)
 
 
@@ -334,16 +334,16 @@ async def check_without_a_place_nobody_takes_it(bench: Workbench) -> None:
     one, two = await bench.node("one"), await bench.node("two")
     term = await bench.term(one)
     assert await bench.take(one) == []
-    [unplaced] = await bench.store.unplaced(until=bench.now, limit=9, now=bench.now)
+    [unplaced] = await bench.store.queries.list_unassigned(until=bench.now, limit=9, now=bench.now)
     assert (unplaced.run_id, unplaced.record.id, unplaced.due_at, unplaced.place) == (run_id, record.id, at(0), "")
-    assert await bench.store.place(term, [Placement(run_id, two)], now=bench.now) == [True]
-    assert await bench.store.loads() == {two: 1}
-    assert await bench.store.place(term, [Placement(run_id, one)], now=bench.now) == [False], "it has a place"
-    assert await bench.store.unplaced(until=bench.now, limit=9, now=bench.now) == []
+    assert await bench.store.assign(term, [Placement(run_id, two)], now=bench.now) == [True]
+    assert await bench.store.queries.count_loads() == {two: 1}
+    assert await bench.store.assign(term, [Placement(run_id, one)], now=bench.now) == [False], "it has a place"
+    assert await bench.store.queries.list_unassigned(until=bench.now, limit=9, now=bench.now) == []
     assert await bench.take(one) == []
     [lease] = await bench.take(two)
     assert lease.run_id == run_id
-    assert await bench.store.loads() == {two: 1}
+    assert await bench.store.queries.count_loads() == {two: 1}
 
 
 @check
@@ -357,7 +357,7 @@ async def check_places_are_fenced_by_the_term(bench: Workbench) -> None:
     await bench.term(two)
     async with bench.nothing_written():
         with raises(TermLost):
-            await bench.store.place(old, [Placement(run_id, one)], now=bench.now)
+            await bench.store.assign(old, [Placement(run_id, one)], now=bench.now)
 
 
 @check
@@ -367,20 +367,24 @@ async def check_a_dead_place_is_no_place(bench: Workbench) -> None:
     run_id = await bench.submit(record, due=3)
     one, short = await bench.node("one"), await bench.node("short", ttl=2)
     term = await bench.term(one)
-    assert await bench.store.unplaced(until=at(2), limit=9, now=bench.now) == []
-    assert await bench.store.place(term, [Placement(run_id, short)], now=bench.now) == [True]
+    assert await bench.store.queries.list_unassigned(until=at(2), limit=9, now=bench.now) == []
+    assert await bench.store.assign(term, [Placement(run_id, short)], now=bench.now) == [True]
     bench.turn(1)
-    assert await bench.store.unplaced(until=at(9), limit=9, now=bench.now) == []
+    assert await bench.store.queries.list_unassigned(until=at(9), limit=9, now=bench.now) == []
     bench.turn(2)
-    [unplaced] = await bench.store.unplaced(until=at(9), limit=9, now=bench.now)
+    [unplaced] = await bench.store.queries.list_unassigned(until=at(9), limit=9, now=bench.now)
     assert (unplaced.run_id, unplaced.place) == (run_id, short)
-    assert await bench.store.place(term, [Placement(run_id, one)], now=bench.now) == [True]
+    assert await bench.store.assign(term, [Placement(run_id, one)], now=bench.now) == [True]
     bench.turn(3.9)
-    assert await bench.store.unplaced(until=at(9), limit=9, now=bench.now) == []
+    assert await bench.store.queries.list_unassigned(until=at(9), limit=9, now=bench.now) == []
     bench.turn(4)
-    assert [run.run_id for run in await bench.store.unplaced(until=at(9), limit=9, now=bench.now)] == [run_id]
-    assert await bench.store.place(term, [Placement(run_id, one)], now=bench.now) == [True]
-    assert await bench.store.unplaced(until=at(9), limit=9, now=bench.now) == [], "it has its time from then on"
+    assert [run.run_id for run in await bench.store.queries.list_unassigned(until=at(9), limit=9, now=bench.now)] == [
+        run_id
+    ]
+    assert await bench.store.assign(term, [Placement(run_id, one)], now=bench.now) == [True]
+    assert await bench.store.queries.list_unassigned(until=at(9), limit=9, now=bench.now) == [], (
+        "it has its time from then on"
+    )
 
 
 @check
@@ -390,11 +394,11 @@ async def check_a_lapsed_reservation_stays_with_its_place(bench: Workbench) -> N
     run_id = await bench.submit(record, due=1)
     one, two = await bench.node("one"), await bench.node("two")
     term = await bench.term(one)
-    await bench.store.place(term, [Placement(run_id, two)], now=bench.now)
+    await bench.store.assign(term, [Placement(run_id, two)], now=bench.now)
     [old] = await bench.hold(two, lapse=1)
     bench.turn(9)
     assert await bench.take(one) == []
-    assert await bench.store.place(term, [Placement(run_id, one)], now=bench.now) == [True]
+    assert await bench.store.assign(term, [Placement(run_id, one)], now=bench.now) == [True]
     assert isinstance((await bench.arm(old))[0], Gone)
     [lease] = await bench.take(one)
     assert lease.run_id == run_id
@@ -407,18 +411,18 @@ async def check_only_what_waits_for_the_leader_is_placed(bench: Workbench) -> No
     paused = (await bench.put(replace(led(bench), name="paused"))).record
     one, two = await bench.node("one"), await bench.node("two")
     term = await bench.term(one)
-    await bench.store.pause(paused.id, reason="", now=bench.now)
+    await bench.store.pause_job(paused.id, reason="", now=bench.now)
     placed = await bench.submit(record, due=1)
     others = [await bench.submit(plain, due=1), await bench.submit(paused)]
     wanted = [Placement(run_id, two) for run_id in (placed, placed, *others)]
-    assert await bench.store.place(term, wanted, now=bench.now) == [True, False, False, False]
+    assert await bench.store.assign(term, wanted, now=bench.now) == [True, False, False, False]
     [lease] = [lease for lease in await bench.hold(two, 9) if lease.run_id == placed]
-    assert (await bench.store.loads())[two] == 2
+    assert (await bench.store.queries.count_loads())[two] == 2
     lease = await bench.armed(lease)
     bench.turn(1)
     await bench.store.drain("two", now=bench.now)
     await bench.store.leave(two, now=bench.now)
-    assert await bench.store.place(term, [Placement(placed, one)], now=bench.now) == [False]
+    assert await bench.store.assign(term, [Placement(placed, one)], now=bench.now) == [False]
     assert await bench.finish(lease)
 
 
@@ -444,12 +448,12 @@ async def check_who_was_chosen_late_has_a_second(bench: Workbench) -> None:
     term = await bench.term(one)
     run_id = await bench.submit(record)
     bench.turn(30)
-    assert await bench.store.place(term, [Placement(run_id, one)], now=bench.now) == [True]
+    assert await bench.store.assign(term, [Placement(run_id, one)], now=bench.now) == [True]
     bench.turn(30.9)
-    assert await bench.store.unplaced(until=at(60), limit=9, now=bench.now) == []
-    assert await bench.store.place(term, [Placement(run_id, two)], now=bench.now) == [False]
+    assert await bench.store.queries.list_unassigned(until=at(60), limit=9, now=bench.now) == []
+    assert await bench.store.assign(term, [Placement(run_id, two)], now=bench.now) == [False]
     bench.turn(31)
-    [waiting] = await bench.store.unplaced(until=at(60), limit=9, now=bench.now)
+    [waiting] = await bench.store.queries.list_unassigned(until=at(60), limit=9, now=bench.now)
     assert (waiting.run_id, waiting.place) == (run_id, one)
 
 
@@ -459,9 +463,11 @@ async def check_nothing_of_a_paused_queue_is_looked_for_a_place(bench: Workbench
     record = await bench.define(assignment="leader")
     run_id = await bench.submit(record)
     await bench.store.pause_queue("default", reason="", now=bench.now)
-    assert await bench.store.unplaced(until=at(60), limit=9, now=bench.now) == []
+    assert await bench.store.queries.list_unassigned(until=at(60), limit=9, now=bench.now) == []
     await bench.store.resume_queue("default", now=bench.now)
-    assert [one.run_id for one in await bench.store.unplaced(until=at(60), limit=9, now=bench.now)] == [run_id]
+    assert [one.run_id for one in await bench.store.queries.list_unassigned(until=at(60), limit=9, now=bench.now)] == [
+        run_id
+    ]
 
 
 @check
@@ -471,7 +477,7 @@ async def check_one_nodes_cancel_is_not_the_slots(bench: Workbench) -> None:
     planned = window(0, 30, [10], next_at=40)
     planned.targets = ("one", "two")
     await bench.put(job, planned)
-    runs = {run.target: run.id for run in await bench.store.list_runs()}
+    runs = {run.target: run.id for run in await bench.store.queries.list_runs()}
     await bench.store.cancel([runs["one"]], why="by hand", now=bench.now)
     bench.turn(1)
     anew = window(1, 30, [10], next_at=40)

@@ -292,10 +292,10 @@ async def check_pause_and_resume_with_a_grant(bench: Workbench) -> None:
     assert await ask(bench, second, SLOW) == Delayed("rate:slow", at(10))
     for paused, resumed in ((1, 5), (6, 60)):
         bench.turn(paused)
-        assert (await bench.store.pause(record.id, reason="", now=bench.now)).held == 1
+        assert (await bench.store.pause_job(record.id, reason="", now=bench.now)).held == 1
         assert isinstance(await ask(bench, second, SLOW), Gone)
         bench.turn(resumed)
-        assert (await bench.store.resume(record.id, now=bench.now)).released == 1
+        assert (await bench.store.resume_job(record.id, now=bench.now)).released == 1
         assert (await bench.run(second.run_id)).due_at == at(10)
     other = await rated_job(bench, "other")
     [third] = await due_leases(bench, other, node, 1)
@@ -305,7 +305,7 @@ async def check_pause_and_resume_with_a_grant(bench: Workbench) -> None:
     slotted = await rated_job(bench, "slotted", (20,))
     [slot] = await reserved(bench, node)
     assert await ask(bench, slot, SLOW) == Delayed("rate:slow", at(80))
-    assert (await bench.store.pause(slotted.id, reason="", now=bench.now)).skipped == 1
+    assert (await bench.store.pause_job(slotted.id, reason="", now=bench.now)).skipped == 1
 
 
 @check

@@ -239,12 +239,12 @@ async def check_a_lost_answer_can_be_read(bench: Workbench) -> None:
     got = await bench.reserve(one, seats=1, ahead=1, horizon=60)
     other = await bench.reserve(two, seats=1, ahead=1, horizon=60)
     for node, answer in ((one, got), (two, other)):
-        held = sorted(await bench.store.held(node), key=lambda lease: lease.run_id)
+        held = sorted(await bench.store.recover(node), key=lambda lease: lease.run_id)
         assert held == [*answer.armed, *answer.held]
     assert await bench.finish(got.armed[0])
     assert await bench.release(*got.held) == [True]
-    assert await bench.store.held(one) == []
-    assert await bench.store.held("never registered") == []
+    assert await bench.store.recover(one) == []
+    assert await bench.store.recover("never registered") == []
 
 
 @check
@@ -252,10 +252,10 @@ async def check_a_void_ask_gives_nothing_out(bench: Workbench) -> None:
     """Who asks what it holds, because an answer was lost, may say that no earlier ask counts any more."""
     record, node = await bench.define(), await bench.node()
     await bench.submit(record)
-    assert await bench.store.held(node, void_below=5) == []
+    assert await bench.store.recover(node, void_below=5) == []
     late = await bench.reserve(node, seats=9, ahead=9, horizon=100, number=4)
     assert (late.armed, late.held) == ([], [])
-    assert await bench.store.held(node, void_below=2) == []  # it only grows
+    assert await bench.store.recover(node, void_below=2) == []  # it only grows
     assert len((await bench.reserve(node, seats=9, number=5)).armed) == 1
     other = await bench.node("other")
     await bench.submit(record)

@@ -40,7 +40,7 @@ async def remaining(bench: Workbench) -> set[int]:
 async def counted(bench: Workbench) -> Counter[RunState]:
     """What was rolled up, by state."""
     found: Counter[RunState] = Counter()
-    for one in await bench.store.list_daily_counts(limit=100_000):
+    for one in await bench.store.queries.list_daily_counts(limit=100_000):
         found[one.state] += one.count
     return found
 
@@ -59,10 +59,10 @@ async def check_what_has_ended_by_then_goes_and_is_counted(bench: Workbench) -> 
     pruned = await prune(bench, cut(86_400, frozenset({RunState.SUCCEEDED})))
     assert pruned == Pruned(3, Mark(at(86_400), next_day), more=False)
     assert await remaining(bench) == {dead, kept}
-    assert await bench.store.list_attempts(success) == []
-    assert await bench.store.get_run(success) is None
-    assert len(await bench.store.list_attempts(dead)) == 1
-    assert await bench.store.list_daily_counts() == [
+    assert await bench.store.queries.list_attempts(success) == []
+    assert await bench.store.queries.get_run(success) is None
+    assert len(await bench.store.queries.list_attempts(dead)) == 1
+    assert await bench.store.queries.list_daily_counts() == [
         DailyCount("one", TODAY + 1, RunState.SUCCEEDED, 1),
         DailyCount("one", TODAY, RunState.SUCCEEDED, 1),
         DailyCount("two", TODAY, RunState.SUCCEEDED, 1),
@@ -84,7 +84,7 @@ async def check_counts_add_up(bench: Workbench) -> None:
         assert kept + await counted(bench) == everything
     assert everything[RunState.SUCCEEDED] == 8
     assert (await counted(bench))[RunState.SUCCEEDED] == 6
-    assert [one.day for one in await bench.store.list_daily_counts(limit=1)] == [TODAY + 2]
+    assert [one.day for one in await bench.store.queries.list_daily_counts(limit=1)] == [TODAY + 2]
 
 
 @check
@@ -112,7 +112,7 @@ async def check_what_is_live_is_never_touched(bench: Workbench) -> None:
     bench.turn(WEEK)
     async with bench.nothing_written():
         assert await prune(bench, cut(WEEK)) == Pruned(0, None, more=False)
-    assert len(await bench.store.list_attempts(tried.run_id)) == 1
+    assert len(await bench.store.queries.list_attempts(tried.run_id)) == 1
 
 
 @check

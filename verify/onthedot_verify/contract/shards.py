@@ -60,9 +60,9 @@ async def check_ranges_divide_the_buckets(bench: Workbench) -> None:
 @check
 async def check_there_is_one_shard_until_somebody_says_otherwise(bench: Workbench) -> None:
     """The first layout is version 1 with one shard; each change is the next version."""
-    assert await bench.store.layout() == Layout(1, 1)
+    assert await bench.store.queries.get_layout() == Layout(1, 1)
     assert await set_shards(bench, 4) == Layout(2, 4)
-    assert await bench.store.layout() == Layout(2, 4)
+    assert await bench.store.queries.get_layout() == Layout(2, 4)
     assert await set_shards(bench, 2, expected=2) == Layout(3, 2)
 
 
@@ -87,7 +87,7 @@ async def check_a_new_layout_ends_all_terms(bench: Workbench) -> None:
     old = [await won(bench, one, 0), await won(bench, one, 1)]
     bench.turn(1)
     await set_shards(bench, 3)
-    assert [(term.shard, term.incarnation, term.until) for term in await bench.store.list_terms()] == [
+    assert [(term.shard, term.incarnation, term.until) for term in await bench.store.queries.list_terms()] == [
         (shard, "", at(1)) for shard in range(3)
     ]
     for term in old:
@@ -96,7 +96,7 @@ async def check_a_new_layout_ends_all_terms(bench: Workbench) -> None:
     new = [await won(bench, two, shard) for shard in range(3)]
     assert [term.layout for term in new] == [3, 3, 3]
     assert all(later.number > earlier.number for earlier, later in zip(old, new, strict=False))
-    assert await bench.store.list_terms() == new
+    assert await bench.store.queries.list_terms() == new
 
 
 @check
@@ -112,11 +112,11 @@ async def check_an_earlier_layout_is_refused_everywhere(bench: Workbench) -> Non
         with raises(TermLost):
             await bench.plan(term, record, window(0, 35, [20, 30], next_at=40))
         with raises(TermLost):
-            await bench.store.place(term, [Placement(1, node)], now=bench.now)
+            await bench.store.assign(term, [Placement(1, node)], now=bench.now)
         with raises(TermLost):
             await bench.store.replan(term, [], done=True, now=bench.now)
         with raises(TermLost):
-            await bench.store.zoned_schedules(term, limit=5)
+            await bench.store.queries.zoned_schedules(term, limit=5)
         with raises(TermLost):
             await bench.store.due_schedules(until=at(60), limit=5, shard=0, layout=1)
         with raises(TermLost):
@@ -242,7 +242,7 @@ async def check_shards_that_differ_make_a_layout_that_nobody_knows(bench: Workbe
     new = await node_with(bench, "new", "2025a")
     await bench.store.leave(old, now=bench.now)
     await bench.store.replan(await won(bench, new, 0), [], done=True, now=bench.now)
-    assert [term.zones for term in await bench.store.list_terms()] == ["2025a", "2024b"]
+    assert [term.zones for term in await bench.store.queries.list_terms()] == ["2025a", "2024b"]
     await set_shards(bench, 3)
     assert [(await won(bench, new, shard)).zones for shard in range(3)] == ["", "", ""]
 
@@ -264,17 +264,17 @@ async def check_zoned_schedules_come_in_batches(bench: Workbench) -> None:
     await bench.put(
         bench.job(Cron(expression="0 3 * * *", tz="Europe/Berlin", id="s"), name="over"), window(0, 5, next_at=None)
     )
-    await bench.store.pause(records[1].id, reason="", now=bench.now)
+    await bench.store.pause_job(records[1].id, reason="", now=bench.now)
     await bench.store.delete_job(records[2].id, now=bench.now)
     node = await bench.node()
     term = await won(bench, node)
     seen: list[int] = []
-    while batch := await bench.store.zoned_schedules(term, after=(seen[-1], "s") if seen else (0, ""), limit=2):
+    while batch := await bench.store.queries.zoned_schedules(term, after=(seen[-1], "s") if seen else (0, ""), limit=2):
         assert len(batch) <= 2
         seen += [state.record.id for state in batch]
     assert seen == [records[number].id for number in (0, 1, 3, 4)]
     await set_shards(bench, 2)
-    parts = [await bench.store.zoned_schedules(await won(bench, node, shard), limit=9) for shard in range(2)]
+    parts = [await bench.store.queries.zoned_schedules(await won(bench, node, shard), limit=9) for shard in range(2)]
     assert [{shard_of(bucket_of(state.record.id), 2) for state in part} <= {shard} for shard, part in enumerate(parts)]
     assert sorted(state.record.id for part in parts for state in part) == seen
 
@@ -284,11 +284,11 @@ async def check_an_edit_changes_whether_a_schedule_hangs_on_a_zone(bench: Workbe
     """Under the same id it may be another rule."""
     record = await zoned_job(bench, "job")
     term = await won(bench, await bench.node())
-    assert await bench.store.zoned_schedules(term, limit=9)
+    assert await bench.store.queries.zoned_schedules(term, limit=9)
     await bench.put(bench.job(every(), name="job"), window(0, 5, next_at=20))
-    assert await bench.store.zoned_schedules(term, limit=9) == []
+    assert await bench.store.queries.zoned_schedules(term, limit=9) == []
     await zoned_job(bench, "job")
-    assert [state.record.id for state in await bench.store.zoned_schedules(term, limit=9)] == [record.id]
+    assert [state.record.id for state in await bench.store.queries.zoned_schedules(term, limit=9)] == [record.id]
 
 
 @check
@@ -327,7 +327,7 @@ async def check_replan_leaves_ended_schedules_and_other_shards_alone(bench: Work
     row = Replanned(record.id, "s", 1, at(60), at(90))
     assert await bench.store.replan(first, [row], done=True, now=bench.now) == [False]
     assert (await bench.schedule(record)).next_at is None
-    zones = {term.shard: term.zones for term in await bench.store.list_terms()}
+    zones = {term.shard: term.zones for term in await bench.store.queries.list_terms()}
     assert zones == {0: "2025a", 1: second.zones}
     assert second.zones != "2025a"
 

@@ -121,7 +121,7 @@ async def check_runs_of_slots_are_found(bench: Workbench) -> None:
     [lease] = await bench.take(node)
     assert await bench.finish(lease)
     await bench.store.submit([NewRun(record.id, submit_trigger("x"), at(20))], now=bench.now)
-    found = await bench.store.runs_of_slots(record.id, slot_trigger("s"), first=at(10), last=at(20))
+    found = await bench.store.queries.runs_of_slots(record.id, slot_trigger("s"), first=at(10), last=at(20))
     assert found == [(at(10), RunState.SUCCEEDED), (at(20), RunState.SCHEDULED)]
-    assert await bench.store.runs_of_slots(record.id, slot_trigger("s"), first=at(11), last=at(19)) == []
-    assert len(await bench.store.runs_of_slots(other.id, slot_trigger("s"), first=0, last=at(99))) == 1
+    assert await bench.store.queries.runs_of_slots(record.id, slot_trigger("s"), first=at(11), last=at(19)) == []
+    assert len(await bench.store.queries.runs_of_slots(other.id, slot_trigger("s"), first=0, last=at(99))) == 1

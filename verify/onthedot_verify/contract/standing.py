@@ -7,13 +7,13 @@ from dataclasses import replace
 from onthedot.clock import SECOND
 from onthedot.rate import RateGate
 from onthedot.run import ArmAnswer, Blocked, Delayed, Gate, GateAsk, Lease, OnBusy
-from onthedot.stores.values import Held, Node, Owned, Placement, Standing
+from onthedot.stores.values import Held, Node, Owned, Placement, WaitReason
 from onthedot_verify.contract.register import check
 from onthedot_verify.contract.workbench import Workbench, at, retry
 
 
-async def _standing(bench: Workbench, run_id: int) -> Standing:
-    found = await bench.store.standing(run_id)
+async def _standing(bench: Workbench, run_id: int) -> WaitReason:
+    found = await bench.store.queries.why_waiting(run_id)
     assert found is not None
     return found
 
@@ -32,12 +32,12 @@ async def _armed_at(bench: Workbench, ask: GateAsk) -> tuple[list[Lease], list[A
 @check
 async def check_terms_are_listed(bench: Workbench) -> None:
     """The newest of each shard; one that is over stays until the next."""
-    assert await bench.store.list_terms() == []
+    assert await bench.store.queries.list_terms() == []
     node = await bench.node()
     term = await bench.term(node, ttl=10)
-    assert await bench.store.list_terms() == [term]
+    assert await bench.store.queries.list_terms() == [term]
     bench.turn(60)
-    assert [(one.incarnation, one.until) for one in await bench.store.list_terms()] == [(node, at(10))]
+    assert [(one.incarnation, one.until) for one in await bench.store.queries.list_terms()] == [(node, at(10))]
 
 
 @check
@@ -48,7 +48,7 @@ async def check_terms_of_shards_that_are_gone_are_not_listed(bench: Workbench) -
     for shard in range(3):
         assert await bench.store.campaign(node, ttl=SECOND, shard=shard, now=bench.now)
     await bench.store.set_shards(2, now=bench.now)
-    assert [term.shard for term in await bench.store.list_terms()] == [0, 1]
+    assert [term.shard for term in await bench.store.queries.list_terms()] == [0, 1]
 
 
 @check
@@ -57,7 +57,7 @@ async def check_nodes_tell_the_length_of_their_lease(bench: Workbench) -> None:
     await bench.store.register(Node("a", "a1"), ttl=10 * SECOND, now=bench.now)
     bench.turn(3)
     await bench.store.beat("a1", ttl=20 * SECOND, now=bench.now)
-    [node] = await bench.store.list_nodes()
+    [node] = await bench.store.queries.list_nodes()
     assert (node.ttl, node.lease_until) == (20 * SECOND, at(23))
 
 
@@ -67,15 +67,15 @@ async def check_what_incarnations_hold_is_counted(bench: Workbench) -> None:
     record = await bench.define()
     one, two = await bench.node("one"), await bench.node("two")
     await bench.node("idle")
-    assert await bench.store.count_held() == {}
+    assert await bench.store.queries.count_held() == {}
     await bench.submit(record)
     await bench.submit(record, due=5)
     await bench.submit(record, due=6)
     [lease] = await bench.take(one)
     await bench.hold(two, ahead=2)
-    assert await bench.store.count_held() == {one: Held(0, 1), two: Held(2, 0)}
+    assert await bench.store.queries.count_held() == {one: Held(0, 1), two: Held(2, 0)}
     assert await bench.finish(lease)
-    assert await bench.store.count_held() == {two: Held(2, 0)}
+    assert await bench.store.queries.count_held() == {two: Held(2, 0)}
 
 
 @check
@@ -88,20 +88,20 @@ async def check_what_an_owner_has_is_counted(bench: Workbench) -> None:
     for record in (mail, mail, post, unowned):
         await bench.submit(record)
     await bench.submit(mail, due=50)
-    assert await bench.store.count_owned("ann") == Owned(2, 4)
-    assert await bench.store.count_owned("bob") == Owned(1, 0)
-    assert await bench.store.count_owned("") == Owned(1, 1)
-    assert await bench.store.count_owned("nobody") == Owned(0, 0)
-    assert await bench.store.count_owned("ann", namespace="qa") == Owned(1, 1)
-    assert await bench.store.count_owned("ann", namespace="default") == Owned(1, 3)
-    assert await bench.store.count_owned("bob", namespace="qa") == Owned(0, 0)
+    assert await bench.store.queries.count_owned("ann") == Owned(2, 4)
+    assert await bench.store.queries.count_owned("bob") == Owned(1, 0)
+    assert await bench.store.queries.count_owned("") == Owned(1, 1)
+    assert await bench.store.queries.count_owned("nobody") == Owned(0, 0)
+    assert await bench.store.queries.count_owned("ann", namespace="qa") == Owned(1, 1)
+    assert await bench.store.queries.count_owned("ann", namespace="default") == Owned(1, 3)
+    assert await bench.store.queries.count_owned("bob", namespace="qa") == Owned(0, 0)
     leases = await bench.take(node, seats=4)
-    assert await bench.store.count_owned("ann") == Owned(2, 4)
+    assert await bench.store.queries.count_owned("ann") == Owned(2, 4)
     assert await bench.finish(next(lease for lease in leases if lease.record.id == mail.id))
-    assert await bench.store.count_owned("ann") == Owned(2, 3)
+    assert await bench.store.queries.count_owned("ann") == Owned(2, 3)
     await bench.store.delete_job(mail.id, now=bench.now)
-    assert await bench.store.count_owned("ann") == Owned(1, 1)
-    assert await bench.store.count_owned("ann", namespace="default") == Owned(0, 0)
+    assert await bench.store.queries.count_owned("ann") == Owned(1, 1)
+    assert await bench.store.queries.count_owned("ann", namespace="default") == Owned(0, 0)
 
 
 @check
@@ -110,9 +110,9 @@ async def check_a_run_tells_who_holds_it(bench: Workbench) -> None:
     record = await bench.define()
     node = await bench.node("web-1")
     run_id = await bench.submit(record, due=1)
-    assert await _standing(bench, run_id) == Standing(run_id)
+    assert await _standing(bench, run_id) == WaitReason(run_id)
     [lease] = await bench.hold(node)
-    reserved = Standing(run_id, node="web-1", incarnation=node, reserved_at=at(0))
+    reserved = WaitReason(run_id, node="web-1", incarnation=node, reserved_at=at(0))
     assert await _standing(bench, run_id) == reserved
     bench.turn(1)
     lease = await bench.armed(lease)
@@ -120,13 +120,13 @@ async def check_a_run_tells_who_holds_it(bench: Workbench) -> None:
     await bench.store.cancel([run_id], why="enough", now=bench.now)
     assert (await _standing(bench, run_id)).cancel_wanted == "enough"
     assert await bench.finish(lease)
-    assert await bench.store.standing(run_id) is None
-    assert await bench.store.standing(run_id + 1) is None
+    assert await bench.store.queries.why_waiting(run_id) is None
+    assert await bench.store.queries.why_waiting(run_id + 1) is None
 
     run_id = await bench.submit(record)
     [lease] = await bench.take(node)
     assert await bench.finish(lease, retry(9))
-    assert await _standing(bench, run_id) == Standing(run_id)
+    assert await _standing(bench, run_id) == WaitReason(run_id)
 
 
 @check
@@ -163,7 +163,7 @@ async def check_a_run_tells_the_place_that_the_leader_chose(bench: Workbench) ->
     run_id = await bench.submit(record)
     standing = await _standing(bench, run_id)
     assert (standing.for_leader, standing.place) == (True, "")
-    assert await bench.store.place(await bench.term(node), [Placement(run_id, node)], now=bench.now) == [True]
+    assert await bench.store.assign(await bench.term(node), [Placement(run_id, node)], now=bench.now) == [True]
     standing = await _standing(bench, run_id)
     assert (standing.for_leader, standing.place) == (False, node)
 

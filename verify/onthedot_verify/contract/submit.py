@@ -162,6 +162,6 @@ async def check_a_run_of_another_revision_is_refused(bench: Workbench) -> None:
     others = [NewRun(first.id, submit_trigger("b"), at(0)), replace(run, trigger=submit_trigger("c"))]
     with raises(RevisionConflict):
         await bench.store.submit(others, now=bench.now)
-    assert [one.id for one in await bench.store.list_runs()] == [taken]
+    assert [one.id for one in await bench.store.queries.list_runs()] == [taken]
     others[1] = replace(others[1], revision=second.revision)
     assert len(await bench.store.submit(others, now=bench.now)) == 2

@@ -74,9 +74,9 @@ async def check_effects_and_completion_are_one(bench: Workbench) -> None:
     run = await bench.run(lease.run_id)
     assert (run.state, run.reason, run.result, run.error) == (RunState.SUCCEEDED, "done", '{"n":1}', None)
     assert (run.armed_at, run.started_at, run.ended_at) == (at(0), at(2), at(7))
-    [attempt] = await bench.store.list_attempts(lease.run_id)
+    [attempt] = await bench.store.queries.list_attempts(lease.run_id)
     assert (attempt.lease_id, attempt.fence, attempt.outcome) == (lease.lease_id, lease.fence, "succeeded")
-    assert await bench.store.held(lease.incarnation) == []
+    assert await bench.store.recover(lease.incarnation) == []
 
 
 @check
@@ -246,7 +246,7 @@ async def check_a_cancel_does_not_stop_a_commit(bench: Workbench) -> None:
     assert answer.kind == "asked"
     assert await transaction.commit(bench.finished(lease), now=bench.now) is True
     assert (await bench.state(lease.run_id), await on.effects.read()) == (RunState.SUCCEEDED, ["first"])
-    await bench.submit((await bench.store.list_jobs())[0])
+    await bench.submit((await bench.store.queries.list_jobs())[0])
     [other] = await bench.take(lease.incarnation)
     transaction = await begun(bench, on, other, "second")
     await bench.store.cancel([other.run_id], why="asked", now=bench.now)

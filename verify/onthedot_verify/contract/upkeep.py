@@ -40,7 +40,7 @@ async def check_reaped_by_its_verdict(bench: Workbench) -> None:
     assert await bench.reap(lease, recover(20))
     run = await bench.run(run_id)
     assert (run.state, run.due_at, run.attempts, run.recoveries) == (RunState.SCHEDULED, at(20), 1, 1)
-    [attempt] = await bench.store.list_attempts(run_id)
+    [attempt] = await bench.store.queries.list_attempts(run_id)
     assert (attempt.outcome, attempt.lease_id, attempt.fence) == ("lost", lease.lease_id, lease.fence)
     assert (attempt.started_at, attempt.ended_at, attempt.node) == (None, at(20), "short")
     [again] = await bench.take(await bench.node("other"))
@@ -156,7 +156,7 @@ async def check_missed_slots_are_skipped(bench: Workbench) -> None:
     run = await bench.run(ten.id)
     assert (run.state, run.reason, run.ended_at) == (RunState.SKIPPED, "missed", at(27))
     assert (run.attempts, run.armed_at, run.started_at) == (0, None, None)
-    assert await bench.store.list_attempts(ten.id) == []
+    assert await bench.store.queries.list_attempts(ten.id) == []
     assert await bench.state((await bench.slot_run(record, 30)).id) is RunState.SCHEDULED
     assert await bench.expire() == []
 

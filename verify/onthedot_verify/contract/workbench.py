@@ -18,7 +18,7 @@ from onthedot.job import At, Call, Every, FixedDelay, Job, JobRecord, Overlap, S
 from onthedot.route import DEFAULT_QUEUE
 from onthedot.run import ArmAnswer, Armed, Lease, NewRun, RunRecord, RunState, slot_trigger, submit_trigger
 from onthedot.stores.protocol import Store
-from onthedot.stores.values import Ask, Node, PutJob, Reserved, Term
+from onthedot.stores.values import Node, PutJob, Reserved, ReserveRequest, Term
 from onthedot.verdict import Finish, OutcomeKind, Verdict
 from onthedot.window import ScheduleState, SkipRange, Slot, Window
 from onthedot_verify.contract.capabilities import Capabilities
@@ -159,8 +159,9 @@ class Workbench:
         """A job; with `slots`, one that has a schedule and these planned in (0, 60].
 
         >>> report = await bench.define("report", slots=[10, 20], late=5)  # each expires five seconds after its instant
-        >>> [(state.schedule_id, state.watermark == at(60)) for state in await bench.store.schedules_of(report.id)]
-        [('s', True)]
+        >>> [state] = await bench.store.queries.schedules_of(report.id)
+        >>> (state.schedule_id, state.watermark == at(60))
+        ('s', True)
         """
         late = options.pop("late", None)
         if not slots:
@@ -175,7 +176,7 @@ class Workbench:
         >>> (await bench.schedule(report)).next_at == at(70)
         True
         """
-        states = {state.schedule_id: state for state in await self.store.schedules_of(record.id)}
+        states = {state.schedule_id: state for state in await self.store.queries.schedules_of(record.id)}
         return states[name]
 
     async def plan(self, term: Term, record: JobRecord, *windows: Window) -> list[bool]:
@@ -232,7 +233,7 @@ class Workbench:
         """Register a node, and what its worker offers; its incarnation.
 
         >>> second = await bench.node("b", ttl=15)
-        >>> sorted(found.id for found in await bench.store.list_nodes())
+        >>> sorted(found.id for found in await bench.store.queries.list_nodes())
         ['a', 'b']
         """
         incarnation = f"{name}-{self.ids.token()}"
@@ -277,7 +278,7 @@ class Workbench:
         horizon = round(options.pop("horizon", 0) * SECOND)
         tasks = options.pop("tasks", frozenset({TASK}))
         lease_ids = self.ids.leases(seats + ahead + extra)
-        ask = Ask(
+        ask = ReserveRequest(
             incarnation, lease_ids, seats, ahead, extra,
             horizon=horizon, lapse=round(lapse * SECOND), tasks=tasks, **options,
         )  # fmt: skip
@@ -399,7 +400,7 @@ class Workbench:
         >>> (await bench.run(first)).attempts
         1
         """
-        run = await self.store.get_run(run_id)
+        run = await self.store.queries.get_run(run_id)
         assert run is not None, f"run {run_id} is gone"
         return run
 
@@ -417,7 +418,7 @@ class Workbench:
         >>> [run.id for run in await bench.runs("mail")] == [first]
         True
         """
-        return await self.store.list_runs(job=job, limit=100_000)
+        return await self.store.queries.list_runs(job=job, limit=100_000)
 
     async def everything(self) -> dict[str, object]:
         """All that can be seen of the store from outside.
@@ -427,19 +428,19 @@ class Workbench:
         (1, 1, 1)
         """
         store = self.store
-        jobs = await store.list_jobs()
+        jobs = await store.queries.list_jobs()
         runs = sorted(await self.runs(), key=lambda run: run.id)
-        nodes = await store.list_nodes()
-        holders = {node.incarnation: await store.held(node.incarnation) for node in nodes}
+        nodes = await store.queries.list_nodes()
+        holders = {node.incarnation: await store.recover(node.incarnation) for node in nodes}
         return {
             "jobs": jobs,
-            "schedules": [await store.schedules_of(record.id) for record in jobs],
+            "schedules": [await store.queries.schedules_of(record.id) for record in jobs],
             "runs": runs,
-            "attempts": [await store.list_attempts(run.id) for run in runs],
-            "skips": await store.list_skips(limit=100_000),
-            "daily counts": await store.list_daily_counts(limit=100_000),
+            "attempts": [await store.queries.list_attempts(run.id) for run in runs],
+            "skips": await store.queries.list_skips(limit=100_000),
+            "daily counts": await store.queries.list_daily_counts(limit=100_000),
             "nodes": nodes,
-            "layout and terms": (await store.layout(), await store.list_terms()),
+            "layout and terms": (await store.queries.get_layout(), await store.queries.list_terms()),
             "held": {who: sorted(map(replace, held), key=lambda one: one.run_id) for who, held in holders.items()},
         }
 

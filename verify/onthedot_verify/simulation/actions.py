@@ -219,10 +219,10 @@ class Client:
             case "read":
                 if self._submitted:
                     newest = self._submitted[-9:]
-                    await self._store.get_run(newest[int(action.luck * len(newest))])
+                    await self._store.queries.get_run(newest[int(action.luck * len(newest))])
                 return
             case "cancel":
-                live = await self._store.list_runs(states=LIVE, limit=8)
+                live = await self._store.queries.list_runs(states=LIVE, limit=8)
                 if live:
                     await self._store.cancel([live[int(action.luck * len(live))].id], why="by hand")
                 return
@@ -242,7 +242,7 @@ class Client:
             case "drain" | "undrain":
                 await self._store.drain(action.job, draining=action.kind == "drain")
                 return
-        record = await self._store.get_job(action.job)
+        record = await self._store.queries.get_job(action.job)
         if record is not None:
             await self._of_job(action, record, due_at)
 
@@ -253,7 +253,7 @@ class Client:
                 await self._submit(action, record, due_at)
             case "pause":
                 until = self._clock.now() + round(action.delay * SECOND) if action.delay else None
-                await store.pause(record.id, reason="by hand", until=until)
+                await store.pause_job(record.id, reason="by hand", until=until)
             case "resume":
                 for dry_run in (True, False) if action.preview else (False,):
                     await resume_job(

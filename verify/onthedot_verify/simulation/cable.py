@@ -20,6 +20,7 @@ from onthedot.errors import StoreUnavailable
 from onthedot.run import Lease
 from onthedot.stores.hints import Hint, Hints
 from onthedot.stores.values import Reserved
+from onthedot.testing.store_wrapper import StoreWrapper
 from onthedot_verify.simulation.chance import Chance
 from onthedot_verify.simulation.faults import CALM, HELD_OPS, Weather
 from onthedot_verify.simulation.loop import PROCESS, Process
@@ -33,30 +34,23 @@ Strike = Callable[[str, str], bool]
 """Told the name of a call and "before" or "after"; whether something struck the node just now."""
 
 
-class Cable:
+class Cable(StoreWrapper):
     """A store as one boot of a node reaches it."""
 
+    _store: Recorder
+
     def __init__(self, store: Recorder, process: Process, chance: Chance, strike: Strike) -> None:
+        super().__init__(store)
         self.clock = None  # a store elsewhere: nodes know its clock by its answers only
         self.hints = Hints()
         self.weather: Weather = CALM
         self.broken: dict[str, float] = {}  # kind of fault → its amount, while it lasts
         self.calls = 0
-        self._store = store
         self._process = process
         self._chance = chance
         self._strike = strike
         given = store.transactions
         self.transactions = None if given is None else CableTransactions(given, self._call)
-
-    def __getattr__(self, name: str) -> Any:
-        operation = getattr(self._store, name)
-
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            return await self._call(name, operation, args, kwargs)
-
-        setattr(self, name, call)
-        return call
 
     def hear(self, hint: Hint) -> None:
         """Something changed in the store: a hint may arrive."""

@@ -335,13 +335,15 @@ class Cluster:
         for node in self.nodes:
             node.settle = lambda: None  # type: ignore[method-assign]
             node.kill(1e9)
-        for run in sorted(await store.list_runs(limit=1_000_000), key=lambda run: run.id):
-            recorded = await store.list_attempts(run.id)
+        for run in sorted(await store.queries.list_runs(limit=1_000_000), key=lambda run: run.id):
+            recorded = await store.queries.list_attempts(run.id)
             self.journal.add(
                 "api", "final", run=run.id, state=str(run.state), attempts=run.attempts, failures=run.failures,
                 recoveries=run.recoveries, recorded=len(recorded),
             )  # fmt: skip
-        counted = [[row.job, str(row.state), row.count] for row in await store.list_daily_counts(limit=1_000_000)]
+        counted = [
+            [row.job, str(row.state), row.count] for row in await store.queries.list_daily_counts(limit=1_000_000)
+        ]
         self.journal.add("api", "rollup", counted=counted)
         self.journal.add("nemesis", "over")
         self.journal.close()

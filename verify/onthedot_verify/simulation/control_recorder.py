@@ -11,7 +11,7 @@ from onthedot.job import JobState
 from onthedot.retention import Cut, Pruned
 from onthedot.run import AFTER_PREFIX, LIVE, RunRecord, RunState, slot_trigger
 from onthedot.stores.protocol import Store
-from onthedot.stores.values import CancelAnswer, Excepted, Paused, Resumed
+from onthedot.stores.values import CancelAnswer, MovedSlot, Paused, Resumed
 from onthedot.window import ExceptReason, Window
 from onthedot_verify.checker import Journal
 
@@ -57,16 +57,16 @@ class ControlRecorder:
         if job_id not in self._names:
             return Look()
         name, namespace = self._names[job_id]
-        runs = await self._store.list_runs(job=name, namespace=namespace, states=LIVE, limit=_ALL)
-        states = await self._store.schedules_of(job_id)
-        skips = await self._store.list_skips(job=name, namespace=namespace, limit=_ALL)
+        runs = await self._store.queries.list_runs(job=name, namespace=namespace, states=LIVE, limit=_ALL)
+        states = await self._store.queries.schedules_of(job_id)
+        skips = await self._store.queries.list_skips(job=name, namespace=namespace, limit=_ALL)
         marks = {state.schedule_id: {"origin": state.origin, "watermark": state.watermark} for state in states}
         return Look({run.id: run for run in runs}, marks, skips)
 
     async def _note_gone(self, job_id: int, before: dict[int, RunRecord], after: dict[int, RunRecord]) -> None:
         """Runs that were live before: withdrawn, or ended in the same write, and how."""
         for number in sorted(before.keys() - after.keys()):
-            old, now = before[number], await self._store.get_run(number)
+            old, now = before[number], await self._store.queries.get_run(number)
             of = {"run": number, "job_id": job_id, "trigger": old.trigger, "slot": old.slot_at, "target": old.target}
             if now is None:
                 self._note("withdraw", **of)
@@ -90,7 +90,7 @@ class ControlRecorder:
     async def _note_followers(self) -> None:
         """After a write that may have ended runs: the runs of other jobs that it has inserted."""
         for namespace in sorted(self._namespaces):
-            live = await self._store.list_runs(namespace=namespace, states=LIVE, limit=_ALL)
+            live = await self._store.queries.list_runs(namespace=namespace, states=LIVE, limit=_ALL)
             new = [run for run in live if run.trigger.startswith(AFTER_PREFIX) and run.id not in self._followed]
             for run in sorted(new, key=lambda run: run.id):
                 self._followed.add(run.id)
@@ -126,9 +126,9 @@ class ControlRecorder:
 
     # ── control ──────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def pause(self, job_id: int, **options: Any) -> Paused:
+    async def pause_job(self, job_id: int, **options: Any) -> Paused:
         before = await self._look(job_id)
-        paused = await self._store.pause(job_id, **options)
+        paused = await self._store.pause_job(job_id, **options)
         after = await self._look(job_id)
         await self._note_gone(job_id, before.runs, after.runs)
         for run in after.runs.values():
@@ -140,14 +140,14 @@ class ControlRecorder:
         )  # fmt: skip
         return paused
 
-    async def resume(
+    async def resume_job(
         self, job_id: int, windows: Sequence[Window] = (), *, dry_run: bool = False, **options: Any
     ) -> Resumed:
         name, namespace = self._names[job_id]
-        stored = await self._store.get_job(name, namespace=namespace)
+        stored = await self._store.queries.get_job(name, namespace=namespace)
         paused = stored is not None and stored.id == job_id and stored.state is JobState.PAUSED
         before = await self._look(job_id)
-        resumed = await self._store.resume(job_id, windows, dry_run=dry_run, **options)
+        resumed = await self._store.resume_job(job_id, windows, dry_run=dry_run, **options)
         if paused:
             marks: dict[str, list[Any]] = {}
             if not dry_run:
@@ -159,11 +159,11 @@ class ControlRecorder:
             )  # fmt: skip
         return resumed
 
-    async def except_slot(
+    async def move_slot(
         self, job_id: int, schedule_id: str, slot_at: int, *, reason: ExceptReason, **options: Any
-    ) -> Excepted:
+    ) -> MovedSlot:
         before = await self._look(job_id)
-        excepted = await self._store.except_slot(job_id, schedule_id, slot_at, reason=reason, **options)
+        excepted = await self._store.move_slot(job_id, schedule_id, slot_at, reason=reason, **options)
         after = await self._look(job_id)
         await self._note_gone(job_id, before.runs, after.runs)
         self._excepted[job_id, schedule_id][slot_at] = reason
@@ -186,10 +186,10 @@ class ControlRecorder:
         answers = await self._store.cancel(run_ids, why=why, **options)
         for number, answer in zip(run_ids, answers, strict=True):
             of: dict[str, Any] = {}
-            run = await self._store.get_run(number) if answer.kind == "cancelled" else None
+            run = await self._store.queries.get_run(number) if answer.kind == "cancelled" else None
             if run is not None:
                 self._ended.add(number)
-                job = await self._store.get_job(run.job, namespace=run.namespace)
+                job = await self._store.queries.get_job(run.job, namespace=run.namespace)
                 of = {"job_id": job.id if job else 0, "trigger": run.trigger, "slot": run.slot_at, "target": run.target}
                 of["due"] = run.due_at
             self._note(
@@ -211,7 +211,7 @@ class ControlRecorder:
         before = await self._counted()
         pruned = await self._store.prune_runs(cut, **options)
         if pruned.runs:
-            kept = await self._store.get_runs(sorted(self._ended))
+            kept = await self._store.queries.get_runs(sorted(self._ended))
             gone = sorted(self._ended.difference(run.id for run in kept))
             self._ended.difference_update(gone)
             for run in gone:
@@ -228,7 +228,7 @@ class ControlRecorder:
 
     async def _counted(self) -> Counter[tuple[str, str]]:
         found: Counter[tuple[str, str]] = Counter()
-        for row in await self._store.list_daily_counts(limit=_ALL):
+        for row in await self._store.queries.list_daily_counts(limit=_ALL):
             found[row.job, str(row.state)] += row.count
         return found
 

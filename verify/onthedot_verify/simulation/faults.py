@@ -26,15 +26,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from onthedot.errors import DefinitionError, did_you_mean
+from onthedot.stores.documents import Documents
 from onthedot.stores.protocol import Store
+from onthedot.stores.queries import Queries
 from onthedot_verify.simulation.chance import Chance
 
-_CALLS = (*(name for name in dir(Store) if not name.startswith("_")), "begin", "commit")
+_CALLS = (*(name for part in (Store, Queries, Documents) for name in dir(part) if name[0] != "_"), "begin", "commit")
 KINDS = ("crash", "freeze", "stop", "cut", "deaf", "flaky", "slow", "skew", "drift", "late", "step", "held")
 OPS = (
     *("finish", "finish", "finish", "arm", "arm", "reserve", "reserve", "plan", "plan", "reap", "reap"),
-    *("beat", "put_job", "held", "renew", "campaign", "submit", "expire", "orphans", "release", "leave", "register"),
-    *("pause", "resume", "cancel", "delete_job", "prune_runs", "expire", "recount_gates"),
+    *("beat", "put_job", "recover", "renew", "campaign", "submit", "expire", "orphans", "release", "leave", "register"),
+    *("pause_job", "resume_job", "cancel", "delete_job", "prune_runs", "expire", "recount_gates"),
     *("begin", "commit", "commit"),
 )
 LATE_OPS = (
@@ -52,7 +54,7 @@ LATE_OPS = (
     "submit",
     "commit",
 )
-HELD_OPS = ("put_job", "pause", "resume", "except_slot")
+HELD_OPS = ("put_job", "pause_job", "resume_job", "move_slot")
 """The calls of people that may wait for a lock; those that bring a window have computed it before."""
 
 

@@ -140,7 +140,7 @@ def _held_edit(chance: Chance, found: Outages, number: int, at: float, start: da
     found.actions.append(Action(round(at + 12, 3), "pause", node, name))
     found.actions.append(Action(round(at + 16, 3), "resume", node, name, missed=chance.choice(("none", "last", "all"))))
     found.actions.append(Action(round(at + 7, 3), "move", node, name, delay=round(chance.between(0.5, 6), 3)))
-    for op, when in (("put_job", at), ("except_slot", at + 7), ("pause", at + 12), ("resume", at + 16)):
+    for op, when in (("put_job", at), ("move_slot", at + 7), ("pause_job", at + 12), ("resume_job", at + 16)):
         amount = round(chance.between(0.5, 8), 3)
         found.faults += [Fault(round(when - 0.2, 3), "held", n, 0.001, amount, op=op) for n in range(nodes)]
 

@@ -18,7 +18,7 @@ class PlaceRecorder(ControlRecorder):
     async def pause_queue(self, name: str, **options: Any) -> Queue:
         queue = await self._store.pause_queue(name, **options)
         self._note("stop_queue", queue=name)
-        live = await self._store.list_runs(states=LIVE, limit=_ALL)
+        live = await self._store.queries.list_runs(states=LIVE, limit=_ALL)
         self._note_aside(run for run in live if run.queue == name)
         return queue
 
@@ -35,13 +35,13 @@ class PlaceRecorder(ControlRecorder):
     async def drain(self, node_id: str, *, draining: bool = True, **options: Any) -> int:
         count = await self._store.drain(node_id, draining=draining, **options)
         now = self.clock.now()
-        for node in await self._store.list_nodes():
+        for node in await self._store.queries.list_nodes():
             if node.id == node_id and node.left_at is None and node.lease_until > now:
                 self._note("drain", inc=node.incarnation, draining=node.draining)
         return count
 
-    async def place(self, term: Term, placements: Sequence[Placement], **options: Any) -> list[bool]:
-        answers = await self._store.place(term, placements, **options)
+    async def assign(self, term: Term, placements: Sequence[Placement], **options: Any) -> list[bool]:
+        answers = await self._store.assign(term, placements, **options)
         for placement, ok in zip(placements, answers, strict=True):
             if ok:
                 self._note("place", run=placement.run_id, inc=placement.incarnation, term=term.number, shard=term.shard)

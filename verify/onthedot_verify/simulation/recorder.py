@@ -13,9 +13,11 @@ from onthedot.errors import KeyConflict
 from onthedot.job import Job
 from onthedot.run import LIVE, Armed, Blocked, Delayed, GateAsk, Lease, NewRun, RunRecord, RunState, Skipped, is_slot
 from onthedot.stores.memory import MemoryStore
-from onthedot.stores.values import Ask, Beat, Due, Layout, Node, PutJob, Replanned, Reserved, Term
+from onthedot.stores.queries import Queries
+from onthedot.stores.values import Beat, Due, Layout, Node, PutJob, Replanned, Reserved, ReserveRequest, Term
 from onthedot.verdict import Finish, Verdict
 from onthedot.window import ScheduleState, SkipRange, Window
+from onthedot_verify.checker import Journal
 from onthedot_verify.simulation.place_recorder import PlaceRecorder
 from onthedot_verify.simulation.transactions import RecordedTransactions
 
@@ -23,6 +25,22 @@ _ALL = 1_000_000
 
 SENT: ContextVar[int] = ContextVar("sent", default=0)
 """When the call that is being done was sent, by the store's clock; 0: nobody has told."""
+
+
+class RecordedQueries:
+    """The queries of a store. The journal is told what a reader of one run has seen."""
+
+    def __init__(self, queries: Queries, journal: Journal) -> None:
+        self._queries = queries
+        self._journal = journal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queries, name)
+
+    async def get_run(self, run_id: int) -> RunRecord | None:
+        found = await self._queries.get_run(run_id)
+        self._journal.add("api", "read", run=run_id, state="" if found is None else str(found.state))
+        return found
 
 
 class Recorder(PlaceRecorder):
@@ -109,7 +127,7 @@ class Recorder(PlaceRecorder):
             **facts,
         )  # fmt: skip
 
-    async def reserve(self, ask: Ask, **options: Any) -> Reserved:
+    async def reserve(self, ask: ReserveRequest, **options: Any) -> Reserved:
         reserved = await self._store.reserve(ask, **options)
         for lease in reserved.held:
             until = max(lease.due_at, reserved.now) + ask.lapse
@@ -154,7 +172,7 @@ class Recorder(PlaceRecorder):
         """The live runs of the jobs of these leases."""
         found: dict[int, RunRecord] = {}
         for job in {lease.record.job.name: lease.record.job for lease in leases}.values():
-            runs = await self._store.list_runs(job=job.name, namespace=job.namespace, states=LIVE, limit=_ALL)
+            runs = await self._store.queries.list_runs(job=job.name, namespace=job.namespace, states=LIVE, limit=_ALL)
             found |= {run.id: run for run in runs}
         return found
 
@@ -166,7 +184,7 @@ class Recorder(PlaceRecorder):
         match answer:
             case Skipped(gate=gate, holder=holder):
                 self._ended.add(lease.run_id)
-                stored = await self._store.get_run(lease.run_id)
+                stored = await self._store.queries.get_run(lease.run_id)
                 reason = "overlap" if stored is None else stored.reason
                 self._note(
                     "expire", **of, state="skipped", reason=reason, gate=gate, holder=holder, ended=self.clock.now()
@@ -190,8 +208,8 @@ class Recorder(PlaceRecorder):
 
     async def _is_replaced(self, holder: int) -> bool:
         """Whether a run that is running was asked to stop for another slot."""
-        standing = await self._store.standing(holder)
-        run = await self._store.get_run(holder)
+        standing = await self._store.queries.why_waiting(holder)
+        run = await self._store.queries.get_run(holder)
         if standing is None or run is None or run.state is not RunState.RUNNING:
             return False
         return standing.cancel_wanted == "replaced" and is_slot(run.trigger)
@@ -233,7 +251,7 @@ class Recorder(PlaceRecorder):
         """A verdict of scheduled may have become another: the run's job is deleted, or somebody has cancelled it."""
         state = verdict.state
         if ok and state is RunState.SCHEDULED:
-            stored = await self._store.get_run(lease.run_id)
+            stored = await self._store.queries.get_run(lease.run_id)
             state = state if stored is None or stored.state is not RunState.CANCELLED else stored.state
         if ok and state is not RunState.SCHEDULED:
             self._ended.add(lease.run_id)
@@ -247,7 +265,7 @@ class Recorder(PlaceRecorder):
         missed = await self._store.expire(**options)
         for run in missed:
             self._ended.add(run.id)
-            job = await self._store.get_job(run.job, namespace=run.namespace)
+            job = await self._store.queries.get_job(run.job, namespace=run.namespace)
             self._note(
                 "expire", run=run.id, job_id=job.id if job else 0, trigger=run.trigger, slot=run.slot_at,
                 target=run.target, state=str(run.state), reason=run.reason, ended=run.ended_at or 0,
@@ -256,10 +274,9 @@ class Recorder(PlaceRecorder):
             await self._note_followers()
         return missed
 
-    async def get_run(self, run_id: int) -> RunRecord | None:
-        found = await self._store.get_run(run_id)
-        self._journal.add("api", "read", run=run_id, state="" if found is None else str(found.state))
-        return found
+    @cached_property
+    def queries(self) -> RecordedQueries:
+        return RecordedQueries(self._store.queries, self._journal)
 
     # ── nodes and terms ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -299,7 +316,7 @@ class Recorder(PlaceRecorder):
         return term
 
     async def set_shards(self, shards: int, **options: Any) -> Layout:
-        before = await self._store.layout()
+        before = await self._store.queries.get_layout()
         layout = await self._store.set_shards(shards, **options)
         if layout != before:
             self._note("layout", version=layout.version, shards=layout.shards)

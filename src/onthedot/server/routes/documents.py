@@ -252,7 +252,7 @@ async def document_executions(
     wanted = RunFilter(node=worker_id, states=frozenset({RunState.RUNNING}))
     runs, following = await find_runs(there, who, wanted, after=after, limit=limit)
     jobs = {(run.namespace, run.job): None for run in runs}
-    ids = {place: await there.store.get_job(place[1], namespace=place[0]) for place in jobs}
+    ids = {place: await there.store.queries.get_job(place[1], namespace=place[0]) for place in jobs}
     return {"items": [_execution(run, ids[run.namespace, run.job]) for run in runs], "next": following}
 
 
@@ -271,7 +271,7 @@ async def document_submit_file(request: Request, there: There, who: Who) -> Any:
     new: Counter[Whose] = Counter()
     for place, look, make in asked:
         verbs_for(there, who, place.namespace)
-        before = await there.store.get_job(place.name, namespace=place.namespace)
+        before = await there.store.queries.get_job(place.name, namespace=place.namespace)
         job = checked(who, before, look, make)
         if before is None:
             new[whose(job)] += 1

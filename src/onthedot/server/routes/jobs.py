@@ -157,14 +157,14 @@ def job_fields(record: JobRecord) -> dict[str, Any]:
 async def seen_job(there: OpenStore, who: Principal, job: str, namespace: str) -> tuple[OpenVerbs, JobRecord]:
     """The job that is meant, if it is there for whoever asks, and the verbs to go on with."""
     verbs = verbs_for(there, who, namespace)
-    record = await there.store.get_job(job, namespace=namespace)
+    record = await there.store.queries.get_job(job, namespace=namespace)
     return verbs, await seen(there, who, record, job, namespace)
 
 
 async def seen(there: OpenStore, who: Principal, record: JobRecord | None, job: str, namespace: str) -> JobRecord:
     """What was found under a job's name, if it is there for whoever asks; else `UnknownJob`, and what may be meant."""
     if record is None or not who.sees(namespace, record.job.owner):
-        found = await near_names(there.store, job, seen_by(who, JobFilter(namespaces=(namespace,))))
+        found = await near_names(there.store.queries, job, seen_by(who, JobFilter(namespaces=(namespace,))))
         near = did_you_mean(job, found) if found else ""
         raise UnknownJob(f"no job {job!r} is stored{near if near.startswith(',') else ''}")
     return record
@@ -233,7 +233,7 @@ async def list_revisions(
     """Every definition that it had, the newest first."""
     _, record = await seen_job(there, who, job, namespace)
     before = None if after is None else int(after)
-    found = await there.store.list_revisions(record.id, before=before, limit=limit)
+    found = await there.store.queries.list_revisions(record.id, before=before, limit=limit)
     items = [
         {"revision": one.revision, "written_at": iso(one.written_at), "definition": definition_of(one.job)}
         for one in found

@@ -30,7 +30,7 @@ from onthedot.server.quotas import quotas_for, room_for_runs, whose
 from onthedot.server.routes.jobs import Name, Namespace, job_fields, seen_job
 from onthedot.server.routing import Routes
 from onthedot.server.shapes import Body, JobOut, Line, fields
-from onthedot.stores.values import Excepted, Resumed
+from onthedot.stores.values import MovedSlot, Resumed
 
 routes = Routes(prefix="/api/v1", tags=["jobs"])
 
@@ -145,7 +145,7 @@ async def pause_job(
     _, record = await seen_job(there, who, job, namespace)
     now = there.clock.now()
     until = None if asked.until is None else new_instant(asked.until, now, now=now, what="until")
-    paused = await there.store.pause(record.id, reason=asked.reason, until=until)
+    paused = await there.store.pause_job(record.id, reason=asked.reason, until=until)
     await audited(request, "jobs.pause", record.job)
     counts = {"withdrawn": paused.withdrawn, "skipped": paused.skipped, "held": paused.held}
     return fields(PausedOut, job=job_fields(paused.record), **counts)
@@ -256,7 +256,7 @@ async def _backfill(there: OpenStore, record: JobRecord, wanted: Range, *, dry_r
     )
 
 
-async def _except(there: OpenStore, record: JobRecord, asked: Skip, to: str | None) -> Excepted:
+async def _except(there: OpenStore, record: JobRecord, asked: Skip, to: str | None) -> MovedSlot:
     return await except_next(
         there.store,
         record.id,
@@ -277,7 +277,7 @@ def _told(instant: datetime | None) -> str | None:
     return optional_iso(None if instant is None else to_micros(instant))
 
 
-def _excepted(done: Excepted, job: str, namespace: str) -> dict[str, Any]:
+def _excepted(done: MovedSlot, job: str, namespace: str) -> dict[str, Any]:
     return fields(
         ExceptedOut,
         job=job,

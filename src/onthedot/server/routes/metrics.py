@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Request, Response
 
 from onthedot.observe.counters import Counters
-from onthedot.observe.metrics import NodeMetrics, Standing, exposed
+from onthedot.observe.metrics import NodeMetrics, Snapshot, exposed
 from onthedot.observe.negotiation import compressed
 from onthedot.server.computing import computed
 from onthedot.server.door import There, Who
@@ -24,14 +24,14 @@ async def read_metrics(request: Request, there: There, who: Who) -> Response:
     what the node in this process has counted: attempts by job, how late they began. Compressed by gzip for who takes
     that. For keys of all namespaces."""
     check_whole(who, "metrics")
-    standing = await Standing.read(there.store, there.clock.now())
+    standing = await Snapshot.read(there.store, there.clock.now())
     accept, encoding = (request.headers.get(name, "") for name in ("accept", "accept-encoding"))
     body, headers, media_type = await computed(_text, standing, request.app.state.counters, accept, encoding)
     return Response(body, headers=headers, media_type=media_type)
 
 
 def _text(
-    standing: Standing, counters: Counters | None, accept: str, encoding: str
+    standing: Snapshot, counters: Counters | None, accept: str, encoding: str
 ) -> tuple[bytes, dict[str, str], str]:
     of_node = [] if counters is None else NodeMetrics(counters).collect()
     body, media_type = exposed([*standing.collect(), *of_node], accept)

@@ -132,8 +132,8 @@ def _node(one: NodeShown) -> dict[str, Any]:
 async def list_terms(there: There) -> Any:
     """Who leads: the layout, and for each shard the term that counts."""
     now = there.clock.now()
-    layout, terms = await there.store.layout(), await there.store.list_terms()
-    nodes = {node.incarnation: node.id for node in await there.store.list_nodes()}
+    layout, terms = await there.store.queries.get_layout(), await there.store.queries.list_terms()
+    nodes = {node.incarnation: node.id for node in await there.store.queries.list_nodes()}
     items = [
         {**term_fields(term, nodes, now), "layout": term.layout, "tzdata": term.tzdata, "zones": term.zones}
         for term in terms
@@ -154,7 +154,7 @@ async def drain_node(
     count = await there.store.drain(node, draining=asked.draining)
     if not count:
         now = there.clock.now()
-        living = {one.id for one in await there.store.list_nodes(living=True, now=now)}
+        living = {one.id for one in await there.store.queries.list_nodes(living=True, now=now)}
         raise Problem(404, "unknown", f"expected a living node, got {node!r}{did_you_mean(node, living)}")
     await audited(request, "nodes.drain" if asked.draining else "nodes.undrain", f"node/{node}")
     return {"node_id": node, "draining": asked.draining, "incarnations": count}

@@ -74,7 +74,7 @@ class ShareQueue(Body):
 async def list_queues(there: There, who: Who) -> Any:
     """How long each line is. Counts are those of all namespaces; who shares a queue is told to keys for all of them."""
     whole = not (who.namespaces or who.only_own)
-    found = [queue_fields(queue) for queue in await there.store.list_queues(now=there.clock.now())]
+    found = [queue_fields(queue) for queue in await there.store.queries.list_queues(now=there.clock.now())]
     return {"items": found if whole else [{**one, "weights": None} for one in found], "next": None}
 
 
@@ -115,6 +115,6 @@ async def share_queue(
 async def _check(there: OpenStore, who: Principal, queue: str, *, unused: bool) -> None:
     """A queue is any name: so one that nobody uses is taken for a slip, and refused, unless it is meant."""
     check_whole(who, "queue")
-    refused = None if unused else await why_unused(there.store, queue)
+    refused = None if unused else await why_unused(there.store.queries, queue)
     if refused is not None:
         raise Problem(404, "unknown", refused)

@@ -230,7 +230,7 @@ async def retry_run(
         made, _ = await rerun(
             there.store, run_id, from_step, token=token, now=there.clock.now(), key=key, sees=who.sees
         )
-        new = await there.store.get_run(made)
+        new = await there.store.queries.get_run(made)
         created = new is None or new.trigger.endswith(token)
         new_runs[whose(run)] += created
     await audited(request, "runs.retry", run, after={"run_id": made})
@@ -312,7 +312,7 @@ async def _ended(there: OpenStore, run: RunRecord, seconds: float) -> RunRecord:
         async with asyncio.timeout(seconds):
             ended = await there.ends.wait(run.id)
     except TimeoutError:
-        return await there.store.get_run(run.id) or run
+        return await there.store.queries.get_run(run.id) or run
     if ended is None:
         raise UnknownRun(f"there is no run {run.id} any more: it was forgotten meanwhile")
     return ended
@@ -327,7 +327,7 @@ def _result(run: RunRecord) -> dict[str, Any]:
 async def list_attempts_of_run(there: There, who: Who, run_id: RunId) -> Response:
     """The attempts of a run that are over, in order."""
     await seen_run(there.store, who, run_id)
-    return json_answer([attempt_out(attempt) for attempt in await there.store.list_attempts(run_id)])
+    return json_answer([attempt_out(attempt) for attempt in await there.store.queries.list_attempts(run_id)])
 
 
 class HoldOut(BaseModel):

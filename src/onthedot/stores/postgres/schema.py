@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from onthedot.errors import StoreUnusable
-from onthedot.stores import migrating
+from onthedot.stores import migration
 from onthedot.stores.postgres.connections import Connection, connect, end
 from onthedot.stores.postgres.failures import try_again
 from onthedot.stores.postgres.url import Address
@@ -31,7 +31,7 @@ async def prepare(address: Address) -> None:
     """Bring the schema to its newest version, in a transaction for each step. One that is not ours is left alone.
 
     Nodes may be at work, with other locks first: a step that the server ends for a deadlock is made again."""
-    steps = migrating.load(DRIVER)
+    steps = migration.load(DRIVER)
     async with _connection(address) as db:
         if await _version(db, address, newest=len(steps)) == len(steps):
             return  # without a lock, and without the right to create anything
@@ -41,10 +41,10 @@ async def prepare(address: Address) -> None:
 
 async def check_current(address: Address) -> None:
     """`StoreUnusable` unless the newest schema is there already. Nothing is changed."""
-    newest = len(migrating.load(DRIVER))
+    newest = len(migration.load(DRIVER))
     async with _connection(address) as db:
         found = await _version(db, address, newest=newest)
-    migrating.check_version(f"{address.shown}, schema {address.schema}", found, newest, current=True)
+    migration.check_version(f"{address.shown}, schema {address.schema}", found, newest, current=True)
 
 
 @asynccontextmanager
@@ -73,11 +73,11 @@ async def _version(db: Connection, address: Address, *, newest: int) -> int:
             )
         return 0
     version = int(await db.fetchval(f"SELECT coalesce(max(number), 0) FROM {schema}.migrations"))  # noqa: S608 - checked
-    migrating.check_version(f"{address.shown}, schema {address.schema}", version, newest)
+    migration.check_version(f"{address.shown}, schema {address.schema}", version, newest)
     return version
 
 
-async def _apply(db: Connection, address: Address, step: migrating.Migration, *, newest: int) -> None:
+async def _apply(db: Connection, address: Address, step: migration.Migration, *, newest: int) -> None:
     """One migration in one transaction, unless another process was here first."""
     schema = address.schema
     async with db.transaction():

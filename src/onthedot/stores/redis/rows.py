@@ -12,15 +12,19 @@ from onthedot.job import Call, Job, JobRecord, ability_of, is_gated, route_of, s
 from onthedot.route import PRIORITIES, level_of
 from onthedot.run import MOVES, Checkpoint, GateAsk, Lease, NewRun, Progress, RunRecord, RunState
 from onthedot.shards import zoned_ids
-from onthedot.stores.redis.tables import told
-from onthedot.stores.values import Term
+from onthedot.stores.values import Node, Note, Parent, Queue, Term
 from onthedot.verdict import Verdict
-from onthedot.window import FateAhead, ScheduleState, Window
+from onthedot.window import ScheduleState, SlotException, Window
 
 _AFTER_RUNNING = MOVES[RunState.RUNNING]
 
 
 # ── asked ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def told(**fields: Any) -> dict[str, Any]:
+    """A question's fields, without those that say nothing: Lua knows no null."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def job_asked(job: Job) -> dict[str, Any]:
@@ -180,10 +184,60 @@ def read_lease(row: Sequence[Any], records: Mapping[tuple[int, int], JobRecord])
 def read_schedule(row: Sequence[Any], record: JobRecord) -> ScheduleState:
     """The state of a schedule."""
     _, schedule_id, origin, watermark, next_at, last_end, exceptions = row
-    fates = tuple(FateAhead(slot, reason, bool(recorded), run_id) for slot, reason, recorded, run_id in exceptions)
+    fates = tuple(SlotException(slot, reason, bool(recorded), run_id) for slot, reason, recorded, run_id in exceptions)
     return ScheduleState(record, schedule_id, origin, watermark, next_at, last_end, fates)
 
 
 def read_term(row: Sequence[Any] | None) -> Term | None:
     """A term, if there is one."""
     return None if row is None else Term(*row)
+
+
+def node_asked(node: Node) -> dict[str, Any]:
+    return {
+        "id": node.id,
+        "incarnation": node.incarnation,
+        "host": node.host,
+        "pid": node.pid,
+        "roles": node.roles,
+        "queues": node.queues,
+        "labels": node.labels,
+        "tasks": node.tasks,
+        "seats": node.seats,
+        "draining": node.draining,
+        "tzdata": node.tzdata,
+    }
+
+
+def read_node(row: list[Any]) -> Node:
+    (
+        node_id, incarnation, host, pid, roles, queues, labels, tasks, seats, draining, registered, until, left, ttl,
+        tzdata,
+    ) = row  # fmt: skip
+    return Node(
+        node_id, incarnation, host, pid, tuple(roles), tuple(queues), tuple(labels), tuple(tasks), seats,
+        bool(draining), registered, until, left, ttl, tzdata,
+    )  # fmt: skip
+
+
+def note_asked(note: Note) -> dict[str, object]:
+    done, of = (None, None) if note.progress is None else note.progress
+    return lease_asked(note.lease) | told(
+        number=note.number,
+        done=None if done is None else repr(done),
+        of=None if of is None else repr(of),
+        log=note.log,
+    )
+
+
+def read_queue(row: list[Any]) -> Queue:
+    name, paused_at, reason, weights = row
+    shares = None if weights is None else dict(zip(weights[::2], weights[1::2], strict=True))
+    return Queue(name, paused_at, reason, shares)
+
+
+def read_parent(name: str, noted: str | None) -> Parent:
+    if noted is None:
+        return Parent(name)
+    run_id, ended_at = noted.split()
+    return Parent(name, int(run_id), int(ended_at))

@@ -3,13 +3,17 @@
     redis://user:password@host:6379/0?prefix=onthedot
     rediss://user:password@host:6379/0?ssl_ca_certs=/etc/ca.pem
 
-`prefix`, `connections`, `timeout` and `tls` are ours; whatever else stands behind the question mark goes to the
-library, the TLS options among it. For a server on another machine `redis://` is refused without `tls=off`.
+`prefix`, `connections`, `timeout`, `tls` and `history` are ours; whatever else stands behind the question mark goes to
+the library, the TLS options among it. For a server on another machine `redis://` is refused without `tls=off`.
+
+`history` is how many finished runs the server keeps. All of them are in its memory, so there is an end to it: the
+oldest go with the verdicts that are too many, and with upkeep. What goes is counted by job, day and state.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -23,7 +27,9 @@ from onthedot.stores.addresses import (
     split_options,
 )
 
-OURS = ("prefix", "connections", "timeout", "tls")
+OURS = ("prefix", "connections", "timeout", "tls", "history")
+
+MOST_FINISHED = 100_000
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
 
@@ -33,6 +39,7 @@ class Address(ServerAddress):
     """A server, and how to speak with it."""
 
     prefix: str = "onthedot"  # before every key of this store
+    history: int = MOST_FINISHED  # how many finished runs are kept
 
     @property
     def tag(self) -> str:
@@ -69,4 +76,13 @@ def read_url(url: str) -> Address:
         connections=int(read_number(own, "connections", 10, least=2)),
         timeout=read_number(own, "timeout", 8.0, least=0.1),
         prefix=prefix,
+        history=_read_history(own),
     )
+
+
+def _read_history(own: Mapping[str, str]) -> int:
+    """How many finished runs are kept."""
+    given = own.get("history", str(MOST_FINISHED))
+    if not given.isdecimal():
+        refuse_option("history", "a whole number from 0 on", given)
+    return int(given)

@@ -141,6 +141,6 @@ async def list_arrows(tx: Tx, namespace: str) -> dict[str, list[str]]:
     return arrows
 
 
-async def list_parents(tx: Tx, job_id: int) -> list[Parent]:
+async def parents_of(tx: Tx, job_id: int) -> list[Parent]:
     """The parents of a job, and the newest run that counts of each."""
     return await tx.rows(LIST_PARENTS, job_id)

@@ -35,7 +35,7 @@ WHERE excluded.number > notes.number
 LIST_LOGS = sql("SELECT attempt, log FROM notes WHERE run_id = $1 AND log IS NOT NULL ORDER BY attempt", LogRecord)
 
 
-async def save_checkpoints(tx: Tx, saves: Sequence[tuple[Lease, Checkpoint]], *, now: Now = None) -> list[bool]:
+async def checkpoint(tx: Tx, saves: Sequence[tuple[Lease, Checkpoint]], *, now: Now = None) -> list[bool]:
     at = await tx.clock(now)
     running = await _hold_running(tx, (lease for lease, _ in saves))
     accepted = [_key(lease) in running for lease, _ in saves]
@@ -55,7 +55,7 @@ async def find_checkpoints(tx: Tx, run_ids: Iterable[int]) -> dict[int, Checkpoi
     return {run_id: Checkpoint(revision, value) for run_id, revision, value in rows}
 
 
-async def take_notes(tx: Tx, notes: Sequence[Note], *, now: Now = None) -> list[bool]:
+async def note(tx: Tx, notes: Sequence[Note], *, now: Now = None) -> list[bool]:
     del now
     running = await _hold_running(tx, (note.lease for note in notes))
     rows = []

@@ -20,7 +20,7 @@ from onthedot.stores.sql.plan import ended_slots, find_exceptions, record_skips,
 from onthedot.stores.sql.port import Now, Tx, plain, sql
 from onthedot.stores.sql.shapes import UNRESERVED
 from onthedot.stores.sql.submit import find_run, submit_runs
-from onthedot.stores.values import CancelAnswer, Excepted, Paused, Resumed
+from onthedot.stores.values import CancelAnswer, MovedSlot, Paused, Resumed
 from onthedot.window import ExceptReason, SkipRange, Window
 
 SET_STATE = sql("""
@@ -43,7 +43,7 @@ UPDATE runs SET {UNRESERVED}, ready_at = $2, expires_at = NULL WHERE job_id = $1
 """)  # noqa: S608 - a constant
 
 
-async def pause(tx: Tx, job_id: int, *, reason: str, until: Micros | None = None, now: Now = None) -> Paused:
+async def pause_job(tx: Tx, job_id: int, *, reason: str, until: Micros | None = None, now: Now = None) -> Paused:
     at = await tx.clock(now)
     record = await lock_job(tx, job_id)
     paused = replace(record, state=JobState.PAUSED, pause_reason=reason, paused_until=until)
@@ -78,7 +78,7 @@ SELECT id, revision, pause_reason, paused_until FROM jobs WHERE state = 'paused'
 """)
 
 
-async def resume(
+async def resume_job(
     tx: Tx,
     job_id: int,
     windows: Sequence[Window] = (),
@@ -176,7 +176,7 @@ SET reason = excluded.reason, recorded = excluded.recorded, run_id = excluded.ru
 """)
 
 
-async def except_slot(
+async def move_slot(
     tx: Tx,
     job_id: int,
     schedule_id: str,
@@ -186,7 +186,7 @@ async def except_slot(
     run: NewRun | None = None,
     expected: int | None = None,
     now: Now = None,
-) -> Excepted:
+) -> MovedSlot:
     at = await tx.clock(now)
     record = await lock_job(tx, job_id)
     exceptions = await find_exceptions(tx, [(job_id, schedule_id)])
@@ -194,14 +194,14 @@ async def except_slot(
         # Those of a dropped schedule are kept for when it comes back.
         if given.slot_at == slot_at and await tx.row(FIND_SCHEDULE, job_id, schedule_id) is not None:
             window_rules.check_same(given, reason, None if run is None else await find_run(tx, run))
-            return Excepted(schedule_id, slot_at, reason, given.run_id)
+            return MovedSlot(schedule_id, slot_at, reason, given.run_id)
     window_rules.check_revision(job_id, expected, record.revision)
     recorded = await _clear_slot(tx, job_id, schedule_id, slot_at, reason, run, at)
     run_id = None
     if run is not None:
         [run_id] = await submit_runs(tx, [replace(run, key="")], at)
     await tx.do(PUT_EXCEPTION, job_id, schedule_id, slot_at, reason, recorded, run_id)
-    return Excepted(schedule_id, slot_at, reason, run_id)
+    return MovedSlot(schedule_id, slot_at, reason, run_id)
 
 
 async def _clear_slot(

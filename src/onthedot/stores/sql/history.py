@@ -13,7 +13,7 @@ from onthedot.route import PRIORITIES, placed_incarnation, waits_for_leader
 from onthedot.run import AttemptRecord, Progress, RunRecord, RunState
 from onthedot.stores.sql.port import Tx, plain, sql
 from onthedot.stores.sql.shapes import job_of
-from onthedot.stores.values import LAST_MARK, Held, Owned, Standing, most
+from onthedot.stores.values import LAST_MARK, Held, Owned, WaitReason, most
 
 # ── runs and attempts ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -208,13 +208,13 @@ async def count_owned(tx: Tx, owner: str, *, namespace: str | None = None) -> Ow
     return Owned(jobs, runs)
 
 
-async def find_standing(tx: Tx, run_id: int) -> Standing | None:
+async def why_waiting(tx: Tx, run_id: int) -> WaitReason | None:
     row = await tx.row(FIND_STANDING, run_id)
     if row is None:
         return None
     expires_at, node, incarnation, reserved_at, fence, gate, granted_at, cancel_wanted, route = row
     holders = await tx.values(LIST_HOLDERS, gate) if gate else ()
-    return Standing(
+    return WaitReason(
         run_id, expires_at, node, incarnation, reserved_at, fence, gate, tuple(holders), granted_at,
         waits_for_leader(route), placed_incarnation(route) or "", cancel_wanted,
     )  # fmt: skip

@@ -226,7 +226,7 @@ async def campaign(
     # If no schedule hangs on a zone, all are computed with the right zones.
     zones = current.zones if current is not None else "" if await tx.value(FIND_ANY_ZONED) else tzdata
     number = 1 if current is None else current.number + 1
-    term = Term(shard, number, incarnation, at + ttl, (await find_layout(tx)).version, tzdata, zones)
+    term = Term(shard, number, incarnation, at + ttl, (await get_layout(tx)).version, tzdata, zones)
     await tx.do(BEGIN_TERM, shard, number, incarnation, term.until, term.layout, tzdata, zones, ttl)
     await tx.do(REMEMBER_TERM, shard, term.number, incarnation, at)
     return term
@@ -250,7 +250,7 @@ async def _extend(tx: Tx, term: Term, now: Micros, until: Micros) -> Term | None
     return await tx.row(EXTEND_TERM, term.shard, term.number, term.layout, now, until)
 
 
-async def find_layout(tx: Tx) -> Layout:
+async def get_layout(tx: Tx) -> Layout:
     """The current layout."""
     [layout] = await tx.rows(FIND_LAYOUT)
     return layout
@@ -258,7 +258,7 @@ async def find_layout(tx: Tx) -> Layout:
 
 async def check_layout(tx: Tx, layout: int | None, shard: int) -> range:
     """The shard's buckets. `TermLost` for a version that is not current, or a shard that the layout does not have."""
-    now = await find_layout(tx)
+    now = await get_layout(tx)
     if layout not in (None, now.version) or not 0 <= shard < now.shards:
         raise TermLost(f"shard {shard}, layout {layout}: the layout is {now.version}, of {now.shards} by now")
     return buckets_of(shard, now.shards)
@@ -299,7 +299,7 @@ async def set_shards(tx: Tx, shards: int, *, expected: int | None = None, now: N
     check_shards(shards)
     at = await tx.clock(now)
     await tx.lock_keys([TERMS])
-    current = await find_layout(tx)
+    current = await get_layout(tx)
     if current.shards == shards:
         return current
     if expected not in (None, current.version):
@@ -314,4 +314,4 @@ async def set_shards(tx: Tx, shards: int, *, expected: int | None = None, now: N
 
 
 async def list_terms(tx: Tx) -> list[Term]:
-    return await tx.rows(LIST_TERMS, (await find_layout(tx)).shards)
+    return await tx.rows(LIST_TERMS, (await get_layout(tx)).shards)

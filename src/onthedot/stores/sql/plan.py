@@ -26,7 +26,7 @@ from onthedot.stores.sql.port import Now, Statement, Tx, sql, wanted_pairs
 from onthedot.stores.sql.shapes import job_of
 from onthedot.stores.sql.submit import insert_runs
 from onthedot.stores.values import Term
-from onthedot.window import FateAhead, ScheduleState, SkipRange, Window
+from onthedot.window import ScheduleState, SkipRange, SlotException, Window
 
 R = TypeVar("R")
 
@@ -56,11 +56,11 @@ class SlotExceptions:
     """The exceptions of some schedules. See `window_rules.Fates`."""
 
     def __init__(self, rows: Iterable[Any] = ()) -> None:
-        self._fates: dict[tuple[int, str], list[FateAhead]] = defaultdict(list)
+        self._fates: dict[tuple[int, str], list[SlotException]] = defaultdict(list)
         for job_id, schedule_id, slot_at, reason, recorded, run_id in rows:
-            self._fates[job_id, schedule_id].append(FateAhead(slot_at, reason, bool(recorded), run_id))
+            self._fates[job_id, schedule_id].append(SlotException(slot_at, reason, bool(recorded), run_id))
 
-    def of(self, job_id: int, schedule_id: str) -> tuple[FateAhead, ...]:
+    def of(self, job_id: int, schedule_id: str) -> tuple[SlotException, ...]:
         """Those of one schedule, in order."""
         return tuple(sorted(self._fates.get((job_id, schedule_id), ())))
 
@@ -251,7 +251,7 @@ async def plan(tx: Tx, term: Term, windows: Sequence[tuple[ScheduleState, Window
     await check_term(tx, term, at)
     schedules = [(seen.record.id, window.schedule_id) for seen, window in windows]
     found = {
-        (job_id, name, revision): window_rules.Stand(watermark, bool(has_delay))
+        (job_id, name, revision): window_rules.SchedulePosition(watermark, bool(has_delay))
         for job_id, name, revision, state, watermark, _, has_delay in await _lock_schedules(tx, schedules)
         if state == "active"
     }
@@ -313,7 +313,9 @@ async def _move(tx: Tx, schedules: Mapping[tuple[int, str], tuple[Micros, Micros
         await tx.each(MOVE_WATERMARK, [(*schedule, *moved) for schedule, moved in schedules.items()])
 
 
-async def _keep_exceptions(tx: Tx, job_id: int, window: Window, exceptions: Sequence[FateAhead], now: Micros) -> None:
+async def _keep_exceptions(
+    tx: Tx, job_id: int, window: Window, exceptions: Sequence[SlotException], now: Micros
+) -> None:
     """Note which exceptions the window has recorded, and forget those of long ago."""
     recorded = recorded_in(window, exceptions)
     if recorded:
@@ -385,7 +387,9 @@ WHERE {try_schedule("job_id = $2 AND schedule_id = $3")}
 """)  # noqa: S608 - constants
 
 
-async def record_skips(tx: Tx, job_id: int, window: Window, now: Micros, exceptions: Sequence[FateAhead] = ()) -> None:
+async def record_skips(
+    tx: Tx, job_id: int, window: Window, now: Micros, exceptions: Sequence[SlotException] = ()
+) -> None:
     """Record the window's skips. A range that continues the schedule's last one, with nothing between, extends it."""
     name, edge = window.schedule_id, window.start
     fated = window_rules.slots_with_fates(window, exceptions)

@@ -212,7 +212,7 @@ async def pass_time(tx: Tx, taken: Iterable[tuple[str, int]]) -> None:
 # ── placement ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def unplaced(tx: Tx, *, until: Micros, limit: int, now: Now = None) -> list[Unplaced]:
+async def list_unassigned(tx: Tx, *, until: Micros, limit: int, now: Now = None) -> list[Unplaced]:
     at = await tx.clock(now)
     rows = await tx.rows(LIST_WAITING, *LEADER_ROUTES, *PLACED_ROUTES, until)
     living = {node.incarnation for node in await living_nodes(tx, at)}
@@ -229,14 +229,14 @@ async def unplaced(tx: Tx, *, until: Micros, limit: int, now: Now = None) -> lis
     ]
 
 
-async def loads(tx: Tx) -> dict[str, int]:
+async def count_loads(tx: Tx) -> dict[str, int]:
     loads: Counter[str | None] = Counter({name: sum(held) for name, held in (await count_held(tx)).items()})
     for route, count in await tx.rows(COUNT_PLACED, *PLACED_ROUTES):
         loads[placed_incarnation(route)] += count
     return {incarnation: count for incarnation, count in loads.items() if incarnation is not None}
 
 
-async def place(tx: Tx, term: Term, placements: Sequence[Placement], *, now: Now = None) -> list[bool]:
+async def assign(tx: Tx, term: Term, placements: Sequence[Placement], *, now: Now = None) -> list[bool]:
     at = await tx.clock(now)
     await check_term(tx, term, at)
     run_ids = [placement.run_id for placement in placements]

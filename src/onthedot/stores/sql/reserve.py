@@ -29,7 +29,7 @@ from onthedot.stores.sql.nodes import expired, lock_node
 from onthedot.stores.sql.port import Now, Statement, Tx, sql
 from onthedot.stores.sql.queues import QUEUES, fair_queues, pass_time, rank_due
 from onthedot.stores.sql.shapes import each_line, each_run, job_of, release_runs
-from onthedot.stores.values import Ask, Reserved
+from onthedot.stores.values import Reserved, ReserveRequest
 
 LOOK_AGAIN: Micros = 20 * MILLISECOND
 """When to ask again if work is due that somebody else has locked: it takes it, or lets it go."""
@@ -293,7 +293,7 @@ async def hold_node(tx: Tx, incarnation: str, now: Now) -> HeldNode:
     return node
 
 
-async def reserve(tx: Tx, ask: Ask, *, now: Now = None) -> Reserved:
+async def reserve(tx: Tx, ask: ReserveRequest, *, now: Now = None) -> Reserved:
     """Take what is due and what comes within the horizon; arm what is due and has no gates."""
     node = await hold_node(tx, ask.incarnation, now)
     now = node.now
@@ -321,7 +321,7 @@ async def reserve(tx: Tx, ask: Ask, *, now: Now = None) -> Reserved:
     return reserved
 
 
-async def _find_lines(tx: Tx, ask: Ask, node_id: str, now: Micros) -> Lines:
+async def _find_lines(tx: Tx, ask: ReserveRequest, node_id: str, now: Micros) -> Lines:
     starts = tuple(start for start, _ in lines_of(ask.queues, node_id, ask.incarnation))
     rows = await tx.rows(LIST_LINES, starts, END)
     paused = tuple(row.name for row in rows if row.is_paused)
@@ -338,13 +338,13 @@ async def _find_lines(tx: Tx, ask: Ask, node_id: str, now: Micros) -> Lines:
     return Lines(plain, [route for route in routes if is_served(route, ask, paused)], paused)
 
 
-def is_served(route: str, ask: Ask, paused: Collection[str]) -> bool:
+def is_served(route: str, ask: ReserveRequest, paused: Collection[str]) -> bool:
     """Whether the worker has what runs in this route need, and their queue is not paused."""
     queue, labels = read_route(route)
     return labels <= ask.labels and queue not in paused
 
 
-async def _find_due(tx: Tx, lines: Lines, ask: Ask, now: Micros) -> tuple[list[Candidate], bool]:
+async def _find_due(tx: Tx, lines: Lines, ask: ReserveRequest, now: Micros) -> tuple[list[Candidate], bool]:
     """What is taken of what is due, and whether there is more.
 
     PostgreSQL reads, and locks, no more than can be taken. Quick runs may be anywhere behind a backlog: only if there
@@ -361,14 +361,14 @@ async def _find_due(tx: Tx, lines: Lines, ask: Ask, now: Micros) -> tuple[list[C
     return due, more
 
 
-async def _scan_due(tx: Tx, lines: Lines, ask: Ask, now: Micros, most: int) -> list[Iterable[Candidate]]:
+async def _scan_due(tx: Tx, lines: Lines, ask: ReserveRequest, now: Micros, most: int) -> list[Iterable[Candidate]]:
     """What is due, by line."""
     values = (now, tuple(sorted(ask.tasks)), lines.paused, most)
     scans = await tx.scan(LIST_DUE, [(route, level, BONUS[level]) for route, level in lines.plain], *values)
     return scans + await tx.scan(LIST_RANKED, [(route,) for route in lines.ranked], *values)
 
 
-async def _find_ahead(tx: Tx, lines: Lines, ask: Ask, now: Micros) -> list[Candidate]:
+async def _find_ahead(tx: Tx, lines: Lines, ask: ReserveRequest, now: Micros) -> list[Candidate]:
     """What will be due within the horizon, earliest first."""
     values = (now, tuple(sorted(ask.tasks)), lines.paused, ask.ahead, now + ask.horizon)
     return list(islice(_in_order(await tx.scan(LIST_AHEAD, lines.plain, *values)), ask.ahead))
@@ -379,7 +379,7 @@ def _in_order(scans: Sequence[Iterable[Candidate]]) -> Iterator[Candidate]:
     return iter(scans[0]) if len(scans) == 1 else merge(*scans)
 
 
-def choose_due(runs: Iterator[Candidate], ask: Ask) -> tuple[list[Candidate], bool]:
+def choose_due(runs: Iterator[Candidate], ask: ReserveRequest) -> tuple[list[Candidate], bool]:
     """One run for each seat, then the quick ones; and whether more is due than there was room for."""
     chosen = list(islice(runs, ask.seats))
     extra, more = ask.extra, 0
@@ -395,7 +395,7 @@ def choose_due(runs: Iterator[Candidate], ask: Ask) -> tuple[list[Candidate], bo
 
 
 async def _give_leases(
-    tx: Tx, runs: Sequence[Candidate], lease_ids: Iterator[str], ask: Ask, now: Micros
+    tx: Tx, runs: Sequence[Candidate], lease_ids: Iterator[str], ask: ReserveRequest, now: Micros
 ) -> list[Lease]:
     if not runs:
         return []
@@ -412,7 +412,7 @@ async def _give_leases(
 
 
 def lease_of(
-    run: Candidate, lease_id: str, record: JobRecord, ask: Ask, now: Micros, checkpoint: Checkpoint | None
+    run: Candidate, lease_id: str, record: JobRecord, ask: ReserveRequest, now: Micros, checkpoint: Checkpoint | None
 ) -> Lease:
     """The lease that a candidate is given out with."""
     return Lease(
@@ -421,7 +421,7 @@ def lease_of(
     )  # fmt: skip
 
 
-async def _write_armed(tx: Tx, leases: Sequence[Lease], ask: Ask, now: Micros) -> None:
+async def _write_armed(tx: Tx, leases: Sequence[Lease], ask: ReserveRequest, now: Micros) -> None:
     if not leases:
         return
     if tx.concurrent:  # one statement, which takes the fences as well
@@ -433,7 +433,7 @@ async def _write_armed(tx: Tx, leases: Sequence[Lease], ask: Ask, now: Micros) -
         lease.fence, lease.armed_at = fences[lease.run_id], now
 
 
-async def _write_held(tx: Tx, leases: Sequence[Lease], ask: Ask, now: Micros) -> None:
+async def _write_held(tx: Tx, leases: Sequence[Lease], ask: ReserveRequest, now: Micros) -> None:
     if leases and tx.concurrent:
         await tx.do(HOLD, *_columns(leases), ask.incarnation, now, ask.lapse)
     elif leases:
@@ -452,7 +452,9 @@ def _columns(leases: Sequence[Lease]) -> tuple[str, str, str]:
     )
 
 
-async def _next_free(tx: Tx, lines: Lines, ask: Ask, now: Micros, *, is_full: bool, is_short: bool) -> Micros | None:
+async def _next_free(
+    tx: Tx, lines: Lines, ask: ReserveRequest, now: Micros, *, is_full: bool, is_short: bool
+) -> Micros | None:
     """When to ask again: now if something is due that there was no seat for; else as the next run enters the horizon,
     or as somebody else's reservation lapses.
 
@@ -475,7 +477,7 @@ async def _next_free(tx: Tx, lines: Lines, ask: Ask, now: Micros, *, is_full: bo
 # ── held, release ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def held(tx: Tx, incarnation: str, *, void_below: int = 0) -> list[Lease]:
+async def recover(tx: Tx, incarnation: str, *, void_below: int = 0) -> list[Lease]:
     """The leases of an incarnation. Its asks with a number below this one are void: they get nothing any more."""
     if void_below:
         await lock_node(tx, incarnation)

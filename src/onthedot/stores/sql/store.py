@@ -10,7 +10,7 @@ from onthedot.clock import Clock, Micros
 from onthedot.retention import Cut, Mark, Pruned
 from onthedot.run import ArmAnswer, Armed, GateAsk, Lease, NewRun
 from onthedot.stores.documents import Noting, check_noting
-from onthedot.stores.queries import FindingSlice
+from onthedot.stores.queries import Queries
 from onthedot.stores.sql import (
     after,
     arm,
@@ -37,7 +37,7 @@ from onthedot.verdict import Finish
 T = TypeVar("T")
 P = ParamSpec("P")
 
-Method = Callable[Concatenate["SqlStore", P], Coroutine[Any, Any, T]]
+Method = Callable[Concatenate["_Part", P], Coroutine[Any, Any, T]]
 """A method of the store. It has the signature of its move, which is the one of the protocol."""
 
 Access = Literal["write", "write_long", "look", "read", "read_short"]
@@ -48,57 +48,93 @@ def run(access: Access, move: Move[P, T]) -> Method[P, T]:
     """A method that runs one move in a transaction of its own."""
 
     @wraps(move)
-    async def method(store: SqlStore, /, *args: P.args, **named: P.kwargs) -> T:
+    async def method(store: _Part, /, *args: P.args, **named: P.kwargs) -> T:
         answer: T = await getattr(store.database, access)(move, *args, **named)
         return answer
 
     return method
 
 
-class SqlStore(FindingSlice):
+class _Part:
+    """A part of the store: its methods run moves on the database."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+
+class SqlQueries(_Part, Queries):
+    """See `stores.queries.Queries`."""
+
+    scan_jobs = run("read", find.scan_jobs)
+    scan_live = run("read", find.scan_live)
+    scan_ended = run("read", find.scan_ended)
+    scan_attempts = run("read", find.scan_attempts)
+    scan_skips = run("read", find.scan_skips)
+    list_revisions = run("read", find.list_revisions)
+    get_jobs_by_id = run("read", find.get_jobs_by_id)
+    get_job = run("read", jobs.get_job)
+    schedules_of = run("read", jobs.schedules_of)
+    parents_of = run("read", after.parents_of)
+    due_resumes = run("look", control.due_resumes)
+    next_schedules = run("read", plan.next_schedules)
+    zoned_schedules = run("look", plan.zoned_schedules)
+    get_run = run("read", history.get_run)
+    get_runs = run("read", history.get_runs)
+    runs_of_slots = run("read", history.runs_of_slots)
+    list_attempts = run("read", history.list_attempts)
+    get_checkpoint = run("read_short", checkpoints.get_checkpoint)
+    list_logs = run("read_short", checkpoints.list_logs)
+    count_runs = run("read", history.count_runs)
+    count_owned = run("read", history.count_owned)
+    list_dead = run("read", history.list_dead)
+    why_waiting = run("read", history.why_waiting)
+    list_queues = run("read", queues.list_queues)
+    list_unassigned = run("look", queues.list_unassigned)
+    count_loads = run("look", queues.count_loads)
+    count_held = run("read", history.count_held)
+    list_nodes = run("read_short", nodes.list_nodes)
+    get_layout = run("look", nodes.get_layout)
+    list_terms = run("read_short", nodes.list_terms)
+    find_crowded = run("read", retention.find_crowded)
+    list_daily_counts = run("read", retention.list_daily_counts)
+
+
+class SqlDocuments(_Part):
+    """See `stores.documents.Documents`."""
+
+    get_document = run("read_short", documents.get_document)
+    put_document = run("write", documents.put_document)
+    list_documents = run("read_short", documents.list_documents)
+    delete_document = run("write", documents.delete_document)
+    append_documents = run("write", documents.append_documents)
+    list_appended = run("read_short", documents.list_appended)
+
+
+class SqlStore(_Part):
     """See `stores.protocol.Store`. Each operation is one move, with the move's own signature.
 
     The order is the protocol's. A method that has the name of its module comes last, because it hides the module.
     """
 
     def __init__(self, database: Database) -> None:
-        self.database = database
+        super().__init__(database)
         self.hints = database.hints
+        self.queries = SqlQueries(database)
+        self.documents = SqlDocuments(database)
 
-    # jobs and what they run after
+    # jobs
     put_job = run("write_long", jobs.put_job)
-    get_job = run("read", jobs.get_job)
-    schedules_of = run("read", jobs.schedules_of)
-    parents_of = run("read", after.list_parents)
-
-    # control
-    pause = run("write_long", control.pause)
-    resume = run("write_long", control.resume)
-    except_slot = run("write_long", control.except_slot)
     delete_job = run("write_long", control.delete_job)
+    pause_job = run("write_long", control.pause_job)
+    resume_job = run("write_long", control.resume_job)
+    move_slot = run("write_long", control.move_slot)
     cancel = run("write_long", control.cancel)
-    due_resumes = run("look", control.due_resumes)
 
     # plan
     due_schedules = run("look", plan.due_schedules)
-    next_schedules = run("read", plan.next_schedules)
-    zoned_schedules = run("look", plan.zoned_schedules)
+    assign = run("write", queues.assign)
     replan = run("write", plan.replan)
     plan = run("write", plan.plan)
-
-    # shards
-    layout = run("look", nodes.find_layout)
-    set_shards = run("write", nodes.set_shards)
-    list_terms = run("read_short", nodes.list_terms)
-
-    # queues and placement
-    pause_queue = run("write_long", queues.pause_queue)
-    resume_queue = run("write_long", queues.resume_queue)
-    share_queue = run("write_long", queues.share_queue)
-    list_queues = run("read", queues.list_queues)
-    unplaced = run("look", queues.unplaced)
-    loads = run("look", queues.loads)
-    place = run("write", queues.place)
 
     # runs
     async def submit(self, runs: Sequence[NewRun], *, noting: Noting | None = None, now: Now = None) -> list[int]:
@@ -106,7 +142,7 @@ class SqlStore(FindingSlice):
         return await self.database.write_many(len(runs), submit.submit, runs, noting=noting, now=now)
 
     release = run("write", reserve.release)
-    held = run("write", reserve.held)
+    recover = run("write", reserve.recover)
     reserve = run("write", reserve.reserve)
 
     async def arm(
@@ -128,10 +164,8 @@ class SqlStore(FindingSlice):
         return [one.lease.lease_id in accepted or next(answers) for one in finishes]
 
     # checkpoints and notes
-    checkpoint = run("write", checkpoints.save_checkpoints)
-    get_checkpoint = run("read_short", checkpoints.get_checkpoint)
-    note = run("write", checkpoints.take_notes)
-    list_logs = run("read_short", checkpoints.list_logs)
+    checkpoint = run("write", checkpoints.checkpoint)
+    note = run("write", checkpoints.note)
 
     # nodes and terms
     async def register(self, node: Node, *, ttl: Micros, now: Now = None) -> Beat:
@@ -142,22 +176,9 @@ class SqlStore(FindingSlice):
     leave = run("write", nodes.leave)
     drain = run("write", nodes.drain)
     probe = run("write", nodes.probe)
-    list_nodes = run("read_short", nodes.list_nodes)
     campaign = run("write", nodes.campaign)
     renew = run("write", nodes.renew)
     resign = run("write", nodes.resign)
-
-    # retention
-    async def prune_runs(self, cut: Cut, *, after: Mark | None = None, limit: int = 500, now: Now = None) -> Pruned:
-        pruned = await self.database.write_long(retention.prune_runs, cut, after=after, limit=limit, now=now)
-        if not pruned.more and cut.job_id is None:
-            await self.database.drop_room(cut.until.ended_at)
-        return pruned
-
-    find_crowded = run("read", retention.find_crowded)
-    prune_skips = run("write_long", retention.prune_skips)
-    prune_nodes = run("write_long", retention.prune_nodes)
-    list_daily_counts = run("read", retention.list_daily_counts)
 
     # upkeep
     async def orphans(self, *, limit: int, now: Now = None) -> list[Lease]:
@@ -169,34 +190,22 @@ class SqlStore(FindingSlice):
     recount_gates = run("write_long", gates.recount_gates)
     expire = run("write_long", retention.expire)
 
-    # what people ask about runs
-    get_run = run("read", history.get_run)
-    get_runs = run("read", history.get_runs)
-    runs_of_slots = run("read", history.runs_of_slots)
-    list_attempts = run("read", history.list_attempts)
-    count_runs = run("read", history.count_runs)
-    list_dead = run("read", history.list_dead)
     settle_dead = run("write_long", history.settle_dead)
-    count_held = run("read", history.count_held)
-    count_owned = run("read", history.count_owned)
-    standing = run("read", history.find_standing)
 
-    # find: `FindingSlice` makes pages of what was scanned
-    scan_jobs = run("read", find.scan_jobs)
-    scan_live = run("read", find.scan_live)
-    scan_ended = run("read", find.scan_ended)
-    scan_attempts = run("read", find.scan_attempts)
-    scan_skips = run("read", find.scan_skips)
-    list_revisions = run("read", find.list_revisions)
-    get_jobs_by_id = run("read", find.get_jobs_by_id)
+    async def prune_runs(self, cut: Cut, *, after: Mark | None = None, limit: int = 500, now: Now = None) -> Pruned:
+        pruned = await self.database.write_long(retention.prune_runs, cut, after=after, limit=limit, now=now)
+        if not pruned.more and cut.job_id is None:
+            await self.database.drop_room(cut.until.ended_at)
+        return pruned
 
-    # documents
-    get_document = run("read_short", documents.get_document)
-    put_document = run("write", documents.put_document)
-    list_documents = run("read_short", documents.list_documents)
-    delete_document = run("write", documents.delete_document)
-    append_documents = run("write", documents.append_documents)
-    list_appended = run("read_short", documents.list_appended)
+    prune_skips = run("write_long", retention.prune_skips)
+    prune_nodes = run("write_long", retention.prune_nodes)
+
+    # queues and shards
+    pause_queue = run("write_long", queues.pause_queue)
+    resume_queue = run("write_long", queues.resume_queue)
+    share_queue = run("write_long", queues.share_queue)
+    set_shards = run("write", nodes.set_shards)
 
     # the database
     async def about(self) -> About:

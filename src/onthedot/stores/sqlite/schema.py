@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from onthedot.errors import StoreUnusable
-from onthedot.stores import migrating
+from onthedot.stores import migration
 from onthedot.stores.sqlite.connection import begin, commit, patiently, roll_back
 
 APPLICATION_ID = 0x4F544431  # "OTD1" in the file's header: the database is ours
@@ -18,7 +18,7 @@ DRIVER = "onthedot.stores.sqlite"
 
 def prepare(db: sqlite3.Connection, path: str) -> None:
     """Bring a database to the newest schema. One that is not ours, or newer than we are, is left as it is."""
-    steps = migrating.load(DRIVER)
+    steps = migration.load(DRIVER)
     found = patiently(lambda: _look(db, path, newest=len(steps)))
     [mode] = patiently(lambda: db.execute("PRAGMA journal_mode = WAL").fetchone())
     if mode != "wal":
@@ -29,8 +29,8 @@ def prepare(db: sqlite3.Connection, path: str) -> None:
 
 def check_current(db: sqlite3.Connection, path: str) -> None:
     """`StoreUnusable` unless the database has the newest schema already. Nothing is changed."""
-    newest = len(migrating.load(DRIVER))
-    migrating.check_version(path, patiently(lambda: _look(db, path, newest=newest)), newest, current=True)
+    newest = len(migration.load(DRIVER))
+    migration.check_version(path, patiently(lambda: _look(db, path, newest=newest)), newest, current=True)
 
 
 def _look(db: sqlite3.Connection, path: str, *, newest: int) -> int:
@@ -52,11 +52,11 @@ def _version(db: sqlite3.Connection, path: str, *, newest: int) -> int:
             f"{path}: expected a database of onthedot or an empty file, got one of another program "
             f"(application id {application_id:#x}, {tables} tables and indexes); name another file"
         )
-    migrating.check_version(path, version, newest)
+    migration.check_version(path, version, newest)
     return int(version)
 
 
-def _apply(db: sqlite3.Connection, path: str, step: migrating.Migration, *, newest: int) -> None:
+def _apply(db: sqlite3.Connection, path: str, step: migration.Migration, *, newest: int) -> None:
     """One migration in one transaction, unless another process was here first."""
     begin(db, writing=True)
     try:
@@ -84,7 +84,7 @@ def _statements(script: str) -> Iterator[str]:
 def make_in_memory() -> sqlite3.Connection:
     """A database in memory, with the newest schema."""
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    steps = migrating.load(DRIVER)
+    steps = migration.load(DRIVER)
     for step in steps:
         _apply(db, ":memory:", step, newest=len(steps))
     return db

@@ -1,4 +1,10 @@
-"""What every slice of the driver stands on: scripts, the server's clock, definitions, hints."""
+"""The Redis server as the store uses it: scripts, its clock, definitions, hints, and decisions about many runs.
+
+**A decision about many runs goes in steps**: no script of ours keeps the server from others for long. The script that
+decides also does what follows from it for a page of runs; what is left is a sweep (`lib/sweeps.lua`). The process that
+decided goes on with it, and answers when it is done. If that process dies, upkeep goes on. Until a sweep is done,
+nobody decides again about the same job or queue: the next caller does the rest of it first.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +23,9 @@ from onthedot.job import Job, JobRecord, JobState
 from onthedot.stores.hints import Hint, Hints, Loss
 from onthedot.stores.per_loop import Homes
 from onthedot.stores.redis.connections import Connection, Connections, talk
-from onthedot.stores.redis.failures import TROUBLE, translate
+from onthedot.stores.redis.failures import TROUBLE, Refusal, translate
 from onthedot.stores.redis.persistence import Persistence, check_server, read_info, read_persistence
+from onthedot.stores.redis.rows import told
 from onthedot.stores.redis.scripts import Script, script
 from onthedot.stores.redis.url import Address
 from onthedot.stores.redis.wakeup import Listener
@@ -27,17 +34,19 @@ logger = logging.getLogger("onthedot.stores.redis")
 
 KEPT_DEFINITIONS = 10_000
 
+STEP = 100
+"""How many runs one script ends, moves or forgets at the most: some milliseconds of everybody's time."""
+IDLE: Micros = 2 * SECOND
+"""A sweep that has not moved for so long is upkeep's."""
+
 JobRow = Sequence[Any]
 """A job as scripts answer it: id, revision, state, created, updated, pause reason, paused until."""
 
 
-def told(**fields: Any) -> dict[str, Any]:
-    """A question's fields, without those that say nothing: Lua knows no null."""
-    return {name: value for name, value in fields.items() if value is not None}
+class RedisServer:
+    """One prefix of a server, and the connections to it."""
 
-
-class Tables:
-    """The state behind every slice."""
+    rows = STEP
 
     def __init__(self, address: Address, *, read_only: bool = False) -> None:
         self.address = address
@@ -52,16 +61,6 @@ class Tables:
         self._sender = RandomIds().token()[:16]
         self._homes = Homes(lambda: Connections(address, self._greet), address.shown)
         self._definitions: dict[tuple[int, int], tuple[Job, Micros]] = {}
-
-    @property
-    def clock(self) -> None:
-        """Not this machine's: the server tells the time with its answers."""
-        return
-
-    @property
-    def transactions(self) -> None:
-        """There are none: a handler's effects in this server cannot be undone."""
-        return
 
     async def tell_time(self) -> Micros:
         """By the shortest question there is: the less it takes, the more its answer is worth."""
@@ -166,6 +165,34 @@ class Tables:
             self.hints.tell_loss(Loss(kept, seen, epoch))
             self._acknowledged = kept
         self.epoch, self._known = epoch, server
+
+    # ── decisions about many runs ────────────────────────────────────────────────────────────────────────────
+
+    async def decide(self, name: str, /, *, now: Micros | None = None, **fields: Any) -> Any:
+        """Ask for a decision; sweeps of earlier ones are done before."""
+        while True:
+            try:
+                return await self.ask(name, now=now, rows=self.rows, **fields)
+            except Refusal as refusal:
+                if refusal.kind != "Unsettled":
+                    raise
+                swept, number = refusal.said
+                await self.sweep([swept, int(str(number))], now)
+
+    async def sweep(self, left: Sequence[Any], now: Micros | None) -> list[int]:
+        """Do what is left of a decision; what has been counted from its beginning on."""
+        name, number = left
+        while True:
+            done, first, second = await self.ask("sweep", now=now, name=name, number=number, rows=self.rows)
+            if done:
+                return [first, second]
+
+    async def sweep_after_others(self, now: Micros | None) -> None:
+        """Go on with the sweeps of those who have died over them."""
+        for left in await self.look("unsettled", now=now, idle=IDLE):
+            await self.sweep(left, now)
+
+    # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def close(self) -> None:
         """Let go of the connections. Whatever was acknowledged stays. Twice is fine."""
