@@ -58,8 +58,9 @@ def brief(kept: int = KEPT) -> Retention:
 def usual_settings() -> Settings:
     """Production's, but few seats, and fewer looks behind the hints: idle polling is most of what an hour costs."""
     return Settings(
-        seats=8, ahead=8, retention=brief(), poll_every=2 * SECOND, expire_every=4 * SECOND, prune_every=120 * SECOND
-    )
+        seats=8, ahead=8, retention=brief(), poll_every=2 * SECOND, expire_every=4 * SECOND, prune_every=120 * SECOND,
+        clock_every=SECOND,
+    )  # fmt: skip
 
 
 OpenStore = Callable[[Clock], Store | Awaitable[Store]]
