@@ -11,11 +11,12 @@ import pytest
 from onthedot.clock import SECOND
 from onthedot.errors import DefinitionError, StateError, StoreUnavailable, StoreUnusable
 from onthedot.job import Call, Job
-from onthedot.run import NewRun, submit_trigger
+from onthedot.run import NewRun, RunState, submit_trigger
 from onthedot.stores.connect import open_store
-from onthedot.stores.redis import RedisStore
+from onthedot.stores.redis import RedisStore, server
 from onthedot.stores.redis.persistence import check_server, read_persistence
 from onthedot.stores.values import Node
+from onthedot_verify.contract.workbench import Workbench, at, window
 from tests.servers.valkey import ValkeyServer
 
 TTL = 10 * SECOND
@@ -168,3 +169,43 @@ async def test_without_the_library_the_extra_is_named(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(DefinitionError, match=r"pip install 'onthedot\[redis\]'"):
         await open_store("redis://host/0")
+
+
+async def test_an_unreadable_definition_stops_only_its_own_job(store: RedisStore, valkey: ValkeyServer):
+    bench = Workbench(store)
+    bad, good = await bench.define("bad", slots=[10]), await bench.define("good", slots=[10])
+    node = await bench.node(ttl=100)
+    with valkey.client() as db:
+        db.hset("{onthedot}:definitions", f"{bad.id}:1", '1\n{"name":')
+    store.redis._definitions.clear()
+    queries = store.queries
+    assert [record.job.name for record in await queries.list_jobs()] == ["good"]
+    with pytest.raises(StoreUnusable, match=r"job 1, revision 1: .*put the job again"):
+        await queries.get_job("bad")
+    due = await store.due_schedules(until=at(100), limit=1)
+    assert ([state.record.id for state in due.schedules], due.more) == ([good.id], False)
+    bench.turn(10)
+    doomed = [await bench.submit(bad, due=10), (await bench.slot_run(bad, 10)).id]
+    fine = await bench.slot_run(good, 10)
+    assert [lease.run_id for lease in await bench.take(node, 5)] == [fine.id]
+    for run_id in doomed:
+        run = await queries.get_run(run_id)
+        assert run is not None
+        assert (run.state, run.reason, run.attempts) == (RunState.DEAD, "unreadable", 0)
+    assert [lease.run_id for lease in await store.recover(node)] == [fine.id]
+    bench.turn(200)
+    assert [lease.run_id for lease in await store.orphans(limit=9, now=bench.now)] == [fine.id]
+    assert (await bench.put(bench.job(name="bad"), window(60, 60), expected=None)).record.revision == 2
+    assert await queries.get_job("bad") is not None  # and that heals it
+
+
+async def test_what_is_read_is_not_lost_when_definitions_are_forgotten(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("a", "b", "c"):
+        await store.put_job(Job(name=name, task=Call(handler="work")))
+    monkeypatch.setattr(server, "KEPT_DEFINITIONS", 1)
+    store.redis._definitions.clear()
+    for name in ("a", "b"):
+        assert await store.queries.get_job(name) is not None
+    assert len(await store.queries.list_jobs()) == 3

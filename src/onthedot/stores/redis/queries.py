@@ -163,8 +163,8 @@ class RedisQueries(Queries):
         return await self.redis.records(await self.redis.look("get_jobs_by_id", job_ids=sorted(set(job_ids))))
 
     async def get_job(self, name: str, *, namespace: str = "default") -> JobRecord | None:
-        found = await self.redis.records(await self.redis.look("get_jobs", names=[f"{namespace}\t{name}"]))
-        return found[0] if found else None
+        found = await self.redis.look("get_jobs", names=[f"{namespace}\t{name}"])
+        return await self.redis.record(found[0]) if found else None
 
     async def schedules_of(self, job_id: int) -> list[ScheduleState]:
         found = await self.redis.look("schedules_of", job_id=job_id)
@@ -199,9 +199,16 @@ class RedisQueries(Queries):
         return NextSchedules(found, place)
 
     async def zoned_schedules(self, term: Term, *, after: tuple[int, str] = (0, ""), limit: int) -> list[ScheduleState]:
-        return await self.read_schedules(
-            await self.redis.look("zoned_schedules", term=term_asked(term), after=list(after), limit=limit)
-        )
+        found: list[ScheduleState] = []
+        asked = term_asked(term)
+        while len(found) < limit:
+            rows = await self.redis.look("zoned_schedules", term=asked, after=list(after), limit=limit)
+            found += await self.read_schedules(rows)
+            if len(rows) < limit:
+                break
+            [job_id, *_], schedule_id, *_ = rows[-1]
+            after = (job_id, schedule_id)
+        return found[:limit]
 
     async def get_run(self, run_id: int) -> RunRecord | None:
         found = await self.get_runs([run_id])
@@ -286,10 +293,11 @@ class RedisQueries(Queries):
 
     async def list_unassigned(self, *, until: Micros, limit: int, now: Micros | None = None) -> list[Unplaced]:
         rows = await self.redis.look("list_unassigned", now=now, until_=until, limit=limit)
-        records = await self.redis.records(row[1] for row in rows)
+        records = await self.redis.load(row[1] for row in rows)
         return [
             Unplaced(run_id, record, due_at, place)
             for (run_id, _, due_at, place), record in zip(rows, records, strict=True)
+            if isinstance(record, JobRecord)
         ]
 
     async def count_loads(self) -> dict[str, int]:
@@ -350,8 +358,10 @@ class RedisQueries(Queries):
                 return list(found.values())
 
     async def read_schedules(self, rows: Sequence[Sequence[Any]]) -> list[ScheduleState]:
-        records = await self.redis.records(row[0] for row in rows)
-        return [read_schedule(row, record) for row, record in zip(rows, records, strict=True)]
+        """The states of schedules, except of jobs whose definitions cannot be read."""
+        records = await self.redis.load(row[0] for row in rows)
+        pairs = zip(rows, records, strict=True)
+        return [read_schedule(row, record) for row, record in pairs if isinstance(record, JobRecord)]
 
 
 def _asked(wanted: RunFilter) -> dict[str, Any]:

@@ -168,14 +168,17 @@ def read_run(row: Sequence[Any]) -> RunRecord:
     )  # fmt: skip
 
 
-def read_lease(row: Sequence[Any], records: Mapping[tuple[int, int], JobRecord]) -> Lease:
-    """A lease, with its job in the revision that it was given with."""
+def read_lease(row: Sequence[Any], records: Mapping[tuple[int, int], JobRecord]) -> Lease | None:
+    """A lease, with its job in the revision that it was given with; None if that is not there."""
     (
         lease_id, run_id, job_id, revision, trigger, slot, due, args, attempt, failures, recoveries, incarnation,
         created, reserved, armed, fence, target, queue, level, saved, value,
     ) = row  # fmt: skip
+    record = records.get((job_id, revision))
+    if record is None:
+        return None
     return Lease(
-        lease_id, run_id, records[job_id, revision], trigger, slot, due, args, attempt, failures, recoveries,
+        lease_id, run_id, record, trigger, slot, due, args, attempt, failures, recoveries,
         incarnation, created, reserved, armed, fence, target, queue, level,
         None if saved is None else Checkpoint(saved, value),
     )  # fmt: skip

@@ -43,6 +43,10 @@ JobRow = Sequence[Any]
 """A job as scripts answer it: id, revision, state, created, updated, pause reason, paused until."""
 
 
+Definition = tuple[Job, Micros]
+"""A definition, and when it was written."""
+
+
 class RedisServer:
     """One prefix of a server, and the connections to it."""
 
@@ -60,7 +64,7 @@ class RedisServer:
         self._read_only = read_only
         self._sender = RandomIds().token()[:16]
         self._homes = Homes(lambda: Connections(address, self._greet), address.shown)
-        self._definitions: dict[tuple[int, int], tuple[Job, Micros]] = {}
+        self._definitions: dict[tuple[int, int], Definition] = {}
 
     async def tell_time(self) -> Micros:
         """By the shortest question there is: the less it takes, the more its answer is worth."""
@@ -203,40 +207,62 @@ class RedisServer:
 
     # ── definitions ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def records(self, rows: Iterable[JobRow]) -> list[JobRecord]:
-        """Jobs as scripts answer them, with their definitions: those never change, and are read once."""
+    async def load(self, rows: Iterable[JobRow]) -> list[JobRecord | StoreUnusable]:
+        """Jobs as scripts answer them; for each whose definition cannot be read, the reason.
+
+        Definitions never change, and are read once."""
         rows = list(rows)
-        missing = {(row[0], row[1]) for row in rows if (row[0], row[1]) not in self._definitions}
+        keys = {(row[0], row[1]) for row in rows}
+        known: dict[tuple[int, int], Definition | StoreUnusable] = {
+            key: self._definitions[key] for key in keys if key in self._definitions
+        }
+        missing = sorted(keys - known.keys())
         if missing:
-            await self._read_definitions(sorted(missing))
-        return [self._record(row) for row in rows]
+            known |= await self._read_definitions(missing)
+        return [_record(row, known[row[0], row[1]]) for row in rows]
+
+    async def records(self, rows: Iterable[JobRow]) -> list[JobRecord]:
+        """Those of these jobs whose definitions can be read."""
+        return [record for record in await self.load(rows) if isinstance(record, JobRecord)]
 
     async def record(self, row: JobRow) -> JobRecord:
-        """One of them."""
-        [record] = await self.records([row])
+        """One job; `StoreUnusable` if its definition cannot be read."""
+        [record] = await self.load([row])
+        if isinstance(record, StoreUnusable):
+            raise record
         return record
 
-    def _record(self, row: JobRow) -> JobRecord:
-        job_id, revision, state, created, updated, reason, until = row
-        job, written = self._definitions[job_id, revision]
-        return JobRecord(job_id, revision, job, JobState(state), created, updated or written, reason or "", until)
-
-    async def _read_definitions(self, wanted: list[tuple[int, int]]) -> None:
+    async def _read_definitions(
+        self, wanted: list[tuple[int, int]]
+    ) -> dict[tuple[int, int], Definition | StoreUnusable]:
         home = await self._homes.here()
         fields = [f"{job_id}:{revision}" for job_id, revision in wanted]
         try:
-            found = await home.call("HMGET", f"{self.address.tag}:definitions", *fields)
+            texts = await home.call("HMGET", f"{self.address.tag}:definitions", *fields)
         except TROUBLE as error:
             raise translate(error, self.address.shown) from error
         if len(self._definitions) > KEPT_DEFINITIONS:
             self._definitions.clear()
-        for (job_id, revision), text in zip(wanted, found, strict=True):
-            if text is None:
-                raise StoreUnusable(
-                    f"job {job_id}: expected its revision {revision}, which is missing; put the job again"
-                )
-            written, _, definition = text.partition("\n")
-            try:
-                self._definitions[job_id, revision] = decode(definition), int(written)
-            except (Unreadable, ValueError) as error:
-                raise StoreUnusable(f"job {job_id}, revision {revision}: {error}; put the job again") from error
+        read = {key: _definition(key, text) for key, text in zip(wanted, texts, strict=True)}
+        self._definitions |= {key: found for key, found in read.items() if not isinstance(found, StoreUnusable)}
+        return read
+
+
+def _record(row: JobRow, definition: Definition | StoreUnusable) -> JobRecord | StoreUnusable:
+    if isinstance(definition, StoreUnusable):
+        return definition
+    job_id, revision, state, created, updated, reason, until = row
+    job, written = definition
+    return JobRecord(job_id, revision, job, JobState(state), created, updated or written, reason or "", until)
+
+
+def _definition(key: tuple[int, int], text: str | None) -> Definition | StoreUnusable:
+    """A definition from its stored text, or why it cannot be read."""
+    job_id, revision = key
+    if text is None:
+        return StoreUnusable(f"job {job_id}: expected its revision {revision}, which is missing; put the job again")
+    written, _, definition = text.partition("\n")
+    try:
+        return decode(definition), int(written)
+    except (Unreadable, ValueError) as error:
+        return StoreUnusable(f"job {job_id}, revision {revision}: {error}; put the job again")

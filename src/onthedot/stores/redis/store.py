@@ -272,8 +272,13 @@ class RedisStore:
         return [CancelAnswer(kind, None if state is None else RunState(state)) for kind, state in said]
 
     async def due_schedules(self, *, until: Micros, limit: int, shard: int = 0, layout: int | None = None) -> Due:
-        rows, more = await self.redis.look("due_schedules", until_=until, limit=limit, shard=shard, layout=layout)
-        return Due(await self.queries.read_schedules(rows), more=bool(more))
+        asked = limit
+        while True:
+            rows, more = await self.redis.look("due_schedules", until_=until, limit=asked, shard=shard, layout=layout)
+            found = await self.queries.read_schedules(rows)
+            if len(found) >= limit or not more:
+                return Due(found[:limit], more=bool(more) or len(found) > limit)
+            asked += limit - len(found)  # some cannot be read
 
     async def plan(
         self, term: Term, windows: Sequence[tuple[ScheduleState, Window]], *, now: Micros | None = None
@@ -283,19 +288,19 @@ class RedisStore:
             for seen, window in windows
         ]
         said = await self.redis.ask("plan", now=now, term=term_asked(term), windows=asked)
-        return [bool(planned) for planned in said]
+        return _flags(said)
 
     async def replan(
         self, term: Term, rows: Sequence[Replanned], *, done: bool = False, now: Micros | None = None
     ) -> list[bool]:
         asked = [told(**row._asdict()) for row in rows]
         said = await self.redis.ask("replan", now=now, term=term_asked(term), rows=asked, done=done or None)
-        return [bool(moved) for moved in said]
+        return _flags(said)
 
     async def assign(self, term: Term, placements: Sequence[Placement], *, now: Micros | None = None) -> list[bool]:
         asked = [placement._asdict() for placement in placements]
         said = await self.redis.ask("assign", now=now, term=term_asked(term), placements=asked)
-        return [bool(placed) for placed in said]
+        return _flags(said)
 
     async def submit(
         self, runs: Sequence[NewRun], *, noting: Noting | None = None, now: Micros | None = None
@@ -345,24 +350,33 @@ class RedisStore:
             read_at, said = await self.redis.ask_at(
                 "reserve", now=now, turns_first=1 if steps > 1 else None, **question
             )
-        armed, held = await self.leases(said[0]), await self.leases(said[1])
+        armed, held = await self._given(said[0], now), await self._given(said[1], now)
         looks = MOST_LOOKED_AT // TOGETHER
         while (far := said[-1]) and (looks := looks - 1):  # on, past what this worker cannot take
             read_at, said = await self.redis.ask_at("reserve", now=now, go_on=far, **question)
-            armed += await self.leases(said[0])
-            held += await self.leases(said[1])
+            armed += await self._given(said[0], now)
+            held += await self._given(said[1], now)
         return Reserved(read_at, armed, held, said[2])
 
     async def recover(self, incarnation: str, *, void_below: int = 0) -> list[Lease]:
-        return await self.leases(await self.redis.ask("recover", incarnation=incarnation, void_below=void_below))
+        return await self._given(await self.redis.ask("recover", incarnation=incarnation, void_below=void_below), None)
 
     async def leases(self, said: Sequence[Any]) -> list[Lease]:
-        """Leases and their jobs, as scripts answer them."""
+        """Leases and their jobs, as scripts answer them. Leases whose jobs this version cannot read are left out."""
         rows, jobs = said
         if not rows:
             return []
         records = {(record.id, record.revision): record for record in await self.redis.records(jobs)}
-        return [read_lease(row, records) for row in rows]
+        return [lease for row in rows if (lease := read_lease(row, records)) is not None]
+
+    async def _given(self, said: Sequence[Any], now: Micros | None) -> list[Lease]:
+        """The leases that a worker gets. Runs whose jobs cannot be read become dead letters: the others can start."""
+        leases = await self.leases(said)
+        if len(leases) < len(said[0]):
+            known = {lease.lease_id for lease in leases}
+            lost = [{"run_id": run_id, "lease": lease} for lease, run_id, *_ in said[0] if lease not in known]
+            await self.redis.ask("discard", now=now, leases=lost)
+        return leases
 
     async def arm(
         self, leases: Sequence[Lease], *, gates: Mapping[str, GateAsk] | None = None, now: Micros | None = None
@@ -382,7 +396,7 @@ class RedisStore:
         return [_ANSWERS[kind](*values) for kind, *values in said]
 
     async def release(self, leases: Sequence[Lease], *, now: Micros | None = None) -> list[bool]:
-        return _each(await self.redis.ask("release", now=now, leases=[lease_asked(lease) for lease in leases]))
+        return _flags(await self.redis.ask("release", now=now, leases=[lease_asked(lease) for lease in leases]))
 
     async def finish(self, finishes: Sequence[Finish], *, now: Micros | None = None) -> list[bool]:
         for finish in finishes:
@@ -390,7 +404,7 @@ class RedisStore:
         said: list[bool] = []
         for first in range(0, len(finishes), TOGETHER):  # row by row: a batch may be taken apart
             some = finishes[first : first + TOGETHER]
-            said += _each(await self._finish(some, now))
+            said += _flags(await self._finish(some, now))
         return said
 
     async def _finish(self, finishes: Sequence[Finish], now: Micros | None) -> list[int]:
@@ -424,11 +438,10 @@ class RedisStore:
 
     async def checkpoint(self, saves: Sequence[tuple[Lease, Checkpoint]], *, now: Micros | None = None) -> list[bool]:
         asked = [lease_asked(lease) | {"revision": saved.revision, "value": saved.value} for lease, saved in saves]
-        return [bool(accepted) for accepted in await self.redis.ask("checkpoint", now=now, saves=asked)]
+        return _flags(await self.redis.ask("checkpoint", now=now, saves=asked))
 
     async def note(self, notes: Sequence[Note], *, now: Micros | None = None) -> list[bool]:
-        said = await self.redis.ask("note", now=now, notes=[note_asked(note) for note in notes])
-        return [bool(accepted) for accepted in said]
+        return _flags(await self.redis.ask("note", now=now, notes=[note_asked(note) for note in notes]))
 
     async def register(self, node: Node, *, ttl: Micros, now: Micros | None = None) -> Beat:
         return await self._beat(node.incarnation, ttl, now, node=node_asked(node))
@@ -487,7 +500,7 @@ class RedisStore:
         said: list[bool] = []
         for first in range(0, len(verdicts), STEP):  # row by row: a batch may be taken apart
             some = [verdict_asked(lease, verdict) for lease, verdict in verdicts[first : first + STEP]]
-            said += [bool(accepted) for accepted in await self.redis.ask("reap", now=now, verdicts=some)]
+            said += _flags(await self.redis.ask("reap", now=now, verdicts=some))
         return said
 
     async def recount_gates(self, *, now: Micros | None = None) -> int:
@@ -506,7 +519,7 @@ class RedisStore:
 
     async def settle_dead(self, settled: Sequence[tuple[int, str]]) -> list[bool]:
         asked = [{"run_id": run_id, "word": word} for run_id, word in settled]
-        return [bool(accepted) for accepted in await self.redis.ask("settle_dead", settled=asked)]
+        return _flags(await self.redis.ask("settle_dead", settled=asked))
 
     async def prune_runs(
         self, cut: Cut, *, after: Mark | None = None, limit: int = 500, now: Micros | None = None
@@ -591,7 +604,8 @@ def _parts(finish: Finish) -> tuple[Any, ...]:
     return finish.lease, finish.verdict, finish.started_at, finish.ended_at
 
 
-def _each(said: Iterable[int]) -> list[bool]:
+def _flags(said: Iterable[int]) -> list[bool]:
+    """A script's answers, row by row: whether each was accepted."""
     return [bool(accepted) for accepted in said]
 
 
