@@ -5,9 +5,11 @@ from tests.contract.sql_mutants import Mutant
 # fmt: off
 MUTANTS: dict[str, tuple[Mutant, ...]] = {
     "put_job": (
-        Mutant("jobs.LOCK_JOB", " AND state <> 'deleted'", "", "control.a_deleted_name_is_free_for_a_new_job"),
-        Mutant("jobs.LOCK_JOB", "namespace = $1 AND ", "", "jobs.namespaces_keep_names_apart"),
-        Mutant("jobs.put_job", "expected, revision)", "expected, expected or 0)",
+        Mutant("jobs.LOCK_NAMED", " AND state <> 'deleted'", "", "control.a_deleted_name_is_free_for_a_new_job"),
+        Mutant("jobs.LOCK_NAMED", "namespace = $1 AND ", "", "jobs.namespaces_keep_names_apart"),
+        Mutant("jobs.put_job", "created_at, at, reason, until", "created_at, at",
+               "control.a_pause_is_explained_wherever_its_job_is_read"),
+        Mutant("jobs.put_job", "0 if found is None else found.revision", "expected or 0",
                "jobs.expecting_a_job_that_is_missing_conflicts"),
         Mutant("jobs.put_job", "await leave_lines(tx, OF_JOB, job_id)", "pass",
                "edits.who_waits_at_a_gate_asks_again_after_an_edit"),
@@ -68,6 +70,8 @@ MUTANTS: dict[str, tuple[Mutant, ...]] = {
     "schedules_of": (
         Mutant("jobs.LIST_SCHEDULES", "ORDER BY s.schedule_id", "ORDER BY s.schedule_id DESC",
                "jobs.schedules_are_listed_by_id"),
+        Mutant("plan.schedule_states", "if state == \"paused\"", "if False",
+               "control.a_pause_is_explained_wherever_its_job_is_read"),
     ),
     "parents_of": (
         Mutant("after.LIST_PARENTS", "ORDER BY parent", "ORDER BY parent DESC",

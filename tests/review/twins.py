@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 from onthedot.errors import OnTheDotError, StoreUnavailable
@@ -19,8 +19,7 @@ from onthedot.run import Blocked, Busy, Lease, RunRecord, Skipped
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.protocol import Store
 from onthedot.stores.redis import RedisStore
-from onthedot.stores.values import Parent, PutJob
-from onthedot.window import ScheduleState
+from onthedot.stores.values import Parent
 from onthedot_verify.contract.workbench import Workbench
 from tests.servers.valkey import ValkeyServer
 
@@ -74,10 +73,6 @@ class Twin:
                 return (value.name, value.run_id and self.names[value.run_id], value.ended_at)
             case Busy() | Blocked() | Skipped():
                 return (type(value).__name__, value.gate, self.names[value.holder])
-            case ScheduleState() | PutJob():  # the SQL store tells why a job is paused with the job itself only
-                shown = replace(value.record, pause_reason="", paused_until=None)
-                rest = [self.plain(getattr(value, one.name)) for one in fields(value) if one.name != "record"]
-                return (self.plain(shown), *rest)
             case JobRecord():
                 return tuple(getattr(value, one.name) for one in fields(value))
             case Exception():

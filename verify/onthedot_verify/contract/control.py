@@ -186,6 +186,25 @@ async def check_an_edit_of_a_paused_job_leaves_it_paused(bench: Workbench) -> No
 
 
 @check
+async def check_a_pause_is_explained_wherever_its_job_is_read(bench: Workbench) -> None:
+    """The job, its schedules and the answers of `put_job` have the reason and the end of the pause."""
+    record = await bench.define(slots=(10, 20))
+    await pause(bench, record, until=50)
+    stored = await bench.store.queries.get_job("job")
+    assert stored is not None
+    same = await bench.put(record.job)
+    told = [stored, (await bench.schedule(record)).record, same.record]
+    edit = await bench.put(bench.job(*record.job.schedules, owner="ops"), window(0, 30, [10, 20, 30], next_at=40))
+    told += [edit.record, (await bench.schedule(record)).record]
+    assert (same.change, edit.change) == ("unchanged", "changed")
+    for one in told:
+        assert (one.state, one.pause_reason, one.paused_until) == (JobState.PAUSED, "a test", at(50))
+    await bench.store.resume_job(record.id, [window(0, 30, [10], next_at=40)], now=bench.now)
+    for one in ((await bench.schedule(record)).record, (await bench.put(edit.record.job)).record):
+        assert (one.state, one.pause_reason, one.paused_until) == (JobState.ACTIVE, "", None)
+
+
+@check
 async def check_a_resume_that_is_overdue_waits_for_the_end_of_the_pause(bench: Workbench) -> None:
     """A pause without an end, or with one ahead, is left alone. Who runs meanwhile is not among those released."""
     record, node = await bench.define(slots=(10,)), await bench.node()

@@ -26,7 +26,7 @@ from onthedot.stores.hints import Hint
 from onthedot.stores.sql import plan
 from onthedot.stores.sql.after import list_arrows, put_after
 from onthedot.stores.sql.gates import OF_JOB, leave_lines, lock_gates_of_all, open_gates
-from onthedot.stores.sql.port import Now, Tx, sql
+from onthedot.stores.sql.port import Now, Statement, Tx, sql
 from onthedot.stores.values import PutJob
 from onthedot.window import ScheduleState, Window
 
@@ -88,26 +88,41 @@ async def schedules_of(tx: Tx, job_id: int) -> list[ScheduleState]:
 # ── lock ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-# Whoever changes a job locks its row: nobody plans, submits or arms runs of the job meanwhile.
-LOCK_JOB = sql("""
-SELECT id, revision, state, created_at FROM jobs
-WHERE namespace = $1 AND name = $2 AND state <> 'deleted' [[FOR UPDATE]]
-""")
+class LockedRow(NamedTuple):
+    """A job that is locked."""
 
-LOCK_LIVING = sql("""
-SELECT revision, state, pause_reason, paused_until FROM jobs WHERE id = $1 AND state <> 'deleted' [[FOR UPDATE]]
-""")
+    id: int
+    revision: int
+    state: str
+    created_at: Micros
+    pause_reason: str
+    paused_until: Micros | None
+
+
+def _lock(which: str) -> Statement[LockedRow]:
+    """Locks a job that is not deleted. Nobody plans, submits or arms runs of it before the transaction ends."""
+    columns = ", ".join(LockedRow._fields)
+    return sql(f"SELECT {columns} FROM jobs WHERE {which} AND state <> 'deleted' [[FOR UPDATE]]", LockedRow)  # noqa: S608
+
+
+LOCK_NAMED = _lock("namespace = $1 AND name = $2")
+LOCK_JOB = _lock("id = $1")
 
 LOCK_RUNS = sql("SELECT 1 FROM runs WHERE job_id = $1 ORDER BY id [[FOR UPDATE]]")
 
 
 async def lock_job(tx: Tx, job_id: int) -> JobRecord:
     """Lock a job and return it; `UnknownJob` if there is none, or not any more."""
-    row = await tx.row(LOCK_LIVING, job_id)
+    row = await tx.row(LOCK_JOB, job_id)
     if row is None:
         raise UnknownJob(f"job {job_id} does not exist, or not any more")
-    revision, state, reason, until = row
-    return replace(await tx.records.get(tx, job_id, revision, state), pause_reason=reason, paused_until=until)
+    return await _record_of(tx, row)
+
+
+async def _record_of(tx: Tx, row: LockedRow) -> JobRecord:
+    """The job as it is stored; `StoreUnusable` if its definition cannot be read."""
+    record = await tx.records.get(tx, row.id, row.revision, row.state)
+    return replace(record, pause_reason=row.pause_reason, paused_until=row.paused_until)
 
 
 async def lock_runs(tx: Tx, job_id: int) -> None:
@@ -206,16 +221,15 @@ LIST_ARMED_AHEAD = sql("SELECT slot_at FROM runs WHERE job_id = $1 AND slot_at >
 async def put_job(
     tx: Tx, job: Job, windows: Sequence[Window] = (), *, expected: int | None = None, now: Now = None
 ) -> PutJob:
-    job_id, revision, state, created_at = await tx.row(LOCK_JOB, job.namespace, job.name) or (0, 0, "", 0)
-    definition = encode(job)
-    if job_id and (same := await _if_same(tx, job_id, revision, state, definition)) is not None:
+    found, definition = await tx.row(LOCK_NAMED, job.namespace, job.name), encode(job)
+    if found is not None and (same := await _if_same(tx, found, definition)) is not None:
         return PutJob(same, "unchanged")
-    window_rules.check_revision(job.name, expected, revision)
+    window_rules.check_revision(job.name, expected, 0 if found is None else found.revision)
     if job.after is not None:
         arrows = await list_arrows(tx, job.namespace)
         check_cycle(job.name, job.after, lambda name: arrows.get(name, []))
     at = await tx.clock(now)
-    if not job_id:
+    if found is None:
         before = Before({}, {}, plan.SlotExceptions())
         for window in windows:
             window_rules.check_past(window, at)
@@ -223,9 +237,10 @@ async def put_job(
         put = PutJob(JobRecord(job_id, 1, job, JobState.ACTIVE, at, at), "created")
         await _store(tx, put.record, definition)
     else:
+        job_id, revision, state, created_at, reason, until = found
         before = await _look(tx, job_id, job, windows, at)
         _check_windows(job_id, job, windows, before, at, fenced=expected is not None)
-        put = PutJob(JobRecord(job_id, revision + 1, job, JobState(state), created_at, at), "changed")
+        put = PutJob(JobRecord(job_id, revision + 1, job, JobState(state), created_at, at, reason, until), "changed")
         await lock_runs(tx, job_id)
         await leave_lines(tx, OF_JOB, job_id)
         await _store(tx, put.record, definition)
@@ -236,10 +251,10 @@ async def put_job(
     return put
 
 
-async def _if_same(tx: Tx, job_id: int, revision: int, state: str, definition: str) -> JobRecord | None:
+async def _if_same(tx: Tx, found: LockedRow, definition: str) -> JobRecord | None:
     """The stored record if it means the same. It is encoded again: another version may have written its text."""
     with suppress(StoreUnusable):  # an unreadable definition is replaced
-        record = await tx.records.get(tx, job_id, revision, state)
+        record = await _record_of(tx, found)
         return record if encode(record.job) == definition else None
     return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import compress
 from typing import Any, NamedTuple, TypeVar
@@ -78,7 +79,7 @@ GROUP = 64
 
 
 class ScheduleRow(NamedTuple):
-    """A schedule, with the revision and the state of its job."""
+    """A schedule, with the revision and the state of its job, and why that is paused."""
 
     job_id: int
     schedule_id: str
@@ -88,9 +89,12 @@ class ScheduleRow(NamedTuple):
     last_end: Micros | None
     revision: int
     state: str
+    pause_reason: str
+    paused_until: Micros | None
 
 
-SCHEDULE = "s.job_id, s.schedule_id, s.origin, s.watermark, s.next_at, s.last_end, j.revision, j.state"
+_JOB = "j.revision, j.state, j.pause_reason, j.paused_until"
+SCHEDULE = f"s.job_id, s.schedule_id, s.origin, s.watermark, s.next_at, s.last_end, {_JOB}"
 """The columns of a `ScheduleRow`."""
 
 
@@ -142,9 +146,11 @@ async def schedule_states(tx: Tx, rows: Sequence[ScheduleRow]) -> list[ScheduleS
     exceptions = await find_exceptions(tx, ((row.job_id, row.schedule_id) for row in rows))
     records = await tx.records.load(tx, [(row.job_id, row.revision, row.state) for row in rows])
     states = []
-    for job_id, name, origin, watermark, next_at, last_end, revision, _ in rows:
+    for job_id, name, origin, watermark, next_at, last_end, revision, state, reason, until in rows:
         record, fates = records.get((job_id, revision)), exceptions.of(job_id, name)
         if record is not None:
+            if state == "paused":
+                record = replace(record, pause_reason=reason, paused_until=until)
             states.append(ScheduleState(record, name, origin, watermark, next_at, last_end, fates))
     return states
 
@@ -187,7 +193,7 @@ def _by_jobs(index: str, found: str) -> tuple[Statement[Any], Statement[Schedule
     jobs = f"jobs j <<INDEXED BY {index}>> WHERE {found}"
     return sql(f"SELECT count(*) FROM (SELECT 1 FROM {jobs} LIMIT $3) AS few"), sql(  # noqa: S608
         f"""
-        WITH seen AS [[MATERIALIZED]] (SELECT j.id, j.revision, j.state FROM {jobs} AND j.state = 'active')
+        WITH seen AS [[MATERIALIZED]] (SELECT j.id, {_JOB} FROM {jobs} AND j.state = 'active')
         SELECT {SCHEDULE} FROM seen j <<CROSS>> JOIN schedules s ON s.job_id = j.id
         WHERE {_BEHIND} ORDER BY s.next_at, s.job_id, s.schedule_id LIMIT $7
         """,  # noqa: S608
@@ -203,14 +209,9 @@ COUNT_OF_OWNER, LIST_OF_OWNER = _by_jobs("jobs_owner", f"j.owner = $2 AND {_IN_N
 
 
 async def next_schedules(
-    tx: Tx,
-    *,
-    until: Micros,
-    limit: int,
-    namespaces: Sequence[str] | None = None,
-    owner: str | None = None,
+    tx: Tx, *, until: Micros, limit: int, namespaces: Sequence[str] | None = None, owner: str | None = None,
     after: values.ScheduleCursor | None = None,
-) -> values.NextSchedules:
+) -> values.NextSchedules:  # fmt: skip
     """The schedules of few jobs are found by their jobs, all others along the index of due schedules."""
     place, reached = after or _BEGIN, None
     seen = (None if namespaces is None else sorted(namespaces), owner)
@@ -380,7 +381,7 @@ INSERT_SKIP = sql("""
 INSERT INTO skips (job_id, schedule_id, first, last, count, reason, recorded_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
 """)
 
-# No slot up to this one is planned again, also if the clock is set back: it was armed, or skipped ahead (`FIND_EDGE`).
+# No slot up to the newest one that was armed or skipped ahead is planned again, even if the clock is set back.
 HOLD_EDGE = sql(f"""
 UPDATE schedules SET armed_to = {{greatest}}(coalesce(armed_to, 0), $1)
 WHERE {try_schedule("job_id = $2 AND schedule_id = $3")}
