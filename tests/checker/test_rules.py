@@ -270,6 +270,14 @@ def test_who_finds_all_seats_taken_is_not_asked_to_start_before_one_is_free(seat
         assert [violation.rule for violation in found] == (["L3"] if judged else [])
 
 
+@pytest.mark.parametrize(("free_at", "start", "judged"), [(126, 131, False), (126, 132, True), (119.5, 126, True)])
+def test_a_run_that_the_leader_places_may_find_a_seat_elsewhere(free_at, start, judged):
+    """Seed 1700006: the seat came free on another node than the one that was chosen; the leader looks again."""
+    story = behind_a_seat(1, free_at=free_at, start=start, assignment="leader")
+    found = check(story.events, only=["L3"])
+    assert [violation.rule for violation in found] == (["L3"] if judged else [])
+
+
 @pytest.mark.parametrize(("seats", "judged"), [(1, False), (2, True)])
 def test_who_finds_all_seats_taken_is_not_asked_to_end_before_one_is_free(seats, judged):
     found = check(behind_a_seat(seats, free_at=900, overlap=otd.Overlap("allow")).events, only=["L1"])
@@ -293,14 +301,16 @@ def test_seats_of_nodes_that_cannot_run_it_are_none(able, judged):
     assert [violation.rule for violation in found] == (["L3"] if judged else [])
 
 
-def behind_a_seat(seats: int, *, free_at: float = 124.9, written: float = 0.0, **options: Any) -> Story:
+def behind_a_seat(
+    seats: int, *, free_at: float = 124.9, written: float = 0.0, start: float = 0.0, **options: Any
+) -> Story:  # fmt: skip
     """A run that starts when the seat of another comes free, five seconds after it was due."""
     other: dict[str, Any] = {"run": 77, "lease": "l77", "fence": 77, "trigger": "submit:x", "slot": 130 * S}
     story = calm(**options).lease(119, "arm", **other, due=119 * S).job(119, "start", **other)
     story.job(free_at, "end", **other, outcome="done")
     if not written:
         story.verdict(free_at, **other)
-    due, at = 120 * S, free_at + 0.1
+    due, at = 120 * S, start or free_at + 0.1
     story.lease(at, "arm", due=due, slot=due).job(at, "start", slot=due)
     if written:
         story.verdict(written, **other)

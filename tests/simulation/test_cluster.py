@@ -88,6 +88,15 @@ def test_without_faults_everything_is_on_time_and_runs_once():
     assert not outcome.counts["reap"] + outcome.counts["broken"]
 
 
+def test_no_fault_begins_while_the_cluster_mends_itself():
+    """Seed 1600005: a blackout began a moment before, and struck its last node, the only one with a label, after it."""
+    scenario = Scenario(seed="late", minutes=8, weather=CALM)
+    faults = tuple(Fault(scenario.faulty_seconds + late, "crash", 0, 200) for late in (-1, 0, 1.9))
+    outcome = simulate(replace(scenario, faults=faults))
+    assert [event["kind"] for event in outcome.events if event["ev"] == "nemesis"] == ["crash"]
+    assert not outcome.violations
+
+
 def test_clocks_that_are_minutes_off_change_nothing():
     """Nodes fire by the store's clock, which they know by its answers: nothing is early, nothing late."""
     faults = [Fault(10 + 100 * n, "skew", n % 3, 90, amount=(-300.0, 300.0, 1.0)[n % 3]) for n in range(6)]

@@ -181,6 +181,29 @@ async def check_a_limit_lets_so_many_pass(bench: Workbench) -> None:
 
 
 @check
+async def check_a_gate_passes_over_a_run_that_allows_fewer_holders(bench: Workbench) -> None:
+    """Each run has its own capacity. A later run with a larger one does not wait behind a run that has no room yet."""
+    record, node = await bench.define(concurrency=Limit(3)), await bench.node()
+    for _ in range(5):
+        await bench.submit(record)
+    leases = await reserved(bench, node, 5)
+    narrow, wide = Gate("limit:x", 2), Gate("limit:x", 3)
+    running = [await pass_gate(bench, lease, wide) for lease in leases[:3]]
+    for lease, gate in zip(leases[3:], (narrow, wide), strict=True):
+        assert isinstance(await ask(bench, lease, [gate], WAIT), Blocked)
+    assert await bench.finish(running[0])
+    [later] = await reserved(bench, node, 9)
+    assert later.run_id == leases[4].run_id
+    await pass_gate(bench, later, wide)
+    assert await bench.finish(running[1])
+    assert await reserved(bench, node, 9) == []
+    assert await bench.finish(running[2])
+    [first] = await reserved(bench, node, 9)
+    assert first.run_id == leases[3].run_id
+    await pass_gate(bench, first, narrow)
+
+
+@check
 async def check_every_way_out_of_running_opens_the_gate(bench: Workbench) -> None:
     """Dead, recovered by the reaper or lost: who waits does not wait for ever."""
     for number, verdict in enumerate((DEAD, LOST, recover(0))):

@@ -241,7 +241,10 @@ class Cluster:
             self.nodes.append(node)
             self.loop.call_later(number * 0.7, node.start)
         for fault in scenario.faults or ():
-            self.loop.call_later(fault.at, self._break, fault)
+            if (
+                fault.at < scenario.faulty_seconds
+            ):  # a blackout strikes its nodes within seconds: the last may be too late
+                self.loop.call_later(fault.at, self._break, fault)
         for action in self._work.actions:
             self.loop.call_later(action.at, self._ask, action)
         await asyncio.sleep(scenario.faulty_seconds)
