@@ -41,7 +41,8 @@ from bench.workload import WORKS, Task, Took
 from tests.servers.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[1]
-STORES = ("sqlite", "postgres")
+STORES = ("sqlite", "postgres")  # those that are compared if none is named
+KNOWN = (*STORES, "memory")
 GROUPS = tuple(dict.fromkeys(work.split()[0] for work in WORKS))
 TOGETHER = "lateness"  # a quiet node waits most of the time: both sides take their turns at the same time
 PATIENCE = 180.0  # seconds for one turn
@@ -329,7 +330,8 @@ class Comparison:
         else:
             with ExitStack() as stack:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder))
-                task = Task(work, f"sqlite:///{folder}/one.db", self.size, is_new)
+                url = "memory:" if store == "memory" else f"sqlite:///{folder}/one.db"
+                task = Task(work, url, self.size, is_new)
                 yield stack.enter_context(Child(side, task, self.folder))
 
 
@@ -474,7 +476,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--new", default=str(ROOT), help="the new side (default: this tree as it is on disk)")
     known = tuple(dict.fromkeys((*GROUPS, *WORKS)))
     parser.add_argument("--only", type=some_of(known), default=list(GROUPS), help=f"some of {','.join(known)}")
-    parser.add_argument("--store", type=some_of(STORES), default=list(STORES), help=f"some of {','.join(STORES)}")
+    parser.add_argument("--store", type=some_of(KNOWN), default=list(STORES), help=f"some of {','.join(KNOWN)}")
     parser.add_argument("--rounds", type=whole, default=16, help="turns of each side (default: 16)")
     parser.add_argument("--size", type=positive, default=1.0, help="scales the work of each turn (default: 1)")
     parser.add_argument("--quick", action="store_true", help="6 rounds of size 0.5 at the most: about two minutes")
