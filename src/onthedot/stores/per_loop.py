@@ -1,10 +1,8 @@
-"""What a store on a server has for each event loop: a home, and in it connections, which belong to the loop that they
-were made on.
+"""One home with a connection pool per event loop, for stores on a server.
 
-A program's handlers may ask on another loop than the engine's. Each loop gets a home when it first asks, and closes it
-at its own end at the latest. Connections are opened when needed, lent to one call at a time, ended when in doubt: a
-call that is cancelled, times out or loses its server leaves its connection in an unknown state, so nobody else ever
-reads the answer that was meant for that call. What a connection is, and when it is in doubt, a driver says.
+Handlers may run on another loop than the engine. A loop gets its home with its first call, and closes it at its end at
+the latest. Connections are opened when needed and lent to one call at a time. A call that is cancelled, times out or
+loses its server leaves its connection in an unknown state, so that connection is ended.
 """
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
 """`store.queries`: what people and services read of a store. Nothing here writes.
 
-Lists that can be long have filters and come page by page.
+Lists that can be long have filters and pages. A page has what was found, and where the next page begins (None: that was
+all). **A short or empty page may have a next one**: no call reads more than about `SCANNED` rows. So a caller reads
+until there is no next page.
 
-A page is what was found, and the place where the next one begins (None: that was all). **A page may be short, or empty,
-and still have a next one**: no call reads more than some `SCANNED` rows, and what it has not found by then is for the
-next. So a caller goes on until there is no next place, however little it has got.
+**What the pages show**: every job, finished run and attempt that exists all the time, exactly once. A live run may
+appear twice if it ends. If its due instant moves (a retry, a rate, an edit), it may appear twice or not at all, like
+all that is added meanwhile.
 
-**What a reader of pages sees**: every job, finished run and attempt that is there throughout, exactly once. A live run,
-too, unless its due instant is moved (a retry, a rate, an edit), or it ends: then it is among the finished ones, and may
-be seen twice. What is added meanwhile may be seen or not.
-
-Namespaces and owners are also how permissions are kept: they are compared exactly, in the query itself, and no
-namespace at all (an empty tuple) finds nothing.
+Namespaces and owners also keep permissions: the query compares them exactly, and an empty tuple of namespaces finds
+nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What a store can offer beyond the protocol: its own writes in one transaction with those of others.
+"""Optional parts of a store: its writes in one transaction with those of a handler or a caller.
 
-**A transaction of an attempt**: effects and completion are one. This is what `exactly_once` means here. The handler
-writes through the transaction's connection; the commit checks the lease and records the run as succeeded. Either all of
-that is there or none of it, and no second attempt can add to it. A store that can has `transactions`; for the others it
-is None, and jobs under exactly_once are refused. How it goes:
+**A transaction of an attempt** is what `exactly_once` means. The handler writes through the transaction's connection.
+The commit checks the lease and records the run as succeeded: all of it is stored or nothing. A store without
+`transactions` (None) refuses jobs under exactly_once.
 
     transaction = await store.transactions.begin(lease)
     … the handler writes through transaction.connection …
@@ -11,12 +10,11 @@ is None, and jobs under exactly_once are refused. How it goes:
                                           or the lease is lost: all is rolled back: False
     await transaction.rollback()          instead of commit, when the handler has raised or was cancelled
 
-Neither call is ever cancelled while it is under way (`work/transacting.py`). docs/design.md, "exactly_once", says what
-follows a commit, with an answer or without.
+Neither call is cancelled while it runs (`work/transacting.py`). docs/design.md, "exactly_once", has what follows a
+commit with or without an answer.
 
-**A transaction of the caller's own**: the caller has a connection to the database that the store is in, and a
-transaction open on it. Runs that are submitted there exist exactly if that transaction is committed. A store that can
-has `submit_within`; the others refuse, and say who can.
+**A transaction of the caller**: the caller has a transaction open on a connection to the store's database. Runs that
+are submitted there exist exactly if it is committed. Only stores with `submit_within` can do this.
 """
 
 from __future__ import annotations

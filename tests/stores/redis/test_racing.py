@@ -112,3 +112,20 @@ async def test_who_leaves_a_gate_does_not_look_at_all_who_wait(store: RedisStore
         assert await store.finish([Finish(leases[0], SUCCESS, 1, 2)]) == [True]
         commands = db.info("commandstats")
     assert sum(command["calls"] for command in commands.values()) < 60
+
+
+async def test_a_place_that_was_passed_on_is_noted_until_its_run_starts(store: RedisStore, valkey: ValkeyServer):
+    """Each note that stays takes memory, for ever."""
+    record, ids = await put(store, concurrency=Limit(1)), SeededIds(1)
+    await store.submit([NewRun(record.id, submit_trigger(ids.token()), 0) for _ in range(2)])
+    leases = await hold_all(store, 2)
+    asked = GateAsk((Gate("limit", 1),), OnBusy("wait"))
+    await store.arm(leases, gates={lease.lease_id: asked for lease in leases})
+    assert await store.finish([Finish(leases[0], SUCCESS, 1, 2)]) == [True]
+    with valkey.client() as db:
+        assert db.smembers("{onthedot}:idle:limit") == {str(leases[1].run_id)}
+        ask = ReserveRequest("one", SeededIds(8).leases(1), 1, tasks=frozenset({"call:work"}))
+        [again] = (await store.reserve(ask)).held
+        [answer] = await store.arm([again], gates={again.lease_id: asked})
+        assert isinstance(answer, Armed)
+        assert db.keys("{onthedot}:idle:*") == []

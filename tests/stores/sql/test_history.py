@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from onthedot.run import Progress, RunState
-from onthedot.stores.sql.history import counted, shown
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sql.history import shown
+from onthedot_verify.contract.workbench import DEAD, Workbench
 
 
 def row(run_id: int = 1, *, state: str = "succeeded", ended_at: int | None = 5, progress: str | None = None) -> Any:
@@ -27,6 +29,12 @@ def test_a_row_is_a_run():
     assert shown(*row()).progress is None
 
 
-def test_counts_come_in_the_order_of_the_states():
-    found = counted({"dead": 2, "scheduled": 1})
-    assert list(found.items()) == [(RunState.SCHEDULED, 1), (RunState.DEAD, 2)]
+async def test_counts_come_in_the_order_of_the_states():
+    bench = Workbench(MemoryStore())
+    record, node = await bench.define(), await bench.node()
+    await bench.submit(record)
+    [lease] = await bench.take(node)
+    assert await bench.finish(lease, DEAD)
+    await bench.submit(record)
+    counts = await bench.store.queries.count_runs()
+    assert list(counts.items()) == [(RunState.SCHEDULED, 1), (RunState.DEAD, 1)]

@@ -1,12 +1,10 @@
-"""Runs that are submitted inside a transaction of the caller's own: the same statements, on the caller's connection.
+"""Submits runs inside the caller's transaction: the same statements, on the caller's connection.
 
-All behind a savepoint, so that what is refused leaves the transaction as it was, and with our search path for as long.
-Hints go by NOTIFY in the transaction itself, unlike those of our own writes: nobody else knows when it is committed.
-No lock is held that several keys share, or strangers would wait for the caller's commit.
+A savepoint undoes our part if it is refused. Hints are sent by NOTIFY in the transaction, because only the caller knows
+when it commits. Keys that share a lock are not locked, because others would wait for the caller's commit.
 
-A connection is one of asyncpg, psycopg 3, SQLAlchemy or Django. A statement of ours is spoken as it is: `$1`, `$2`
-stand for its values. No library is imported here: whoever has a connection has its library. Types are told by name, so
-that asking costs nothing where none is given.
+The connection is one of asyncpg, psycopg 3, SQLAlchemy or Django. This module imports none of these libraries: it
+recognises a connection by the name of its type.
 """
 
 from __future__ import annotations

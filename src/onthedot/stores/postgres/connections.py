@@ -1,7 +1,4 @@
-"""Connections to PostgreSQL: how they are made, and when they are in doubt. Lent as in `stores/per_loop.py`.
-
-The server undoes what was not committed on a connection that is ended.
-"""
+"""Opens connections to PostgreSQL with our settings, for the pools of `stores/per_loop.py`."""
 
 from __future__ import annotations
 
@@ -79,8 +76,8 @@ def set_local(told: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def begin_statement(address: Address, kind: Kind, *, limited: bool, lease: Micros | None = None) -> str:
-    """How a transaction of this kind begins. Where the server does not end it in time, it may be idle for as long as
-    the node's lease. Through a pooler nothing that is said to a session holds: it is said here."""
+    """How a transaction of this kind begins. On older servers it may be idle for as long as the node's lease. Through
+    a pooler, settings of the session have no effect, so they come here."""
     level = "REPEATABLE READ READ ONLY" if kind.reading else "READ COMMITTED"
     told: list[tuple[str, str]] = []
     if address.pooled:
@@ -133,9 +130,9 @@ async def end(db: Connection) -> None:
 
 
 async def connect(dsn: str, address: Address, *, patient: bool = False) -> Session:
-    """A new connection. Through a pooler it has no state: no named statements, no settings of the session.
+    """A new connection. Through a pooler it has no named statements, and no settings of the session.
 
-    With `patient` statements may take as long as they like: for migrations.
+    With `patient` statements have no time-out, for migrations.
     """
     settings = {} if address.pooled else settings_of(address, limited=False)
     if patient and settings:

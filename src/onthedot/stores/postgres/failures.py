@@ -1,4 +1,4 @@
-"""PostgreSQL's errors in our words: what can be asked again, and what will not get better by itself."""
+"""PostgreSQL's errors in our words: which calls can be retried, and which cannot."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from onthedot.stores.sql.port import Contended as Contended
 T = TypeVar("T")
 
 TRIES = 12
-"""How often work is tried that others keep from passing: for some 2 s in all, and the time that it waits for locks."""
+"""Attempts per transaction after conflicts: about 2 s in all, and the time that it waits for locks."""
 
 LOST = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""The connection is gone, or nobody knows what state it is in. The last comes when an answer arrives that nobody
-waits for any more, after a process was frozen for example."""
+"""The connection is gone, or its state is unknown. The last one comes with an answer that nobody waits for any more."""
 
 TROUBLE = (*LOST, asyncpg.PostgresError)
 """All that a server and the way to it can answer with."""
@@ -30,6 +29,7 @@ TROUBLE = (*LOST, asyncpg.PostgresError)
 ENDED = ("25P03", "25P04")
 """The codes with which a server ends a session whose transaction took too long."""
 
+_CONFLICTS = (Contended, asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError)
 
 _TAKEN_MEANWHILE = frozenset({"jobs_living", "submit_keys_pkey"})
 """Unique indexes over what two transactions may make at once: made again, the second finds the first one's."""
@@ -50,10 +50,8 @@ _MAY_PASS = ("the server could not do it now", "ask again")
 
 
 def may_try_again(error: Exception) -> bool:
-    """Whether the transaction was undone only because of what others did meanwhile: made again, it may pass."""
-    if isinstance(error, Contended | asyncpg.SerializationError | asyncpg.DeadlockDetectedError):
-        return True
-    if isinstance(error, asyncpg.LockNotAvailableError):
+    """Whether only a conflict with other transactions undid this one, so that a retry may pass."""
+    if isinstance(error, _CONFLICTS):
         return True
     if isinstance(error, asyncpg.UniqueViolationError):
         return getattr(error, "constraint_name", None) in _TAKEN_MEANWHILE
@@ -61,8 +59,7 @@ def may_try_again(error: Exception) -> bool:
 
 
 async def try_again(work: Callable[[], Awaitable[T]], may: Callable[[Exception], bool] = may_try_again) -> T:
-    """Do work, and do it again while it fails in a way that `may` pass. The pauses get longer, and are random: others
-    try again, too. The last error is raised."""
+    """Do work, and retry it while `may` accepts its error. Pauses are random and get longer. Raises the last error."""
     for number in range(TRIES - 1):
         try:
             return await work()
@@ -80,13 +77,13 @@ def is_missing_partition(error: BaseException) -> bool:
 
 
 def is_broken(error: BaseException) -> bool:
-    """Whether nobody knows what state the connection is in: it is ended, never lent again."""
+    """Whether the state of the connection is unknown: it is closed, and not lent again."""
     return not isinstance(error, Exception) or isinstance(error, LOST) or getattr(error, "sqlstate", None) in ENDED
 
 
 def is_overrun(error: BaseException, *, after: Micros = 0, limit: Micros | None = None) -> bool:
-    """Whether the server has ended a transaction because it took too long. asyncpg often tells no more than that the
-    connection is gone: then it was so if that came `after` the limit."""
+    """Whether the server has ended a transaction because it took too long. asyncpg often reports only that the
+    connection is gone: then the time that passed decides (`after` and `limit`)."""
     if getattr(error, "sqlstate", None) == "25P04":
         return True
     gone = isinstance(error, (*LOST, asyncpg.PostgresConnectionError))

@@ -1,8 +1,7 @@
-"""How long a transaction may take before the server ends it, so that a frozen client's locks are not held for ever.
+"""Time limits of transactions, so that a frozen client does not hold its locks for ever.
 
-PostgreSQL 17 and later end a transaction that takes too long, whatever its client does (`transaction_timeout`). Below
-17 the server ends a session that is idle inside of a transaction, but waits without end for a client that has stopped
-in the middle of a statement: there, and behind a pooler, no transaction is where that can happen (`prepared.py`).
+PostgreSQL 17 and later end a transaction that takes too long (`transaction_timeout`). Older servers end an idle
+transaction, but not one whose client stopped inside a statement. `prepared.py` avoids that.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ class Kind(NamedTuple):
 class Limits:
     """The limits of one store's transactions.
 
-    A kind of transaction that took too long gets twice as long the next time, up to `long`, until it is quick again:
-    a large batch on a slow machine passes in the end, because whoever asked for it asks again.
+    A kind of transaction that took too long gets twice the time, up to `long`, until it is fast again. The engine
+    retries, so a large batch on a slow machine passes in the end.
 
     >>> limits = Limits(timeout=8.0)
     >>> limits.overran("plan")

@@ -1,13 +1,11 @@
 """Statements that are prepared before their transaction begins.
 
-asyncpg has a statement parsed (Parse, Describe, Flush) and waits for the answer before it goes on. A client that is
-frozen there keeps its locks until it wakes, on every server below 17: no time-out of theirs counts between Flush and
-Sync. So where the server cannot end a transaction in time, nothing is parsed in one: what a kind of transaction needs
-is prepared before BEGIN. A statement that is met for the first time undoes its transaction (`Unprepared`), which is
-made again with it: once per kind and process.
+To parse a statement, asyncpg sends Parse, Describe and Flush, and waits for the answer. A client that freezes there
+keeps its locks until it wakes: servers below 17 have no time-out between Flush and Sync. So we prepare the statements
+of each kind of transaction before BEGIN. A transaction that meets a new statement is undone (`Unprepared`), and starts
+over with it: once per kind and process.
 
-Behind a pooler no session keeps a statement. There only its description is kept, and each use sends all of it at once,
-from Parse to Sync, without a Flush.
+Behind a pooler no session keeps a statement. Each use then sends everything from Parse to Sync at once.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ AT_ONCE = 65_536
 
 
 class Unprepared(Exception):
-    """A statement that is not prepared on this connection; there is a transaction, so it is too late to do it now."""
+    """The statement is not prepared on this connection, and the transaction has begun already."""
 
     def __init__(self, statement: str) -> None:
         super().__init__(statement)
@@ -32,7 +30,7 @@ class Unprepared(Exception):
 
 
 async def prepare(db: Session, statements: Iterable[str], begin: str) -> None:
-    """Prepare what is not yet, in a transaction that has no locks which others wait for."""
+    """Prepare the missing statements, in a transaction without locks."""
     missing = [statement for statement in statements if statement not in db.statements]
     if not missing:
         return
@@ -43,7 +41,7 @@ async def prepare(db: Session, statements: Iterable[str], begin: str) -> None:
 
 
 class Prepared:
-    """What `Transaction` asks of a connection, with statements that are prepared already."""
+    """A connection for `Transaction` that runs prepared statements only."""
 
     def __init__(self, db: Session) -> None:
         self._db = db

@@ -1,8 +1,8 @@
 """One transaction on a PostgreSQL connection: see `sql.port.Tx`.
 
 Locks are taken in one order: the key of queues, node, term, job, schedules, sets of dependents, other keys by name,
-rows of fair queues, runs by id. A lock that is needed out of order is not waited for: if another transaction holds it,
-this one is undone and made again (`Contended`). docs/design.md, "Lock order", has the table.
+rows of fair queues, runs by id. A transaction does not wait for a lock that it needs out of order: it is undone and
+starts over (`Contended`). docs/design.md, "Lock order", has the table.
 """
 
 from __future__ import annotations
@@ -40,18 +40,13 @@ R = TypeVar("R")
 
 
 class Transaction:
-    """One transaction. `months`: partitions that were made in it, and are there once it is committed. `timeout`: of
-    each statement in seconds, if it is not the connection's own."""
+    """One transaction. `months` are the partitions that it made. `timeout` is that of each statement, in seconds."""
 
     __slots__ = ("_keys", "db", "hints", "known_months", "months", "records", "timeout")
     concurrent = True
 
     def __init__(
-        self,
-        db: Connection,
-        records: Records,
-        known_months: frozenset[int] = frozenset(),
-        timeout: float | None = None,
+        self, db: Connection, records: Records, known_months: frozenset[int] = frozenset(), timeout: float | None = None
     ) -> None:
         self.db = db
         self.records = records
@@ -108,11 +103,8 @@ class Transaction:
         return await self.value(READ_CLOCK) if now is None else now
 
     async def lock_keys(self, keys: Iterable[str], *, late: bool = False) -> None:
-        """Hold these keys until the end of the transaction, in their order. What comes out of order is not waited for;
-        nor is what comes `late`, when runs are locked already.
-
-        Keys are names that begin with what they are for; nobody else is between their holder and what they stand for.
-        """
+        """Hold these keys until the transaction ends. Keys that are out of order are not waited for; nor are `late`
+        ones, because runs are locked already. A key's name begins with what it is for."""
         wanted = sorted(set(keys) - set(self._keys), key=_place)
         if not wanted:
             return

@@ -1,8 +1,7 @@
-"""Transactions of handlers, in PostgreSQL: effects, fence check and completion are one commit of one connection.
+"""Transactions of handlers on PostgreSQL: effects, fence check and completion are one commit.
 
-The handler has an asyncpg connection inside a transaction, with the settings that its user has on this server: its own
-search path, no time-outs of ours. Our part comes at the end, behind a savepoint: if others keep it from passing, that
-part alone is made again. Connections are lent by a pool of their own, so that no handler takes one from the engine.
+The handler gets an asyncpg connection inside a transaction, with its user's settings on this server. Our part comes
+last, behind a savepoint: after a conflict only that part is retried. Handlers have their own connection pool.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ MARK = "SET LOCAL onthedot.attempt = '{mark}'"  # takes no snapshot: the handler
 READ_MARK = "SELECT current_setting('onthedot.attempt', true)"
 
 AGAIN = (Contended, asyncpg.LockNotAvailableError, asyncpg.CheckViolationError)
-"""What others can do to our part: it is made again."""
+"""Conflicts after which our part is retried."""
 
 T = TypeVar("T")
 
@@ -76,7 +75,7 @@ class PostgresTransaction:
         return self._unknown
 
     async def _complete(self, finish: Finish) -> bool:
-        """The effects stand; then our part, and the commit."""
+        """Check the effects, write our part, and commit."""
         db = self.connection
         if finish.verdict.state is not RunState.SUCCEEDED:
             raise StateError(f"commit: expected the verdict succeeded, got {finish.verdict.state}")
@@ -123,8 +122,7 @@ class PostgresTransaction:
         return tx
 
     async def _in_time(self, work: Awaitable[T]) -> T:
-        """What is ours is answered in time, or never: a server that has fallen silent must not keep a seat for ever.
-        How long the effects take is the handler's own affair."""
+        """Limit our own statements, because a silent server must not keep a seat for ever. Effects have no limit."""
         async with asyncio.timeout(2 * self._store.address.timeout):
             return await work
 
@@ -133,7 +131,7 @@ class PostgresTransaction:
             return
         error: Exception | None = None
         if not self.connection.is_in_transaction():
-            self.connection.terminate()  # the handler has ended it: who knows what else it did
+            self.connection.terminate()  # the handler has ended it, and may have done more
         else:
             try:
                 await self._in_time(self._outer.rollback())
@@ -190,5 +188,5 @@ class PostgresTransactions:
 
 
 def _mark_of(lease: Lease) -> str:
-    """The lease's own name, as far as it can stand in a statement."""
+    """The lease id, with a dot for each character that a statement cannot have."""
     return "".join(letter if letter.isalnum() or letter in "-_" else "." for letter in lease.lease_id)

@@ -1,4 +1,4 @@
-"""`arm`: which runs of a batch start now, and what becomes of the others. The only place where gates are taken.
+"""`arm`: decides which runs of a batch start now, and what the others do. Only this module takes gates.
 
 The batch is read once, decided in memory and written with one statement of each kind. A decision that changes other
 runs (replace, catch up, give a place to somebody else) writes what is pending first and then reads its gates again.
@@ -571,6 +571,6 @@ class Batch:
 
 
 async def ask_to_stop(tx: Tx, run_id: int, why: str, now: Micros) -> None:
-    """Ask a running attempt to stop, with its node's next beat."""
+    """Ask a running attempt to stop. Its node learns of it with its next beat."""
     await tx.do(ASK_TO_STOP, plain(why), run_id)
     tx.hints.append(Hint("beats", now))

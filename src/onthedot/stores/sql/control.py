@@ -79,15 +79,9 @@ SELECT id, revision, pause_reason, paused_until FROM jobs WHERE state = 'paused'
 
 
 async def resume_job(
-    tx: Tx,
-    job_id: int,
-    windows: Sequence[Window] = (),
-    *,
-    expected: int | None = None,
-    overdue: bool = False,
-    dry_run: bool = False,
-    now: Now = None,
-) -> Resumed:
+    tx: Tx, job_id: int, windows: Sequence[Window] = (), *, expected: int | None = None, overdue: bool = False,
+    dry_run: bool = False, now: Now = None,
+) -> Resumed:  # fmt: skip
     at = await tx.clock(now)
     record = await lock_job(tx, job_id)
     is_over = record.paused_until is not None and record.paused_until <= at
@@ -177,16 +171,9 @@ SET reason = excluded.reason, recorded = excluded.recorded, run_id = excluded.ru
 
 
 async def move_slot(
-    tx: Tx,
-    job_id: int,
-    schedule_id: str,
-    slot_at: Micros,
-    *,
-    reason: ExceptReason,
-    run: NewRun | None = None,
-    expected: int | None = None,
-    now: Now = None,
-) -> MovedSlot:
+    tx: Tx, job_id: int, schedule_id: str, slot_at: Micros, *, reason: ExceptReason, run: NewRun | None = None,
+    expected: int | None = None, now: Now = None,
+) -> MovedSlot:  # fmt: skip
     at = await tx.clock(now)
     record = await lock_job(tx, job_id)
     exceptions = await find_exceptions(tx, [(job_id, schedule_id)])

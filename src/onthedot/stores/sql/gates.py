@@ -1,4 +1,4 @@
-"""Gates: who holds them, who waits there, and who is next. `arm.py` is the only place where runs ask for them.
+"""Gates: which runs hold them, which wait there, and which is next. Only `arm.py` asks for gates.
 
 A transaction that takes, leaves or passes on a gate holds its key until it ends. Keys are locked before runs.
 """

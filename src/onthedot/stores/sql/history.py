@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -122,12 +122,8 @@ async def list_attempts(tx: Tx, run_id: int) -> list[AttemptRecord]:
 
 
 async def count_runs(tx: Tx) -> dict[RunState, int]:
-    return counted(dict(await tx.rows(COUNT_RUNS)))
-
-
-def counted(rows: Mapping[str, int]) -> dict[RunState, int]:
-    """How many runs there are, by state, in the order of the states."""
-    return {state: rows[state.value] for state in RunState if state.value in rows}
+    counts = dict(await tx.rows(COUNT_RUNS))
+    return {state: counts[state.value] for state in RunState if state.value in counts}
 
 
 # ── dead letters: dead runs that nobody has settled ──────────────────────────────────────────────────────────────
@@ -153,14 +149,9 @@ SETTLE = sql("UPDATE history SET settled = $2 WHERE id = $1 AND state = 'dead' A
 
 
 async def list_dead(
-    tx: Tx,
-    *,
-    job: str | None = None,
-    namespace: str = "default",
-    since: Micros = 0,
-    before: Mark = LAST_MARK,
+    tx: Tx, *, job: str | None = None, namespace: str = "default", since: Micros = 0, before: Mark = LAST_MARK,
     limit: int | None = None,
-) -> list[RunRecord]:
+) -> list[RunRecord]:  # fmt: skip
     return await tx.rows(LIST_DEAD, since, before.ended_at, before.run_id, namespace, job, most(limit))
 
 

@@ -198,15 +198,9 @@ FIND_ANY_ZONED = sql("SELECT 1 FROM schedules <<INDEXED BY schedules_zoned>> WHE
 
 
 async def campaign(
-    tx: Tx,
-    incarnation: str,
-    *,
-    ttl: Micros,
-    shard: int = 0,
-    layout: int | None = None,
-    patience: Micros = 0,
+    tx: Tx, incarnation: str, *, ttl: Micros, shard: int = 0, layout: int | None = None, patience: Micros = 0,
     now: Now = None,
-) -> Term | None:
+) -> Term | None:  # fmt: skip
     at = await tx.clock(now)
     tzdata = await tx.value(HOLD_LIVING, incarnation, at)
     if tzdata is None:

@@ -84,13 +84,9 @@ def sql(text: str, *, sqlite: str | None = ..., bulk: str | None = ..., arrays: 
 @overload
 def sql(text: str, row: Callable[..., R], *, sqlite: str | None = ...) -> Statement[R]: ...
 def sql(
-    text: str,
-    row: Callable[..., Any] | None = None,
-    *,
-    sqlite: str | None = None,
-    bulk: str | None = None,
+    text: str, row: Callable[..., Any] | None = None, *, sqlite: str | None = None, bulk: str | None = None,
     arrays: str = "",
-) -> Statement[Any]:
+) -> Statement[Any]:  # fmt: skip
     """Make a statement from one text. `row` makes its rows, mostly a NamedTuple in the order of the columns.
 
     `sqlite` is another text for SQLite, where one is needed. For hot paths, `Tx.each` gives PostgreSQL one array per

@@ -1,12 +1,11 @@
 """Reserves runs for a worker: `scheduled` to `reserved` or `running`, and back.
 
     reserve   node check → lines → what is due, what comes within the horizon → leases → write → when to ask again
-    held      the leases of a worker that does not know what it has
+    recover   the leases of a worker that lost an answer
     release   gives reserved runs back
 
-A line is a route and a level. Its runs are read in the order of an index. PostgreSQL locks what it reads, and skips
-what others have locked: workers take different runs at the same time and wait for nobody. A job that is being edited
-or paused is skipped as well. SQLite has one writer, and reads lines as far as their runs are taken.
+A line is a route and a level. Its runs are read in the order of an index. PostgreSQL locks what it reads and skips
+locked runs and jobs, so workers do not wait for each other. SQLite reads lines as far as their runs are taken.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from onthedot.stores.sql.shapes import each_line, each_run, job_of, release_runs
 from onthedot.stores.values import Reserved, ReserveRequest
 
 LOOK_AGAIN: Micros = 20 * MILLISECOND
-"""When to ask again if work is due that somebody else has locked: it takes it, or lets it go."""
+"""When to ask again if another transaction has locked the work that is due."""
 
 
 class Candidate(NamedTuple):
@@ -283,8 +282,8 @@ RELEASE = release_runs("id {in1} AND lease_id {in2}")
 
 
 async def hold_node(tx: Tx, incarnation: str, now: Now) -> HeldNode:
-    """The node that asks for runs; `NodeExpired` unless its lease is alive. Until the end of the transaction nobody
-    ends, drains or voids it, and nobody pauses a queue. A value of `now` is the clock of a test."""
+    """The node that asks for runs; `NodeExpired` unless its lease is alive. Before the transaction ends, no other one
+    ends, drains or voids the node, or pauses a queue."""
     node = await tx.row(HOLD_NODE, incarnation)
     if node is not None and now is not None:
         node = node._replace(now=now)
@@ -406,7 +405,7 @@ async def _give_leases(
         record = records.get((run.job_id, run.revision))
         if record is not None:
             leases.append(lease_of(run, next(lease_ids), record, ask, now, checkpoints.get(run.run_id)))
-        else:  # nobody can run it: it goes to the dead-letter box, so that the others can proceed
+        else:  # no worker can run it, so it becomes a dead letter
             await end_waiting(tx, run.run_id, RunState.DEAD, "unreadable", now, late=True)
     return leases
 
@@ -455,11 +454,9 @@ def _columns(leases: Sequence[Lease]) -> tuple[str, str, str]:
 async def _next_free(
     tx: Tx, lines: Lines, ask: ReserveRequest, now: Micros, *, is_full: bool, is_short: bool
 ) -> Micros | None:
-    """When to ask again: now if something is due that there was no seat for; else as the next run enters the horizon,
-    or as somebody else's reservation lapses.
-
-    A worker that has no room ahead can take the next run at its due instant only. What is due although there were
-    seats is locked by somebody.
+    """When to ask again: now if a due run had no seat; else when the next run enters the horizon, or another worker's
+    reservation lapses. Without room ahead, a run can be taken only when it is due. Due runs that are left although
+    there were seats are locked by other transactions.
     """
     horizon = 0 if is_full else ask.horizon
     tasks = tuple(sorted(ask.tasks))
@@ -474,7 +471,7 @@ async def _next_free(
     return min(enters + [line.lapses_at for line in later if line.lapses_at is not None], default=None)
 
 
-# ── held, release ────────────────────────────────────────────────────────────────────────────────────────────
+# ── recover, release ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def recover(tx: Tx, incarnation: str, *, void_below: int = 0) -> list[Lease]:

@@ -177,8 +177,8 @@ async def list_daily_counts(
 
 # ── skips, nodes and terms ───────────────────────────────────────────────────────────────────────────────────────
 
-# Ids grow with time, so nothing is read beyond the first skip that stays because of its age. One that another
-# transaction lengthens at this moment is not counted.
+# Ids grow with time, so the search ends at the first skip that is too new. A range that `plan` lengthens at this moment
+# is skipped: its row is deleted, and its slots are counted with the new one.
 LIST_OLD_SKIPS = sql(f"""
 SELECT s.id, s.job_id, s.count, s.recorded_at FROM skips s
 WHERE s.id < coalesce((SELECT n.id FROM skips n WHERE n.recorded_at > $1 ORDER BY n.id LIMIT 1), {_LAST_ID})

@@ -1,7 +1,4 @@
-"""New runs: one statement inserts them all, and who asks for the same run again gets that one.
-
-The same key is the same run, also if several callers ask for it at the same time.
-"""
+"""New runs: one statement inserts them all. The same key is the same run, also if several callers submit it at once."""
 
 from __future__ import annotations
 
@@ -92,7 +89,7 @@ async def lock_routes(tx: Tx, job_ids: Iterable[int]) -> dict[int, JobRoute]:
 async def insert_runs(tx: Tx, runs: Sequence[Insert], now: Micros, jobs: Routes | None = None) -> list[int | None]:
     """Insert runs with the next ids, in order. Return the id of each, None for runs that were stored before.
 
-    Runs of paused jobs are held until the job is resumed, and do not expire. `jobs` are locked already.
+    Runs of paused jobs wait until the job is resumed, and do not expire. `jobs` are locked already.
     """
     if jobs is None:
         jobs = await lock_routes(tx, (run.job_id for run in runs))
@@ -168,9 +165,8 @@ async def submit(tx: Tx, runs: Sequence[NewRun], *, noting: Noting | None = None
 async def submit_runs(tx: Tx, runs: Sequence[NewRun], now: Now, *, joined: bool = False, lock: str = "") -> list[int]:
     """Insert runs, or find those that have these keys. Return their ids.
 
-    A transaction of the caller's own (`joined`) may stay open, so it locks nothing that others need: only the index of
-    keys holds its runs apart. `lock` is a key that is locked together with those of the runs, because keys are locked
-    in one order.
+    A transaction of the caller (`joined`) may stay open, so it locks no keys: only their index keeps runs unique.
+    `lock` is locked together with the keys of the runs, because keys are locked in one order.
     """
     wanted = {run.job_id for run in runs}
     jobs = await lock_routes(tx, wanted)
@@ -207,10 +203,10 @@ async def _submit(tx: Tx, runs: Sequence[NewRun], jobs: Routes, now: Micros) -> 
 
 
 async def _insert(tx: Tx, new: Mapping[Place, NewRun], jobs: Routes, now: Micros) -> dict[Place, int]:
-    """The ids of these runs, none of which had ended when we looked, if we did.
+    """Insert these runs, or find them, and return their ids.
 
-    On PostgreSQL a run may end between two of our looks, and move to history. So we look there after inserting, and
-    take back what turns out to be there already.
+    On PostgreSQL a run may move to history between two statements. So we search history after the INSERT, and delete
+    what we inserted again.
     """
     rows = [
         Insert(run.job_id, run.trigger, run.due_at, run.expires_at, run.args, False, "", run.instant)
@@ -227,7 +223,7 @@ async def _insert(tx: Tx, new: Mapping[Place, NewRun], jobs: Routes, now: Micros
         ids |= await find_runs(tx, LIVE, [place for place, run_id in ids.items() if run_id is None])
     found = {place: run_id for place, run_id in ids.items() if run_id is not None}
     if len(found) < len(new):
-        raise Contended("a run that has ended between two looks")  # the next look finds it in history
+        raise Contended("a run that has ended between two statements")  # the next try finds it in history
     return found
 
 

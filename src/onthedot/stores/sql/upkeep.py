@@ -13,7 +13,7 @@ from onthedot.stores.sql.reserve import LEASES, leases_of
 from onthedot.stores.sql.shapes import job_of
 from onthedot.verdict import Finish, Verdict
 
-# A node that another transaction has locked comes another time: the others do not wait for it.
+# A node that another transaction has locked is left for the next call.
 LOCK_DEAD = sql(
     """
     SELECT incarnation FROM nodes WHERE incarnation = ANY($1) AND (ended OR lease_until <= $2) ORDER BY number
@@ -26,9 +26,9 @@ LOCK_DEAD = sql(
     """,
 )
 
-# Incarnations whose lease has ended, and which may run something still. SQLite steps from holder to holder through an
-# index. PostgreSQL has none over held runs, so it notes that a dead incarnation runs nothing (`empty_at`): a lease that
-# has ended gets no new runs before it is renewed, so one look at the runs is enough for each end.
+# Incarnations whose lease has ended, and which may still run something. SQLite goes through an index of holders.
+# PostgreSQL has no such index: it notes which dead incarnations run nothing (`empty_at`). They get no new runs before
+# their lease is renewed, so one search per end is enough.
 _DEAD = """
 SELECT incarnation FROM nodes
 WHERE (ended OR lease_until <= $1) AND empty_at IS DISTINCT FROM lease_until ORDER BY number

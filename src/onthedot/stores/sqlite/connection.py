@@ -1,4 +1,4 @@
-"""One connection: opened with care, waiting for the lock in our own way, and with SQLite's errors in our words."""
+"""Opens SQLite connections, waits for the lock in our own way, and translates SQLite's errors."""
 
 from __future__ import annotations
 
@@ -49,10 +49,9 @@ PRAGMA trusted_schema = OFF;
 
 
 def create_file(path: str) -> None:
-    """Make sure that there is a file which we may write; a new one is for this user only.
+    """Make sure that the file exists and may be written. A new one is for this user only.
 
-    An existing file is looked at but never opened here: closing any descriptor of it would drop the locks that
-    other connections of this process hold (POSIX)."""
+    An existing file is not opened here: closing it would drop the locks of this process's connections (POSIX)."""
     if path in REFUSED:
         raise StoreUnusable(f"{path!r}: expected the path of a file; for a store in memory use the URL 'memory:'")
     if sqlite3.sqlite_version_info < OLDEST:
@@ -116,7 +115,7 @@ def limit_log(db: sqlite3.Connection, path: str) -> None:
 
 
 def begin(db: sqlite3.Connection, *, writing: bool) -> None:
-    """Begin a transaction: with the write lock in hand, or with a snapshot taken. Never upgraded on the way."""
+    """Begin a transaction that holds the write lock, or a snapshot. It is never upgraded."""
     patiently(lambda: db.execute("BEGIN IMMEDIATE") if writing else _begin_reading(db))
 
 
@@ -145,9 +144,9 @@ def roll_back(db: sqlite3.Connection) -> None:
 
 
 def patiently(work: Callable[[], T]) -> T:
-    """Do something that needs a lock; while another holds it, ask again for up to `PATIENCE`.
+    """Do work that needs a lock, and retry for up to `PATIENCE` while another process holds it.
 
-    Measured in real time, whatever clock the store was given: the other process is real."""
+    In real time, because the other process is real."""
     clock = SystemClock()
     deadline: Micros | None = None
     pauses = cycle(_PAUSES)
@@ -173,17 +172,11 @@ _MAY_PASS = {
     sqlite3.SQLITE_NOMEM: ("memory ran out", "ask again"),
     sqlite3.SQLITE_PROTOCOL: ("the locks were contended for too long", "ask again"),
     sqlite3.SQLITE_INTERRUPT: ("the statement was interrupted", "ask again"),
-    sqlite3.SQLITE_CANTOPEN: (
-        "a file beside it cannot be opened",
-        "look at open files and the folder's rights; ask again",
-    ),
+    sqlite3.SQLITE_CANTOPEN: ("a file beside it cannot be opened", "check open files and the folder; ask again"),
 }
 _WILL_NOT = {
     sqlite3.SQLITE_NOTADB: ("the file is not an SQLite database", "name another file, or move this one away"),
-    sqlite3.SQLITE_CORRUPT: (
-        "the database is damaged",
-        "restore a backup, or save what can be read with `sqlite3 … .recover`",
-    ),
+    sqlite3.SQLITE_CORRUPT: ("the database is damaged", "restore a backup, or use `sqlite3 … .recover`"),
     sqlite3.SQLITE_FORMAT: ("the database is damaged", "restore a backup"),
     sqlite3.SQLITE_READONLY: ("the file or its folder is read-only", "give this user the right to write both"),
     sqlite3.SQLITE_PERM: ("this user has no right to the file", "give this user the right to read and write it"),

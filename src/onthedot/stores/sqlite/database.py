@@ -95,17 +95,15 @@ class SqliteDatabase:
         return About("SQLite", sqlite3.sqlite_version, "all of it, as far as its disk keeps what it has synced")
 
     async def close(self) -> None:
-        """Finish what was asked, end the threads, let go of the file. Whatever was acknowledged stays.
+        """Finish all calls, end the threads, close the file. The last connection writes the log into the database.
 
-        The last connection to close writes the log back into the database. `PRAGMA optimize` is not run: it
-        would let statistics change query plans that are fixed by the shape of the queries, and tested."""
+        `PRAGMA optimize` is not run, because its statistics would change query plans that are tested."""
         await self.reader.close()
         await self.writer.close()
 
     def _open(self, *, writing: bool) -> sqlite3.Connection:
-        """For writing; or for reading beside the writer's. If it may not be written, the reader's is the only one, and
-        nobody has looked at the schema yet. Not SQLite's own read-only mode: that leaves its side files behind when
-        nobody else has the database open."""
+        """Open the writer's or the reader's connection. If nothing may be written, the reader's checks the schema.
+        SQLite's own read-only mode is not used, because it leaves its side files behind."""
         path = self._name
         if writing and self._read_only:
             raise StoreUnusable(

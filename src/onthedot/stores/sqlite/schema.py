@@ -34,7 +34,7 @@ def check_current(db: sqlite3.Connection, path: str) -> None:
 
 
 def _look(db: sqlite3.Connection, path: str, *, newest: int) -> int:
-    """The version, from one snapshot: another process may be making the tables at this moment."""
+    """The version, from one snapshot, because another process may be making the tables."""
     db.execute("BEGIN")
     try:
         return _version(db, path, newest=newest)

@@ -3,10 +3,9 @@
     this process   commit ── meta['hint:runs'] + 1 ──▶ file ──▶ every 50 ms: PRAGMA data_version   another process
                    of a call with hints                          changed? which counters? ─▶ hints ─▶ its services
 
-Looking costs a few microseconds: `data_version` says whether any other connection has committed since, and is read
-on the writer's own connection, whose commits it does not count. Only when it has changed the counters are read, and
-only counters that others have moved become hints. So a heartbeat elsewhere wakes nobody here, and no two processes
-can keep each other awake. Losing a hint costs latency only.
+A look costs a few microseconds: `data_version` changes when another connection has committed. Then the counters are
+read, and those that other processes have moved become hints. So a heartbeat elsewhere wakes nobody here, and no two
+processes keep each other awake. A lost hint costs latency only.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class Wakeup:
         return max(0, self._look_at - self._clock.steady()) / SECOND
 
     def look(self, db: sqlite3.Connection | None) -> None:
-        """Tell what is new, if it is time to look. An error is nobody's here: the next call meets it too."""
+        """Send new hints, if it is time to look. An error is left to the next call, which gets it too."""
         now = self._clock.steady()
         is_new = db is not None and db is not self._db  # then at once: before anybody is told that it is open
         if now < self._look_at and not is_new:

@@ -161,8 +161,8 @@ def do_nothing(tx: Transaction) -> None:
 class ConnectionThread:
     """Runs calls one after the other on one connection, up to `together` of them in one transaction.
 
-    Thread and connection are made at the first call; if that fails, the next call tries again. `wakeup` carries hints
-    to other processes and brings theirs. Who is cancelled leaves its call alone: it completes, nobody is answered."""
+    The first call makes thread and connection; if that fails, the next call tries again. `wakeup` exchanges hints with
+    other processes. The call of a cancelled caller completes, and nobody gets its answer."""
 
     def __init__(
         self, name: str, connect: Callable[[], sqlite3.Connection], records: Records, hints: Hints, *, clock: Clock,
@@ -276,7 +276,7 @@ class ConnectionThread:
             self._wakeup.confirm(counted)
 
     def _start_over(self) -> None:
-        """Nothing of this transaction was kept: forget what was read in it, and leave no half of it open."""
+        """Forget what was read in the transaction, and end it: nothing of it was kept."""
         self._records.forget()
         if self._db is not None:
             try:
@@ -285,8 +285,8 @@ class ConnectionThread:
                 self._close_connection()  # the next call connects anew
 
     def _work(self, db: sqlite3.Connection, call: Call[Any], *, alone: bool) -> None:
-        """If the call fails, its own work is undone and its neighbours' is not. Unless SQLite itself has ended
-        the transaction (a full disk does): then there is nothing left to commit for anybody."""
+        """Do one call. If it fails, only its own work is undone, unless SQLite has ended the whole transaction (a full
+        disk does)."""
         if not alone:
             db.execute("SAVEPOINT one_call")
         call.work_on(Transaction(db, self._records, self._clock), self._name)
